@@ -1,0 +1,56 @@
+"""
+Observability for JAX: compiles, cache hits, recompiles and device memory.
+
+    import jaxmon
+
+    jaxmon.instrument()
+
+Importing this package loads the standard library only; JAX is first touched by
+`instrument`. Metrics are then served on ``http://127.0.0.1:9466/metrics``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent import Agent as Agent
+    from jaxmon.agent import instrument as instrument
+    from jaxmon.agent import uninstrument as uninstrument
+    from jaxmon.errors import JaxmonError as JaxmonError
+    from jaxmon.errors import SettingsError as SettingsError
+
+    __version__: str
+
+_HOMES = {
+    "Agent": "jaxmon.agent",
+    "instrument": "jaxmon.agent",
+    "uninstrument": "jaxmon.agent",
+    "JaxmonError": "jaxmon.errors",
+    "SettingsError": "jaxmon.errors",
+}
+
+__all__ = ["Agent", "JaxmonError", "SettingsError", "instrument", "uninstrument"]
+
+
+def __getattr__(name: str) -> object:
+    """
+    Load a public name on first use.
+    """
+    from importlib import import_module  # noqa: PLC0415 - keeps the import cheap
+
+    if name == "__version__":
+        return import_module("jaxmon.version").version()
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        msg = f"module 'jaxmon' has no attribute {name!r}"
+        raise AttributeError(msg) from None
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES, "__version__"])

@@ -1,0 +1,59 @@
+"""
+What a page is made of: a catalogue metric with its samples.
+
+A sample names its series as it will stand on the page, labels escaped
+(``jaxmon_jit_calls_total{function="train.step"}``). Whoever owns a series builds
+that string once and keeps it, so a scrape only writes numbers beside ready text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from jaxmon.catalog import Metric
+
+
+Sample: TypeAlias = tuple[str, float]
+
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+@dataclass(slots=True)
+class Family:
+    """
+    One metric and its samples at one moment.
+    """
+
+    metric: Metric
+    samples: list[Sample] = field(default_factory=list)
+
+
+def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
+    """
+    Return ``a="x",b="y"``, values escaped as both text formats ask.
+    """
+    return ",".join(
+        f'{name}="{str(value).translate(_ESCAPES)}"'
+        for name, value in zip(names, values, strict=True)
+    )
+
+
+def series(metric: Metric, *values: object) -> str:
+    """
+    Return the series of *metric* with one value for each of its labels.
+
+    Raises:
+        ValueError: the number of values is not the number of labels.
+    """
+    if not metric.labels and not values:
+        return metric.name
+    return f"{metric.name}{{{labels_text(metric.labels, values)}}}"
+
+
+def gauge(metric: Metric, value: float, *labels: object) -> Family:
+    """
+    Return a family of one sample; counters and infos work the same way.
+    """
+    return Family(metric, [(series(metric, *labels), value)])
