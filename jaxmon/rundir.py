@@ -1,0 +1,169 @@
+"""
+Where agents and sidecar meet: a directory of Unix sockets, one slot per agent.
+
+A slot is the lowest free number, held by a lock on ``agent-N.lock`` for as long
+as the process lives; the kernel lets go of it however the process ends. So a
+restarted worker gets its predecessor's number, and the ``worker`` label stays
+bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxmon.errors import JaxmonError
+
+
+MAX_SLOTS = 1024
+_SOCKET_NAME = re.compile(r"agent-(\d{1,4})\.sock")
+# Linux gives sockaddr_un 108 bytes, the terminating zero included.
+_MAX_SOCKET_PATH = 107
+
+
+class RunDirError(JaxmonError):
+    """
+    The run directory cannot be used; the agent then serves TCP only.
+    """
+
+
+def locate(explicit: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
+    """
+    Return the run directory; nothing is created.
+
+    It is *explicit*, else ``$JAXMON_RUN_DIR``, else ``$XDG_RUNTIME_DIR/jaxmon``,
+    else a directory of this user under the temporary directory.
+    """
+    environ = os.environ if environ is None else environ
+    if chosen := explicit or environ.get("JAXMON_RUN_DIR"):
+        return Path(chosen)
+    if runtime := environ.get("XDG_RUNTIME_DIR"):
+        return Path(runtime) / "jaxmon"
+    return Path(tempfile.gettempdir()) / f"jaxmon-{os.getuid()}"
+
+
+def sockets(directory: Path) -> dict[str, Path]:
+    """
+    Return the agent sockets in *directory* by worker (``"0"``, ``"1"``, …).
+
+    A socket that nobody listens on may be among them: its process was killed.
+
+    Raises:
+        OSError: the directory exists and cannot be read.
+    """
+    found: dict[int, Path] = {}
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - names only, no stat
+    except FileNotFoundError:
+        return {}
+    for name in names:
+        if match := _SOCKET_NAME.fullmatch(name):
+            found[int(match[1])] = directory / name
+    return {str(slot): found[slot] for slot in sorted(found)}
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """
+    A held slot. Release it to unlink its files; a killed process leaves them,
+    and the next holder of the slot replaces them.
+    """
+
+    number: int
+    socket: Path
+    _lock: Path
+    _fd: int
+
+    def release(self) -> None:
+        """
+        Unlink socket and lock and let the slot go. Safe to call twice.
+        """
+        for path in (self.socket, self._lock):
+            with contextlib.suppress(OSError):
+                path.unlink()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """
+        Close this process's hold on the lock and touch no file.
+
+        For a forked child: the lock belongs to the open file, which the parent
+        still holds.
+        """
+        with contextlib.suppress(OSError):
+            os.close(self._fd)
+
+
+def acquire(directory: Path) -> Slot:
+    """
+    Return the lowest free slot in *directory*, which is created when missing.
+
+    Raises:
+        RunDirError: the directory cannot be used, with the reason.
+    """
+    _prepare(directory)
+    for number in range(MAX_SLOTS):
+        path = directory / f"agent-{number}.sock"
+        if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+            msg = (
+                f"socket path {path} is longer than {_MAX_SOCKET_PATH} bytes; "
+                "set JAXMON_RUN_DIR to a shorter directory"
+            )
+            raise RunDirError(msg)
+        lock = path.with_suffix(".lock")
+        if (fd := _hold(lock)) is not None:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+            return Slot(number, path, lock, fd)
+    msg = f"all {MAX_SLOTS} slots in {directory} are taken; set another JAXMON_RUN_DIR"
+    raise RunDirError(msg)
+
+
+def _hold(lock: Path) -> int | None:
+    """
+    Return a descriptor that holds *lock*, `None` when another process does.
+    """
+    while True:
+        try:
+            fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            msg = f"cannot create {lock}: {error.strerror}; set JAXMON_RUN_DIR elsewhere"
+            raise RunDirError(msg) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A releasing holder may have unlinked the file between open and
+            # flock; a lock on an unlinked file would hold nothing.
+            if os.fstat(fd).st_ino == lock.stat().st_ino:
+                return fd
+        except FileNotFoundError:
+            pass
+        except OSError:
+            os.close(fd)
+            return None
+        os.close(fd)
+
+
+def _prepare(directory: Path) -> None:
+    """
+    Create *directory* for this user only, and refuse one that others control.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = directory.stat()
+    except OSError as error:
+        msg = f"run directory {directory}: {error.strerror}; set JAXMON_RUN_DIR elsewhere"
+        raise RunDirError(msg) from error
+    under_temp = directory.parent == Path(tempfile.gettempdir())
+    if under_temp and (status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode)):
+        msg = (
+            f"run directory {directory} belongs to uid {status.st_uid}, not to "
+            f"{os.getuid()}; set JAXMON_RUN_DIR to a directory of your own"
+        )
+        raise RunDirError(msg)

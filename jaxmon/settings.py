@@ -1,0 +1,133 @@
+"""
+What a user may choose, in one place.
+
+Each field can be given to `jaxmon.instrument` by name or in the environment as
+``JAXMON_<NAME>``; an argument wins over the environment. See `docs/settings.md`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from jaxmon.errors import SettingsError
+
+
+PREFIX = "JAXMON_"
+DEFAULT_PORT = 9466
+
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("0", "false", "no", "off")
+_NONE = ("", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """
+    Settings of the in-process agent.
+
+    Args:
+        enabled: `False` makes `jaxmon.instrument` do nothing at all.
+        host: address that the metrics server binds.
+        port: TCP port; 0 takes any free one, `None` opens none. A busy port is
+            left alone and the next free one taken.
+        socket: serve on a Unix socket in the run directory, for the sidecar.
+        run_dir: directory of the sockets; `None` finds one (see `jaxmon.rundir`).
+        calls: count calls and hits (the call layer); off, a cached call costs
+            nothing and hits are not exported.
+        max_functions: most function labels; further functions share ``other``.
+        memory_interval: seconds between two looks at device memory and live
+            arrays; 0 turns them off.
+    """
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int | None = DEFAULT_PORT
+    socket: bool = True
+    run_dir: str | None = None
+    calls: bool = True
+    max_functions: int = 200
+    memory_interval: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("enabled", "socket", "calls"):
+            _require(name, getattr(self, name), bool, "True or False")
+        _require("host", self.host, str, "a host name or address")
+        if self.port is not None:
+            _require("port", self.port, int, "0 to 65535, or None for no TCP port")
+            _within("port", self.port, 0, 65535)
+        if self.run_dir is not None:
+            _require("run_dir", self.run_dir, str, "a directory, or None")
+        _require("max_functions", self.max_functions, int, "1 to 10000")
+        _within("max_functions", self.max_functions, 1, 10_000)
+        _require("memory_interval", self.memory_interval, (int, float), "seconds")
+        if self.memory_interval != 0:
+            _within("memory_interval", self.memory_interval, 0.1, 86_400)
+
+
+def load(
+    options: Mapping[str, Any], environ: Mapping[str, str] | None = None
+) -> Settings:
+    """
+    Return settings from *options*, then the environment, then the defaults.
+
+    Raises:
+        SettingsError: an unknown name or a value that cannot be used. Unknown
+            ``JAXMON_*`` variables are left alone: other parts of jaxmon have theirs.
+    """
+    environ = os.environ if environ is None else environ
+    known = {field.name: field for field in fields(Settings)}
+    if unknown := sorted(set(options) - set(known)):
+        msg = (
+            f"unknown setting {', '.join(map(repr, unknown))}; "
+            f"settings are {', '.join(known)}"
+        )
+        raise SettingsError(msg)
+    values = {
+        name: _parse(name, str(field.type), environ[PREFIX + name.upper()])
+        for name, field in known.items()
+        if PREFIX + name.upper() in environ
+    }
+    return Settings(**{**values, **options})
+
+
+def _parse(name: str, kind: str, text: str) -> object:
+    """
+    Return *text* as a value of the field's annotation *kind*.
+    """
+    variable, word = PREFIX + name.upper(), text.strip().lower()
+    if kind.endswith("| None") and word in _NONE:
+        return None
+    if kind == "bool":
+        if word in _TRUE:
+            return True
+        if word in _FALSE:
+            return False
+        allowed = ", ".join((*_TRUE, *_FALSE))
+        msg = f"{variable}={text!r} is not a switch; use one of {allowed}"
+        raise SettingsError(msg)
+    number = {"int": int, "int | None": int, "float": float}.get(kind)
+    if number is None:
+        return text
+    try:
+        return number(word)
+    except ValueError:
+        msg = f"{variable}={text!r} is not a number; give {number.__name__} or unset it"
+        raise SettingsError(msg) from None
+
+
+def _require(
+    name: str, value: object, kind: type | tuple[type, ...], allowed: str
+) -> None:
+    wrong = not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+    if wrong:
+        msg = f"{name}={value!r} cannot be used; give {allowed}"
+        raise SettingsError(msg)
+
+
+def _within(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        msg = f"{name}={value!r} is out of range; give {low} to {high}"
+        raise SettingsError(msg)
