@@ -1,0 +1,11 @@
+"""
+``python -m jaxmon`` is ``jaxmon``.
+"""
+
+from __future__ import annotations
+
+from jaxmon.cli.main import main
+
+
+if __name__ == "__main__":
+    main(prog_name="jaxmon")

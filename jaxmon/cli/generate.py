@@ -1,0 +1,63 @@
+"""
+``jaxmon generate``: write the generated files, or check them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jaxmon.errors import CommandError
+
+
+OWNED: tuple[str, ...] = ()
+"""Directories that hold nothing but generated files."""
+
+
+def render() -> dict[str, str]:
+    """
+    Return every generated file as text by path, relative to the repository.
+    """
+    from jaxmon.artifacts import cli_doc, metrics_doc, settings_doc
+    from jaxmon.cli.main import main
+
+    return {
+        cli_doc.PATH: cli_doc.render(main, "jaxmon"),
+        metrics_doc.PATH: metrics_doc.render(),
+        settings_doc.PATH: settings_doc.render(),
+    }
+
+
+@click.command
+@click.option(
+    "--out",
+    default=".",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory to write below.",
+)
+@click.option(
+    "--check", is_flag=True, help="Write nothing; exit 1 and say what would change."
+)
+def command(out: Path, *, check: bool) -> None:
+    """
+    Write the files that are made from catalogue, settings and commands.
+
+    \b
+    Example:
+        jaxmon generate --check
+    """  # noqa: D301 - \b keeps click from joining the lines of the example
+    from jaxmon.artifacts import write
+
+    artifacts = render()
+    if not check:
+        for path in write.write(out, artifacts, owned=OWNED):
+            click.echo(path)
+        return
+    reports = list(write.check(out, artifacts, owned=OWNED))
+    for report in reports:
+        click.echo(report, nl=False)
+    if reports:
+        msg = f"{len(reports)} generated file(s) out of date; run: jaxmon generate"
+        raise CommandError(msg)
