@@ -1,0 +1,118 @@
+"""
+Start jaxmon at the moment the program imports JAX, not before.
+
+A program may still set ``XLA_FLAGS`` or ``JAX_PLATFORMS`` in its first lines, and one
+that never imports JAX never pays for it. The standard library is all this needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import FunctionType, ModuleType
+
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
+
+_JAX = "jax"
+_IMPORT_MACHINERY = "<frozen importlib._bootstrap>"
+
+
+def when_jax_is_imported(**settings: Any) -> None:
+    """
+    Call `jaxmon.instrument` with *settings* once ``import jax`` has succeeded.
+
+    Where JAX is imported already, that is now. A failure to start is logged and goes
+    no further; an import of JAX that fails does so as without jaxmon, and may be
+    tried again.
+    """
+    if _JAX in sys.modules:
+        _start(settings)
+    else:
+        sys.meta_path.insert(0, _JaxFinder(settings))
+
+
+def _as_import_machinery(function: _Function) -> _Function:
+    """
+    Attribute the frames of *function* to ``importlib``.
+
+    Python cuts its import machinery out of the traceback of a failed import by file
+    name, and `warnings` does not count it as a level. What runs in between is part
+    of it, and would otherwise stand in the tracebacks of the program.
+    """
+    target: FunctionType = function  # type: ignore[assignment]
+    target.__code__ = target.__code__.replace(co_filename=_IMPORT_MACHINERY)
+    return function
+
+
+class _JaxFinder:
+    """
+    First on ``sys.meta_path`` until JAX has been imported; finds nothing itself.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+
+    @_as_import_machinery
+    def find_spec(
+        self,
+        name: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """
+        Return what the other finders find, told to start jaxmon after execution.
+        """
+        if name != _JAX:
+            return None
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find and find(name, path, target)
+            if spec is not None:
+                self._follow(spec.loader)
+                return spec
+        return None
+
+    def _follow(self, loader: Any) -> None:
+        """
+        Shadow ``loader.exec_module`` for one call.
+
+        The loader itself stays in place: programs see it as ``__loader__``. A spec may
+        be asked for and never executed, so this costs nothing until then.
+        """
+
+        @_as_import_machinery
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            loader.exec_module(module)
+            if module.__name__ == _JAX and self in sys.meta_path:
+                sys.meta_path.remove(self)
+                _start(self._settings)
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError as error:
+            _complain(error)
+
+
+def _start(settings: Mapping[str, Any]) -> None:
+    try:
+        import jaxmon  # noqa: PLC0415 - the agent is needed only now
+
+        jaxmon.instrument(**settings)
+    except Exception as error:  # noqa: BLE001 - the program comes first
+        _complain(error)
+
+
+def _complain(error: Exception) -> None:
+    import logging  # noqa: PLC0415 - most programs never need it from here
+
+    logging.getLogger("jaxmon").warning(
+        "jaxmon could not start, the program runs without it: %s: %s",
+        type(error).__name__,
+        error,
+    )
