@@ -1,0 +1,280 @@
+"""
+A believable synthetic fleet, for dashboards, documentation and screenshots.
+
+Eight accelerators and four JAX workers that train and serve. Every figure is a
+function of seed and clock alone, so two exporters with one seed agree, counters
+never fall, and a test can ask for any moment. It is never on by itself.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from jaxmon import catalog
+from jaxmon.catalog import (
+    ACCELERATOR_ENERGY_JOULES,
+    ACCELERATOR_INFO,
+    ACCELERATOR_MEMORY_SIZE_BYTES,
+    ACCELERATOR_MEMORY_USED_BYTES,
+    ACCELERATOR_POWER_LIMIT_WATTS,
+    ACCELERATOR_POWER_WATTS,
+    ACCELERATOR_TEMPERATURE_CELSIUS,
+    ACCELERATOR_UP,
+    ACCELERATOR_UTILIZATION_RATIO,
+    AGENT_UP,
+    Metric,
+)
+from jaxmon.exposition.families import Family, labels_text
+from jaxmon_exporter.polling import merged
+
+
+ACCELERATORS = 8
+WORKERS = 4
+_GIB = 1 << 30
+_MEMORY_BYTES = 80 * _GIB
+_POWER_LIMIT = 700.0
+_IDLE_POWER = 85.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """
+    A jitted function of the synthetic program.
+
+    Args:
+        rate: calls per second and worker.
+        shapes: programs that it needs at first.
+        recompiles_per_hour: further programs, for a cause.
+        compile_seconds: backend compile time of one program.
+    """
+
+    name: str
+    rate: float
+    shapes: int
+    recompiles_per_hour: float
+    cause: str
+    compile_seconds: float
+    errors_per_hour: float = 0.0
+
+
+FUNCTIONS = (
+    _Function("trainer.train_step", 9.0, 1, 0.0, "shape", 41.0),
+    _Function("trainer.eval_step", 0.6, 2, 0.5, "shape", 12.0),
+    _Function("serving.generate", 14.0, 6, 40.0, "shape", 6.5, errors_per_hour=3.0),
+    _Function("serving.prefill", 3.0, 4, 6.0, "weak_type", 4.2),
+    _Function("data.augment", 18.0, 1, 1.0, "dtype", 0.7),
+)
+
+
+class Demo:
+    """
+    Makes the figures of the synthetic fleet.
+
+    Args:
+        seed: another seed is another fleet.
+        clock: seconds since the epoch.
+    """
+
+    name = "demo"
+    deadline = 5.0
+
+    def __init__(
+        self,
+        *,
+        interval: float = 1.0,
+        seed: int = 0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.interval = interval
+        self._clock = clock
+        self._began = clock()
+        chance = random.Random(seed)  # noqa: S311 - synthetic figures, no secret
+        self._phases = [chance.uniform(0, 2 * math.pi) for _ in range(ACCELERATORS)]
+        self._uuids = [
+            "GPU-{:08x}-{:04x}-{:04x}-{:04x}-{:012x}".format(
+                *(chance.getrandbits(bits) for bits in (32, 16, 16, 16, 48))
+            )
+            for _ in range(ACCELERATORS)
+        ]
+
+    def collect(self) -> Iterable[Family]:
+        """
+        Return the fleet as it is now.
+        """
+        now = self._clock()
+        # As if the fleet had been running for an hour when the exporter started.
+        elapsed = max(0.0, now - self._began) + 3600.0
+        page = _Page()
+        for index in range(ACCELERATORS):
+            self._accelerator(page, index, elapsed)
+        for worker in range(WORKERS):
+            self._agent(page, worker, elapsed, now)
+        return merged(page.families)
+
+    def close(self) -> None:
+        """
+        Nothing is held.
+        """
+
+    def _accelerator(self, page: _Page, index: int, elapsed: float) -> None:
+        uuid, phase = self._uuids[index], self._phases[index]
+        busy = _wave(elapsed, phase, mean=0.86, swing=0.09)
+        power = _IDLE_POWER + busy * (_POWER_LIMIT - _IDLE_POWER) * 0.93
+        # The integral of the power above, so that rate() shows the power.
+        energy = _integral(elapsed, phase, mean=0.86, swing=0.09)
+        joules = _IDLE_POWER * elapsed + energy * (_POWER_LIMIT - _IDLE_POWER) * 0.93
+        used = _wave(elapsed, phase + 1, mean=0.71, swing=0.05) * _MEMORY_BYTES
+        bus = f"0000:{0x17 + 0x10 * index:02x}:00.0"
+        model = "NVIDIA H100 80GB HBM3"
+        page.add(ACCELERATOR_INFO, 1, uuid, index, "nvidia", model, "580.65.06", bus)
+        page.add(ACCELERATOR_UP, 1, uuid)
+        page.add(ACCELERATOR_UTILIZATION_RATIO, round(busy, 2), uuid)
+        page.add(ACCELERATOR_MEMORY_USED_BYTES, round(used), uuid)
+        page.add(ACCELERATOR_MEMORY_SIZE_BYTES, _MEMORY_BYTES, uuid)
+        page.add(ACCELERATOR_POWER_WATTS, round(power, 1), uuid)
+        page.add(ACCELERATOR_POWER_LIMIT_WATTS, _POWER_LIMIT, uuid)
+        page.add(ACCELERATOR_ENERGY_JOULES, round(joules, 1), uuid)
+        page.add(ACCELERATOR_TEMPERATURE_CELSIUS, round(38 + 30 * busy), uuid, "gpu")
+        page.add(ACCELERATOR_TEMPERATURE_CELSIUS, round(47 + 35 * busy), uuid, "memory")
+
+    def _agent(self, page: _Page, worker: int, elapsed: float, now: float) -> None:
+        # Not a number: the synthetic workers never collide with real slots.
+        name = f"demo-{worker}"
+        page.worker = name
+        page.add(catalog.PROCESS_START_TIME_SECONDS, now - elapsed)
+        page.add(
+            catalog.PROCESS_RESIDENT_MEMORY_BYTES,
+            round(_wave(elapsed, worker, mean=6.1, swing=0.2) * _GIB),
+        )
+        page.add(catalog.BUILD_INFO, 1, "demo")
+        page.add(catalog.RUNTIME_INFO, 1, "0.10.2", "0.10.2", "3.12.8", "gpu", "cuda 13")
+        page.add(catalog.PROCESS_INDEX, worker)
+        page.add(catalog.PROCESS_COUNT, WORKERS)
+        for local in range(ACCELERATORS // WORKERS):
+            self._device(page, worker, local, elapsed)
+        for function in FUNCTIONS:
+            _function(page, function, elapsed + 7 * worker)
+        hits, misses = 16 + worker, 5
+        page.add(catalog.PERSISTENT_CACHE_REQUESTS, hits, "hit")
+        page.add(catalog.PERSISTENT_CACHE_REQUESTS, misses, "miss")
+        page.add(catalog.COMPILES_IN_PROGRESS, 0)
+        page.add(catalog.COMPILE_OLDEST_SECONDS, 0)
+        page.worker = None
+        page.add(AGENT_UP, 1, name)
+
+    def _device(self, page: _Page, worker: int, local: int, elapsed: float) -> None:
+        index = worker * (ACCELERATORS // WORKERS) + local
+        phase = self._phases[index]
+        used = _wave(elapsed, phase + 1, mean=0.68, swing=0.05) * _MEMORY_BYTES
+        arrays = round(_wave(elapsed, phase, mean=412, swing=9))
+        bus = f"0000:{0x17 + 0x10 * index:02x}:00.0"
+        kind = "NVIDIA H100 80GB HBM3"
+        uuid = self._uuids[index]
+        page.add(catalog.DEVICE_INFO, 1, local, "gpu", kind, worker, uuid, bus)
+        page.add(catalog.DEVICE_MEMORY_BYTES, round(used), local, "in_use")
+        page.add(
+            catalog.DEVICE_MEMORY_BYTES, round(0.74 * _MEMORY_BYTES), local, "peak"
+        )
+        page.add(
+            catalog.DEVICE_MEMORY_BYTES, round(0.75 * _MEMORY_BYTES), local, "limit"
+        )
+        page.add(catalog.LIVE_ARRAYS, arrays, local)
+        page.add(catalog.LIVE_ARRAY_BYTES, round(used * 0.9), local)
+
+
+class _Page:
+    """
+    Collects families; samples carry a worker label while `worker` is set.
+    """
+
+    def __init__(self) -> None:
+        self.families: list[Family] = []
+        self.worker: str | None = None
+
+    def add(self, metric: Metric, value: float, *labels: object) -> None:
+        """
+        Add one sample of *metric*.
+        """
+        self.add_named(metric, metric.name, value, metric.labels, labels)
+
+    def add_named(
+        self,
+        metric: Metric,
+        name: str,
+        value: float,
+        names: tuple[str, ...],
+        labels: tuple[object, ...],
+    ) -> None:
+        """
+        Add one sample under a *name* such as that of a histogram's sum.
+        """
+        if self.worker is not None:
+            names, labels = ("worker", *names), (self.worker, *labels)
+        text = labels_text(names, labels)
+        self.families.append(
+            Family(metric, [(f"{name}{{{text}}}" if text else name, value)])
+        )
+
+
+def _function(page: _Page, function: _Function, elapsed: float) -> None:
+    name, hours = function.name, elapsed / 3600
+    recompiles = math.floor(function.recompiles_per_hour * hours)
+    programs = function.shapes + recompiles
+    calls = math.floor(function.rate * elapsed)
+    misses = min(calls, programs)
+    page.add(catalog.JIT_CALLS, calls, name)
+    page.add(catalog.JIT_CACHE_HITS, calls - misses, name)
+    page.add(catalog.JIT_CACHE_MISSES, misses, name)
+    page.add(catalog.COMPILES, programs, name, "compiled")
+    page.add(catalog.COMPILES, 0, name, "cache_hit")
+    page.add(catalog.COMPILES, 0, name, "failed")
+    page.add(catalog.RECOMPILES, recompiles, name, function.cause)
+    page.add(catalog.RECOMPILES, function.shapes - 1, name, "new_function")
+    failures = math.floor(function.errors_per_hour * hours)
+    page.add(catalog.ERRORS, failures, name, "oom")
+    shares = {"trace": 0.04, "lower": 0.02, "backend_compile": 1.0}
+    for phase, share in shares.items():
+        _histogram(page, programs, function.compile_seconds * share, name, phase)
+
+
+def _histogram(
+    page: _Page, count: int, typical: float, function: str, phase: str
+) -> None:
+    """
+    Add *count* compiles that all took the *typical* time.
+    """
+    metric = catalog.COMPILE_SECONDS
+    name, names = metric.name, metric.labels
+    for bound in (*metric.buckets, math.inf):
+        edge = "+Inf" if math.isinf(bound) else str(float(bound))
+        below = count if typical <= bound else 0
+        page.add_named(
+            metric, f"{name}_bucket", below, (*names, "le"), (function, phase, edge)
+        )
+    page.add_named(metric, f"{name}_sum", count * typical, names, (function, phase))
+    page.add_named(metric, f"{name}_count", count, names, (function, phase))
+
+
+_SLOW, _FAST = 2 * math.pi / 600, 2 * math.pi / 47
+
+
+def _wave(elapsed: float, phase: float, *, mean: float, swing: float) -> float:
+    """
+    Return a slow and a quicker wave around *mean*, never further than *swing*.
+    """
+    slow = math.sin(_SLOW * elapsed + phase)
+    fast = math.sin(_FAST * elapsed + 3 * phase)
+    return mean + swing * (0.7 * slow + 0.3 * fast)
+
+
+def _integral(elapsed: float, phase: float, *, mean: float, swing: float) -> float:
+    """
+    Return the integral of `_wave` from 0 to *elapsed*.
+    """
+    slow = (math.cos(phase) - math.cos(_SLOW * elapsed + phase)) / _SLOW
+    fast = (math.cos(3 * phase) - math.cos(_FAST * elapsed + 3 * phase)) / _FAST
+    return mean * elapsed + swing * (0.7 * slow + 0.3 * fast)

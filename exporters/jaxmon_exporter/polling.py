@@ -1,0 +1,369 @@
+"""
+Collectors polled in the background; a scrape only reads what they left behind.
+
+Each collector has one daemon thread. A poll that never returns costs that
+collector alone: its thread is never multiplied, the failure shows after the
+deadline, and the collector recovers when the call comes back. The last good figures
+are served until they are three intervals and a deadline old, then no longer: a
+gap in a graph says more than a frozen line.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jaxmon.catalog import (
+    COLLECTOR_AGE_SECONDS,
+    COLLECTOR_DURATION_SECONDS,
+    COLLECTOR_ERRORS,
+    COLLECTOR_SUCCESS,
+)
+from jaxmon.errors import JaxmonError
+from jaxmon.exposition.families import Family, series
+
+
+log = logging.getLogger("jaxmon.exporter")
+
+TIMEOUT = "timeout"
+ERROR = "error"
+_MAX_BACKOFF = 60.0
+_MAX_DOUBLINGS = 6
+
+Clock = Callable[[], float]
+
+
+class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
+    """
+    A collector has nothing to read here, or not now: a host without a GPU.
+
+    Args:
+        reason: one short word; a value of the label ``reason``.
+        message: what was found and what to do, for the log and the landing page.
+        families: figures that hold nevertheless, such as ``up 0``. Figures of
+            earlier polls are dropped.
+    """
+
+    def __init__(
+        self, reason: str, message: str, families: Sequence[Family] = ()
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.families = list(families)
+
+
+class Collector(Protocol):
+    """
+    A source of figures. All methods run on one thread, the collector's own.
+
+    Attributes:
+        name: value of the label ``collector``.
+        interval: seconds from the start of one poll to the start of the next.
+        deadline: seconds after which an unfinished poll counts as failed.
+    """
+
+    name: str
+    interval: float
+    deadline: float
+
+    def collect(self) -> Iterable[Family]:
+        """
+        Read the source once.
+
+        Raises:
+            CollectorUnavailable: there is nothing to read.
+        """
+
+    def close(self) -> None:
+        """
+        Let go of everything. Called once, after the last poll.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """
+    How a collector is doing.
+
+    Args:
+        success: the last poll worked, and none is overdue.
+        polled: at least one poll has ended or is overdue.
+        age: seconds since the poll of the last figures began; `None` before.
+        duration: seconds that the last finished poll took; `None` before.
+        reason: why the last poll failed; ``""`` when it did not.
+        message: the same for people.
+        errors: failures so far, by reason.
+    """
+
+    name: str
+    success: bool
+    polled: bool
+    age: float | None
+    duration: float | None
+    reason: str
+    message: str
+    errors: Mapping[str, int]
+
+
+class Poller:
+    """
+    Polls one collector on one thread, and keeps its latest figures.
+    """
+
+    def __init__(self, collector: Collector, *, clock: Clock = time.monotonic) -> None:
+        self.name = collector.name
+        self.max_age = 3 * collector.interval + collector.deadline
+        self._collector = collector
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"jaxmon-poll-{collector.name}", daemon=True
+        )
+        self._families: list[Family] = []
+        self._taken: float | None = None
+        self._duration: float | None = None
+        self._began: float | None = None
+        self._overdue = False
+        self._polled = False
+        self._failures = 0
+        self._reason = self._message = ""
+        self._errors = Counter({TIMEOUT: 0, ERROR: 0})
+
+    def start(self) -> None:
+        """
+        Start polling, with a poll at once.
+        """
+        self._thread.start()
+
+    def stop(self) -> None:
+        """
+        Ask the thread to end after the poll in progress; returns at once.
+        """
+        self._stop.set()
+
+    def join(self, timeout: float) -> bool:
+        """
+        Wait for the thread; `False` when its poll still does not return.
+        """
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def families(self) -> list[Family]:
+        """
+        Return the latest figures, nothing when they are too old.
+        """
+        with self._lock:
+            if self._taken is None or self._clock() - self._taken > self.max_age:
+                return []
+            return self._families
+
+    def status(self) -> Status:
+        """
+        Return how the collector is doing now.
+        """
+        with self._lock:
+            now = self._clock()
+            self._notice_overdue(now)
+            return Status(
+                name=self.name,
+                success=self._polled and not self._reason,
+                polled=self._polled,
+                age=None if self._taken is None else now - self._taken,
+                duration=self._duration,
+                reason=self._reason,
+                message=self._message,
+                errors=dict(self._errors),
+            )
+
+    def poll(self) -> None:
+        """
+        Poll once, on the calling thread. Never raises.
+        """
+        began = self._clock()
+        with self._lock:
+            self._began, self._overdue = began, False
+        try:
+            found = list(self._collector.collect())
+        except CollectorUnavailable as error:
+            self._end(began, error.families, error.reason, str(error))
+        except Exception as error:  # noqa: BLE001 - one collector's failure stays its own
+            log.debug("collector %s failed", self.name, exc_info=True)
+            self._end(began, None, ERROR, f"{type(error).__name__}: {error}")
+        else:
+            self._end(began, found, "", "")
+
+    def delay(self) -> float:
+        """
+        Return seconds until the next poll is due: longer after each failure.
+        """
+        interval = self._collector.interval
+        with self._lock:
+            wait = interval - (self._duration or 0.0)
+            if not self._failures:
+                return max(0.0, wait)
+            backoff: float = interval * 2 ** min(self._failures, _MAX_DOUBLINGS)
+            return max(interval, min(backoff, _MAX_BACKOFF))
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.poll()
+            self._stop.wait(self.delay())
+        try:
+            self._collector.close()
+        except Exception:
+            log.exception("collector %s could not be closed", self.name)
+
+    def _end(
+        self, began: float, found: list[Family] | None, reason: str, message: str
+    ) -> None:
+        now = self._clock()
+        with self._lock:
+            # A late poll is a failure that was; its figures are good all the same.
+            self._notice_overdue(now)
+            self._began, self._polled = None, True
+            self._duration = now - began
+            if found is not None:
+                self._families, self._taken = found, began
+            self._failures = self._failures + 1 if reason else 0
+            self._note(reason, message)
+
+    def _notice_overdue(self, now: float) -> None:
+        """
+        Count the poll in progress as failed, once, when it is past its deadline.
+        """
+        if self._began is None or self._overdue:
+            return
+        deadline = self._collector.deadline
+        if now - self._began > deadline:
+            self._overdue = self._polled = True
+            self._note(TIMEOUT, f"no answer within {deadline:g} s, still waiting")
+
+    def _note(self, reason: str, message: str) -> None:
+        """
+        Count a failure, and log when the state changes, not on every poll.
+        """
+        if reason:
+            self._errors[reason] += 1
+        if reason != self._reason:
+            if reason:
+                log.warning("collector %s: %s: %s", self.name, reason, message)
+            else:
+                log.info("collector %s works again", self.name)
+        self._reason, self._message = reason, message
+
+
+class Polling:
+    """
+    All collectors of a sidecar.
+    """
+
+    def __init__(
+        self, collectors: Iterable[Collector], *, clock: Clock = time.monotonic
+    ) -> None:
+        self._pollers = [Poller(collector, clock=clock) for collector in collectors]
+
+    def start(self) -> None:
+        """
+        Start one thread per collector.
+        """
+        for poller in self._pollers:
+            poller.start()
+
+    def stop(self, timeout: float = 3.0) -> list[str]:
+        """
+        Stop polling within *timeout* seconds.
+
+        Returns:
+            Names of the collectors whose poll did not return; their daemon threads
+            end with the process.
+        """
+        end = time.monotonic() + timeout
+        for poller in self._pollers:
+            poller.stop()
+        return [
+            poller.name
+            for poller in self._pollers
+            if not poller.join(max(0.0, end - time.monotonic()))
+        ]
+
+    def ready(self) -> bool:
+        """
+        Tell whether every collector had its first poll, successful or not.
+        """
+        return all(status.polled for status in self.statuses())
+
+    def statuses(self) -> list[Status]:
+        """
+        Return how each collector is doing.
+        """
+        return [poller.status() for poller in self._pollers]
+
+    def families(self) -> list[Family]:
+        """
+        Return the latest figures of all collectors, and figures about them.
+        """
+        found = _status_families(self.statuses())
+        for poller in self._pollers:
+            found += poller.families()
+        return merged(found)
+
+
+def merged(families: Iterable[Family]) -> list[Family]:
+    """
+    Return one family per metric name, samples in the order given.
+
+    The inputs stay as they are. Where two metrics of one name are not of one kind,
+    the first stands and the other is left out: a page must not contradict itself.
+    """
+    by_name: dict[str, Family] = {}
+    for family in families:
+        metric = family.metric
+        present = by_name.get(metric.name)
+        if present is None:
+            by_name[metric.name] = Family(metric, list(family.samples))
+        elif present.metric.kind == metric.kind:
+            present.samples += family.samples
+    return list(by_name.values())
+
+
+def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:
+    """
+    Return failures that cost a collector some figures but not the poll.
+
+    Reasons must differ from those of `CollectorUnavailable` and from ``timeout``
+    and ``error``, which the poller counts.
+    """
+    return Family(
+        COLLECTOR_ERRORS,
+        [
+            (series(COLLECTOR_ERRORS, collector, reason), count)
+            for reason, count in counts.items()
+        ],
+    )
+
+
+def _status_families(statuses: Sequence[Status]) -> list[Family]:
+    success = Family(COLLECTOR_SUCCESS)
+    duration = Family(COLLECTOR_DURATION_SECONDS)
+    age = Family(COLLECTOR_AGE_SECONDS)
+    errors = Family(COLLECTOR_ERRORS)
+    for status in statuses:
+        name = status.name
+        if status.polled:
+            worked = 1.0 if status.success else 0.0
+            success.samples.append((series(COLLECTOR_SUCCESS, name), worked))
+        if status.duration is not None:
+            duration.samples.append(
+                (series(COLLECTOR_DURATION_SECONDS, name), status.duration)
+            )
+        if status.age is not None:
+            age.samples.append((series(COLLECTOR_AGE_SECONDS, name), status.age))
+        errors.samples += partial_failures(name, status.errors).samples
+    return [success, duration, age, errors]
