@@ -1,0 +1,198 @@
+"""
+One client of the server, from its handshake to its last response.
+
+Every wait in here has an end, so a client that is slow, idle or gone costs its
+own connection and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from socket import socket
+from ssl import SSLContext
+from time import monotonic
+from typing import TypeAlias
+
+from jaxmon.exposition.messages import (
+    MAX_HEAD,
+    Request,
+    RequestError,
+    Response,
+    error_response,
+    parse_request,
+    render_response,
+)
+
+
+_LINGER_SECONDS = 1.0
+_CLOSING_TURNS = 8
+
+Answer: TypeAlias = Callable[[Request], Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """
+    How long a client may take, in seconds.
+
+    Args:
+        read: for a whole request head, however its bytes trickle in.
+        write: to take a whole response.
+        idle: between two requests of a connection.
+        handshake: for the TLS handshake.
+    """
+
+    read: float
+    write: float
+    idle: float
+    handshake: float
+
+
+class Connection:
+    """
+    Serves the requests of one accepted socket, one after the other.
+
+    Args:
+        sock: accepted and non-blocking; closed at the end of `serve`.
+        answer: makes the response; must not raise.
+        timeouts: what the client is granted.
+        ssl: speak TLS.
+        full: the server is; answer one request with 503 and close.
+    """
+
+    def __init__(
+        self,
+        sock: socket,
+        answer: Answer,
+        *,
+        timeouts: Timeouts,
+        ssl: SSLContext | None = None,
+        full: bool = False,
+    ) -> None:
+        self.sock = sock
+        self.idle_since: float | None = None
+        self.responding = False
+        self._answer = answer
+        self._timeouts = timeouts
+        self._ssl = ssl
+        self._full = full
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter
+
+    async def serve(self) -> None:
+        """
+        Answer requests until either side has enough. What the network does
+        wrong ends the connection and is nobody's error.
+        """
+        with contextlib.suppress(OSError, EOFError):
+            await self._open()
+            try:
+                while await self._exchange():
+                    pass
+            finally:
+                await self._close()
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._reader = asyncio.StreamReader(limit=MAX_HEAD, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(self._reader, loop=loop)
+        try:
+            if self._ssl is None:
+                transport, _ = await loop.connect_accepted_socket(
+                    lambda: protocol, self.sock
+                )
+            else:
+                transport, _ = await loop.connect_accepted_socket(
+                    lambda: protocol,
+                    self.sock,
+                    ssl=self._ssl,
+                    ssl_handshake_timeout=self._timeouts.handshake,
+                    ssl_shutdown_timeout=_LINGER_SECONDS,
+                )
+        except BaseException:
+            self.sock.close()
+            raise
+        self._writer = asyncio.StreamWriter(transport, protocol, self._reader, loop)
+
+    async def _exchange(self) -> bool:
+        """
+        Read one request and answer it; return whether another may follow.
+        """
+        try:
+            request, keep = parse_request(await self._read_head())
+        except RequestError as error:
+            refusal = error_response(error.status, str(error))
+            await self._write(render_response(refusal))
+            await self._linger()
+            return False
+        if self._full:
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            await self._write(
+                render_response(error_response(status, "too many connections"))
+            )
+            return False
+        self.responding = True
+        response = self._answer(request)
+        await self._write(
+            render_response(response, keep=keep, body=request.method != "HEAD")
+        )
+        self.responding = not keep
+        return keep
+
+    async def _read_head(self) -> bytes:
+        first = b""
+        if self.idle_since is not None:
+            async with asyncio.timeout(self._timeouts.idle):
+                first = await self._reader.readexactly(1)
+            self.idle_since = None
+        try:
+            async with asyncio.timeout(
+                _LINGER_SECONDS if self._full else self._timeouts.read
+            ):
+                return first + await self._reader.readuntil(b"\r\n\r\n")
+        except TimeoutError:
+            raise RequestError(
+                HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time"
+            ) from None
+        except asyncio.LimitOverrunError:
+            raise RequestError(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                f"at most {MAX_HEAD} bytes of request line and headers",
+            ) from None
+
+    async def _write(self, parts: list[bytes]) -> None:
+        try:
+            async with asyncio.timeout(self._timeouts.write):
+                self._writer.writelines(parts)
+                await self._writer.drain()
+        except TimeoutError:
+            self._writer.transport.abort()
+            raise
+        self.idle_since = monotonic()
+
+    async def _linger(self) -> None:
+        # Closing over unread bytes resets the connection, and the client would
+        # never see the response that says why.
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+            async with asyncio.timeout(_LINGER_SECONDS):
+                while await self._reader.read(MAX_HEAD):
+                    pass
+
+    async def _close(self) -> None:
+        try:
+            self._writer.close()
+            async with asyncio.timeout(self._timeouts.write):
+                await self._writer.wait_closed()
+        finally:
+            self._writer.transport.abort()
+            # wait_closed() returns at once after a cancellation, but the loop
+            # needs another turn or two to close the socket.
+            for _ in range(_CLOSING_TURNS):
+                if self.sock.fileno() < 0:
+                    break
+                await asyncio.sleep(0)

@@ -1,0 +1,150 @@
+"""
+Families to bytes, in the two text formats that Prometheus reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from functools import lru_cache
+from math import isinf, isnan
+
+from jaxmon.catalog import Metric
+from jaxmon.exposition.families import Family, Sample
+
+
+_PLAIN = frozenset((int, float))
+# OpenMetrics names a family without the suffix that its samples bear.
+_SUFFIXES = {"counter": "_total", "info": "_info"}
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class Format(Enum):
+    """
+    A text format and its content type.
+    """
+
+    TEXT = "text/plain; version=0.0.4; charset=utf-8"
+    OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+    @property
+    def content_type(self) -> str:
+        """
+        Value of the ``Content-Type`` header.
+        """
+        return self.value
+
+
+TEXT = Format.TEXT
+OPENMETRICS = Format.OPENMETRICS
+
+
+def preferences(header: str) -> list[tuple[str, dict[str, str], float]]:
+    """
+    Return name, parameters and q-value of each item of an ``Accept…`` header.
+
+    An item whose q-value is not a number counts as not acceptable.
+    """
+    items = []
+    for item in header.lower().split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        values = {key.strip(): value.strip(' "\t') for key, _, value in pairs}
+        try:
+            q = float(values.pop("q", 1.0))
+        except ValueError:
+            q = 0.0
+        items.append((name, values, q))
+    return items
+
+
+def negotiate(accept: str) -> Format:
+    """
+    Return the format that an ``Accept`` header likes best.
+
+    OpenMetrics 1.0.0 goes only to clients that name it, and wins a tie only by
+    standing first; everyone else gets text 0.0.4, also when they ask for
+    something that does not exist here.
+    """
+    best, best_q = TEXT, 0.0
+    for name, parameters, q in preferences(accept):
+        version = parameters.get("version")
+        if name == "application/openmetrics-text" and version in (None, "1.0.0"):
+            candidate = OPENMETRICS
+        elif name in ("*/*", "text/*") or (
+            name == "text/plain" and version in (None, "0.0.4")
+        ):
+            candidate = TEXT
+        else:
+            continue
+        if q > best_q:
+            best, best_q = candidate, q
+    return best
+
+
+def encode(families: Iterable[Family], fmt: Format = TEXT) -> bytes:
+    """
+    Return the page of *families* in *fmt*.
+
+    Families of one name become one block, where the first of them stood; one
+    whose kind differs from the first's is left out, since no page can carry
+    both. Families without samples and samples that are NaN are left out too.
+    """
+    blocks: dict[str, tuple[Metric, list[str]]] = {}
+    for family in families:
+        text = _samples_text(family.samples)
+        if not text:
+            continue
+        metric, texts = blocks.setdefault(family.metric.name, (family.metric, []))
+        if metric.kind == family.metric.kind:
+            texts.append(text)
+    header = _text_header if fmt is TEXT else _openmetrics_header
+    parts: list[str] = []
+    for metric, texts in blocks.values():
+        parts.append(header(metric))
+        parts += texts
+    if fmt is OPENMETRICS:
+        parts.append("# EOF\n")
+    return "".join(parts).encode()
+
+
+def _samples_text(samples: list[Sample]) -> str:
+    return "".join(
+        [
+            f"{series} {value}\n"
+            # x - x is 0 for every number but the infinities and NaN.
+            if type(value) in _PLAIN and value - value == 0
+            else _unusual_text(series, value)
+            for series, value in samples
+        ]
+    )
+
+
+def _unusual_text(series: str, value: float) -> str:
+    """
+    Return the line of a value that is no plain number: a bool, NumPy's, +Inf.
+    """
+    number = float(value)
+    if isnan(number):
+        return ""
+    if isinf(number):
+        return f"{series} {'+Inf' if number > 0 else '-Inf'}\n"
+    return f"{series} {int(number) if number.is_integer() else number}\n"
+
+
+@lru_cache(maxsize=4096)
+def _text_header(metric: Metric) -> str:
+    kind = "gauge" if metric.kind == "info" else metric.kind
+    text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
+    return f"# HELP {metric.name} {text}\n# TYPE {metric.name} {kind}\n"
+
+
+@lru_cache(maxsize=4096)
+def _openmetrics_header(metric: Metric) -> str:
+    name = metric.name.removesuffix(_SUFFIXES.get(metric.kind, ""))
+    kind: str = metric.kind
+    if name == metric.name and metric.kind in _SUFFIXES:
+        kind = "unknown"
+    text = metric.help.translate(_ESCAPES)
+    unit = f"# UNIT {name} {metric.unit}\n" if name.endswith(f"_{metric.unit}") else ""
+    return f"# TYPE {name} {kind}\n{unit}# HELP {name} {text}\n"

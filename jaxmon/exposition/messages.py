@@ -1,0 +1,153 @@
+"""
+The little of HTTP/1.1 that serving pages takes: requests in, responses out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from urllib.parse import parse_qsl, unquote
+
+
+MAX_HEAD = 16 * 1024
+METHODS = ("GET", "HEAD")
+
+_REQUEST_LINE = re.compile(r"([A-Z]{1,32}) ([!-~]+) HTTP/1\.([01])")
+_AUTHORITY = re.compile(r"https?://[^/?#]+/?", re.IGNORECASE)
+_FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_MAX_PARAMETERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """
+    What a client asked for.
+
+    Args:
+        method: ``GET`` or ``HEAD``; the server sends no body for the latter.
+        path: decoded, without the query.
+        query: parameters; the last of a name wins.
+        headers: by lower-case name; repeated ones are joined by a comma.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """
+    A whole page; length and connection headers are the server's business.
+    """
+
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class RequestError(Exception):
+    """
+    A request that gets *status* and a line of text, and then no connection.
+    """
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def parse_request(head: bytes) -> tuple[Request, bool]:
+    """
+    Return the request in *head*, and whether the connection may be kept.
+
+    A connection that announces a body is not kept: nobody here reads one.
+
+    Raises:
+        RequestError: *head* is not an HTTP/1.x request, or of another method.
+    """
+    line, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    match = _REQUEST_LINE.fullmatch(line)
+    if match is None:
+        raise RequestError(HTTPStatus.BAD_REQUEST, "the request line is malformed")
+    method, target, minor = match.groups()
+    if method not in METHODS:
+        allowed = " and ".join(METHODS)
+        raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} work here")
+    headers = _parse_fields(lines)
+    if minor == "1" and "host" not in headers:
+        raise RequestError(HTTPStatus.BAD_REQUEST, "the Host header is missing")
+    path, query = _parse_target(target)
+    request = Request(method, path, query, headers)
+    return request, _may_keep(headers, minor)
+
+
+def render_response(
+    response: Response, *, keep: bool = False, body: bool = True
+) -> list[bytes]:
+    """
+    Return the parts of *response* as they go onto the wire.
+
+    Args:
+        response: what to send.
+        keep: the connection stays open after it.
+        body: send the body too; without, its length is still told.
+    """
+    head = [
+        f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
+        f"Content-Type: {response.content_type}",
+        f"Content-Length: {len(response.body)}",
+        f"Connection: {'keep-alive' if keep else 'close'}",
+        *(f"{name}: {value}" for name, value in response.headers.items()),
+    ]
+    wire = [("\r\n".join(head) + "\r\n\r\n").encode("latin-1")]
+    if body and response.body:
+        wire.append(response.body)
+    return wire
+
+
+def error_response(status: HTTPStatus, message: str) -> Response:
+    """
+    Return a plain-text response of one line.
+    """
+    allow = {"Allow": ", ".join(METHODS)}
+    return Response(
+        f"{status.value} {status.phrase}: {message}\n".encode(),
+        status=status.value,
+        headers=allow if status is HTTPStatus.METHOD_NOT_ALLOWED else {},
+    )
+
+
+def _parse_target(target: str) -> tuple[str, dict[str, str]]:
+    # Clients of a proxy send a whole URL; the host in it is of no interest.
+    if not target.startswith("/"):
+        target = _AUTHORITY.sub("/", target, count=1)
+    path, _, query = target.partition("#")[0].partition("?")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
+    except ValueError:
+        path = ""
+    if not path.startswith("/"):
+        raise RequestError(HTTPStatus.BAD_REQUEST, "the request target is malformed")
+    return unquote(path), dict(pairs)
+
+
+def _parse_fields(lines: list[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not _FIELD_NAME.fullmatch(name) or "\0" in value:
+            raise RequestError(HTTPStatus.BAD_REQUEST, "a header line is malformed")
+        key, value = name.lower(), value.strip(" \t")
+        headers[key] = f"{headers[key]}, {value}" if key in headers else value
+    return headers
+
+
+def _may_keep(headers: Mapping[str, str], minor: str) -> bool:
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        return False
+    wishes = {wish.strip().lower() for wish in headers.get("connection", "").split(",")}
+    return "close" not in wishes if minor == "1" else "keep-alive" in wishes

@@ -1,0 +1,396 @@
+"""
+A small HTTP server for pages: TCP and Unix sockets, one daemon thread.
+
+It lives inside other people's programs: its event loop is its own, it logs
+nothing, resolves no names, and neither a handler nor a client can stop it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import selectors
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from operator import itemgetter
+from threading import Thread, current_thread, get_ident
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from jaxmon.exposition.messages import Request, Response, error_response
+from jaxmon.exposition.page import metrics_handler
+
+
+if TYPE_CHECKING:
+    import asyncio
+    from pathlib import Path
+    from ssl import SSLContext
+
+    from jaxmon.exposition.connection import Connection
+
+
+__all__ = ["Handler", "OnError", "Request", "Response", "Server", "metrics_handler"]
+
+Handler: TypeAlias = Callable[[Request], Response]
+OnError: TypeAlias = Callable[[str, BaseException], None]
+
+_BACKLOG = 128
+_JOIN_SECONDS = 5.0
+_GRACE_SECONDS = 1.0
+_ACCEPT_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    sock: socket.socket
+    ssl: SSLContext | None = None
+    handshake_timeout: float = 5.0
+
+
+class Server:
+    """
+    Serves *routes* on every socket it was told to listen on, until `stop`.
+
+    A server runs once: listen, start, stop. Handlers run on its thread, one at a
+    time, so they must be quick.
+
+    Args:
+        routes: handler by path.
+        name: of the thread.
+        max_connections: how many clients are served at a time. One more closes
+            the connection that has waited longest between two requests; when
+            there is none, it is refused with 503 and counted in `dropped`.
+        read_timeout: seconds for a client to send a request.
+        write_timeout: seconds for a client to take a response.
+        idle_timeout: seconds that an unused connection stays open; longer than
+            the usual scrape interval, so that a scraper keeps its own.
+        on_error: told of failures, by site: ``server`` or ``server:`` and the
+            path of the handler that raised. Called on the server thread.
+    """
+
+    def __init__(  # noqa: PLR0913 - each limit has a default
+        self,
+        routes: Mapping[str, Handler],
+        *,
+        name: str = "jaxmon-server",
+        max_connections: int = 64,
+        read_timeout: float = 5.0,
+        write_timeout: float = 10.0,
+        idle_timeout: float = 75.0,
+        on_error: OnError | None = None,
+    ) -> None:
+        self.dropped = 0
+        self._routes = dict(routes)
+        self._name = name
+        self._max_connections = max_connections
+        self._read_timeout = read_timeout
+        self._write_timeout = write_timeout
+        self._idle_timeout = idle_timeout
+        self._on_error = on_error
+        self._listeners: list[_Listener] = []
+        self._connections: dict[asyncio.Task[None], Connection] = {}
+        self._thread: Thread | None = None
+        self._selector: selectors.BaseSelector | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+
+    def listen_tcp(
+        self,
+        host: str,
+        port: int,
+        *,
+        ssl: SSLContext | None = None,
+        ssl_handshake_timeout: float = 5.0,
+    ) -> int:
+        """
+        Listen on an address, before `start`; return the port, which the system
+        chose if *port* is 0.
+
+        Args:
+            host: an IPv4 or IPv6 address, or ``localhost`` for 127.0.0.1; ``::``
+                takes IPv4 clients as well. Names are not resolved.
+            port: 0 for any free one.
+            ssl: serve HTTPS with this context. It may be reloaded while in use.
+            ssl_handshake_timeout: seconds for a client to finish the handshake.
+
+        Raises:
+            OSError: the address is not one, not of this host, or in use.
+        """
+        family, address = _numeric_address(host, port)
+        sock = socket.create_server(
+            address,
+            family=family,
+            backlog=_BACKLOG,
+            dualstack_ipv6=address[0] == "::" and socket.has_dualstack_ipv6(),
+        )
+        self._add(_Listener(sock, ssl, ssl_handshake_timeout))
+        bound: int = sock.getsockname()[1]
+        return bound
+
+    def listen_unix(self, path: Path, mode: int = 0o600) -> None:
+        """
+        Listen on a Unix socket, before `start`.
+
+        The file belongs to the caller: it must not exist yet, and `stop` leaves
+        it where it is. It never has more permissions than *mode*.
+
+        Raises:
+            OSError: the path exists, is too long, or cannot be written.
+        """
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # Linux gives the file the mode of the unbound socket, less the
+            # umask; without this it is open to all until the chmod.
+            with contextlib.suppress(OSError):
+                os.fchmod(sock.fileno(), mode)
+            sock.bind(os.fspath(path))
+            path.chmod(mode)
+            sock.listen(_BACKLOG)
+        except BaseException:
+            sock.close()
+            raise
+        self._add(_Listener(sock))
+
+    def start(self) -> None:
+        """
+        Serve from now on, on a daemon thread.
+
+        Raises:
+            OSError: no descriptors left for the event loop.
+            RuntimeError: the server was started before.
+        """
+        if self._loop is not None:
+            msg = "a server starts once; make a new one"
+            raise RuntimeError(msg)
+        import asyncio  # noqa: PLC0415 - 40 ms that only a running server pays
+
+        self._stopping = asyncio.Event()
+        self._selector = selectors.DefaultSelector()
+        # Not the policy's loop: that may be another library's.
+        with _silent_asyncio():
+            self._loop = asyncio.SelectorEventLoop(self._selector)
+        self._loop.set_debug(False)
+        self._loop.set_exception_handler(self._report_unhandled)
+        self._thread = Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """
+        Stop serving and close every socket; twice is harmless.
+
+        Responses under way get a second to finish. Returns after five seconds at
+        the latest, even if a handler hangs.
+        """
+        thread, self._thread = self._thread, None
+        if thread is not None and self._loop is not None and self._stopping is not None:
+            with contextlib.suppress(RuntimeError):  # the loop ended by itself
+                self._loop.call_soon_threadsafe(self._stopping.set)
+            if thread is not current_thread():
+                thread.join(_JOIN_SECONDS)
+        self._close_listeners()
+
+    def abandon(self) -> None:
+        """
+        Close what a forked child inherited; the parent's server serves on.
+
+        Only descriptors are closed: no file is unlinked, no peer is told, and
+        the epoll instance, which parent and child share, stays as it is.
+        """
+        self._thread = None
+        if self._selector is not None:
+            self._selector.close()
+        # The loop cannot be closed: it believes that it runs, and would
+        # unregister its descriptors from the parent's epoll instance.
+        for name in ("_ssock", "_csock"):
+            pipe = getattr(self._loop, name, None)
+            if isinstance(pipe, socket.socket):
+                pipe.close()
+        for connection in self._connections.values():
+            connection.sock.close()
+        self._close_listeners()
+
+    def _add(self, listener: _Listener) -> None:
+        if self._loop is not None:
+            listener.sock.close()
+            msg = "listen before start"
+            raise RuntimeError(msg)
+        listener.sock.settimeout(0)
+        self._listeners.append(listener)
+
+    def _close_listeners(self) -> None:
+        while self._listeners:
+            self._listeners.pop().sock.close()
+
+    # --- On the server thread ------------------------------------------------------
+
+    def _run(self) -> None:
+        assert self._loop is not None  # noqa: S101 - start() made it
+        try:
+            self._loop.run_until_complete(self._serve())
+        except BaseException as error:  # noqa: BLE001 - a thread of ours ends quietly
+            self._report("server", error)
+        finally:
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        import asyncio  # noqa: PLC0415 - see start()
+
+        assert self._stopping is not None  # noqa: S101 - start() made it
+        accepting = [
+            asyncio.create_task(self._accept(listener)) for listener in self._listeners
+        ]
+        await self._stopping.wait()
+        await _end(accepting)
+        self._close_listeners()
+        for task, connection in self._connections.items():
+            if not connection.responding:
+                task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
+        await _end(list(self._connections))
+
+    async def _accept(self, listener: _Listener) -> None:
+        import asyncio  # noqa: PLC0415 - see start()
+
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(listener.sock)
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:  # out of descriptors, most likely
+                self._report("server", error)
+                await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
+                continue
+            self._admit(sock, listener, loop)
+            # A waiting client makes sock_accept return without a pause.
+            await asyncio.sleep(0)
+
+    def _admit(
+        self,
+        sock: socket.socket,
+        listener: _Listener,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        from jaxmon.exposition.connection import (  # noqa: PLC0415 - see start()
+            Connection,
+            Timeouts,
+        )
+
+        # Refusing politely, or closing an idle one, takes a connection, too.
+        if len(self._connections) >= 2 * self._max_connections:
+            self.dropped += 1
+            sock.close()
+            return
+        full = len(self._connections) >= self._max_connections and not self._evict()
+        self.dropped += full
+        connection = Connection(
+            sock,
+            self._answer,
+            timeouts=Timeouts(
+                read=self._read_timeout,
+                write=self._write_timeout,
+                idle=self._idle_timeout,
+                handshake=listener.handshake_timeout,
+            ),
+            ssl=listener.ssl,
+            full=full,
+        )
+        task = loop.create_task(connection.serve())
+        self._connections[task] = connection
+        task.add_done_callback(self._forget)
+
+    def _evict(self) -> bool:
+        """
+        Close the connection that has been idle longest, if any is idle.
+        """
+        idle = [
+            (connection.idle_since, task)
+            for task, connection in self._connections.items()
+            if connection.idle_since is not None
+        ]
+        if not idle:
+            return False
+        _, task = min(idle, key=itemgetter(0))
+        self._connections[task].idle_since = None
+        task.cancel()
+        return True
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._connections.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._report("server", error)
+
+    def _answer(self, request: Request) -> Response:
+        handler = self._routes.get(request.path)
+        if handler is None:
+            pages = ", ".join(self._routes)
+            return error_response(HTTPStatus.NOT_FOUND, f"the pages here are {pages}")
+        try:
+            return handler(request)
+        except BaseException as error:  # noqa: BLE001 - the server outlives handlers
+            self._report(f"server:{request.path}", error)
+            return error_response(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made right now"
+            )
+
+    def _report(self, site: str, error: BaseException) -> None:
+        if self._on_error is not None:
+            with contextlib.suppress(Exception):
+                self._on_error(site, error)
+
+    def _report_unhandled(
+        self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+    ) -> None:
+        error = context.get("exception")
+        self._report("server", error or RuntimeError(context["message"]))
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    import asyncio  # noqa: PLC0415 - see Server.start()
+
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    """
+    Return what binds *host*; the scope of a link-local address included.
+    """
+    try:
+        found = socket.getaddrinfo(
+            "127.0.0.1" if host == "localhost" else host,
+            port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_NUMERICHOST | socket.AI_PASSIVE,
+        )
+    except socket.gaierror:
+        msg = (
+            f"cannot listen on {host!r}: not an IP address; "
+            "use one such as 127.0.0.1, 0.0.0.0 or ::"
+        )
+        raise OSError(errno.EADDRNOTAVAIL, msg) from None
+    family, _, _, _, address = found[0]
+    return family, address
+
+
+@contextlib.contextmanager
+def _silent_asyncio() -> Iterator[None]:
+    """
+    Keep asyncio from logging "Using selector" in the user's process.
+    """
+    ours = get_ident()
+
+    def is_theirs(record: logging.LogRecord) -> bool:
+        return record.thread != ours
+
+    logger = logging.getLogger("asyncio")
+    logger.addFilter(is_theirs)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_theirs)
