@@ -1,0 +1,98 @@
+"""
+Fixtures for every test, and the two rules that hold for all of them: nothing is
+left behind, and a failure inside jaxmon fails the test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import leaks, support
+from tests.support import Prometheus, Result
+
+
+# Tests run on the CPU unless the caller chose otherwise; set before JAX is loaded.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """
+    Fail a test that leaves a thread, descriptor, patch, listener or registration.
+    """
+    before = leaks.snapshot()
+    yield
+    if found := leaks.leaked(before):
+        pytest.fail("left behind:\n  " + "\n  ".join(found), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def failures_escape(
+    request: pytest.FixtureRequest, nothing_left_behind: None
+) -> Iterator[None]:
+    """
+    Make jaxmon raise what it would contain, except in tests marked ``contained``.
+    """
+    with ExitStack() as stack:
+        if not request.node.get_closest_marker("contained"):
+            from jaxmon.agent import guard
+
+            stack.enter_context(guard.strict())
+        yield
+
+
+@pytest.fixture
+def free_port() -> int:
+    """
+    Return a TCP port of the loopback interface that nobody listens on now.
+    """
+    return support.free_port()
+
+
+@pytest.fixture
+def run_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """
+    Return an empty run directory and make it the default, also of subprocesses.
+
+    Its path is short: a Unix socket's has at most 107 bytes, and tmp_path is long.
+    """
+    path = Path(tempfile.mkdtemp(prefix="jm-", dir="/tmp"))
+    monkeypatch.setenv("JAXMON_RUN_DIR", str(path))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def python_script(tmp_path: Path, run_dir: Path) -> Callable[..., Result]:
+    """
+    Return a function that runs Python source in a fresh process; see `run_python`.
+    """
+
+    def run(source: str, *args: str, **options: Any) -> Result:
+        path = tmp_path / "script.py"
+        path.write_text(source)
+        return support.run_python(str(path), *args, run_dir=run_dir, **options)
+
+    return run
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path) -> Iterator[Callable[..., Prometheus]]:
+    """
+    Return a function that starts a real Prometheus; see `Prometheus`.
+    """
+    with ExitStack() as stack:
+
+        def start(targets: dict[str, list[str]], **options: Any) -> Prometheus:
+            directory = Path(tempfile.mkdtemp(prefix="prometheus-", dir=tmp_path))
+            return stack.enter_context(Prometheus(directory, targets, **options))
+
+        yield start

@@ -1,0 +1,154 @@
+"""
+What a test may leave behind in the process: nothing.
+
+Looks only at modules that are already loaded; it imports neither JAX nor
+prometheus_client.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+PATCHABLE = (
+    ("jax", "jit"),
+    ("jax", "pmap"),
+    ("jax._src.api", "_prepare_pmap"),
+    ("jax._src.compiler", "compile_or_get_cached"),
+    ("jax._src.pjit", "_infer_params"),
+    ("jax._src.pjit", "_python_pjit_helper"),
+    ("jax._src.pjit", "_run_python_pjit"),
+    ("jax._src.traceback_util", "_filtering_mode"),
+    ("sys", "excepthook"),
+    ("threading", "excepthook"),
+)
+
+LISTENERS = (
+    "_event_listeners",
+    "_event_duration_secs_listeners",
+    "_event_time_span_listeners",
+    "_scalar_listeners",
+)
+
+GRACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """
+    The state of the process that a test must restore.
+    """
+
+    threads: frozenset[threading.Thread]
+    descriptors: frozenset[tuple[str, str]]
+    attributes: dict[tuple[str, str], Any] = field(hash=False)
+    listeners: dict[str, list[Any]] = field(hash=False)
+    collectors: frozenset[Any] | None
+
+
+def snapshot() -> Snapshot:
+    """
+    Return the state of the process now.
+    """
+    registry = _attribute("prometheus_client", "REGISTRY")
+    return Snapshot(
+        threads=frozenset(threading.enumerate()),
+        descriptors=frozenset(_descriptors()),
+        attributes={
+            place: value
+            for place in PATCHABLE
+            if (value := _attribute(*place)) is not None
+        },
+        listeners={
+            name: list(found)
+            for name in LISTENERS
+            if (found := _attribute("jax._src.monitoring", name)) is not None
+        },
+        collectors=None
+        if registry is None
+        else frozenset(registry._collector_to_names),
+    )
+
+
+def leaked(before: Snapshot) -> list[str]:
+    """
+    Return what is there now and was not in *before*, in words.
+
+    What ends by itself, such as a thread that has been told to stop, or goes with
+    the next garbage collection, gets some time.
+    """
+    deadline = time.monotonic() + GRACE_SECONDS
+    found = list(_leaks(before))
+    while found and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.02)
+        found = list(_leaks(before))
+    return found
+
+
+def _leaks(before: Snapshot) -> Iterator[str]:
+    now = snapshot()
+    for thread in now.threads - before.threads:
+        yield f"thread {thread.name!r} is still running"
+    for number, target in sorted(now.descriptors - before.descriptors):
+        yield f"descriptor {number} is still open: {target}"
+    for place, value in now.attributes.items():
+        known = place in before.attributes
+        if value is not before.attributes[place] if known else _ours(value):
+            yield f"{'.'.join(place)} is still {value!r}"
+    for name, callbacks in now.listeners.items():
+        new = _new(callbacks, before.listeners.get(name))
+        for callback in new:
+            yield f"JAX still calls the listener {callback!r} ({name})"
+    for collector in _new(now.collectors or (), before.collectors):
+        yield f"prometheus_client.REGISTRY still holds {collector!r}"
+
+
+def _new(now: Any, before: Any) -> list[Any]:
+    """
+    Return what *now* has and *before* had not; without a *before*, because the
+    module was imported since, what is ours.
+    """
+    is_new: Callable[[Any], bool] = _ours if before is None else _not_in(before)
+    return [item for item in now if is_new(item)]
+
+
+def _not_in(before: Any) -> Callable[[Any], bool]:
+    known = list(before)
+    return lambda item: not any(item is other or item == other for other in known)
+
+
+def _ours(value: Any) -> bool:
+    """
+    Tell whether *value* was defined by jaxmon or by a test.
+    """
+    origins = (getattr(value, "__module__", None), type(value).__module__)
+    ours = ("jaxmon", "jaxmon_exporter", "tests")
+    return any(str(origin).partition(".")[0] in ours for origin in origins)
+
+
+def _attribute(module: str, name: str) -> Any:
+    return getattr(sys.modules.get(module), name, None)
+
+
+def _descriptors() -> Iterator[tuple[str, str]]:
+    """
+    Yield open sockets and files; not pipes, devices and the event descriptors that
+    native libraries keep for themselves.
+    """
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(entry.readlink())
+        except FileNotFoundError:  # the descriptor that lists the directory
+            continue
+        if target.startswith("socket:") or (
+            target.startswith("/") and not target.startswith(("/dev/", "/proc/"))
+        ):
+            yield entry.name, target
