@@ -1,0 +1,89 @@
+# `make help` lists the targets. Everything happens in .venv and .cache.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+DURATION ?= 60
+ARGS ?=
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(READY) ## Make .venv with jaxmon and all that development needs.
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is older than 3.11; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "cannot make $(VENV); on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PIP) install --quiet --upgrade 'pip>=25.1' || $(PIP) install --quiet --upgrade 'pip>=25.1'
+	@echo "installing jaxmon, JAX and the development tools into $(VENV) ..."
+	install=($(PIP) install --quiet -c constraints.txt -e '.[demo,nvidia]' --group dev); \
+	  "$${install[@]}" || "$${install[@]}"
+	@touch $@
+
+.PHONY: run
+run: $(READY) ## Run the demo: training and serving on JAX, observed (DURATION=60 seconds).
+	$(BIN)/jaxmon demo --duration $(DURATION)
+
+.PHONY: test
+test: $(READY) packages lint ## Run lint and all tests (ARGS for pytest, JOBS in parallel).
+	$(BIN)/pytest -n $(JOBS) $(ARGS)
+
+.PHONY: packages
+packages: ## Install the programs that some tests need, when root on Debian.
+	@tools/system-packages
+
+.PHONY: lint
+lint: $(READY) ## Check style, types, import rules, generated files.
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/jaxmon generate --check
+	$(BIN)/python tools/check_tree.py
+
+.PHONY: format
+format: $(READY) ## Bring the code into shape.
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: generate
+generate: $(READY) ## Write the generated files.
+	$(BIN)/jaxmon generate
+
+.PHONY: bench
+bench: $(READY) ## Measure what jaxmon costs, side by side with alternatives.
+	$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: compat
+compat: $(READY) ## Run the ground-truth tests on every supported JAX (ARGS="0.6.2" for one).
+	$(BIN)/python tools/compat.py $(ARGS)
+
+.PHONY: build
+build: $(READY) ## Build wheel and source distribution into dist/.
+	rm -rf dist
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m build
+
+.PHONY: smoke
+smoke: build ## Install the wheel into a fresh environment and try it.
+	rm -rf .cache/smoke
+	$(PYTHON) -m venv .cache/smoke
+	.cache/smoke/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	cd .cache/smoke && bin/jaxmon --help && bin/jaxmon --version && \
+	  bin/python -I -c 'import jaxmon, jaxmon_exporter; print("imports", jaxmon.__version__)'
+
+.PHONY: clean
+clean: ## Remove everything that the other targets made.
+	rm -rf $(VENV) .cache dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

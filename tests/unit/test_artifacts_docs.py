@@ -1,0 +1,101 @@
+"""
+The generated documents say what they are generated from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import click
+import pytest
+
+from jaxmon.artifacts import cli_doc, metrics_doc, settings_doc
+from jaxmon.artifacts.write import check
+from jaxmon.catalog import METRICS, Metric
+from jaxmon.cli import generate
+from jaxmon.settings import PREFIX, Settings
+from tests.support import ROOT
+
+
+def test_committed_documents_are_up_to_date():
+    """
+    What is committed is what `jaxmon generate` writes.
+    """
+    reports = list(check(ROOT, generate.render(), owned=generate.OWNED))
+    assert not reports, "".join(["run: jaxmon generate\n", *reports])
+
+
+def test_rendering_is_stable(monkeypatch):
+    """
+    The text depends neither on the terminal nor on when it is rendered.
+    """
+    first = generate.render()
+    monkeypatch.setenv("COLUMNS", "40")
+    assert generate.render() == first
+
+
+def test_every_metric_has_a_row():
+    """
+    The metrics page names each metric of the catalogue, below its group.
+    """
+    text = metrics_doc.render()
+    for metric in METRICS:
+        assert f"\n| `{metric.name}` | {metric.kind} |" in text
+        assert f"\n## {metric.group}\n" in text
+
+
+def test_row_of_a_metric():
+    """
+    A row shows labels with their closed sets, unit, page, help and buckets.
+    """
+    metric = Metric(
+        "toy_seconds",
+        "histogram",
+        "Time spent playing.",
+        unit="seconds",
+        labels=("toy", "mood"),
+        buckets=(0.5, 10.0),
+        group="Toys",
+        values=(("mood", ("good", "bad")),),
+    )
+    row = (
+        "| `toy_seconds` | histogram | `toy`<br>`mood`: good, bad | seconds | agent "
+        "| Time spent playing. Buckets: 0.5, 10. |"
+    )
+    assert metrics_doc.render([metric]).endswith(f"\n{row}\n")
+
+
+@pytest.mark.parametrize("field", fields(Settings), ids=lambda field: field.name)
+def test_every_setting_has_a_row(field):
+    """
+    The settings page gives variable, default and a sentence for each setting.
+    """
+    start = f"| `{field.name}` | `{PREFIX}{field.name.upper()}` |"
+    (row,) = [line for line in settings_doc.render().splitlines() if start in line]
+    assert f"`{field.default!r}`" in row
+    assert row.endswith(". |")
+
+
+def test_command_page_holds_the_help_of_every_command():
+    """
+    Nested commands get a section each; hidden ones get none.
+    """
+
+    @click.group
+    def toys():
+        """Play with toys."""
+
+    @toys.command
+    @click.option("--loud", is_flag=True, help="Make noise.")
+    def drum(loud):
+        """Play the drum."""
+
+    @toys.command(hidden=True)
+    def secret():
+        """Stay unseen."""
+
+    text = cli_doc.render(toys, "toys")
+    assert "\n## toys\n\n```text\nUsage: toys [OPTIONS] COMMAND" in text
+    assert "\n## toys drum\n\n```text\nUsage: toys drum [OPTIONS]\n" in text
+    assert "--loud" in text
+    assert "secret" not in text

@@ -1,0 +1,205 @@
+"""
+House rules of the metric catalogue.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+
+import pytest
+
+from jaxmon import catalog
+from jaxmon.catalog import METRICS, Metric
+from tests.support import ROOT
+
+
+UNITS = ("seconds", "bytes", "ratio", "celsius", "watts", "joules")
+
+# A label multiplies series. Adding one here is a decision: what bounds its values?
+LABELS = {
+    "cause",  # closed set
+    "collector",  # names in our code
+    "device",  # local devices
+    "device_kind",  # one per device
+    "driver",  # one per host
+    "function",  # at most max_functions, then "other"
+    "generation",  # three
+    "hook",  # names in our code
+    "index",  # one per accelerator
+    "jax",  # one per process
+    "jaxlib",  # one per process
+    "kind",  # closed set
+    "label",  # names in our code
+    "mode",  # names of the kernel
+    "model",  # one per accelerator
+    "outcome",  # closed set
+    "pci_bus_id",  # one per accelerator
+    "phase",  # closed set
+    "platform",  # one per device
+    "platform_version",  # one per process
+    "process_index",  # one per process
+    "python",  # one per process
+    "reason",  # names in our code
+    "result",  # closed set
+    "sensor",  # closed set
+    "site",  # names in our code
+    "uuid",  # one per accelerator
+    "vendor",  # one per accelerator
+    "version",  # one per process
+    "what",  # closed set
+    "worker",  # slots, reused
+}
+
+each_metric = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+
+
+def test_names_and_constants_are_unique():
+    """
+    No two constants of the catalogue name the same metric.
+    """
+    names = Counter(metric.name for metric in METRICS)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert len(catalog.BY_NAME) == len(METRICS)
+
+
+@each_metric
+def test_name_has_a_prefix_of_its_group(metric):
+    """
+    Names are ours, or those under which every Python process is known.
+    """
+    foreign = ("process_", "python_")
+    assert metric.name.startswith(foreign if metric.group == "Process" else "jaxmon_")
+    assert re.fullmatch(r"[a-z][a-z0-9_]*", metric.name)
+
+
+@each_metric
+def test_name_says_kind_and_unit(metric):
+    """
+    The suffix is `_total` for counters only, before it the base unit.
+    """
+    assert metric.name.endswith("_total") == (metric.kind == "counter")
+    assert metric.name.endswith("_info") == (metric.kind == "info")
+    stem = metric.name.removesuffix("_total")
+    suffix = stem.rpartition("_")[2]
+    assert metric.unit in ("", *UNITS)
+    assert metric.unit == (suffix if suffix in UNITS else "")
+    # promtool refuses them: they belong to histograms.
+    assert not stem.endswith(("_count", "_sum", "_bucket", "_created"))
+
+
+@each_metric
+def test_help_is_a_sentence(metric):
+    """
+    Help starts with a capital or a figure, ends with a full stop, fits one line.
+    """
+    assert re.fullmatch(r"[A-Z0-9][^\n]{5,118}\.", metric.help)
+    assert not metric.help.endswith("..")
+
+
+@each_metric
+def test_labels_are_known_and_bounded(metric):
+    """
+    Each label is on the list above, once, and none is reserved.
+    """
+    assert set(metric.labels) <= LABELS
+    assert len(set(metric.labels)) == len(metric.labels)
+    assert not {"le", "quantile", "job", "instance"} & set(metric.labels)
+
+
+@each_metric
+def test_closed_sets_belong_to_labels(metric):
+    """
+    Values are listed for labels that the metric has, each value once.
+    """
+    for label, values in metric.values:
+        assert label in metric.labels
+        assert values
+        assert len(set(values)) == len(values)
+
+
+@each_metric
+def test_buckets_rise_and_stay_few(metric):
+    """
+    Histograms, and only they, have rising finite bounds: each costs a series.
+    """
+    assert bool(metric.buckets) == (metric.kind == "histogram")
+    assert list(metric.buckets) == sorted(set(metric.buckets))
+    assert len(metric.buckets) <= 12
+    assert all(0 < bound < float("inf") for bound in metric.buckets)
+
+
+@each_metric
+def test_metric_has_a_group_and_a_page(metric):
+    """
+    The documentation knows where to list it and where it is exposed.
+    """
+    assert metric.group
+    assert metric.sources in (catalog.AGENT, catalog.SIDECAR, catalog.BOTH)
+
+
+def test_every_label_on_the_list_is_used():
+    """
+    The list of labels does not outlive the metrics that needed them.
+    """
+    assert set() == LABELS - {label for metric in METRICS for label in metric.labels}
+
+
+def test_no_other_module_spells_a_metric_name():
+    """
+    Code refers to constants: a renamed metric is renamed in one place.
+    """
+    spelled = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for folder in ("jaxmon", "exporters")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path != ROOT / "jaxmon" / "catalog.py"
+        for line, name in metric_names(path.read_text())
+    ]
+    assert spelled == []
+
+
+def test_a_spelled_metric_name_is_found():
+    """
+    The search sees names inside longer texts and formatted strings; a docstring may
+    show a name for an example, but no outdated one.
+    """
+    found = metric_names(
+        '"""Returns jaxmon_jit_calls_total and jaxmon_old_name_total."""\n'
+        'y = f"rate(jaxmon_steps_total[{x}])"\n'
+        'z = "process_open_fds"\n'
+    )
+    assert found == [
+        (1, "jaxmon_old_name_total"),
+        (2, "jaxmon_steps_total"),
+        (3, "process_open_fds"),
+    ]
+    assert metric_names("import jaxmon_exporter  # jaxmon_steps_total") == []
+
+
+def metric_names(source):
+    """
+    Return line and name of what looks like a metric in the strings of *source*.
+    """
+    tree = ast.parse(source)
+    names = "|".join(metric.name for metric in METRICS)
+    pattern = re.compile(rf"\b(?:jaxmon_(?!exporter\b)\w+|(?:{names})\b)")
+    docstrings = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
+    }
+    return sorted(
+        (node.lineno, match[0])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for match in pattern.finditer(node.value)
+        if not (id(node) in docstrings and match[0] in catalog.BY_NAME)
+    )
+
+
+def test_every_constant_is_listed():
+    """
+    Every `Metric` constant of the module is in `METRICS`.
+    """
+    constants = [value for value in vars(catalog).values() if isinstance(value, Metric)]
+    assert list(METRICS) == constants

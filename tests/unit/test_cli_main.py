@@ -1,0 +1,149 @@
+"""
+The frame of the command line: finding commands, errors, entry points.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import jaxmon
+from jaxmon.cli.extras import EXTRAS, require
+from jaxmon.cli.main import COMMANDS, exporter, load, main
+from jaxmon.errors import CommandError, SettingsError
+from tests.support import ROOT, run_python
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """
+    Make every subcommand raise a given error.
+    """
+
+    def install(error):
+        @click.command
+        def command():
+            raise error
+
+        monkeypatch.setattr("jaxmon.cli.main.load", lambda _: command)
+
+    return install
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name):
+    """
+    Each command loads, says what it does, and describes every option.
+    """
+    command = load(name)
+    assert command.help
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0
+    assert result.output.startswith(f"Usage: main {name}")
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    assert [one.name for one in options if not one.help] == []
+
+
+def test_help_lists_every_command():
+    """
+    `jaxmon --help` shows each command with its first sentence.
+    """
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    for name in COMMANDS:
+        assert f"\n  {name} " in result.output
+
+
+def test_module_is_the_command():
+    """
+    `python -m jaxmon --version` prints name and version.
+    """
+    result = run_python("-m", "jaxmon", "--version").ok()
+    assert result.out == f"jaxmon, version {jaxmon.__version__}\n"
+
+
+def test_unknown_command_is_an_error():
+    """
+    A command that does not exist is named, and the exit code is that of misuse.
+    """
+    result = CliRunner().invoke(main, ["explode"])
+    assert result.exit_code == 2
+    assert "No such command 'explode'" in result.stderr
+
+
+def test_errors_of_ours_become_a_message(failing):
+    """
+    A `JaxmonError` is printed to stderr without a traceback; the exit code is 1.
+    """
+    failing(SettingsError("port=-1 is out of range; give 0 to 65535"))
+    result = CliRunner().invoke(main, ["run"])
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr == "Error: port=-1 is out of range; give 0 to 65535\n"
+
+
+def test_command_error_chooses_its_exit_code(failing):
+    """
+    A `CommandError` ends the command with the code that it carries.
+    """
+    failing(CommandError("no", exit_code=3))
+    assert CliRunner().invoke(main, ["run"]).exit_code == 3
+
+
+def test_other_errors_keep_their_traceback(failing):
+    """
+    What is not ours is a mistake of ours: it is not hidden behind a message.
+    """
+    failing(ZeroDivisionError())
+    result = CliRunner().invoke(main, ["run"])
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_exporter_entry_point_prints_errors_alike(failing, capsys, monkeypatch):
+    """
+    `jaxmon-exporter` handles errors as `jaxmon exporter` does.
+    """
+    failing(CommandError("port 9467 is taken", exit_code=4))
+    monkeypatch.setattr(sys, "argv", ["jaxmon-exporter"])
+    with pytest.raises(SystemExit) as ended:
+        exporter()
+    assert ended.value.code == 4
+    assert capsys.readouterr().err == "Error: port 9467 is taken\n"
+
+
+def test_missing_extra_is_named(monkeypatch):
+    """
+    A command that lacks an optional module says which extra brings it.
+    """
+    monkeypatch.setitem(EXTRAS, "no_such_module", "toys")
+    with pytest.raises(CommandError) as caught:
+        require("demo", "json", "no_such_module")
+    assert str(caught.value) == (
+        "jaxmon demo needs no_such_module, which is not installed; "
+        "run: pip install 'jaxmon[toys]'"
+    )
+
+
+def test_generate_writes_then_accepts(tmp_path):
+    """
+    `--check` fails before `jaxmon generate` wrote the files, and passes after.
+    """
+    out = ["--out", str(tmp_path)]
+    before = CliRunner().invoke(main, ["generate", "--check", *out])
+    assert before.exit_code == 1
+    assert "missing: docs/metrics.md\n" in before.stdout
+    assert "out of date; run: jaxmon generate" in before.stderr
+    written = CliRunner().invoke(main, ["generate", *out])
+    assert "docs/metrics.md" in written.stdout.splitlines()
+    assert CliRunner().invoke(main, ["generate", "--check", *out]).exit_code == 0
+
+
+def test_generate_is_exact_about_the_repository():
+    """
+    The command's own check accepts the committed files.
+    """
+    result = CliRunner().invoke(main, ["generate", "--check", "--out", str(ROOT)])
+    assert result.exit_code == 0, result.output

@@ -1,0 +1,120 @@
+"""
+What an import costs, and what it offers.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+import jaxmon
+from jaxmon.cli.main import COMMANDS
+from tests.support import ROOT, run_python
+
+
+HEAVY = ("asyncio", "click", "jax", "jaxlib", "numpy", "prometheus_client", "psutil")
+HEAVY += ("pynvml", "yaml")
+
+
+def loaded_by(code):
+    """
+    Return which of the `HEAVY` modules are loaded after *code* in a fresh process.
+    """
+    probe = (
+        "import json, sys\n"
+        "print(json.dumps(sorted(set(sys.argv[1:]) & set(sys.modules))))"
+    )
+    return run_python("-c", f"{code}\n{probe}", *HEAVY).json()
+
+
+@pytest.mark.parametrize(
+    "code", ["import jaxmon", "import jaxmon_exporter", "import jaxmon.catalog"]
+)
+def test_import_loads_nothing_heavy(code):
+    """
+    Importing a package costs what the standard library's small modules cost.
+    """
+    assert loaded_by(code) == []
+
+
+@pytest.mark.parametrize("module", ["asyncio", "prometheus_client", "psutil", "yaml"])
+def test_a_heavy_import_would_be_noticed(module):
+    """
+    The check above can fail.
+    """
+    assert module in loaded_by(f"import jaxmon, {module}")
+
+
+def test_public_names_load_on_use():
+    """
+    Naming an error loads no JAX either; the agent is loaded when it is named.
+    """
+    assert loaded_by("import jaxmon; jaxmon.SettingsError; jaxmon.__version__") == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], *([name, "--help"] for name in COMMANDS)]
+)
+def test_help_is_quick(arguments):
+    """
+    Help loads click, and nothing that a command needs to do its work.
+    """
+    code = (
+        "from jaxmon.cli.main import main\n"
+        f"main({arguments!r}, prog_name='jaxmon', standalone_mode=False)"
+    )
+    assert loaded_by(code) == ["click"]
+
+
+def test_import_does_nothing():
+    """
+    Importing starts no thread, registers no handler and reads no setting.
+    """
+    code = (
+        "import json, logging, os, signal, sys, threading\n"
+        "before = sys.excepthook, signal.getsignal(signal.SIGTERM)\n"
+        "import jaxmon, jaxmon_exporter\n"
+        "assert (sys.excepthook, signal.getsignal(signal.SIGTERM)) == before\n"
+        "assert threading.active_count() == 1\n"
+        "assert not logging.root.handlers\n"
+    )
+    run_python("-c", code, env={"JAXMON_PORT": "nonsense"}).ok()
+
+
+def test_public_surface():
+    """
+    These names are promised to users; changing the list is a release note.
+    """
+    assert sorted(jaxmon.__all__) == [
+        "Agent",
+        "JaxmonError",
+        "SettingsError",
+        "instrument",
+        "uninstrument",
+    ]
+    assert set(jaxmon.__all__) <= set(dir(jaxmon))
+    for name in jaxmon.__all__:
+        assert getattr(jaxmon, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = jaxmon.nonsense
+
+
+def test_user_code_type_checks(tmp_path):
+    """
+    From outside the repository, mypy finds our types, accepts what users write, and
+    rejects what it should.
+    """
+    mypy = pytest.importorskip("mypy.api")
+    shutil.copy(ROOT / "tests" / "typing" / "api.py", tmp_path)
+    config = tmp_path / "mypy.ini"
+    # JAX's own types play no part, and take half a minute to analyse.
+    config.write_text("[mypy]\nstrict = true\n[mypy-jax.*]\nfollow_imports = skip\n")
+    out, err, code = mypy.run(
+        [
+            f"--config-file={config}",
+            f"--cache-dir={tmp_path / 'cache'}",
+            str(tmp_path / "api.py"),
+        ]
+    )
+    assert code == 0, out + err

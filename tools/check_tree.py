@@ -1,0 +1,71 @@
+"""
+Fail when a tracked file names the machine it was written on.
+
+Looks for this machine's paths and host name, whichever these are, for anybody's
+home directory, and for package registries, which a site may replace.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Where a checkout or an environment may lie without telling anything.
+_COMMON = {"/", "/app", "/build", "/home", "/opt", "/root", "/src", "/tmp", "/usr"}  # noqa: S108 - names, not files
+_HOMES = r"/(?:home|Users)/[A-Za-z][\w.-]*"
+# Brackets keep the expressions from finding themselves.
+_REGISTRIES = r"\b(?:py[p]i\.(?:python\.)?org|python[h]osted\.org)\b"
+
+
+def machine() -> re.Pattern[str]:
+    """
+    Return what gives this machine away, as one expression.
+    """
+    paths = {str(path) for path in (ROOT, ROOT.parent, Path.home(), Path(sys.prefix))}
+    names = {name for name in (socket.gethostname(),) if len(name) > 5}  # noqa: PLR2004 - shorter ones are words
+    literal = [rf"(?<![\w./]){re.escape(path)}(?![\w.-])" for path in paths - _COMMON]
+    literal += [rf"\b{re.escape(name)}\b" for name in names - {"localhost"}]
+    return re.compile("|".join([*literal, _HOMES, _REGISTRIES]))
+
+
+def findings(pattern: re.Pattern[str]) -> Iterator[str]:
+    """
+    Yield file, line and text of each match in the tracked text files.
+    """
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        if not path.is_file():
+            continue
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(lines, 1):
+            for match in pattern.finditer(line):
+                yield f"{name}:{number}: {match[0]}"
+
+
+def main() -> int:
+    """
+    Print what was found; return the exit code.
+    """
+    found = list(findings(machine()))
+    for line in found:
+        print(line)
+    if found:
+        print(f"{len(found)} mention(s) of a machine or registry; say it generally")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
