@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 
-Kind = Literal["counter", "gauge", "histogram", "info"]
+# The last two are for what others export and the sidecar passes on.
+Kind = Literal["counter", "gauge", "histogram", "info", "summary", "untyped"]
 Source = Literal["agent", "sidecar"]
 
 AGENT: tuple[Source, ...] = ("agent",)
@@ -248,7 +249,7 @@ HOOK_ACTIVE = Metric(
 LABEL_OVERFLOW = Metric(
     "jaxmon_label_overflow_total",
     "counter",
-    "Label values that did not fit and were reported under 'other'.",
+    "Look-ups of a label that did not fit and was reported as 'other'.",
     labels=("label",),
     group="Self",
 )

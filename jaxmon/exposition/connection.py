@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from socket import socket
-from ssl import SSLContext
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from jaxmon.exposition.listeners import Listener
 from jaxmon.exposition.messages import (
     MAX_HEAD,
     Request,
     RequestError,
     Response,
+    Timeouts,
     error_response,
     parse_request,
     render_response,
@@ -34,51 +34,33 @@ _CLOSING_TURNS = 8
 Answer: TypeAlias = Callable[[Request], Response]
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """
-    How long a client may take, in seconds.
-
-    Args:
-        read: for a whole request head, however its bytes trickle in.
-        write: to take a whole response.
-        idle: between two requests of a connection.
-        handshake: for the TLS handshake.
-    """
-
-    read: float
-    write: float
-    idle: float
-    handshake: float
-
-
 class Connection:
     """
     Serves the requests of one accepted socket, one after the other.
 
     Args:
         sock: accepted and non-blocking; closed at the end of `serve`.
+        listener: where it came in.
         answer: makes the response; must not raise.
         timeouts: what the client is granted.
-        ssl: speak TLS.
         full: the server is; answer one request with 503 and close.
     """
 
     def __init__(
         self,
         sock: socket,
+        listener: Listener,
         answer: Answer,
         *,
         timeouts: Timeouts,
-        ssl: SSLContext | None = None,
         full: bool = False,
     ) -> None:
         self.sock = sock
         self.idle_since: float | None = None
         self.responding = False
+        self._listener = listener
         self._answer = answer
         self._timeouts = timeouts
-        self._ssl = ssl
         self._full = full
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
@@ -100,19 +82,17 @@ class Connection:
         loop = asyncio.get_running_loop()
         self._reader = asyncio.StreamReader(limit=MAX_HEAD, loop=loop)
         protocol = asyncio.StreamReaderProtocol(self._reader, loop=loop)
+        tls: dict[str, Any] = {}
+        if self._listener.ssl is not None:
+            tls = {
+                "ssl": self._listener.ssl,
+                "ssl_handshake_timeout": self._listener.handshake_timeout,
+                "ssl_shutdown_timeout": _LINGER_SECONDS,
+            }
         try:
-            if self._ssl is None:
-                transport, _ = await loop.connect_accepted_socket(
-                    lambda: protocol, self.sock
-                )
-            else:
-                transport, _ = await loop.connect_accepted_socket(
-                    lambda: protocol,
-                    self.sock,
-                    ssl=self._ssl,
-                    ssl_handshake_timeout=self._timeouts.handshake,
-                    ssl_shutdown_timeout=_LINGER_SECONDS,
-                )
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol, self.sock, **tls
+            )
         except BaseException:
             self.sock.close()
             raise

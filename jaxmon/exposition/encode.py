@@ -105,7 +105,7 @@ def encode(families: Iterable[Family], fmt: Format = TEXT) -> bytes:
         parts += texts
     if fmt is OPENMETRICS:
         parts.append("# EOF\n")
-    return "".join(parts).encode()
+    return "".join(parts).encode(errors="replace")
 
 
 def _samples_text(samples: list[Sample]) -> str:
@@ -141,10 +141,11 @@ def _text_header(metric: Metric) -> str:
 
 @lru_cache(maxsize=4096)
 def _openmetrics_header(metric: Metric) -> str:
-    name = metric.name.removesuffix(_SUFFIXES.get(metric.kind, ""))
-    kind: str = metric.kind
-    if name == metric.name and metric.kind in _SUFFIXES:
-        kind = "unknown"
+    suffix = _SUFFIXES.get(metric.kind, "")
+    name = metric.name.removesuffix(suffix)
+    # A counter without _total, say of another's page, is none to OpenMetrics.
+    known = metric.kind != "untyped" and metric.name.endswith(suffix)
+    kind = metric.kind if known else "unknown"
     text = metric.help.translate(_ESCAPES)
     unit = f"# UNIT {name} {metric.unit}\n" if name.endswith(f"_{metric.unit}") else ""
     return f"# TYPE {name} {kind}\n{unit}# HELP {name} {text}\n"

@@ -50,6 +50,22 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """
+    How long a client may take, in seconds.
+
+    Args:
+        read: for a whole request head, however its bytes trickle in.
+        write: to take a whole response.
+        idle: between two requests of a connection.
+    """
+
+    read: float
+    write: float
+    idle: float
+
+
 class RequestError(Exception):
     """
     A request that gets *status* and a line of text, and then no connection.

@@ -8,19 +8,18 @@ nothing, resolves no names, and neither a handler nor a client can stop it.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
-import os
 import selectors
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from operator import itemgetter
 from threading import Thread, current_thread, get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jaxmon.exposition.messages import Request, Response, error_response
+from jaxmon.exposition import listeners
+from jaxmon.exposition.listeners import Listener
+from jaxmon.exposition.messages import Request, Response, Timeouts, error_response
 from jaxmon.exposition.page import metrics_handler
 
 
@@ -37,17 +36,9 @@ __all__ = ["Handler", "OnError", "Request", "Response", "Server", "metrics_handl
 Handler: TypeAlias = Callable[[Request], Response]
 OnError: TypeAlias = Callable[[str, BaseException], None]
 
-_BACKLOG = 128
 _JOIN_SECONDS = 5.0
 _GRACE_SECONDS = 1.0
-_ACCEPT_RETRY_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Listener:
-    sock: socket.socket
-    ssl: SSLContext | None = None
-    handshake_timeout: float = 5.0
+_RETRY_SECONDS = 1.0
 
 
 class Server:
@@ -86,16 +77,15 @@ class Server:
         self._routes = dict(routes)
         self._name = name
         self._max_connections = max_connections
-        self._read_timeout = read_timeout
-        self._write_timeout = write_timeout
-        self._idle_timeout = idle_timeout
+        self._timeouts = Timeouts(read_timeout, write_timeout, idle_timeout)
         self._on_error = on_error
-        self._listeners: list[_Listener] = []
+        self._listeners: list[Listener] = []
         self._connections: dict[asyncio.Task[None], Connection] = {}
         self._thread: Thread | None = None
+        # Made by start():
         self._selector: selectors.BaseSelector | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
 
     def listen_tcp(
         self,
@@ -119,15 +109,11 @@ class Server:
         Raises:
             OSError: the address is not one, not of this host, or in use.
         """
-        family, address = _numeric_address(host, port)
-        sock = socket.create_server(
-            address,
-            family=family,
-            backlog=_BACKLOG,
-            dualstack_ipv6=address[0] == "::" and socket.has_dualstack_ipv6(),
+        listener = listeners.tcp(
+            host, port, ssl=ssl, handshake_timeout=ssl_handshake_timeout
         )
-        self._add(_Listener(sock, ssl, ssl_handshake_timeout))
-        bound: int = sock.getsockname()[1]
+        self._add(listener)
+        bound: int = listener.sock.getsockname()[1]
         return bound
 
     def listen_unix(self, path: Path, mode: int = 0o600) -> None:
@@ -140,19 +126,7 @@ class Server:
         Raises:
             OSError: the path exists, is too long, or cannot be written.
         """
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            # Linux gives the file the mode of the unbound socket, less the
-            # umask; without this it is open to all until the chmod.
-            with contextlib.suppress(OSError):
-                os.fchmod(sock.fileno(), mode)
-            sock.bind(os.fspath(path))
-            path.chmod(mode)
-            sock.listen(_BACKLOG)
-        except BaseException:
-            sock.close()
-            raise
-        self._add(_Listener(sock))
+        self._add(listeners.unix(path, mode))
 
     def start(self) -> None:
         """
@@ -162,20 +136,24 @@ class Server:
             OSError: no descriptors left for the event loop.
             RuntimeError: the server was started before.
         """
-        if self._loop is not None:
+        if self._selector is not None:
             msg = "a server starts once; make a new one"
             raise RuntimeError(msg)
         import asyncio  # noqa: PLC0415 - 40 ms that only a running server pays
 
-        self._stopping = asyncio.Event()
-        self._selector = selectors.DefaultSelector()
-        # Not the policy's loop: that may be another library's.
-        with _silent_asyncio():
-            self._loop = asyncio.SelectorEventLoop(self._selector)
-        self._loop.set_debug(False)
-        self._loop.set_exception_handler(self._report_unhandled)
-        self._thread = Thread(target=self._run, name=self._name, daemon=True)
-        self._thread.start()
+        with contextlib.ExitStack() as undo:
+            selector = undo.enter_context(selectors.DefaultSelector())
+            # Not the policy's loop: that may be another library's.
+            with _silent_asyncio():
+                self._loop = asyncio.SelectorEventLoop(selector)
+            undo.callback(self._loop.close)
+            self._loop.set_debug(False)
+            self._loop.set_exception_handler(self._report_unhandled)
+            self._stopping = asyncio.Event()
+            thread = Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            undo.pop_all()
+        self._selector, self._thread = selector, thread
 
     def stop(self) -> None:
         """
@@ -185,7 +163,7 @@ class Server:
         the latest, even if a handler hangs.
         """
         thread, self._thread = self._thread, None
-        if thread is not None and self._loop is not None and self._stopping is not None:
+        if thread is not None:
             with contextlib.suppress(RuntimeError):  # the loop ended by itself
                 self._loop.call_soon_threadsafe(self._stopping.set)
             if thread is not current_thread():
@@ -202,22 +180,21 @@ class Server:
         self._thread = None
         if self._selector is not None:
             self._selector.close()
-        # The loop cannot be closed: it believes that it runs, and would
-        # unregister its descriptors from the parent's epoll instance.
-        for name in ("_ssock", "_csock"):
-            pipe = getattr(self._loop, name, None)
-            if isinstance(pipe, socket.socket):
-                pipe.close()
+            # The loop cannot be closed: it believes that it runs, and would
+            # unregister its descriptors from the parent's epoll instance.
+            for name in ("_ssock", "_csock"):
+                pipe = getattr(self._loop, name, None)
+                if isinstance(pipe, socket.socket):
+                    pipe.close()
         for connection in self._connections.values():
             connection.sock.close()
         self._close_listeners()
 
-    def _add(self, listener: _Listener) -> None:
-        if self._loop is not None:
+    def _add(self, listener: Listener) -> None:
+        if self._selector is not None:
             listener.sock.close()
             msg = "listen before start"
             raise RuntimeError(msg)
-        listener.sock.settimeout(0)
         self._listeners.append(listener)
 
     def _close_listeners(self) -> None:
@@ -227,7 +204,6 @@ class Server:
     # --- On the server thread ------------------------------------------------------
 
     def _run(self) -> None:
-        assert self._loop is not None  # noqa: S101 - start() made it
         try:
             self._loop.run_until_complete(self._serve())
         except BaseException as error:  # noqa: BLE001 - a thread of ours ends quietly
@@ -238,48 +214,36 @@ class Server:
     async def _serve(self) -> None:
         import asyncio  # noqa: PLC0415 - see start()
 
-        assert self._stopping is not None  # noqa: S101 - start() made it
-        accepting = [
-            asyncio.create_task(self._accept(listener)) for listener in self._listeners
-        ]
+        for listener in self._listeners:
+            self._watch(listener)
         await self._stopping.wait()
-        await _end(accepting)
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.sock)
         self._close_listeners()
         for task, connection in self._connections.items():
             if not connection.responding:
                 task.cancel()
         if self._connections:
             await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
-        await _end(list(self._connections))
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _accept(self, listener: _Listener) -> None:
-        import asyncio  # noqa: PLC0415 - see start()
+    def _watch(self, listener: Listener) -> None:
+        if not self._stopping.is_set():
+            self._loop.add_reader(listener.sock, self._accept, listener)
 
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                sock, _ = await loop.sock_accept(listener.sock)
-            except ConnectionAbortedError:
-                continue
-            except OSError as error:  # out of descriptors, most likely
-                self._report("server", error)
-                await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
-                continue
-            self._admit(sock, listener, loop)
-            # A waiting client makes sock_accept return without a pause.
-            await asyncio.sleep(0)
-
-    def _admit(
-        self,
-        sock: socket.socket,
-        listener: _Listener,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        from jaxmon.exposition.connection import (  # noqa: PLC0415 - see start()
-            Connection,
-            Timeouts,
-        )
-
+    def _accept(self, listener: Listener) -> None:
+        try:
+            sock, _ = listener.sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:  # out of descriptors, most likely
+            self._report("server", error)
+            self._loop.remove_reader(listener.sock)
+            self._loop.call_later(_RETRY_SECONDS, self._watch, listener)
+            return
+        sock.settimeout(0)
         # Refusing politely, or closing an idle one, takes a connection, too.
         if len(self._connections) >= 2 * self._max_connections:
             self.dropped += 1
@@ -287,19 +251,15 @@ class Server:
             return
         full = len(self._connections) >= self._max_connections and not self._evict()
         self.dropped += full
+        self._admit(sock, listener, full=full)
+
+    def _admit(self, sock: socket.socket, listener: Listener, *, full: bool) -> None:
+        from jaxmon.exposition.connection import Connection  # noqa: PLC0415 - see start()
+
         connection = Connection(
-            sock,
-            self._answer,
-            timeouts=Timeouts(
-                read=self._read_timeout,
-                write=self._write_timeout,
-                idle=self._idle_timeout,
-                handshake=listener.handshake_timeout,
-            ),
-            ssl=listener.ssl,
-            full=full,
+            sock, listener, self._answer, timeouts=self._timeouts, full=full
         )
-        task = loop.create_task(connection.serve())
+        task = self._loop.create_task(connection.serve())
         self._connections[task] = connection
         task.add_done_callback(self._forget)
 
@@ -320,7 +280,8 @@ class Server:
         return True
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        self._connections.pop(task, None)
+        # A task that was cancelled before its first step has closed nothing.
+        self._connections.pop(task).sock.close()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._report("server", error)
 
@@ -347,35 +308,6 @@ class Server:
     ) -> None:
         error = context.get("exception")
         self._report("server", error or RuntimeError(context["message"]))
-
-
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    import asyncio  # noqa: PLC0415 - see Server.start()
-
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
-    """
-    Return what binds *host*; the scope of a link-local address included.
-    """
-    try:
-        found = socket.getaddrinfo(
-            "127.0.0.1" if host == "localhost" else host,
-            port,
-            type=socket.SOCK_STREAM,
-            flags=socket.AI_NUMERICHOST | socket.AI_PASSIVE,
-        )
-    except socket.gaierror:
-        msg = (
-            f"cannot listen on {host!r}: not an IP address; "
-            "use one such as 127.0.0.1, 0.0.0.0 or ::"
-        )
-        raise OSError(errno.EADDRNOTAVAIL, msg) from None
-    family, _, _, _, address = found[0]
-    return family, address
 
 
 @contextlib.contextmanager

@@ -1,0 +1,219 @@
+"""
+A page in text 0.0.4 back to families: what the sidecar reads from agents.
+
+Strict where a mistake would spoil the page that relays it: names, labels, numbers
+and types must be right, or the page is refused. The caller bounds its size; the
+time to parse is linear in it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TypeAlias, get_args
+
+from jaxmon.catalog import BY_NAME, Kind, Metric
+from jaxmon.errors import PageError
+from jaxmon.exposition.families import Family, labels_text
+
+
+ParsedSample: TypeAlias = tuple[str, str, float]
+
+# Possessive throughout: a line either matches in one pass or does not.
+_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*+"
+_LABEL_NAME = r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*+"
+_LABEL_VALUE = r'[^"\\]*+(?:\\[\\"n][^"\\]*+)*+'
+_LABEL = f'{_LABEL_NAME}="{_LABEL_VALUE}"'
+_SAMPLE = re.compile(
+    rf"({_NAME})(?:\{{((?:{_LABEL}(?:,{_LABEL})*+)?+),?+\}})?+"
+    r"[ \t]++([0-9a-zA-Z+.-]{1,64})(?:[ \t]++-?[0-9]{1,20})?+[ \t]*+"
+)
+_ANY_NAME = re.compile(_NAME)
+_ANY_LABEL = re.compile(f'({_LABEL_NAME})="({_LABEL_VALUE})"')
+_INTEGER = re.compile(r"[0-9]{1,18}")
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|Inf|NaN)"
+)
+_ESCAPE = re.compile(r'\\([\\"n])')
+_HELP_ESCAPE = re.compile(r"\\([\\n])")
+_TYPES = ("counter", "gauge", "histogram", "summary", "untyped")
+_SERIES = {
+    "histogram": ("_bucket", "_sum", "_count"),
+    "summary": ("", "_sum", "_count"),
+}
+_SHOWN = 80
+
+
+@dataclass(slots=True)
+class ParsedFamily:
+    """
+    One family as its page shows it.
+
+    Args:
+        name: as in the TYPE line.
+        kind: as in the TYPE line, ``untyped`` without one.
+        help: unescaped.
+        samples: series name, text of its labels without braces, value.
+    """
+
+    name: str
+    kind: str = "untyped"
+    help: str = ""
+    samples: list[ParsedSample] = field(default_factory=list)
+
+
+def parse(text: str) -> list[ParsedFamily]:
+    """
+    Return the families of a page in order of appearance.
+
+    Timestamps are dropped: the sidecar exports what it knows now.
+
+    Raises:
+        PageError: with the number and the beginning of the line that is wrong.
+    """
+    page = _Page()
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line or line.isspace():
+            continue
+        try:
+            if line.startswith("#"):
+                page.comment(line)
+            else:
+                page.sample(line)
+        except ValueError as error:
+            msg = f"line {number}: {error}: {line[:_SHOWN]!r}"
+            raise PageError(msg) from None
+    return list(page.families.values())
+
+
+def labels(label_text: str) -> dict[str, str]:
+    """
+    Return the labels in *label_text*, values unescaped.
+    """
+    return {
+        name: _ESCAPE.sub(_unescaped, value) if "\\" in value else value
+        for name, value in _ANY_LABEL.findall(label_text)
+    }
+
+
+def relabel(family: ParsedFamily, name: str, value: str) -> ParsedFamily:
+    """
+    Return *family* with the label *name* put first on every series.
+
+    A series that has such a label already keeps it as ``exported_`` and the name,
+    as Prometheus does for the labels of a target.
+    """
+    first = labels_text((name,), (value,))
+    samples = [
+        (series, f"{first},{_without(name, text)}" if text else first, number)
+        for series, text, number in family.samples
+    ]
+    return ParsedFamily(family.name, family.kind, family.help, samples)
+
+
+def to_family(parsed: ParsedFamily) -> Family:
+    """
+    Return *parsed* as a family of the catalogue, or of its own when the catalogue
+    has no such metric of that kind: the page may come from a newer jaxmon.
+    """
+    metric = BY_NAME.get(parsed.name)
+    if metric is None or _shown_kind(metric) != parsed.kind:
+        kinds: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
+        metric = Metric(parsed.name, kinds[parsed.kind], parsed.help)
+    return Family(
+        metric,
+        [
+            (f"{series}{{{text}}}" if text else series, number)
+            for series, text, number in parsed.samples
+        ],
+    )
+
+
+class _Page:
+    """
+    What the lines so far amount to. Methods raise `ValueError` with the reason.
+    """
+
+    def __init__(self) -> None:
+        self.families: dict[str, ParsedFamily] = {}
+        self._typed: set[str] = set()
+        self._owners: dict[str, ParsedFamily] = {}
+
+    def comment(self, line: str) -> None:
+        word, _, rest = line[1:].lstrip(" \t").partition(" ")
+        if word not in ("HELP", "TYPE"):
+            return
+        name, _, rest = rest.partition(" ")
+        if not _ANY_NAME.fullmatch(name):
+            msg = f"malformed {word}"
+            raise ValueError(msg)
+        if word == "HELP":
+            family = self.families.setdefault(name, ParsedFamily(name))
+            family.help = _HELP_ESCAPE.sub(_unescaped, rest)
+        else:
+            self._type(name, rest.strip(" \t"))
+
+    def _type(self, name: str, kind: str) -> None:
+        if kind not in _TYPES:
+            msg = f"unknown type {kind[:_SHOWN]!r}, allowed are {', '.join(_TYPES)}"
+            raise ValueError(msg)
+        family = self.families.setdefault(name, ParsedFamily(name))
+        series = [name + suffix for suffix in _SERIES.get(kind, ("",))]
+        if name in self._typed or any(one in self._owners for one in (name, *series)):
+            msg = "second TYPE of a name, or after its samples"
+            raise ValueError(msg)
+        family.kind = kind
+        self._typed.add(name)
+        self._owners.update(dict.fromkeys(series, family))
+
+    def sample(self, line: str) -> None:
+        match = _SAMPLE.fullmatch(line)
+        if match is None:
+            msg = "malformed sample"
+            raise ValueError(msg)
+        series, text, number = match.groups("")
+        if text.count('="') > 1:
+            names = [name for name, _ in _ANY_LABEL.findall(text)]
+            if len(set(names)) < len(names):
+                msg = "a label appears twice"
+                raise ValueError(msg)
+        family = self._owners.get(series) or self._untyped(series)
+        family.samples.append((series, text, _number(number)))
+
+    def _untyped(self, series: str) -> ParsedFamily:
+        if series in self._typed:
+            msg = "a histogram has only _bucket, _sum and _count"
+            raise ValueError(msg)
+        family = self.families.setdefault(series, ParsedFamily(series))
+        self._owners[series] = family
+        return family
+
+
+def _number(text: str) -> float:
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if not _NUMBER.fullmatch(text):
+        msg = "malformed value"
+        raise ValueError(msg)
+    return float(text)
+
+
+def _shown_kind(metric: Metric) -> str:
+    return "gauge" if metric.kind == "info" else metric.kind
+
+
+def _without(name: str, text: str) -> str:
+    """
+    Return *text* with the label *name* renamed, if it is there.
+    """
+    if f'{name}="' not in text or name not in (found := labels(text)):
+        return text
+    renamed = f"exported_{name}"
+    while renamed in found:
+        renamed = f"exported_{renamed}"
+    names = [renamed if key == name else key for key in found]
+    return labels_text(names, found.values())
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return "\n" if match[1] == "n" else match[1]
