@@ -66,8 +66,11 @@ def fetch_all(
     GET *target* from each of the sockets *paths*.
 
     Args:
+        paths: by whatever names the servers for the caller.
+        target: path and query.
         timeout: seconds for all of it.
         max_bytes: most that one response may have, head included.
+        accept: media type to ask for.
 
     Returns:
         The body, or why there is none, for every key of *paths*.
@@ -166,7 +169,7 @@ def _body(response: bytearray) -> str:
     Return the text of a complete HTTP response.
     """
     try:
-        parsed = HTTPResponse(cast(socket.socket, _Received(response)))
+        parsed = HTTPResponse(cast("socket.socket", _Received(response)))
         with parsed:
             parsed.begin()
             body = parsed.read()

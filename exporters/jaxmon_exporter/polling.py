@@ -193,7 +193,7 @@ class Poller:
             found = list(self._collector.collect())
         except CollectorUnavailable as error:
             self._end(began, error.families, error.reason, str(error))
-        except Exception as error:  # noqa: BLE001 - one collector's failure stays its own
+        except Exception as error:
             log.debug("collector %s failed", self.name, exc_info=True)
             self._end(began, None, ERROR, f"{type(error).__name__}: {error}")
         else:
@@ -308,29 +308,13 @@ class Polling:
     def families(self) -> list[Family]:
         """
         Return the latest figures of all collectors, and figures about them.
+
+        A metric may come in several families, one per collector or agent.
         """
         found = _status_families(self.statuses())
         for poller in self._pollers:
             found += poller.families()
-        return merged(found)
-
-
-def merged(families: Iterable[Family]) -> list[Family]:
-    """
-    Return one family per metric name, samples in the order given.
-
-    The inputs stay as they are. Where two metrics of one name are not of one kind,
-    the first stands and the other is left out: a page must not contradict itself.
-    """
-    by_name: dict[str, Family] = {}
-    for family in families:
-        metric = family.metric
-        present = by_name.get(metric.name)
-        if present is None:
-            by_name[metric.name] = Family(metric, list(family.samples))
-        elif present.metric.kind == metric.kind:
-            present.samples += family.samples
-    return list(by_name.values())
+        return found
 
 
 def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:

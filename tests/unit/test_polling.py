@@ -11,20 +11,17 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from jaxmon.catalog import (
-    AGENT_UP,
     COLLECTOR_AGE_SECONDS,
     COLLECTOR_ERRORS,
     COLLECTOR_SUCCESS,
     HOST_CPUS,
     HOST_LOAD_1M,
-    Metric,
 )
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon_exporter.polling import (
     CollectorUnavailable,
     Poller,
     Polling,
-    merged,
     partial_failures,
 )
 
@@ -51,7 +48,9 @@ class Scripted:
 
     deadline = 5.0
 
-    def __init__(self, action: Callable[[], Iterable[Family]], name: str = "it") -> None:
+    def __init__(
+        self, action: Callable[[], Iterable[Family]], name: str = "it"
+    ) -> None:
         self.name = name
         self.interval = 2.0
         self.action = action
@@ -122,7 +121,7 @@ def test_successful_poll_is_served(clock: Clock) -> None:
 
 
 def test_nothing_is_claimed_before_the_first_poll(clock: Clock) -> None:
-    """Before its first poll a collector has neither success nor age, but errors at 0."""
+    """Before its first poll a collector has no success or age, but errors at 0."""
     page = values(Polling([Scripted(works)], clock=clock).families())
     assert page == {
         series(COLLECTOR_ERRORS, "it", "timeout"): 0,
@@ -263,9 +262,7 @@ def test_late_poll_counts_as_timeout_even_if_nobody_looked(clock: Clock) -> None
 
 def test_one_collector_costs_only_its_own_series(clock: Clock) -> None:
     """A failing collector leaves the figures of another untouched."""
-    polling = Polling(
-        [Scripted(fails, "bad"), Scripted(works, "good")], clock=clock
-    )
+    polling = Polling([Scripted(fails, "bad"), Scripted(works, "good")], clock=clock)
     for poller in polling._pollers:
         poller.poll()
     page = values(polling.families())
@@ -314,24 +311,6 @@ def test_log_speaks_when_the_state_changes(
         "collector it: no_devices: there is no GPU here",
         "collector it works again",
     ]
-
-
-def test_merged_joins_families_of_one_name() -> None:
-    """Samples of one metric from several sources come out as one block."""
-    first = Family(AGENT_UP, [(series(AGENT_UP, "0"), 1)])
-    second = Family(AGENT_UP, [(series(AGENT_UP, "1"), 0)])
-    other = gauge(HOST_CPUS, 2)
-    result = merged([first, other, second])
-    assert [family.metric for family in result] == [AGENT_UP, HOST_CPUS]
-    assert result[0].samples == [*first.samples, *second.samples]
-    assert len(first.samples) == 1
-
-
-def test_merged_refuses_two_kinds_under_one_name() -> None:
-    """The first kind of a metric stands; a page must not contradict itself."""
-    other = Metric(HOST_CPUS.name, "counter", "Not the same.")
-    result = merged([gauge(HOST_CPUS, 2), Family(other, [("x", 1)])])
-    assert result == [gauge(HOST_CPUS, 2)]
 
 
 def test_partial_failures_name_collector_and_reason() -> None:

@@ -1,0 +1,3 @@
+"""
+Where figures come from, one module per source.
+"""

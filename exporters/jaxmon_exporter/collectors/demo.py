@@ -29,7 +29,6 @@ from jaxmon.catalog import (
     Metric,
 )
 from jaxmon.exposition.families import Family, labels_text
-from jaxmon_exporter.polling import merged
 
 
 ACCELERATORS = 8
@@ -113,7 +112,7 @@ class Demo:
             self._accelerator(page, index, elapsed)
         for worker in range(WORKERS):
             self._agent(page, worker, elapsed, now)
-        return merged(page.families)
+        return page.families
 
     def close(self) -> None:
         """
@@ -151,7 +150,9 @@ class Demo:
             round(_wave(elapsed, worker, mean=6.1, swing=0.2) * _GIB),
         )
         page.add(catalog.BUILD_INFO, 1, "demo")
-        page.add(catalog.RUNTIME_INFO, 1, "0.10.2", "0.10.2", "3.12.8", "gpu", "cuda 13")
+        page.add(
+            catalog.RUNTIME_INFO, 1, "0.10.2", "0.10.2", "3.12.8", "gpu", "cuda 13"
+        )
         page.add(catalog.PROCESS_INDEX, worker)
         page.add(catalog.PROCESS_COUNT, WORKERS)
         for local in range(ACCELERATORS // WORKERS):

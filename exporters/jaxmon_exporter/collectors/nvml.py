@@ -28,7 +28,7 @@ from jaxmon.catalog import (
     Metric,
 )
 from jaxmon.exposition.families import Family, series
-from jaxmon_exporter.polling import CollectorUnavailable, merged, partial_failures
+from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -117,7 +117,7 @@ FIGURES = (
 )
 
 
-def _memory(nvml: Nvml, handle: Handle) -> Any:  # noqa: ANN401 - a ctypes structure
+def _memory(nvml: Nvml, handle: Handle) -> Any:
     # Version 2 keeps what the driver reserves out of "used".
     return nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
 
@@ -171,13 +171,12 @@ class NvidiaGpus:
             self.close()
             raise self._unavailable(_reason(error), error) from error
         if not self._count:
-            raise CollectorUnavailable("no_devices", "the driver shows no GPU here")
-        return merged(
-            [
-                *(family for families in found for family in families),
-                partial_failures(self.name, self._failures),
-            ]
-        )
+            reason = "no_devices"
+            raise CollectorUnavailable(reason, "the driver shows no GPU here")
+        return [
+            *(family for families in found for family in families),
+            partial_failures(self.name, self._failures),
+        ]
 
     def close(self) -> None:
         """
@@ -200,7 +199,8 @@ class NvidiaGpus:
                 "the package nvidia-ml-py is missing; pip install 'jaxmon[nvidia]' "
                 "to read NVIDIA GPUs, or pass --disable nvml"
             )
-            raise CollectorUnavailable("not_installed", message) from error
+            reason = "not_installed"
+            raise CollectorUnavailable(reason, message) from error
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
@@ -222,7 +222,7 @@ class NvidiaGpus:
             for device in self._devices.values()
             for family in _identity(device, up=False)
         ]
-        return CollectorUnavailable(reason, f"{error}: {advice}", merged(down))
+        return CollectorUnavailable(reason, f"{error}: {advice}", down)
 
     def _take_inventory(self, nvml: Nvml) -> None:
         """
@@ -257,7 +257,7 @@ class NvidiaGpus:
         found: list[Family] = []
         try:
             if device.handle is None:
-                raise _Lost
+                raise _Lost  # noqa: TRY301 - one place says what a loss means
             for figure in FIGURES:
                 found += self._figure(nvml, device, figure)
         except _Lost as error:
@@ -325,7 +325,7 @@ def pci_address(bus_id: str) -> str:
     return f"{domain[-4:]}{colon}{rest}"
 
 
-def _reason(error: Any, otherwise: str = "driver_error") -> str:  # noqa: ANN401 - pynvml has no types
+def _reason(error: Any, otherwise: str = "driver_error") -> str:
     return _DRIVER.get(error.value, otherwise)
 
 

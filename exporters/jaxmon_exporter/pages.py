@@ -1,0 +1,99 @@
+"""
+The sidecar's pages other than ``/metrics``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from importlib import resources
+
+from jaxmon.exposition.server import Handler, Request, Response
+from jaxmon_exporter.summary import Summary
+
+
+_INLINE = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+def landing_page() -> Handler:
+    """
+    Return the handler of ``/``: one HTML page, read once, that loads nothing else.
+    """
+    html = resources.files("jaxmon_exporter").joinpath("page.html").read_text("utf-8")
+    response = Response(
+        html.encode("utf-8"),
+        content_type="text/html; charset=utf-8",
+        headers={
+            "Content-Security-Policy": _policy(html),
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-cache",
+        },
+    )
+    return lambda _request: response
+
+
+def summary_page(summary: Callable[[], Summary]) -> Handler:
+    """
+    Return the handler of ``/api/summary``.
+    """
+
+    def handle(request: Request) -> Response:
+        del request
+        body = json.dumps(summary(), allow_nan=False, separators=(",", ":"))
+        return Response(
+            body.encode("utf-8"), content_type="application/json", headers=_NO_STORE
+        )
+
+    return handle
+
+
+def health_page() -> Handler:
+    """
+    Return the handler of ``/-/healthy``: this process serves requests.
+
+    It says nothing about collectors on purpose. A driver that hangs would hang the
+    replacement as well, and a restart would lose the evidence.
+    """
+    response = Response(b"healthy\n", headers=_NO_STORE)
+    return lambda _request: response
+
+
+def ready_page(ready: Callable[[], bool]) -> Handler:
+    """
+    Return the handler of ``/-/ready``: 200 once every collector was polled.
+    """
+
+    def handle(request: Request) -> Response:
+        del request
+        if ready():
+            return Response(b"ready\n", headers=_NO_STORE)
+        return Response(b"waiting for the first poll\n", status=503, headers=_NO_STORE)
+
+    return handle
+
+
+def _policy(html: str) -> str:
+    """
+    Return a content security policy that allows this page's own text and no other.
+    """
+    hashes: dict[str, list[str]] = {"style": [], "script": []}
+    for kind, text in _INLINE.findall(html):
+        digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest())
+        hashes[kind].append(f"'sha256-{digest.decode()}'")
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src {' '.join(hashes['style'])}",
+            f"script-src {' '.join(hashes['script'])}",
+            "connect-src 'self'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ]
+    )
