@@ -18,9 +18,13 @@ from jaxmon.settings import load
 
 
 @click.command(
-    "run",
     context_settings={"allow_interspersed_args": False},
-    options_metavar="[OPTIONS]",
+    epilog="""
+\b
+Examples:
+  jaxmon run train.py --steps 1000
+  jaxmon run --port 9500 -m mypackage.serve
+""",
 )
 @click.option("-m", "as_module", is_flag=True, help="PROGRAM is a module name.")
 @click.option("-c", "as_code", is_flag=True, help="PROGRAM is Python source.")
@@ -55,11 +59,6 @@ def command(
     jaxmon starts when the program imports JAX. An option wins over the JAXMON_*
     variable of the same name. Processes that the program starts run without jaxmon;
     processes that it forks before importing JAX have an agent each.
-
-    \b
-    Examples:
-      jaxmon run train.py --steps 1000
-      jaxmon run --port 9500 -m mypackage.serve
     """
     if as_module and as_code:
         msg = "-m and -c exclude each other; give one of them"

@@ -380,7 +380,9 @@ def test_zip_archive_runs_as_under_python(tmp_path: Path) -> None:
     A zip archive with a ``__main__`` is a program too.
     """
     (tmp_path / "source").mkdir()
-    (tmp_path / "source/__main__.py").write_text("import sys; print(sys.argv, __file__)")
+    (tmp_path / "source/__main__.py").write_text(
+        "import sys; print(sys.argv, __file__)"
+    )
     zipapp.create_archive(tmp_path / "source", tmp_path / "app.pyz")
     program = Program(arguments=("app.pyz", "x"))
 
@@ -480,7 +482,7 @@ def test_broken_sitecustomize_is_reported_as_by_python(tmp_path: Path) -> None:
 
 def test_import_of_jax_may_be_tried_again(tmp_path: Path) -> None:
     """
-    jaxmon starts after the import that works, not after one that fails.
+    Jaxmon starts after the import that works, not after one that fails.
     """
     (tmp_path / "jax.py").write_text(
         "import sys\nif not hasattr(sys, 'ok'): raise ImportError('not yet')\n"

@@ -1,0 +1,149 @@
+"""
+Processes that a command starts, watches and ends.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jaxmon.errors import CommandError
+
+
+_TAIL_LINES = 20
+
+
+class Child:
+    """
+    A running process whose output goes to files.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        logs: Path,
+    ) -> None:
+        self.name = name
+        self._out, self._err = logs / f"{name}.out", logs / f"{name}.err"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(  # noqa: S603 - our own programs
+                arguments,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                # Ctrl-C reaches the command alone, which then ends its children.
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """
+        Do nothing while the process lives.
+
+        Raises:
+            CommandError: it ended; with the last lines that it wrote to stderr.
+        """
+        status = self.process.poll()
+        if status is not None:
+            how = f"signal {-status}" if status < 0 else f"exit code {status}"
+            msg = f"{self.name} ended with {how}; its last words:\n{self._last_words()}"
+            raise CommandError(msg)
+
+    def says(self, pattern: re.Pattern[str], *, seconds: float) -> str:
+        """
+        Wait for a line of output that *pattern* finds something in; return group 1.
+
+        Raises:
+            CommandError: the process ended, or said nothing of the kind in *seconds*.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            said = self._out.read_text() + self._err.read_text()
+            if match := pattern.search(said):
+                return match[1]
+            self.check()
+            time.sleep(0.1)
+        msg = (
+            f"{self.name} was not ready after {seconds:g} seconds; its last words:\n"
+            f"{self._last_words()}"
+        )
+        raise CommandError(msg)
+
+    def stop(self, *, seconds: float) -> None:
+        """
+        Wait for the process to end after a SIGTERM, kill it after *seconds*.
+        """
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _last_words(self) -> str:
+        lines = self._err.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        return "\n".join(f"  {line}" for line in lines) or "  (nothing)"
+
+
+class Children:
+    """
+    Processes that end together, when the ``with`` block does.
+
+    Args:
+        environ: environment of each.
+        logs: directory for what they print.
+        patience: seconds that they have to end by themselves.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], logs: Path, *, patience: float = 10.0
+    ) -> None:
+        self._environ = environ
+        self._logs = logs
+        self._patience = patience
+        self._children: list[Child] = []
+
+    def start(self, name: str, arguments: Sequence[str]) -> Child:
+        """
+        Start a process, known as *name*.
+        """
+        child = Child(name, arguments, self._environ, self._logs)
+        self._children.append(child)
+        return child
+
+    def check(self) -> None:
+        """
+        Do nothing while all of them live.
+
+        Raises:
+            CommandError: one ended.
+        """
+        for child in self._children:
+            child.check()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for child in self._children:
+            child.process.terminate()
+        deadline = time.monotonic() + self._patience
+        try:
+            for child in self._children:
+                child.stop(seconds=max(0.0, deadline - time.monotonic()))
+        except KeyboardInterrupt:
+            # Asked a second time: the user's patience counts.
+            for child in self._children:
+                child.stop(seconds=0.0)
+            raise

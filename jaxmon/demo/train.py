@@ -1,0 +1,108 @@
+"""
+Train a small classifier with Flax and Optax, until stopped.
+"""
+
+from __future__ import annotations
+
+import jaxmon
+
+
+agent = jaxmon.instrument()
+
+import jax  # noqa: E402 - instrumented before anything binds jax.jit
+import jax.numpy as jnp  # noqa: E402
+import optax  # noqa: E402
+from flax import nnx  # noqa: E402
+
+from jaxmon.demo.pace import ticks  # noqa: E402
+
+
+FEATURES, HIDDEN, CLASSES = 32, 128, 10
+BATCH = 256
+EVALUATE_EVERY = 25
+REPORT_EVERY = 100
+
+
+class Classifier(nnx.Module):
+    """
+    Three dense layers.
+    """
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.first = nnx.Linear(FEATURES, HIDDEN, rngs=rngs)
+        self.second = nnx.Linear(HIDDEN, HIDDEN, rngs=rngs)
+        self.last = nnx.Linear(HIDDEN, CLASSES, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """
+        Return the logits of a batch.
+        """
+        x = nnx.relu(self.first(x))
+        return self.last(nnx.relu(self.second(x)))
+
+
+graph, parameters = nnx.split(Classifier(nnx.Rngs(0)))
+optimizer = optax.adamw(optax.cosine_decay_schedule(3e-3, 20_000))
+centres = 1.2 * jax.random.normal(jax.random.key(1), (CLASSES, FEATURES))
+
+
+@jax.jit
+def make_batch(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """
+    Return points around the centre of their class.
+    """
+    for_label, for_noise = jax.random.split(key)
+    label = jax.random.randint(for_label, (BATCH,), 0, CLASSES)
+    noise = 2.0 * jax.random.normal(for_noise, (BATCH, FEATURES))
+    return centres[label] + noise, label
+
+
+def loss_of(parameters: nnx.State, x: jax.Array, label: jax.Array) -> jax.Array:
+    """
+    Return the mean cross-entropy of a batch.
+    """
+    logits = nnx.merge(graph, parameters)(x)
+    return optax.softmax_cross_entropy_with_integer_labels(logits, label).mean()
+
+
+@jax.jit
+def train_step(
+    parameters: nnx.State, state: optax.OptState, x: jax.Array, label: jax.Array
+) -> tuple[nnx.State, optax.OptState, jax.Array]:
+    """
+    Return parameters and optimizer state after one batch, and its loss.
+    """
+    loss, gradients = jax.value_and_grad(loss_of)(parameters, x, label)
+    updates, state = optimizer.update(gradients, state, parameters)
+    return optax.apply_updates(parameters, updates), state, loss
+
+
+@jax.jit
+def eval_step(parameters: nnx.State, x: jax.Array, label: jax.Array) -> jax.Array:
+    """
+    Return the share of a batch that is classified right.
+    """
+    logits = nnx.merge(graph, parameters)(x)
+    return jnp.mean(jnp.argmax(logits, axis=-1) == label)
+
+
+def main() -> None:
+    """
+    Train, evaluate now and then, report now and then.
+    """
+    print(f"metrics: {agent.url}", flush=True)
+    weights, state = parameters, optimizer.init(parameters)
+    training, validation = jax.random.split(jax.random.key(2))
+    for step in ticks(__doc__ or "", pause=0.05):
+        weights, state, loss = train_step(
+            weights, state, *make_batch(jax.random.fold_in(training, step))
+        )
+        if step % EVALUATE_EVERY == 0:
+            held_out = make_batch(jax.random.fold_in(validation, step))
+            accuracy = eval_step(weights, *held_out)
+            if step % REPORT_EVERY == 0:
+                print(f"step {step}: loss {loss:.3f}, accuracy {accuracy:.3f}")
+
+
+if __name__ == "__main__":
+    main()
