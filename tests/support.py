@@ -71,7 +71,7 @@ def until(probe: Callable[[], T], what: str, *, seconds: float = DEADLINE_SECOND
     return value
 
 
-def clean_environ(run_dir: Path | None = None, **extra: str) -> dict[str, str]:
+def clean_environ(run_dir: Path | None = None, /, **extra: str) -> dict[str, str]:
     """
     Return an environment for a subprocess without settings of JAX, jaxmon, Python.
 

@@ -20,16 +20,16 @@ def render() -> dict[str, str]:
     Return every generated file as text by path, relative to the repository.
     """
     from jaxmon.artifacts import cli_doc, metrics_doc, settings_doc
-    from jaxmon.cli.main import main
+    from jaxmon.cli.main import load, main
 
     return {
         cli_doc.PATH: cli_doc.render(main, "jaxmon"),
         metrics_doc.PATH: metrics_doc.render(),
-        settings_doc.PATH: settings_doc.render(),
+        settings_doc.PATH: settings_doc.render(load("exporter")),
     }
 
 
-@click.command
+@click.command(epilog="\b\nExample:\n  jaxmon generate --check")
 @click.option(
     "--out",
     default=".",
@@ -42,12 +42,10 @@ def render() -> dict[str, str]:
 )
 def command(out: Path, *, check: bool) -> None:
     """
-    Write the files that are made from catalogue, settings and commands.
+    Write the generated files, or check them.
 
-    \b
-    Example:
-        jaxmon generate --check
-    """  # noqa: D301 - \b keeps click from joining the lines of the example
+    They are made from the catalogue of metrics, the settings and the commands.
+    """
     from jaxmon.artifacts import write
 
     artifacts = render()

@@ -56,8 +56,10 @@ def main() -> None:
     """
     Observability for JAX: compiles, cache hits, recompiles, device memory.
 
-    In a program: import jaxmon; jaxmon.instrument(). Without touching it:
-    jaxmon run train.py. Beside it: jaxmon exporter.
+    \b
+    In a program:         import jaxmon; jaxmon.instrument()
+    Without touching it:  jaxmon run train.py
+    Beside it:            jaxmon exporter
     """
 
 

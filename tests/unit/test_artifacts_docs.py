@@ -71,9 +71,28 @@ def test_every_setting_has_a_row(field):
     The settings page gives variable, default and a sentence for each setting.
     """
     start = f"| `{field.name}` | `{PREFIX}{field.name.upper()}` |"
-    (row,) = [line for line in settings_doc.render().splitlines() if start in line]
+    text = settings_doc.render(click.Command("exporter"))
+    (row,) = [line for line in text.splitlines() if start in line]
     assert f"`{field.default!r}`" in row
     assert row.endswith(". |")
+
+
+def test_options_of_the_sidecar_have_rows():
+    """
+    The settings page lists visible options with variable, default and help.
+    """
+
+    @click.command
+    @click.option("--port", "-p", default=1, envvar="TOY_PORT", help="TCP port.")
+    @click.option("--toy", multiple=True, help="Toy to serve.")
+    @click.option("--secret", hidden=True)
+    def exporter(port, toy, secret):
+        """Serve toys."""
+
+    text = settings_doc.render(exporter)
+    assert "| `--port` | `TOY_PORT` | `1` | TCP port. |\n" in text
+    assert "| `--toy` | - | - | Toy to serve. |\n" in text
+    assert "secret" not in text
 
 
 def test_command_page_holds_the_help_of_every_command():

@@ -13,8 +13,17 @@ from jaxmon.cli.main import COMMANDS
 from tests.support import ROOT, run_python
 
 
-HEAVY = ("asyncio", "click", "jax", "jaxlib", "numpy", "prometheus_client", "psutil")
-HEAVY += ("pynvml", "yaml")
+HEAVY = (
+    "asyncio",
+    "click",
+    "jax",
+    "jaxlib",
+    "numpy",
+    "prometheus_client",
+    "psutil",
+    "pynvml",
+    "yaml",
+)
 
 
 def loaded_by(code):

@@ -1,0 +1,85 @@
+"""
+The helpers that other tests rely on.
+"""
+
+from __future__ import annotations
+
+import http.server
+import threading
+
+import pytest
+
+from tests import support
+
+
+class _Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(b"toys 3\n")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def page():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Page)
+    server.daemon_threads = False
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_prometheus_scrapes_and_answers(prometheus, page, free_port):
+    """
+    The fixture's server scrapes what it is told to and tells up from down.
+    """
+    server = prometheus({"toys": [page], "gone": [f"127.0.0.1:{free_port}"]})
+    ((labels, value),) = server.until_query('toys{job="toys"}')
+    assert (labels["instance"], value) == (page, 3)
+    assert server.query("scalar(vector(2)) * 2") == [({}, 4)]
+    support.until(
+        lambda: server.targets() == {page: "up", f"127.0.0.1:{free_port}": "down"},
+        "both targets to be known",
+    )
+
+
+def test_a_missing_program_skips_unless_in_ci(monkeypatch):
+    """
+    A test without its program is skipped by a developer and fails in CI.
+    """
+    assert support.require_program("sh").endswith("/sh")
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no-such-program"):
+        support.require_program("no-such-program")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="no-such-program"):
+        support.require_program("no-such-program")
+
+
+def test_scripts_run_in_a_clean_environment(python_script, run_dir, monkeypatch):
+    """
+    A script sees the run directory, the CPU, and no setting of the caller.
+    """
+    monkeypatch.setenv("JAXMON_PORT", "1")
+    monkeypatch.setenv("XLA_FLAGS", "--nonsense")
+    source = (
+        "import json, os, sys\n"
+        "names = ['JAXMON_PORT', 'JAXMON_RUN_DIR', 'JAX_PLATFORMS', 'XLA_FLAGS', 'A']\n"
+        "print(json.dumps([sys.argv[1:], *map(os.environ.get, names)]))\n"
+    )
+    seen = python_script(source, "x", env={"A": "b"}).json()
+    assert seen == [["x"], None, str(run_dir), "cpu", None, "b"]
+
+
+def test_waiting_ends_with_an_explanation():
+    """
+    A condition that never comes true fails the test, and says what it was.
+    """
+    with pytest.raises(AssertionError, match=r"waited 0\.1 s for Godot; last saw \[\]"):
+        support.until(list, "Godot", seconds=0.1)
