@@ -223,7 +223,7 @@ PROCESS_INDEX = Metric(
     group="Identity",
 )
 PROCESS_COUNT = Metric(
-    "jaxmon_process_count",
+    "jaxmon_processes",
     "gauge",
     "Processes in the JAX cluster.",
     group="Identity",

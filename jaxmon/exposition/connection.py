@@ -149,7 +149,8 @@ class Connection:
             async with asyncio.timeout(self._timeouts.write):
                 self._writer.writelines(parts)
                 await self._writer.drain()
-        except TimeoutError:
+        except BaseException:
+            # The rest of the page would not be taken either.
             self._writer.transport.abort()
             raise
         self.idle_since = monotonic()

@@ -25,7 +25,7 @@ _LABEL_NAME = r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*+"
 _LABEL_VALUE = r'[^"\\]*+(?:\\[\\"n][^"\\]*+)*+'
 _LABEL = f'{_LABEL_NAME}="{_LABEL_VALUE}"'
 _SAMPLE = re.compile(
-    rf"({_NAME})(?:\{{((?:{_LABEL}(?:,{_LABEL})*+)?+),?+\}})?+"
+    rf"({_NAME})(?:\{{((?:{_LABEL}(?:,{_LABEL})*+)?+),?+\}})?"
     r"[ \t]++([0-9a-zA-Z+.-]{1,64})(?:[ \t]++-?[0-9]{1,20})?+[ \t]*+"
 )
 _ANY_NAME = re.compile(_NAME)
