@@ -1,0 +1,199 @@
+"""
+`jaxmon demo` as a user starts it.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from jaxmon.catalog import JIT_CALLS
+from tests.support import clean_environ, free_port, http_get, until
+
+
+DEADLINE = 110
+DEMO = (sys.executable, str(Path(sys.executable).with_name("jaxmon")), "demo")
+
+
+@contextmanager
+def demo(
+    directory: Path, *options: str, terminal: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[str]]:
+    """
+    Run the demo; whatever is left of it at the end was the demo's to stop.
+    """
+    with subprocess.Popen(
+        [*DEMO, "--port", str(free_port()), *options],
+        env=clean_environ(TMPDIR=str(directory), TERM="xterm", COLUMNS="80"),
+        text=True,
+        stdout=terminal,
+        stderr=terminal,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+
+
+@pytest.fixture
+def short_tmp(run_dir: Path) -> Path:
+    """
+    A short directory for the demo's own, which holds Unix sockets.
+    """
+    return run_dir
+
+
+def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
+    """
+    Totals are above zero and fit together; processes, sockets and files are gone.
+    """
+    with demo(short_tmp, "--duration", "15") as process:
+        urls = urls_told(process)
+        children = psutil.Process(process.pid).children()
+        for url, function in zip(urls[2:], ("train_step", "forward"), strict=True):
+            call = rf'^{JIT_CALLS.name}\{{function="__main__.{function}"\}} [1-9]'
+            until(
+                lambda url=url, call=call: re.search(call, http_get(url), re.MULTILINE),  # type: ignore[misc]
+                f"calls of {function}",
+            )
+        out, err = process.communicate(timeout=DEADLINE)
+
+    assert process.returncode == 0, err
+    totals = totals_in(out)
+    assert totals["steps"] > 10
+    assert totals["calls"] > totals["steps"]
+    assert totals["compiles"] > 3
+    assert totals["recompiles"] > 0
+    assert totals["compiling"] > 0
+    assert 50 < totals["hit rate"] <= 100
+    table = dict(re.findall(r"^ +__main__\.(\w+) +([\d,]+) ", out, re.MULTILINE))
+    assert number(table["train_step"]) == totals["steps"]
+    assert number(table["forward"]) > 0
+
+    assert len(children) == 3
+    assert not any(child.is_running() for child in children)
+    assert list(short_tmp.iterdir()) == []
+    for url in urls:
+        assert not is_listening(url)
+
+
+def test_terminal_shows_a_table_until_interrupted(short_tmp: Path) -> None:
+    """
+    On a terminal the table is drawn in place, and Ctrl-C ends the demo in order.
+    """
+    ours, theirs = pty.openpty()
+    try:
+        with demo(short_tmp, terminal=theirs) as process:
+            os.close(theirs)
+            seen = read_until(ours, b"train_step")
+            process.send_signal(signal.SIGINT)
+            seen += read_until(ours, b"compiling")
+            seen += read_to_end(ours)
+            process.wait(DEADLINE)
+    finally:
+        os.close(ours)
+
+    assert process.returncode == 0, seen
+    assert re.search(rb"\x1b\[\d+A", seen)
+    assert seen.count(b"\x1b[?25l") == seen.count(b"\x1b[?25h") == 1
+    assert b"Totals" in seen
+    assert list(short_tmp.iterdir()) == []
+
+
+def test_death_of_a_child_is_told(short_tmp: Path) -> None:
+    """
+    A workload that dies ends the demo with its name, its end and exit code 1.
+    """
+    with demo(short_tmp) as process:
+        urls_told(process)
+        workloads = psutil.Process(process.pid).children()
+        training = next(c for c in workloads if "jaxmon.demo.train" in c.cmdline())
+        training.kill()
+        _, err = process.communicate(timeout=DEADLINE)
+
+    assert process.returncode == 1
+    assert "training ended with signal 9" in err
+    assert not any(child.is_running() for child in workloads)
+
+
+def urls_told(process: subprocess.Popen[str]) -> list[str]:
+    """
+    Return live page, sidecar, training and serving as the demo tells them.
+    """
+    assert process.stdout is not None
+    urls: list[str] = []
+    for line in process.stdout:
+        urls += re.findall(r"http://\S+", line)
+        if len(urls) == 4:
+            return urls
+    pytest.fail(f"the demo ended after telling {urls}")
+
+
+def totals_in(out: str) -> dict[str, float]:
+    """
+    Return the figures below "Totals".
+    """
+    _, _, below = out.partition("\nTotals\n")
+    return {
+        label: number(value)
+        for label, value in re.findall(
+            r"^ +(\w+(?: \w+)?) +([\d,.]+)", below, re.MULTILINE
+        )
+    }
+
+
+def number(text: str) -> float:
+    """
+    Return *text*, with thousands separators, as a number.
+    """
+    return float(text.replace(",", ""))
+
+
+def is_listening(url: str) -> bool:
+    """
+    Tell whether somebody still listens where *url* points.
+    """
+    host, port = url.split("/")[2].split(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+def read_until(terminal: int, text: bytes) -> bytes:
+    """
+    Return what *terminal* shows up to and including a piece with *text*.
+    """
+    seen, deadline = b"", time.monotonic() + DEADLINE
+    while text not in seen:
+        ready, _, _ = select.select([terminal], [], [], deadline - time.monotonic())
+        assert ready, seen
+        seen += os.read(terminal, 4096)
+    return seen
+
+
+def read_to_end(terminal: int) -> bytes:
+    """
+    Return what *terminal* shows until its last writer is gone.
+    """
+    seen = b""
+    while True:
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:  # Linux says EIO once nobody holds the other side.
+            return seen
+        if not piece:
+            return seen
+        seen += piece
