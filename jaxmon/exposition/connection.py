@@ -44,6 +44,12 @@ class Connection:
         answer: makes the response; must not raise.
         timeouts: what the client is granted.
         full: the server is; answer one request with 503 and close.
+
+    Attributes:
+        idle_since: when it began to wait for another request, `None` before the
+            first and during one.
+        responding: a response is being made or sent.
+        last: set it to close the connection after the response under way.
     """
 
     def __init__(
@@ -58,6 +64,7 @@ class Connection:
         self.sock = sock
         self.idle_since: float | None = None
         self.responding = False
+        self.last = False
         self._listener = listener
         self._answer = answer
         self._timeouts = timeouts
@@ -120,6 +127,7 @@ class Connection:
         await self._write(
             render_response(response, keep=keep, body=request.method != "HEAD")
         )
+        keep = keep and not self.last
         self.responding = not keep
         return keep
 

@@ -221,6 +221,7 @@ class Server:
             self._loop.remove_reader(listener.sock)
         self._close_listeners()
         for task, connection in self._connections.items():
+            connection.last = True
             if not connection.responding:
                 task.cancel()
         if self._connections:

@@ -1,0 +1,162 @@
+"""
+What a page of 5,000 samples costs: jaxmon and prometheus_client side by side.
+
+    python benchmarks/exposition.py
+
+Both get the same samples, ready in memory, and take turns; a row tells the median
+of each and how many times faster jaxmon is.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from time import perf_counter
+from typing import Any
+
+from jaxmon import catalog
+from jaxmon.catalog import Metric
+from jaxmon.exposition.encode import OPENMETRICS, encode
+from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.parse import labels, parse
+
+
+SAMPLES = 5000
+ROUNDS = 41
+
+
+def families(samples: int = SAMPLES) -> list[Family]:
+    """
+    Return what an agent with many functions shows: *samples* samples, or the few
+    more that make its last histogram whole.
+    """
+    random.seed(1)
+    found: dict[str, Family] = {}
+
+    def add(metric: Metric, lines: Iterable[tuple[str, float]]) -> int:
+        family = found.setdefault(metric.name, Family(metric))
+        before = len(family.samples)
+        family.samples += lines
+        return len(family.samples) - before
+
+    count, number = 0, 0
+    while count < samples:
+        function = f"model.layers.block_{number}.Transformer.__call__"
+        for metric in (
+            catalog.JIT_CALLS,
+            catalog.JIT_CACHE_HITS,
+            catalog.JIT_CACHE_MISSES,
+        ):
+            line = (series(metric, function), random.randrange(10**7))  # noqa: S311
+            count += add(metric, [line])
+        count += add(
+            catalog.RECOMPILES,
+            [
+                (series(catalog.RECOMPILES, function, cause), random.randrange(9))  # noqa: S311
+                for cause in ("shape", "dtype")
+            ],
+        )
+        device = (series(catalog.LIVE_ARRAY_BYTES, f"gpu:{number}"), 1.5e9 * number)
+        count += add(catalog.LIVE_ARRAY_BYTES, [device])
+        for phase in ("trace", "backend_compile"):
+            histogram = Histogram(catalog.COMPILE_SECONDS, function, phase)
+            for _ in range(9):
+                histogram.observe(random.expovariate(1))
+            count += add(catalog.COMPILE_SECONDS, histogram.samples())
+        number += 1
+    return list(found.values())
+
+
+def run() -> list[dict[str, Any]]:
+    """
+    Return a row per operation: medians in milliseconds and their ratio.
+    """
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.openmetrics.exposition import (
+        generate_latest as generate_openmetrics,
+    )
+    from prometheus_client.parser import text_string_to_metric_families
+
+    ours = families()
+    theirs = CollectorRegistry()
+    theirs.register(_Ready(ours))
+    text = encode(ours).decode()
+    return [
+        _row(
+            "encode text 0.0.4",
+            lambda: encode(ours),
+            lambda: generate_latest(theirs),
+        ),
+        _row(
+            "encode OpenMetrics 1.0",
+            lambda: encode(ours, OPENMETRICS),
+            lambda: generate_openmetrics(theirs),  # type: ignore[no-untyped-call]
+        ),
+        _row(
+            "parse text 0.0.4",
+            lambda: parse(text),
+            lambda: list(text_string_to_metric_families(text)),
+        ),
+    ]
+
+
+def main() -> None:
+    """
+    Print the table.
+    """
+    print(f"{'5,000 samples':<24}{'jaxmon':>10}{'prometheus_client':>20}{'ratio':>9}")
+    for row in run():
+        print(
+            f"{row['name']:<24}{row['jaxmon_ms']:>7.2f} ms"
+            f"{row['prometheus_client_ms']:>17.2f} ms{row['ratio']:>8.1f}x"
+        )
+
+
+class _Ready:
+    """
+    A collector of prometheus_client that has its families ready.
+    """
+
+    def __init__(self, ours: list[Family]) -> None:
+        from prometheus_client import Metric as TheirMetric
+
+        self._families = []
+        for family in ours:
+            metric = family.metric
+            name = metric.name.removesuffix("_total")
+            theirs = TheirMetric(name, metric.help, metric.kind)
+            for line, value in family.samples:
+                name, _, rest = line.partition("{")
+                theirs.add_sample(name, labels(rest.removesuffix("}")), value)
+            self._families.append(theirs)
+
+    def describe(self) -> list[Any]:
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        return iter(self._families)
+
+
+def _row(
+    name: str, ours: Callable[[], object], theirs: Callable[[], object]
+) -> dict[str, Any]:
+    pairs = [(_milliseconds(ours), _milliseconds(theirs)) for _ in range(ROUNDS)]
+    first, second = (statistics.median(column) for column in zip(*pairs, strict=True))
+    return {
+        "name": name,
+        "jaxmon_ms": first,
+        "prometheus_client_ms": second,
+        "ratio": second / first,
+    }
+
+
+def _milliseconds(call: Callable[[], object]) -> float:
+    started = perf_counter()
+    call()
+    return (perf_counter() - started) * 1e3
+
+
+if __name__ == "__main__":
+    main()
