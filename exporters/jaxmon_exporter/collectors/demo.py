@@ -170,7 +170,7 @@ class Demo:
     def _device(self, page: _Page, worker: int, local: int, elapsed: float) -> None:
         index = worker * (ACCELERATORS // WORKERS) + local
         phase = self._phases[index]
-        used = _wave(elapsed, phase + 1, mean=0.68, swing=0.05) * _MEMORY_BYTES
+        used = _wave(elapsed, phase + 1, mean=0.55, swing=0.06) * _MEMORY_BYTES
         arrays = round(_wave(elapsed, phase, mean=412, swing=9))
         bus = f"0000:{0x17 + 0x10 * index:02x}:00.0"
         kind = "NVIDIA H100 80GB HBM3"
