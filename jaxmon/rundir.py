@@ -16,7 +16,6 @@ import re
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from jaxmon.errors import JaxmonError
@@ -69,22 +68,24 @@ def sockets(directory: Path) -> dict[str, Path]:
     return {str(slot): found[slot] for slot in sorted(found)}
 
 
-@dataclass(frozen=True, slots=True)
 class Slot:
     """
     A held slot. Release it to unlink its files; a killed process leaves them,
     and the next holder of the slot replaces them.
     """
 
-    number: int
-    socket: Path
-    _lock: Path
-    _fd: int
+    def __init__(self, number: int, socket: Path, lock: Path, fd: int) -> None:
+        self.number = number
+        self.socket = socket
+        self._lock = lock
+        self._fd: int | None = fd
 
     def release(self) -> None:
         """
         Unlink socket and lock and let the slot go. Safe to call twice.
         """
+        if self._fd is None:
+            return
         for path in (self.socket, self._lock):
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -97,8 +98,10 @@ class Slot:
         For a forked child: the lock belongs to the open file, which the parent
         still holds.
         """
-        with contextlib.suppress(OSError):
-            os.close(self._fd)
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with contextlib.suppress(OSError):
+                os.close(fd)
 
 
 def acquire(directory: Path) -> Slot:
@@ -156,12 +159,14 @@ def _prepare(directory: Path) -> None:
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = directory.stat()
+        # Not followed when it is a link: under a shared temporary directory
+        # somebody else may have made it.
+        status = directory.lstat()
     except OSError as error:
         msg = f"run directory {directory}: {error.strerror}; set JAXMON_RUN_DIR elsewhere"
         raise RunDirError(msg) from error
-    under_temp = directory.parent == Path(tempfile.gettempdir())
-    if under_temp and (status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode)):
+    shared = directory.parent == Path(tempfile.gettempdir())
+    if shared and (status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode)):
         msg = (
             f"run directory {directory} belongs to uid {status.st_uid}, not to "
             f"{os.getuid()}; set JAXMON_RUN_DIR to a directory of your own"

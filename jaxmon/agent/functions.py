@@ -1,0 +1,183 @@
+"""
+What is known of each jitted function, by label.
+
+A label is ``module.qualname`` of the user's function. All figures of a label are
+lock-free tallies, so the hooks never wait and a scrape folds them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from threading import RLock
+
+from jaxmon import catalog
+from jaxmon.agent.tally import Tally
+from jaxmon.catalog import COMPILE_SECONDS
+from jaxmon.exposition.histogram import Histogram
+
+
+OTHER = "other"
+UNKNOWN = "unknown"
+
+# Functions of JAX itself (jnp operations are jitted too) may fill this share of
+# the labels, so that they cannot crowd out the user's.
+_INTERNAL_SHARE = 4
+
+
+class Function:
+    """
+    The figures of one function label.
+
+    Attributes:
+        entered: calls through the call layer, traced ones included.
+        traced: of these, calls made while JAX was tracing another function.
+        missed: calls that left the fast path, however the function was made.
+        entered_missed: of these, the ones through the call layer.
+    """
+
+    __slots__ = (
+        "compiles",
+        "counted",
+        "entered",
+        "entered_missed",
+        "errors",
+        "hits_floor",
+        "internal",
+        "missed",
+        "name",
+        "phases",
+        "recompiles",
+        "series",
+        "traced",
+    )
+
+    def __init__(self, name: str, *, internal: bool) -> None:
+        self.name = name
+        self.internal = internal
+        self.counted = False
+        self.entered = Tally()
+        self.traced = Tally()
+        self.missed = Tally()
+        self.entered_missed = Tally()
+        self.errors: dict[str, Tally] = {}
+        self.compiles = {outcome: Tally() for outcome in catalog.OUTCOMES}
+        self.recompiles: dict[str, Tally] = {}
+        self.phases: dict[str, Histogram] = {}
+        self.hits_floor = (0, 0)
+        self.series: dict[object, str] = {}
+
+    def observe_phase(self, phase: str, seconds: float) -> None:
+        """
+        Add *seconds* to the phase's histogram; a stepped clock may give less than 0.
+        """
+        histogram = self.phases.get(phase)
+        if histogram is None:
+            fresh = Histogram(COMPILE_SECONDS, self.name, phase)
+            histogram = self.phases.setdefault(phase, fresh)
+        histogram.observe(max(seconds, 0.0))
+
+    def count_error(self, kind: str) -> None:
+        """
+        Count an exception that left a call of this function.
+        """
+        self.errors.setdefault(kind, Tally()).add()
+
+    def count_recompile(self, cause: str) -> None:
+        """
+        Count a call that had to compile this function again.
+        """
+        self.recompiles.setdefault(cause, Tally()).add()
+
+    def calls_and_hits(self) -> tuple[int, int]:
+        """
+        Return calls and hits so far; neither ever falls.
+
+        A call that is between the call layer and the miss path at this moment
+        looks like a hit; the floor keeps the next scrape from taking it back,
+        which Prometheus would read as a counter reset.
+        """
+        missed, traced = self.entered_missed.value, self.traced.value
+        calls = self.entered.value - traced
+        floor = self.hits_floor
+        now = (max(calls, floor[0]), max(calls - missed, floor[1]))
+        self.hits_floor = now
+        return now
+
+
+class FunctionTable:
+    """
+    Functions by label, at most *limit* of them; the rest share ``other``.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._internal_limit = max(limit // _INTERNAL_SHARE, 1)
+        self._functions: dict[str, Function] = {}
+        self._by_short_name: dict[str, set[str]] = {}
+        # Reentrant: a signal handler may call a jitted function while this
+        # thread creates an entry.
+        self._lock = RLock()
+        self.overflow = Tally()
+
+    def __iter__(self) -> Iterator[Function]:
+        return iter(list(self._functions.values()))
+
+    def of(self, fun: object) -> Function:
+        """
+        Return the entry of the callable *fun*.
+        """
+        name, internal = label(fun)
+        return self.named(name, internal=internal)
+
+    def named(self, name: str, *, internal: bool = False) -> Function:
+        """
+        Return the entry called *name*, ``other`` when the table is full.
+        """
+        found = self._functions.get(name)
+        return found or self._create(name, internal=internal)
+
+    def by_short_name(self, short: str) -> Function:
+        """
+        Return the only function whose ``__name__`` is *short*, else one called so.
+
+        For programs of which XLA tells no more than their name.
+        """
+        names = self._by_short_name.get(short, set())
+        return self.named(next(iter(names)) if len(names) == 1 else short)
+
+    def _create(self, name: str, *, internal: bool) -> Function:
+        with self._lock:
+            if name not in (OTHER, UNKNOWN):
+                if self._full(internal=internal):
+                    self.overflow.add()
+                    return self.named(OTHER)
+                short = name.rpartition(".")[2]
+                self._by_short_name.setdefault(short, set()).add(name)
+            return self._functions.setdefault(name, Function(name, internal=internal))
+
+    def _full(self, *, internal: bool) -> bool:
+        entries = [f for f in self if f.name not in (OTHER, UNKNOWN)]
+        internals = sum(f.internal for f in entries)
+        return len(entries) >= self._limit or (
+            internal and internals >= self._internal_limit
+        )
+
+
+def label(fun: object) -> tuple[str, bool]:
+    """
+    Return the label of the callable *fun* and whether it is JAX's own.
+
+    Partials and bound methods are named after the function inside; a callable
+    object without a name of its own after its class.
+    """
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    module = getattr(fun, "__module__", None) or type(fun).__module__
+    name = getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None)
+    if not isinstance(name, str):
+        name = type(fun).__qualname__
+    internal = module.partition(".")[0] in ("jax", "jaxlib")
+    return f"{module}.{name}", internal
+
+

@@ -1,0 +1,78 @@
+"""
+The wall between our code and the user's program.
+
+Whatever jaxmon does inside somebody else's call happens under a `Guard`: a
+failure is counted, logged once, and a site that keeps failing is switched off.
+The user's own call is never made inside it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jaxmon.agent.tally import Tally
+
+
+log = logging.getLogger("jaxmon")
+
+LIMIT = 10
+"""Failures after which a site is switched off."""
+
+
+class Guard:
+    """
+    Counts the failures of our own code by site. Threads may share it.
+
+    Args:
+        strict: raise instead of containing; for jaxmon's own tests.
+    """
+
+    strict = False
+
+    def __init__(self) -> None:
+        self._failures: dict[str, Tally] = {}
+
+    def on(self, site: str) -> bool:
+        """
+        Tell whether *site* may still run.
+        """
+        failures = self._failures.get(site)
+        return failures is None or failures.value < LIMIT
+
+    def failed(self, site: str) -> None:
+        """
+        Take note of the exception being handled at *site*.
+        """
+        if self.strict:
+            raise  # noqa: PLE0704 - called from except blocks only
+        failures = self._failures.setdefault(site, Tally())
+        failures.add()
+        if failures.value == 1:
+            log.warning(
+                "jaxmon failed in %s; your program is not affected, some metrics "
+                "may be missing. Further failures there are counted silently.",
+                site,
+                exc_info=True,
+            )
+        elif failures.value == LIMIT:
+            log.warning("jaxmon keeps failing in %s: switched off", site)
+
+    def failures(self) -> dict[str, int]:
+        """
+        Return the failures so far by site.
+        """
+        return {site: tally.value for site, tally in list(self._failures.items())}
+
+
+@contextmanager
+def strict() -> Iterator[None]:
+    """
+    Let contained failures escape while the block runs; for tests.
+    """
+    before, Guard.strict = Guard.strict, True
+    try:
+        yield
+    finally:
+        Guard.strict = before

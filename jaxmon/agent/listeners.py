@@ -1,0 +1,105 @@
+"""
+Listeners of `jax.monitoring`, and the way to take them off again.
+
+`unregister_event_listener` and its kin are public since JAX 0.8.1; before, they
+are private under another name. A listener that raises does so in the user's jitted
+call, so ours are guarded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from jaxmon.agent.guard import Guard
+
+
+SITE = "monitoring"
+
+
+class Listeners:
+    """
+    An event and a duration listener.
+
+    Args:
+        monitoring: ``jax._src.monitoring``.
+        on_event: gets the event's name.
+        on_duration: gets the event's name, seconds and JAX's name of the function,
+            `None` to 0.6.0.
+    """
+
+    def __init__(
+        self,
+        monitoring: ModuleType,
+        guard: Guard,
+        *,
+        on_event: Callable[[str], None],
+        on_duration: Callable[[str, float, str | None], None],
+    ) -> None:
+        self._monitoring: Any = monitoring
+        self._guard = guard
+        self._on_event = on_event
+        self._on_duration = on_duration
+        self._registered = False
+        # One bound method each: they are found again by equality and identity.
+        self._event = self._take_event
+        self._duration = self._take_duration
+
+    def register(self) -> None:
+        """
+        Start listening.
+        """
+        self._registered = True
+        self._monitoring.register_event_listener(self._event)
+        self._monitoring.register_event_duration_secs_listener(self._duration)
+
+    def unregister(self) -> None:
+        """
+        Stop listening. Harmless when somebody cleared the listeners before.
+        """
+        self._registered = False
+        monitoring = self._monitoring
+        for registered, names, ours in (
+            (
+                monitoring.get_event_listeners,
+                ("unregister_event_listener", "_unregister_event_listener_by_callback"),
+                self._event,
+            ),
+            (
+                monitoring.get_event_duration_listeners,
+                (
+                    "unregister_event_duration_listener",
+                    "_unregister_event_duration_listener_by_callback",
+                ),
+                self._duration,
+            ),
+        ):
+            if ours in registered():
+                found = [getattr(monitoring, n) for n in names if hasattr(monitoring, n)]
+                found[0](ours)
+
+    def restore(self) -> None:
+        """
+        Register again what `jax.monitoring.clear_event_listeners` took off.
+        """
+        if not self._registered:
+            return
+        if self._event not in self._monitoring.get_event_listeners():
+            self._monitoring.register_event_listener(self._event)
+        if self._duration not in self._monitoring.get_event_duration_listeners():
+            self._monitoring.register_event_duration_secs_listener(self._duration)
+
+    def _take_event(self, event: str, **_: Any) -> None:  # noqa: ANN401 - JAX's
+        if self._registered and self._guard.on(SITE):
+            try:
+                self._on_event(event)
+            except Exception:  # noqa: BLE001 - contained: would reach the user's call
+                self._guard.failed(SITE)
+
+    def _take_duration(self, event: str, seconds: float, **details: Any) -> None:  # noqa: ANN401
+        if self._registered and self._guard.on(SITE):
+            try:
+                self._on_duration(event, seconds, details.get("fun_name"))
+            except Exception:  # noqa: BLE001 - contained: would reach the user's call
+                self._guard.failed(SITE)

@@ -1,0 +1,52 @@
+"""
+Replaced attributes, and the way back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+
+from jaxmon.agent.guard import log
+
+
+@dataclass(frozen=True, slots=True)
+class _Patch:
+    owner: ModuleType
+    name: str
+    original: object
+    ours: object
+
+
+class Patches:
+    """
+    Module attributes that we replaced, put back last in, first out.
+
+    An attribute that somebody else replaced after us is left alone: their
+    wrapper keeps calling ours, so ours must go on working when it is inactive.
+    """
+
+    def __init__(self) -> None:
+        self._patches: list[_Patch] = []
+
+    def replace(self, owner: ModuleType, name: str, ours: object) -> None:
+        """
+        Set ``owner.name`` to *ours* until `undo`.
+        """
+        self._patches.append(_Patch(owner, name, owner.__dict__[name], ours))
+        setattr(owner, name, ours)
+
+    def undo(self) -> None:
+        """
+        Put back every attribute that is still ours. Harmless when repeated.
+        """
+        while self._patches:
+            patch = self._patches.pop()
+            if patch.owner.__dict__.get(patch.name) is patch.ours:
+                setattr(patch.owner, patch.name, patch.original)
+            else:
+                log.debug(
+                    "%s.%s was replaced after jaxmon; left as it is",
+                    patch.owner.__name__,
+                    patch.name,
+                )

@@ -1,0 +1,74 @@
+"""
+Look at each call of a function without standing in it.
+
+A Python wrapper around a function of JAX would show in every traceback and in
+the source metadata of every program. A `Probe` does not: the interpreter asks it
+for ``__call__``, a property; the observer runs inside that look-up and is gone
+before the original, which the property hands out, is called. The price: an
+observer sees the caller's frame, not the arguments or the outcome.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol
+
+from jaxmon.agent.guard import Guard
+
+
+class Observer(Protocol):
+    """
+    Sees the frame that makes the call, which it must not keep, and the original.
+
+    It may return a callable to be called in place of the original.
+    """
+
+    def __call__(
+        self, frame: FrameType, original: Callable[..., Any], /
+    ) -> Callable[..., Any] | None: ...
+
+
+class Probe:
+    """
+    Stands in for *original* and shows each call to *observe*.
+
+    Costs about a microsecond a call. An observer that raises is contained by
+    *guard* under the name *site*. Switched off (`active` false), the probe is an
+    inert pass-through.
+    """
+
+    def __init__(
+        self,
+        original: Callable[..., Any],
+        observe: Observer,
+        *,
+        guard: Guard,
+        site: str,
+    ) -> None:
+        functools.update_wrapper(self, original)
+        self._original = original
+        self._observe = observe
+        self._guard = guard
+        self._site = site
+        self.active = True
+
+    @property
+    def __call__(self) -> Callable[..., Any]:
+        """
+        The original, or what the observer puts in its place.
+        """
+        if self.active and self._guard.on(self._site):
+            try:
+                caller = sys._getframe(1)  # noqa: SLF001 - what a probe is for
+                return self._observe(caller, self._original) or self._original
+            except Exception:  # noqa: BLE001 - contained: the user's call goes on
+                self._guard.failed(self._site)
+        return self._original
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the original's
+        if name == "_original":
+            raise AttributeError(name)
+        return getattr(self._original, name)
