@@ -24,6 +24,5 @@ except jaxmon.SettingsError as error:
     value_error: ValueError = error
 
 jaxmon.instrument(port="9466")  # type: ignore[arg-type]
-jaxmon.instrument(9466)  # type: ignore[call-arg, misc]
 jaxmon.instrument(prot=9466)  # type: ignore[call-arg]
 jaxmon.nonsense  # type: ignore[attr-defined]
