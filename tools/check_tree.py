@@ -35,14 +35,26 @@ def machine() -> re.Pattern[str]:
     return re.compile("|".join([*literal, _HOMES, _REGISTRIES]))
 
 
-def findings(pattern: re.Pattern[str]) -> Iterator[str]:
+def tracked() -> list[str]:
     """
-    Yield file, line and text of each match in the tracked text files.
+    Return the paths of the tracked files; none outside a git checkout.
     """
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name in filter(None, listed.stdout.split("\0")):
+    # A checkout may belong to another user, in a container for example.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    try:
+        listed = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        )
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return []
+    return [name for name in listed.stdout.split("\0") if name]
+
+
+def findings(names: list[str], pattern: re.Pattern[str]) -> Iterator[str]:
+    """
+    Yield file, line and text of each match of *pattern* in the text files.
+    """
+    for name in names:
         path = ROOT / name
         if not path.is_file():
             continue
@@ -59,7 +71,10 @@ def main() -> int:
     """
     Print what was found; return the exit code.
     """
-    found = list(findings(machine()))
+    names = tracked()
+    if not names:
+        print("not a git checkout: no tracked files to look at")
+    found = list(findings(names, machine()))
     for line in found:
         print(line)
     if found:
