@@ -152,10 +152,11 @@ class Connection:
                 f"at most {MAX_HEAD} bytes of request line and headers",
             ) from None
 
-    async def _write(self, parts: list[bytes]) -> None:
+    async def _write(self, data: bytes) -> None:
         try:
             async with asyncio.timeout(self._timeouts.write):
-                self._writer.writelines(parts)
+                # Not writelines(): drain() does not wait for it on 3.12.1 and 3.13.0.
+                self._writer.write(data)
                 await self._writer.drain()
         except BaseException:
             # The rest of the page would not be taken either.

@@ -10,8 +10,11 @@ import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from ssl import SSLContext
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 
 _BACKLOG = 128

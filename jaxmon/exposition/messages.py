@@ -103,9 +103,9 @@ def parse_request(head: bytes) -> tuple[Request, bool]:
 
 def render_response(
     response: Response, *, keep: bool = False, body: bool = True
-) -> list[bytes]:
+) -> bytes:
     """
-    Return the parts of *response* as they go onto the wire.
+    Return *response* as it goes onto the wire.
 
     Args:
         response: what to send.
@@ -119,10 +119,8 @@ def render_response(
         f"Connection: {'keep-alive' if keep else 'close'}",
         *(f"{name}: {value}" for name, value in response.headers.items()),
     ]
-    wire = [("\r\n".join(head) + "\r\n\r\n").encode("latin-1")]
-    if body and response.body:
-        wire.append(response.body)
-    return wire
+    wire = ("\r\n".join(head) + "\r\n\r\n").encode("latin-1")
+    return wire + response.body if body else wire
 
 
 def error_response(status: HTTPStatus, message: str) -> Response:
