@@ -72,4 +72,6 @@ def test_every_metric_is_in_the_catalogue() -> None:
         if family.metric is COMPILE_SECONDS
         for series, _ in family.samples
     }
-    assert names == {f"{COMPILE_SECONDS.name}{end}" for end in ("_bucket", "_sum", "_count")}
+    assert names == {
+        f"{COMPILE_SECONDS.name}{end}" for end in ("_bucket", "_sum", "_count")
+    }

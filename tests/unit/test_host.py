@@ -12,7 +12,9 @@ from jaxmon_exporter.collectors.host import Host
 
 
 def page() -> dict[str, float]:
-    return {name: value for family in Host().collect() for name, value in family.samples}
+    return {
+        name: value for family in Host().collect() for name, value in family.samples
+    }
 
 
 def test_figures_agree_with_proc() -> None:

@@ -1,0 +1,37 @@
+"""
+Builds the fake NVML once per test run.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.support import require_program
+
+
+SOURCE = Path(__file__).with_name("fake_nvml.c")
+# The name that pynvml asks the dynamic linker for.
+LIBRARY = "libnvidia-ml.so.1"
+
+
+def build(directory: Path) -> Path:
+    """
+    Compile the library into *directory*, for ``LD_LIBRARY_PATH``, and return that.
+    """
+    subprocess.run(
+        [
+            require_program("gcc"),
+            "-shared",
+            "-fPIC",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            f"-Wl,-soname,{LIBRARY}",
+            "-o",
+            str(directory / LIBRARY),
+            str(SOURCE),
+        ],
+        check=True,
+    )
+    return directory
