@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,8 +78,8 @@ def command(*, duration: float | None, port: int) -> None:
         TemporaryDirectory(prefix="jaxmon-demo-") as directory,
         Children(_environ(directory), Path(directory)) as children,
     ):
-        sidecar = _start(children, directory, port=port)
-        summary = _watch(children, sidecar, duration)
+        places = _start(children, directory, port=port)
+        summary = _watch(children, places, duration)
         click.echo("\nStopping ...", err=True)
     _conclude(summary)
 
@@ -116,9 +116,9 @@ def _environ(run_dir: str) -> Mapping[str, str]:
     }
 
 
-def _start(children: Children, run_dir: str, *, port: int) -> str:
+def _start(children: Children, run_dir: str, *, port: int) -> dict[str, str]:
     """
-    Start everything, say where to look, and return the URL of the sidecar.
+    Start everything, and return the URLs of what there is to look at.
     """
     click.echo("Starting a training loop, a model server and a sidecar ...")
     sidecar = children.start(
@@ -132,15 +132,12 @@ def _start(children: Children, run_dir: str, *, port: int) -> str:
     training = children.start("training", [*_PYTHON, "-m", "jaxmon.demo.train"])
     serving = children.start("serving", [*_PYTHON, "-m", "jaxmon.demo.serve"])
     url = sidecar.says(_SIDECAR_READY, seconds=_START_SECONDS)
-    for name, place in (
-        ("live page", f"{url}/"),
-        ("sidecar metrics", f"{url}/metrics"),
-        ("training metrics", training.says(_AGENT_READY, seconds=_START_SECONDS)),
-        ("serving metrics", serving.says(_AGENT_READY, seconds=_START_SECONDS)),
-    ):
-        click.echo(f"  {name:<18}{place}")
-    click.echo()
-    return url
+    return {
+        "live page": f"{url}/",
+        "sidecar metrics": f"{url}/metrics",
+        "training metrics": training.says(_AGENT_READY, seconds=_START_SECONDS),
+        "serving metrics": serving.says(_AGENT_READY, seconds=_START_SECONDS),
+    }
 
 
 def _free_port(first: int) -> int:
@@ -163,13 +160,18 @@ def _free_port(first: int) -> int:
     raise CommandError(msg)
 
 
-def _watch(children: Children, sidecar: str, duration: float | None) -> Summary:
+def _watch(
+    children: Children, places: Mapping[str, str], duration: float | None
+) -> Summary:
     """
     Show the figures until *duration* is over or Ctrl-C; return the last ones.
     """
+    sidecar = places["live page"]
+    where = [f"  {name:<18}{url}" for name, url in places.items()]
+    live = is_terminal(sys.stdout)
     started = time.monotonic()
     end = float("inf") if duration is None else started + duration
-    with _Live(duration) if is_terminal(sys.stdout) else nullcontext(_Log()) as view:
+    with _Live(where, duration) if live else nullcontext(_Log(where)) as view:
         summary = _fetch(sidecar)
         try:
             while (now := time.monotonic()) < end:
@@ -192,7 +194,7 @@ def _fetch(sidecar: str) -> Summary:
     """
     direct = build_opener(ProxyHandler({}))
     try:
-        with direct.open(f"{sidecar}/api/summary", timeout=_FETCH_SECONDS) as answer:
+        with direct.open(f"{sidecar}api/summary", timeout=_FETCH_SECONDS) as answer:
             return cast("Summary", json.load(answer))
     except (OSError, ValueError) as error:
         msg = f"the sidecar at {sidecar} does not answer: {error}"
@@ -204,8 +206,9 @@ class _Live(Screen):
     A table that is drawn in place.
     """
 
-    def __init__(self, duration: float | None) -> None:
+    def __init__(self, where: Sequence[str], duration: float | None) -> None:
         super().__init__(sys.stdout)
+        self._where = where
         self._duration = duration
         self._style = Style(colour=wants_colour(sys.stdout))
 
@@ -214,14 +217,13 @@ class _Live(Screen):
         Draw the figures of now.
         """
         width, height = self.size()
-        time_shown = _clock(elapsed)
+        clock = f"  {_clock(elapsed)}"
         if self._duration is not None:
-            time_shown += f" of {_clock(self._duration)}"
+            clock += f" of {_clock(self._duration)}"
+        above = [*self._where, "", self._style.quiet(f"{clock}   Ctrl-C ends")]
+        room = height - len(above) - 1
         self.draw(
-            [
-                self._style.quiet(f"  {time_shown}   Ctrl-C ends"),
-                *table(summary, width=width, height=height - 2, style=self._style),
-            ]
+            [*above, *table(summary, width=width, height=room, style=self._style)]
         )
 
     def finish(self, summary: Summary, elapsed: float) -> None:
@@ -236,7 +238,9 @@ class _Log:
     A line now and then, where nothing can be drawn in place.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, where: Sequence[str]) -> None:
+        for line in where:
+            click.echo(line)
         self._next = 0.0
 
     def show(self, summary: Summary, elapsed: float) -> None:
@@ -245,13 +249,13 @@ class _Log:
         """
         if elapsed >= self._next:
             self._next = elapsed + _SNAPSHOT_SECONDS
-            click.echo(f"  {_clock(elapsed)}   {one_line(summary)}")
+            click.echo(f"  {_clock(elapsed)}  {one_line(summary)}")
 
     def finish(self, summary: Summary, elapsed: float) -> None:
         """
         Print the table, once.
         """
-        click.echo(f"\n  after {_clock(elapsed)}")
+        click.echo(f"\n  After {_clock(elapsed)}")
         style = Style(colour=False)
         for line in table(summary, width=_WIDTH, height=_HEIGHT, style=style):
             click.echo(line)

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 _STEP = "train_step"
 _LOW_HIT_RATE = 0.95
+_LEAST_WIDTH = 80
 _COLUMNS = (
     ("CALLS", 9),
     ("HIT RATE", 10),
     ("COMPILES", 10),
     ("RECOMPILES", 12),
-    ("SECONDS", 10),
+    ("COMPILING", 11),
 )
 _INDENT = "  "
 _UNKNOWN = "-"
@@ -73,7 +74,7 @@ def one_line(summary: Summary) -> str:
     """
     Return the figures that matter most.
     """
-    return "   ".join(f"{label} {value}" for label, value in _totals(summary))
+    return _in_a_line(summary, Style(colour=False))
 
 
 def table(summary: Summary, *, width: int, height: int, style: Style) -> list[str]:
@@ -81,23 +82,21 @@ def table(summary: Summary, *, width: int, height: int, style: Style) -> list[st
     Return totals, functions and devices in at most *height* lines of *width*.
 
     Functions that the program calls come first; those that do not fit share a line.
+    Less than six lines of 80 columns would show nothing useful; the terminal cuts.
     """
-    columns, devices = max(width, 72), summary["devices"]
-    totals = _INDENT + "   ".join(
-        f"{style.quiet(label)} {style.strong(value)}"
-        for label, value in _totals(summary)
-    )
+    columns, devices = max(width, _LEAST_WIDTH), summary["devices"]
     about_devices = [_device(device)[: columns - 1] for device in devices]
-    room = max(height - len(about_devices) - 5, 2)
+    room = max(height - len(about_devices) - 4, 2)
     functions = sorted(
-        summary["functions"], key=lambda one: (-one["calls"], -one["compile_seconds"])
+        (one for one in summary["functions"] if one["calls"] or one["compile_seconds"]),
+        key=lambda one: (-one["calls"], -one["compile_seconds"]),
     )
     fitting = len(functions) if len(functions) <= room else room - 1
     name = columns - len(_INDENT) - sum(size for _, size in _COLUMNS)
     heading = f"{_INDENT}{'FUNCTION':<{name}}" + "".join(
         f"{label:>{size}}" for label, size in _COLUMNS
     )
-    lines = [totals, "", style.strong(heading)]
+    lines = [f"{_INDENT}{_in_a_line(summary, style)}", "", style.strong(heading)]
     lines += [_row(one["name"], [one], name, style) for one in functions[:fitting]]
     if rest := functions[fitting:]:
         plain = Style(colour=False)
@@ -110,6 +109,16 @@ def totals_table(summary: Summary) -> list[str]:
     Return one total on each line.
     """
     return [f"{_INDENT}{label:<12}{value:>12}" for label, value in _totals(summary)]
+
+
+def _in_a_line(summary: Summary, style: Style) -> str:
+    figures = dict(_totals(summary))
+    compiling = figures.pop("compiling")
+    figures["compiles"] += f" in {compiling}"
+    return "  ".join(
+        f"{style.quiet(label)} {style.strong(value)}"
+        for label, value in figures.items()
+    )
 
 
 def _totals(summary: Summary) -> list[tuple[str, str]]:
@@ -131,18 +140,27 @@ def _row(
     calls = sum(one["calls"] for one in functions)
     known = [one["hits"] for one in functions if one["hits"] is not None]
     rate = sum(known) / calls if known and calls else None
-    shown = name if len(name) < room else f"…{name[len(name) - room + 2 :]}"
     cells = (
         f"{calls:,.0f}",
         _percent(rate),
         f"{sum(one['compiles'] for one in functions):,.0f}",
         f"{sum(one['recompiles'] for one in functions):,.0f}",
-        f"{sum(one['compile_seconds'] for one in functions):,.2f}",
+        f"{sum(one['compile_seconds'] for one in functions):,.2f} s",
     )
     texts = [f"{cell:>{size}}" for cell, (_, size) in zip(cells, _COLUMNS, strict=True)]
     if rate is not None and rate < _LOW_HIT_RATE:
         texts[1] = style.warning(texts[1])
-    return f"{_INDENT}{shown:<{room}}" + "".join(texts)
+    return f"{_INDENT}{_shortened(name, room - 1):<{room}}" + "".join(texts)
+
+
+def _shortened(name: str, room: int) -> str:
+    """
+    Return *name* without as many of its leading parts as *room* asks for.
+    """
+    if len(name) <= room:
+        return name
+    end = name[len(name) - room + 1 :]
+    return "…" + (end[end.index(".") :] if "." in end else end)
 
 
 def _device(device: DeviceSummary) -> str:

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, TextIO
 
 
-_HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
-_END_OF_LINE, _END_OF_SCREEN = "\x1b[K", "\x1b[J"
+# Lines longer than the terminal is wide are cut, not wrapped.
+_BEGIN = "\x1b[?25l\x1b[?7l"
+_END = "\x1b[?25h\x1b[?7h"
+_CLEAR_LINE, _CLEAR_BELOW, _CLEAR_ALL = "\x1b[K", "\x1b[J", "\x1b[2J\x1b[H"
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
@@ -37,30 +38,36 @@ class Screen:
     Draws lines over the ones it drew before; a ``with`` block ends below them.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stdout if stream is None else stream
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
         self._height = 0
+        self._size = self.size()
 
     def size(self) -> tuple[int, int]:
         """
         Return columns and lines to draw in.
         """
-        columns, lines = shutil.get_terminal_size((80, 24))
+        columns, lines = shutil.get_terminal_size()
         return columns, lines
 
     def draw(self, lines: Sequence[str]) -> None:
         """
-        Show *lines*, which fit the terminal, instead of those shown before.
+        Show *lines* instead of those shown before.
         """
-        up = f"\x1b[{self._height}A" if self._height else ""
-        body = "".join(f"{line}{_END_OF_LINE}\n" for line in lines)
-        self._stream.write(f"{up}\r{body}{_END_OF_SCREEN}")
-        self._stream.flush()
+        start = f"\x1b[{self._height}A\r" if self._height else ""
+        if self._size != (size := self.size()):
+            # The terminal has moved the old lines: nobody knows where they are.
+            self._size, start = size, _CLEAR_ALL
+        body = "".join(f"{_CLEAR_LINE}{line}\n" for line in lines)
+        self._write(f"{start}{body}{_CLEAR_BELOW}")
         self._height = len(lines)
 
-    def __enter__(self) -> Self:
-        self._stream.write(_HIDE_CURSOR)
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
         self._stream.flush()
+
+    def __enter__(self) -> Self:
+        self._write(_BEGIN)
         return self
 
     def __exit__(
@@ -69,5 +76,4 @@ class Screen:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._stream.write(_SHOW_CURSOR)
-        self._stream.flush()
+        self._write(_END)

@@ -1,0 +1,132 @@
+"""
+The summary as text.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from jaxmon import catalog
+from jaxmon.cli.overview import Style, one_line, steps, table, totals_table
+from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.summary import Summary, summarise
+
+
+def summary_of(*functions: tuple[str, int, int, int, float]) -> Summary:
+    """
+    Return the sidecar's summary of functions: name, calls, hits, compiles, seconds.
+    """
+    compile_sum = f"{catalog.COMPILE_SECONDS.name}_sum"
+    families = [
+        Family(
+            catalog.JIT_CALLS,
+            [(series(catalog.JIT_CALLS, f[0]), f[1]) for f in functions],
+        ),
+        Family(
+            catalog.JIT_CACHE_HITS,
+            [(series(catalog.JIT_CACHE_HITS, f[0]), f[2]) for f in functions],
+        ),
+        Family(
+            catalog.COMPILES,
+            [
+                (series(catalog.COMPILES, one[0], "compiled"), one[3])
+                for one in functions
+            ],
+        ),
+        Family(
+            catalog.COMPILE_SECONDS,
+            [(f'{compile_sum}{{function="{one[0]}"}}', one[4]) for one in functions],
+        ),
+    ]
+    return summarise(families, [], version="0", time=0.0, run_dir=Path("/run"))
+
+
+SUMMARY = summary_of(
+    ("__main__.eval_step", 40, 39, 1, 0.5),
+    ("__main__.train_step", 12_000, 11_999, 1, 2.25),
+    ("jax._src.numpy.ufuncs.a_long_name_of_a_function", 0, 0, 3, 1.25),
+    ("never.used", 0, 0, 0, 0.0),
+)
+PLAIN = Style(colour=False)
+
+
+def test_steps_are_the_calls_of_the_train_step() -> None:
+    """
+    Other functions do not count as steps, whatever their name contains.
+    """
+    other = summary_of(("m.train_step", 3, 2, 1, 0.0), ("m.pretrain_step", 9, 8, 1, 0))
+
+    assert steps(SUMMARY) == 12_000
+    assert steps(other) == 3
+
+
+def test_totals_name_every_figure() -> None:
+    """
+    The totals have a line each, and the line has them all.
+    """
+    figures = ["12,000", "12,040", "100.0 %", "5", "0", "4.0 s"]
+
+    assert [line.split(maxsplit=1)[0] for line in totals_table(SUMMARY)] == [
+        *("steps", "calls", "hit", "compiles", "recompiles", "compiling")
+    ]
+    assert all(
+        line.endswith(figure)
+        for line, figure in zip(totals_table(SUMMARY), figures, strict=True)
+    )
+    assert one_line(SUMMARY) == (
+        "steps 12,000  calls 12,040  hit rate 100.0 %  compiles 5 in 4.0 s"
+        "  recompiles 0"
+    )
+
+
+def test_functions_that_are_called_come_first() -> None:
+    """
+    Rows are sorted by calls, and functions that did nothing have none.
+    """
+    text = "\n".join(table(SUMMARY, width=80, height=24, style=PLAIN))
+
+    assert re.findall(r"^  (\S+) +([\d,]+) +(-|[\d.]+ %) ", text, re.MULTILINE) == [
+        ("__main__.train_step", "12,000", "100.0 %"),
+        ("__main__.eval_step", "40", "97.5 %"),
+        ("…_long_name_of_a_function", "0", "-"),
+    ]
+    assert "never.used" not in text
+
+
+@pytest.mark.parametrize("height", [6, 7, 8, 30])
+@pytest.mark.parametrize("width", [80, 81, 132])
+def test_table_fits_the_room(width: int, height: int) -> None:
+    """
+    No line is longer and no more lines are drawn than there is room for.
+    """
+    many = summary_of(*((f"module.function_{n}", n, n, 1, 0.1) for n in range(20)))
+
+    lines = table(many, width=width, height=height, style=PLAIN)
+
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+
+
+def test_functions_without_room_share_a_line() -> None:
+    """
+    What is left out is counted, so that the columns still add up.
+    """
+    many = summary_of(*((f"module.function_{n}", 10, 5, 1, 0.5) for n in range(20)))
+
+    last = table(many, width=80, height=10, style=PLAIN)[-1]
+
+    assert re.match(r"  15 more +150 +50.0 % +15 +0 +7.50 s", last)
+
+
+def test_colour_changes_no_text() -> None:
+    """
+    With the control sequences taken out, both are the same.
+    """
+    plain = table(SUMMARY, width=80, height=24, style=PLAIN)
+    colourful = table(SUMMARY, width=80, height=24, style=Style(colour=True))
+
+    assert plain != colourful
+    assert [re.sub(r"\x1b\[\d+m", "", line) for line in colourful] == plain
