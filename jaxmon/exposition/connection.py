@@ -39,7 +39,7 @@ class Connection:
     Serves the requests of one accepted socket, one after the other.
 
     Args:
-        sock: accepted and non-blocking; closed at the end of `serve`.
+        sock: just accepted; closed at the end of `serve`.
         listener: where it came in.
         answer: makes the response; must not raise.
         timeouts: what the client is granted.

@@ -244,7 +244,6 @@ class Server:
             self._loop.remove_reader(listener.sock)
             self._loop.call_later(_RETRY_SECONDS, self._watch, listener)
             return
-        sock.settimeout(0)
         # Refusing politely, or closing an idle one, takes a connection, too.
         if len(self._connections) >= 2 * self._max_connections:
             self.dropped += 1
