@@ -1,6 +1,8 @@
 """
-From metric families to bytes on a socket.
+From metric families to bytes on a socket, and back.
 
-`families` is the data, `encode` the two text formats, `parse` the way back,
-`server` the HTTP server on TCP and Unix sockets.
+`families` is the data, `histogram` and `process` make some, `encode` writes the
+two text formats, `parse` reads one of them. `server` is the HTTP server: what it
+listens on (`listeners`), its clients (`connection`), their requests and responses
+(`messages`), and the page that Prometheus scrapes (`page`).
 """
