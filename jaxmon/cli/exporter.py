@@ -119,7 +119,7 @@ Example:
     show_envvar=True,
     help="Least severe messages to write to standard error.",
 )
-def command(  # noqa: PLR0913 - one parameter per option, as click wants it
+def command(
     *,
     host: str,
     port: int,

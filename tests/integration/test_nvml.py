@@ -42,7 +42,8 @@ for command in sys.stdin:
     elif command == "background\\n":
         threading.Thread(target=poller.poll, daemon=True).start()
     status = poller.status()
-    page = {name: value for family in poller.families() for name, value in family.samples}
+    families = poller.families()
+    page = {name: value for family in families for name, value in family.samples}
     print(json.dumps({
         "page": page, "success": status.success, "reason": status.reason,
         "message": status.message, "log": lines,
@@ -175,10 +176,11 @@ def test_identity_joins_with_jax(gpus: Callable[..., Gpus]) -> None:
     """The UUID is spelled as NVML gives it, the PCI address as CUDA and sysfs do."""
     page = gpus(1).poll()["page"]
     info = [name for name in page if name.startswith("jaxmon_accelerator_info")]
-    assert info == [
-        f'jaxmon_accelerator_info{{uuid="{UUID.format(0)}",index="0",vendor="nvidia",'
-        'model="NVIDIA H100 80GB HBM3",driver="580.65.06",pci_bus_id="0000:1a:00.0"}'
-    ]
+    labels = (
+        f'uuid="{UUID.format(0)}",index="0",vendor="nvidia",'
+        'model="NVIDIA H100 80GB HBM3",driver="580.65.06",pci_bus_id="0000:1a:00.0"'
+    )
+    assert info == [f"jaxmon_accelerator_info{{{labels}}}"]
 
 
 def test_figures_follow_the_driver(gpus: Callable[..., Gpus]) -> None:

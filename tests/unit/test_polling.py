@@ -233,7 +233,12 @@ def test_hanging_poll_fails_after_its_deadline_and_recovers(
         named = [t for t in threading.enumerate() if t.name == "jaxmon-poll-it"]
         assert (len(named), gate.calls) == (1, 1)
         finished = threading.Event()
-        collector.action = lambda: finished.set() or works()
+
+        def last() -> Iterable[Family]:
+            finished.set()
+            return works()
+
+        collector.action = last
         gate.free.set()
         assert finished.wait(WAIT)
     finally:

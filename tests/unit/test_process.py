@@ -24,7 +24,9 @@ def test_figures_are_those_of_this_process() -> None:
         for family in ProcessFamilies().collect()
         for name, value in family.samples
     }
-    assert abs(page["process_open_fds"] - len(os.listdir("/proc/self/fd"))) <= 2
+    assert (
+        abs(page["process_open_fds"] - len(list(Path("/proc/self/fd").iterdir()))) <= 2
+    )
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     resident = pages * os.sysconf("SC_PAGE_SIZE")
     assert abs(page["process_resident_memory_bytes"] - resident) < 64 << 20

@@ -1,0 +1,353 @@
+"""
+The landing page in a real browser: content, updates, phones, hostile names.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.server import Server, metrics_handler
+from tests.support import clean_environ, free_port, require_program, until
+
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+
+JAXMON = str(Path(sys.executable).with_name("jaxmon"))
+PHONE, DESKTOP = 390, 1280
+HOSTILE = '<img src=x onerror="document.title=\'owned\'">"\\'
+LONG = "package.module.Class.method_with_a_very_long_name." * 4
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Chrome]:
+    """
+    Return a headless Chromium that keeps what is written to its console.
+    """
+    selenium = pytest.importorskip("selenium.webdriver")
+    options = selenium.ChromeOptions()
+    options.binary_location = require_program("chromium")
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = selenium.ChromeService(require_program("chromedriver"))
+    browser = selenium.Chrome(options=options, service=service)
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def exporter(run_dir: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """
+    Return a function that starts a sidecar; its address is in the attribute url.
+    """
+    with ExitStack() as stack:
+
+        def start(*arguments: str) -> Any:
+            process = subprocess.Popen(
+                [JAXMON, "exporter", "--agents-interval", "0.2", *arguments],
+                env=clean_environ(run_dir),
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            stack.enter_context(process)
+            stack.callback(process.terminate)
+            assert process.stderr is not None
+            for line in process.stderr:
+                if found := re.search(r"http://localhost:\d+/", line):
+                    process.url = found[0]  # type: ignore[attr-defined]
+                    return process
+            raise AssertionError(process.wait())
+
+        yield start
+
+
+class Agent:
+    """
+    An agent in slot 0 whose figures a test sets.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self.calls = {"train.step": 100.0}
+        self.server = Server(
+            {"/metrics": metrics_handler(self._page, Histogram(catalog.SCRAPE_SECONDS))}
+        )
+        self.server.listen_unix(run_dir / "agent-0.sock")
+        self.server.start()
+
+    def _page(self) -> list[Family]:
+        calls, hits = catalog.JIT_CALLS, catalog.JIT_CACHE_HITS
+        items = list(self.calls.items())
+        return [
+            Family(calls, [(series(calls, name), value) for name, value in items]),
+            Family(hits, [(series(hits, name), value * 0.9) for name, value in items]),
+            gauge(catalog.COMPILES, 3, "train.step", "compiled"),
+            gauge(catalog.RECOMPILES, 2, "train.step", "shape"),
+            gauge(catalog.RUNTIME_INFO, 1, "0.10.2", "0.10.2", "3.12", "cpu", ""),
+            gauge(catalog.DEVICE_INFO, 1, "0", "cpu", "cpu", "0", "", ""),
+            gauge(catalog.LIVE_ARRAYS, 12, "0"),
+        ]
+
+
+@pytest.fixture
+def agent(run_dir: Path) -> Iterator[Agent]:
+    agent = Agent(run_dir)
+    yield agent
+    agent.server.stop()
+
+
+def resize(
+    chrome: Chrome, width: int, *, height: int = 900, scheme: str = "light"
+) -> None:
+    chrome.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {
+            "width": width,
+            "height": height,
+            "deviceScaleFactor": 1,
+            "mobile": width == PHONE,
+        },
+    )
+    chrome.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+    )
+
+
+def open_page(chrome: Chrome, url: str, width: int = DESKTOP, **options: str) -> None:
+    resize(chrome, width, scheme=options.get("scheme", "light"))
+    chrome.get_log("browser")
+    chrome.get(url)
+    until(lambda: text(chrome, "#state").startswith("live"), "the page to be live")
+
+
+def text(chrome: Chrome, selector: str) -> str:
+    return str(
+        chrome.execute_script(
+            "const found = document.querySelector(arguments[0]);"
+            "return found?.checkVisibility() ? found.innerText : ''",
+            selector,
+        )
+    )
+
+
+def cells(chrome: Chrome, table: str) -> list[list[str]]:
+    """
+    Return the visible text of each cell of *table*, row by row.
+    """
+    rows: list[list[str]] = chrome.execute_script(
+        "return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map("
+        "row => [...row.cells].map(cell => cell.innerText.trim()))",
+        f"#{table}",
+    )
+    return rows
+
+
+def console(chrome: Chrome) -> list[str]:
+    return [entry["message"] for entry in chrome.get_log("browser")]
+
+
+def test_figures_appear_and_update_without_a_reload(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
+) -> None:
+    """What an agent says is on the page within seconds, and follows it."""
+    open_page(chrome, exporter("--port", "0").url)
+    until(lambda: cells(chrome, "functions"), "the function")
+    (row,) = cells(chrome, "functions")
+    assert row[0] == "train.step"
+    assert row[2:5] == ["100", "90.0 %", "3"]
+    assert row[5].split("\n") == ["2", "shape"]
+    assert text(chrome, "#t-calls") == "100"
+    assert cells(chrome, "agents")[0][:3] == ["worker 0", "up", "0.10.2 · cpu"]
+    assert cells(chrome, "devices")[0][0].startswith("worker 0 · device 0")
+    chrome.execute_script("window.same = true")
+    agent.calls["train.step"] = 1_234_567
+    until(lambda: text(chrome, "#t-calls") == "1.2M", "the new count")
+    assert cells(chrome, "functions")[0][1] not in ("\N{EN DASH}", "0.0")
+    assert chrome.execute_script("return window.same") is True
+    agent.calls["serve.generate"] = 5
+    until(lambda: len(cells(chrome, "functions")) == 2, "the new function")
+    assert console(chrome) == []
+
+
+def test_process_that_dies_is_marked(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
+) -> None:
+    """An agent whose socket nobody serves any more is shown as not answering."""
+    open_page(chrome, exporter("--port", "0").url)
+    until(lambda: cells(chrome, "agents"), "the agent")
+    agent.server.stop()
+    until(
+        lambda: cells(chrome, "agents")[0][1] == "does not answer", "the agent's state"
+    )
+    assert text(chrome, "#state") == "live · 0 processes"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_page_fits_its_width(
+    chrome: Chrome,
+    exporter: Callable[..., Any],
+    agent: Agent,
+    width: int,
+    scheme: str,
+) -> None:
+    """Neither a phone nor a desktop scrolls sideways, whatever the names."""
+    agent.calls[LONG] = agent.calls["x" * 120] = 7
+    open_page(chrome, exporter("--port", "0", "--demo").url, width, scheme=scheme)
+    until(lambda: len(cells(chrome, "functions")) == 8, "all functions")
+    until(lambda: cells(chrome, "collectors")[-1][1] == "works", "the collectors")
+    scroll, client, inner = chrome.execute_script(
+        "const root = document.documentElement;"
+        "return [root.scrollWidth, root.clientWidth, innerWidth]"
+    )
+    assert (scroll, inner) == (client, width)
+    # Nor is anything cut off inside a card.
+    clipped = chrome.execute_script(
+        "return [...document.querySelectorAll('.card, dl > div, td, th')]"
+        ".filter(node => node.scrollWidth > node.clientWidth + 1 && node.clientWidth)"
+        ".map(node => node.innerText)"
+    )
+    assert clipped == []
+    assert console(chrome) == []
+
+
+def test_names_are_text_never_markup(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
+) -> None:
+    """A function name full of markup is shown letter by letter and does nothing."""
+    agent.calls = {HOSTILE: 3.0}
+    open_page(chrome, exporter("--port", "0").url)
+    until(lambda: cells(chrome, "functions"), "the function")
+    names = [row[0] for row in cells(chrome, "functions")]
+    assert HOSTILE in names
+    assert chrome.execute_script("return document.querySelectorAll('img').length") == 0
+    assert "owned" not in chrome.title
+
+
+def test_columns_sort_by_keyboard_and_pointer(
+    chrome: Chrome, exporter: Callable[..., Any]
+) -> None:
+    """A heading sorts, again reverses, and tells so to assistive technology."""
+    open_page(chrome, exporter("--port", "0", "--demo").url)
+    until(lambda: len(cells(chrome, "functions")) == 5, "the demo's functions")
+
+    def press(name: str) -> str:
+        return str(
+            chrome.execute_script(
+                "const heads = document.querySelectorAll('#functions th[scope=col]');"
+                "const head = [...heads]"
+                ".find(one => one.innerText.startsWith(arguments[0]));"
+                "head.querySelector('button').click();"
+                "return head.getAttribute('aria-sort')",
+                name,
+            )
+        )
+
+    assert press("Function") == "ascending"
+    names = [row[0] for row in cells(chrome, "functions")]
+    assert names == sorted(names)
+    assert press("Function") == "descending"
+    assert [row[0] for row in cells(chrome, "functions")] == names[::-1]
+    assert press("Calls/s") == "descending"
+    sorts = "return document.querySelectorAll('#functions [aria-sort]').length"
+    assert chrome.execute_script(sorts) == 1
+
+
+def test_unreachable_sidecar_is_visible_and_recovers(
+    chrome: Chrome, exporter: Callable[..., Any]
+) -> None:
+    """When the sidecar stops the page says so, keeps its figures, and comes back."""
+    port = str(free_port())
+    running = exporter("--demo", "--port", port)
+    open_page(chrome, running.url)
+    until(lambda: cells(chrome, "functions"), "the functions")
+    running.terminate()
+    running.wait(20)
+    until(lambda: text(chrome, "#state") == "unreachable", "the page to notice")
+    assert text(chrome, "#lost").startswith("The sidecar does not answer.")
+    assert "Figures are from" in text(chrome, "#lost")
+    assert len(cells(chrome, "functions")) == 5
+    exporter("--demo", "--port", port)
+    until(lambda: text(chrome, "#state") == "live · 4 processes", "the page to recover")
+    assert text(chrome, "#lost") == ""
+
+
+def test_newcomer_is_told_what_to_do(
+    chrome: Chrome, exporter: Callable[..., Any], run_dir: Path
+) -> None:
+    """Without an agent the page shows how to instrument and where it looks."""
+    open_page(chrome, exporter("--port", "0").url, PHONE)
+    until(lambda: "jaxmon.instrument()" in text(chrome, "main"), "the advice")
+    shown = text(chrome, "main")
+    assert "jaxmon run train.py" in shown
+    assert str(run_dir) in shown
+    assert "No accelerator." in shown
+    assert console(chrome) == []
+
+
+def test_tables_have_captions_and_headers(
+    chrome: Chrome, exporter: Callable[..., Any]
+) -> None:
+    """Each table has a caption, scoped headers and, on a phone too, its role."""
+    open_page(chrome, exporter("--port", "0", "--demo").url, PHONE)
+    until(lambda: cells(chrome, "functions"), "the functions")
+    found = chrome.execute_script(
+        "return [...document.querySelectorAll('table')].map(table => ["
+        "table.id, table.caption?.innerText.length > 9, table.role,"
+        "table.querySelectorAll('tbody th[scope=row][role=rowheader]').length"
+        " === table.tBodies[0].rows.length,"
+        "table.querySelectorAll('thead th[scope=col][role=columnheader]').length > 3,"
+        "table.closest('section').getAttribute('aria-labelledby')])"
+    )
+    assert found == [
+        [name, True, "table", True, True, f"{name}-title"]
+        for name in ("functions", "agents", "accelerators", "devices", "collectors")
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(
+    chrome: Chrome, exporter: Callable[..., Any], scheme: str
+) -> None:
+    """All visible text has at least 4.5 to 1 against what is behind it."""
+    open_page(chrome, exporter("--port", "0", "--demo").url, scheme=scheme)
+    until(lambda: cells(chrome, "functions"), "the functions")
+    assert chrome.execute_script(CONTRAST) == []
+
+
+# Returns texts whose contrast with the nearest opaque background is too low.
+CONTRAST = """
+const channels = text => text.match(/[\\d.]+/g).map(Number);
+const luminance = ([r, g, b]) => [r, g, b].map(v => (v /= 255) <= .03928
+  ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+const behind = node => {
+  for (; node; node = node.parentElement) {
+    const colour = channels(getComputedStyle(node).backgroundColor);
+    if (colour.length === 3 || colour[3] === 1) return colour;
+  }
+  return [255, 255, 255];
+};
+const low = [];
+for (const node of document.querySelectorAll('body *')) {
+  const own = [...node.childNodes].some(one => one.nodeType === 3 && one.data.trim());
+  if (!own || !node.checkVisibility() || node.closest('script, style, select')) continue;
+  const [a, b] = [channels(getComputedStyle(node).color), behind(node)].map(luminance);
+  const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+  if (ratio < 4.5) low.push([node.innerText, ratio]);
+}
+return low;
+"""
