@@ -129,9 +129,10 @@ def _start(children: Children, run_dir: str, *, port: int) -> dict[str, str]:
             *("--agents-interval", "1", "--log-level", "warning"),
         ],
     )
+    # The agents take free ports; the sidecar was promised its own.
+    url = sidecar.says(_SIDECAR_READY, seconds=_START_SECONDS)
     training = children.start("training", [*_PYTHON, "-m", "jaxmon.demo.train"])
     serving = children.start("serving", [*_PYTHON, "-m", "jaxmon.demo.serve"])
-    url = sidecar.says(_SIDECAR_READY, seconds=_START_SECONDS)
     return {
         "live page": f"{url}/",
         "sidecar metrics": f"{url}/metrics",
