@@ -453,6 +453,26 @@ def test_agent_serves_while_the_program_runs(tmp_path: Path, run_dir: Path) -> N
     assert list(run_dir.iterdir()) == []
 
 
+@pytest.mark.xfail(reason="instrument() imports JAX after looking for an agent")
+def test_program_that_instruments_itself_has_one_agent(
+    tmp_path: Path, run_dir: Path
+) -> None:
+    """
+    The options of the command win, and ``jaxmon.instrument()`` returns that agent.
+    """
+    (tmp_path / "main.py").write_text(
+        "import os, psutil, jaxmon\n"
+        "agent = jaxmon.instrument()\n"
+        "print(agent.settings.max_functions, agent.url)\n"
+        "print(len(psutil.Process().net_connections('tcp')))\n"
+    )
+    options = ("--no-tcp", "--max-functions", "7", "--run-dir", str(run_dir))
+
+    outcome = execute((*JAXMON, "run", *options), Program(), tmp_path)
+
+    assert outcome == (0, "7 None\n0\n", "")
+
+
 def test_failure_to_start_is_said_once_and_goes_no_further(tmp_path: Path) -> None:
     """
     An agent that cannot start costs the program one line of log.
