@@ -34,22 +34,24 @@ _HOMES = {
 __all__ = ["Agent", "JaxmonError", "SettingsError", "instrument", "uninstrument"]
 
 
-def __getattr__(name: str) -> object:
-    """
-    Load a public name on first use.
-    """
-    from importlib import import_module  # noqa: PLC0415 - keeps the import cheap
+if not TYPE_CHECKING:  # a type checker would take any name for known
 
-    if name == "__version__":
-        return import_module("jaxmon.version").version()
-    try:
-        home = _HOMES[name]
-    except KeyError:
-        msg = f"module 'jaxmon' has no attribute {name!r}"
-        raise AttributeError(msg) from None
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        """
+        Load a public name on first use.
+        """
+        from importlib import import_module  # noqa: PLC0415 - keeps the import cheap
+
+        if name == "__version__":
+            return import_module("jaxmon.version").version()
+        try:
+            home = _HOMES[name]
+        except KeyError:
+            msg = f"module 'jaxmon' has no attribute {name!r}"
+            raise AttributeError(msg) from None
+        value = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

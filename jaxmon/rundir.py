@@ -33,7 +33,9 @@ class RunDirError(JaxmonError):
     """
 
 
-def locate(explicit: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
+def locate(
+    explicit: str | None = None, environ: Mapping[str, str] | None = None
+) -> Path:
     """
     Return the run directory; nothing is created.
 
@@ -135,9 +137,13 @@ def _hold(lock: Path) -> int | None:
     """
     while True:
         try:
-            fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            fd = os.open(lock, flags, 0o600)
         except OSError as error:
-            msg = f"cannot create {lock}: {error.strerror}; set JAXMON_RUN_DIR elsewhere"
+            msg = (
+                f"cannot create {lock}: {error.strerror}; set JAXMON_RUN_DIR to a "
+                "directory that can be written"
+            )
             raise RunDirError(msg) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,7 +169,10 @@ def _prepare(directory: Path) -> None:
         # somebody else may have made it.
         status = directory.lstat()
     except OSError as error:
-        msg = f"run directory {directory}: {error.strerror}; set JAXMON_RUN_DIR elsewhere"
+        msg = (
+            f"run directory {directory}: {error.strerror}; set JAXMON_RUN_DIR to a "
+            "directory that can be written"
+        )
         raise RunDirError(msg) from error
     shared = directory.parent == Path(tempfile.gettempdir())
     if shared and (status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from jaxmon.errors import SettingsError
 
@@ -67,6 +67,21 @@ class Settings:
             _within("memory_interval", self.memory_interval, 0.1, 86_400)
 
 
+class Options(TypedDict, total=False):
+    """
+    The settings as keyword arguments, for type checkers.
+    """
+
+    enabled: bool
+    host: str
+    port: int | None
+    socket: bool
+    run_dir: str | None
+    calls: bool
+    max_functions: int
+    memory_interval: float
+
+
 def load(
     options: Mapping[str, Any], environ: Mapping[str, str] | None = None
 ) -> Settings:
@@ -114,15 +129,16 @@ def _parse(name: str, kind: str, text: str) -> object:
     try:
         return number(word)
     except ValueError:
-        msg = f"{variable}={text!r} is not a number; give {number.__name__} or unset it"
+        kind = number.__name__
+        msg = f"{variable}={text!r} is not a number; give {kind} or unset it"
         raise SettingsError(msg) from None
 
 
 def _require(
     name: str, value: object, kind: type | tuple[type, ...], allowed: str
 ) -> None:
-    wrong = not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
-    if wrong:
+    # A bool is an int to Python, not to a user.
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         msg = f"{name}={value!r} cannot be used; give {allowed}"
         raise SettingsError(msg)
 

@@ -2,9 +2,9 @@
 The in-process agent: the only part of jaxmon that imports JAX.
 
 `hooks` attaches to JAX, `functions` holds the figures, `collect` folds them into
-families, `agent` serves them.
+families, `agent` serves them, `current` keeps the one of this process.
 """
 
 from jaxmon.agent.agent import Agent as Agent
-from jaxmon.agent.agent import instrument as instrument
-from jaxmon.agent.agent import uninstrument as uninstrument
+from jaxmon.agent.current import instrument as instrument
+from jaxmon.agent.current import uninstrument as uninstrument

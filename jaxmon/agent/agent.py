@@ -7,9 +7,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import threading
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 from jaxmon import catalog, rundir
 from jaxmon.agent import collect
@@ -76,7 +75,9 @@ class Agent:
 
     def stop(self) -> None:
         """
-        Detach the hooks, stop threads, close and unlink sockets. Harmless when repeated.
+        Detach the hooks, stop threads, close sockets and unlink their files.
+
+        Harmless when repeated.
         """
         if not self.running:
             return
@@ -118,7 +119,7 @@ class Agent:
         """
         Return every family of the page. Any thread; about 20 µs for each function.
         """
-        sources = (
+        sources: tuple[tuple[str, Callable[[], list[Family]]], ...] = (
             ("functions", lambda: collect.functions(self._table)),
             ("compiles", lambda: collect.compiles(self._hooks.compiles)),
             ("memory", self._memory.collect),
@@ -211,97 +212,3 @@ class Agent:
 
 def _healthy(_: Request) -> Response:
     return Response(b"ok\n")
-
-
-# --- one agent per process -----------------------------------------------------------
-
-
-class _Current:
-    """
-    The agent of this process.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.agent: Agent | None = None
-        self.watches_forks = False
-
-
-_current = _Current()
-
-
-def instrument(**options: Any) -> Agent:
-    """
-    Start observing JAX in this process and serve what is seen.
-
-    A second call returns the agent that runs already; settings that differ are
-    reported and ignored. Settings are described by `jaxmon.settings.Settings`.
-
-    Example:
-        >>> import jaxmon
-        >>> agent = jaxmon.instrument(port=0)
-        >>> print(agent.url)  # doctest: +SKIP
-        http://127.0.0.1:40953/metrics
-
-    Raises:
-        SettingsError: a setting that cannot be used.
-        JaxmonError: JAX is not installed.
-    """
-    from jaxmon.settings import load  # noqa: PLC0415 - beside its only use
-
-    settings = load(options)
-    with _current.lock:
-        running = _current.agent
-        if running is not None and running.running:
-            if settings != running.settings:
-                log.warning(
-                    "jaxmon runs already with %s; %s is ignored. Call "
-                    "jaxmon.uninstrument() first to change settings.",
-                    running.settings,
-                    settings,
-                )
-            return running
-        agent = Agent(_jax(), settings)
-        if settings.enabled:
-            _watch_forks()
-            agent.start()
-            _current.agent = agent
-        return agent
-
-
-def uninstrument() -> None:
-    """
-    Stop observing and leave attributes, listeners, threads and files as found.
-
-    Harmless when nothing runs. Functions jitted meanwhile keep working.
-    """
-    with _current.lock:
-        agent, _current.agent = _current.agent, None
-        if agent is not None:
-            agent.stop()
-
-
-def _jax() -> ModuleType:
-    try:
-        import jax  # noqa: PLC0415 - not before it is asked for
-    except ImportError as error:
-        msg = (
-            f"jaxmon.instrument() needs JAX, and importing it failed: {error}. Install "
-            "the build for your hardware, or `pip install 'jaxmon[jax]'` to try it out."
-        )
-        raise JaxmonError(msg) from error
-    return jax
-
-
-def _watch_forks() -> None:
-    # Python offers no way to take a fork handler off, so there is one for good.
-    if not _current.watches_forks:
-        _current.watches_forks = True
-        os.register_at_fork(after_in_child=_after_fork)
-
-
-def _after_fork() -> None:
-    agent, _current.agent = _current.agent, None
-    _current.lock = threading.RLock()
-    if agent is not None and agent.running:
-        agent.abandon()

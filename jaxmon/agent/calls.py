@@ -19,7 +19,7 @@ import types
 import weakref
 from collections.abc import Callable
 from itertools import compress, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from jaxmon.agent.functions import Function, FunctionTable
 
@@ -50,7 +50,9 @@ class CountedFunction(compress):  # type: ignore[type-arg]
     lower = property(operator.attrgetter("_jitted.lower"))
     trace = property(operator.attrgetter("_jitted.trace"))
 
-    def __new__(cls, jitted: Callable[..., Any], ticks: repeat[bool]) -> CountedFunction:
+    _jitted: Callable[..., Any]
+
+    def __new__(cls, jitted: Callable[..., Any], ticks: repeat[int]) -> Self:
         """
         Return *jitted*, each call of which takes one of *ticks*.
         """
@@ -59,12 +61,12 @@ class CountedFunction(compress):  # type: ignore[type-arg]
         self.__dict__ = jitted.__dict__
         return self
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - JAX's
+    def __getattr__(self, name: str) -> Any:
         if name == "_jitted":
             raise AttributeError(name)
         return getattr(self._jitted, name)
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:  # noqa: ANN401
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
@@ -112,7 +114,7 @@ class CallLayer:
 
     def _counting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def jit(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - JAX's signature
+        def jit(*args: Any, **kwargs: Any) -> Any:
             made = original(*args, **kwargs)
             if hasattr(made, "lower"):
                 return self._count(made)
@@ -149,7 +151,7 @@ def _key(jitted: Callable[..., Any]) -> object:
     return jitted.__wrapped__ if info is None else info  # type: ignore[attr-defined]
 
 
-def closure(function: Any) -> dict[str, Any]:  # noqa: ANN401 - any Python function
+def closure(function: Any) -> dict[str, Any]:
     """
     Return the free variables of *function*, decorators taken off, by name.
     """

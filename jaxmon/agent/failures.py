@@ -38,9 +38,8 @@ def kind_of(error: BaseException) -> str:
         return "oom"
     if _passed(error.__traceback__, "_infer_params"):
         return "trace_error"
-    if isinstance(error, TypeError | ValueError | RuntimeError):
-        return "invalid_argument"
-    return "other"
+    arguments = isinstance(error, TypeError | ValueError | RuntimeError)
+    return "invalid_argument" if arguments else "other"
 
 
 def _passed(traceback: TracebackType | None, name: str) -> bool:

@@ -179,5 +179,3 @@ def label(fun: object) -> tuple[str, bool]:
         name = type(fun).__qualname__
     internal = module.partition(".")[0] in ("jax", "jaxlib")
     return f"{module}.{name}", internal
-
-

@@ -9,6 +9,7 @@ The user's own call is never made inside it.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -54,7 +55,7 @@ class Guard:
                 "jaxmon failed in %s; your program is not affected, some metrics "
                 "may be missing. Further failures there are counted silently.",
                 site,
-                exc_info=True,
+                exc_info=sys.exception(),
             )
         elif failures.value == LIMIT:
             log.warning("jaxmon keeps failing in %s: switched off", site)

@@ -76,8 +76,9 @@ class Listeners:
             ),
         ):
             if ours in registered():
-                found = [getattr(monitoring, n) for n in names if hasattr(monitoring, n)]
-                found[0](ours)
+                public, private = names
+                name = public if hasattr(monitoring, public) else private
+                getattr(monitoring, name)(ours)
 
     def restore(self) -> None:
         """
@@ -90,14 +91,14 @@ class Listeners:
         if self._duration not in self._monitoring.get_event_duration_listeners():
             self._monitoring.register_event_duration_secs_listener(self._duration)
 
-    def _take_event(self, event: str, **_: Any) -> None:  # noqa: ANN401 - JAX's
+    def _take_event(self, event: str, **_: Any) -> None:
         if self._registered and self._guard.on(SITE):
             try:
                 self._on_event(event)
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
                 self._guard.failed(SITE)
 
-    def _take_duration(self, event: str, seconds: float, **details: Any) -> None:  # noqa: ANN401
+    def _take_duration(self, event: str, seconds: float, **details: Any) -> None:
         if self._registered and self._guard.on(SITE):
             try:
                 self._on_duration(event, seconds, details.get("fun_name"))

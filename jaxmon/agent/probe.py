@@ -28,7 +28,11 @@ class Observer(Protocol):
 
     def __call__(
         self, frame: FrameType, original: Callable[..., Any], /
-    ) -> Callable[..., Any] | None: ...
+    ) -> Callable[..., Any] | None:
+        """
+        Observe one call.
+        """
+        ...
 
 
 class Probe:
@@ -68,7 +72,7 @@ class Probe:
                 self._guard.failed(self._site)
         return self._original
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the original's
+    def __getattr__(self, name: str) -> Any:
         if name == "_original":
             raise AttributeError(name)
         return getattr(self._original, name)

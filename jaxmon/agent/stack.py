@@ -22,6 +22,10 @@ CALL = ("cache_miss", "_python_pjit_helper")
 AHEAD = ("jit_trace", "lower", "trace", "eval_shape")
 
 
+# Where the function comes from that pmap jits since 0.8, by version.
+_PMAP_MODULES = ("jax._src.pmap", "jax._src.linear_util")
+
+
 @dataclass(frozen=True, slots=True)
 class Jitted:
     """
@@ -57,7 +61,7 @@ def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None
     return None
 
 
-def _of_call(variables: Any, above: FrameType | None) -> Jitted | None:  # noqa: ANN401
+def _of_call(variables: Any, above: FrameType | None) -> Jitted | None:
     fun, info = variables.get("fun"), variables.get("jit_info")
     if info is None:
         # pmap to 0.7 has a cache of its own: a function, or a partial over it.
@@ -70,13 +74,13 @@ def _of_call(variables: Any, above: FrameType | None) -> Jitted | None:  # noqa:
     return Jitted(fun, info, info.fun_sourceinfo, call=True)
 
 
-def _pmapped(fun: Any, above: FrameType | None) -> object:  # noqa: ANN401
+def _pmapped(fun: Any, above: FrameType | None) -> object:
     """
     Return the user's function if *fun* is the shard_map that pmap made of it.
 
     Since 0.8 pmap is a Python function that calls a jitted one of JAX's making.
     """
-    if getattr(fun, "__module__", None) not in ("jax._src.pmap", "jax._src.linear_util"):
+    if getattr(fun, "__module__", None) not in _PMAP_MODULES:
         return None
     frame, steps = above, 0
     while frame is not None and steps < 3:  # noqa: PLR2004 - helper, boundary, pmap
@@ -88,7 +92,7 @@ def _pmapped(fun: Any, above: FrameType | None) -> object:  # noqa: ANN401
     return None
 
 
-def _ahead(variables: Any) -> Jitted | None:  # noqa: ANN401
+def _ahead(variables: Any) -> Jitted | None:
     jitted = variables.get("jit_func")
     if jitted is not None:
         info = jitted._jit_info  # noqa: SLF001 - set by pjit since 0.4.36
@@ -152,11 +156,11 @@ def program_at(frame: FrameType | None) -> Program:
     return Program(jitted, source, program, avals, entry, entries)
 
 
-def _source(info: Any) -> str | None:  # noqa: ANN401 - pxla.AllArgsInfo
+def _source(info: Any) -> str | None:
     return getattr(getattr(info, "debug_info", None), "func_src_info", None)
 
 
-def _source_of_jaxpr(closed: Any) -> str | None:  # noqa: ANN401 - ClosedJaxpr
+def _source_of_jaxpr(closed: Any) -> str | None:
     debug = getattr(closed, "debug_info", None) or getattr(
         getattr(closed, "jaxpr", None), "debug_info", None
     )

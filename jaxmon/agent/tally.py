@@ -23,7 +23,7 @@ class Tally:
     __slots__ = ("_ticks", "add")
 
     def __init__(self) -> None:
-        self._ticks = repeat(True, _FULL)
+        self._ticks = repeat(1, _FULL)
         self.add = self._ticks.__next__
 
     @property
@@ -34,8 +34,8 @@ class Tally:
         return _FULL - length_hint(self._ticks)
 
     @property
-    def ticks(self) -> repeat[bool]:
+    def ticks(self) -> repeat[int]:
         """
-        The iterator that counts: each item taken, always `True`, adds one.
+        The iterator that counts: each item taken, always 1, adds one.
         """
         return self._ticks

@@ -4,8 +4,7 @@ Every count that the agent exports equals a count obtained without it.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
@@ -42,8 +41,19 @@ class Books:
         for sample in self._samples:
             labels = sample.labels
             if sample.name == name and fixed.items() <= labels.items():
-                found[labels[label]] += sample.value
+                found[labels[label]] += int(sample.value)
         return +found
+
+    def seconds(self, phase: str) -> dict[str, float]:
+        """
+        Return the seconds spent in *phase* by function, as JAX's log calls them.
+        """
+        found: dict[str, float] = defaultdict(float)
+        for sample in self._samples:
+            labels = sample.labels
+            if sample.name == "jaxmon_compile_seconds_sum" and labels["phase"] == phase:
+                found[labels["function"].rpartition(".")[2]] += sample.value
+        return found
 
     def main(self, name: str, **fixed: str) -> Counter[str]:
         """
@@ -154,12 +164,14 @@ def test_traces_equal_the_runs_of_the_python_bodies(books: Books) -> None:
 
 def test_compile_time_lies_within_what_jax_measures_around_it(books: Books) -> None:
     """
-    Our clock starts after and stops before the one in JAX's log.
+    Our clock starts after and stops before the one in JAX's log, which to 0.5 leaves
+    out compiles that failed.
     """
-    ours = books.by_last_name("jaxmon_compile_seconds_sum", phase="backend_compile")
+    ours = books.seconds("backend_compile")
 
     for name, seconds in books.noted["compile_seconds"].items():
-        assert 0 < ours[name] <= seconds + 0.001, name
+        if name not in books.noted["failed"] or books.jax >= (0, 5, 3):
+            assert 0 < ours[name] <= seconds + 0.001, name
 
 
 def test_recompiles_are_the_calls_that_compiled_again(books: Books) -> None:
@@ -169,7 +181,9 @@ def test_recompiles_are_the_calls_that_compiled_again(books: Books) -> None:
     found = {
         f"{function} {cause}": value
         for cause in ("shape", "new_function", "unknown")
-        for function, value in books.main("jaxmon_recompiles_total", cause=cause).items()
+        for function, value in books.main(
+            "jaxmon_recompiles_total", cause=cause
+        ).items()
     }
 
     assert books.noted["recompiles"] == found

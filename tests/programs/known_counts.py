@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import urllib.request
-from collections import Counter
+from collections import Counter, defaultdict
 
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
@@ -35,7 +35,7 @@ traces: Counter[str] = Counter()
 errors: Counter[str] = Counter()
 recompiles: Counter[str] = Counter()
 compiled: Counter[str] = Counter()
-compile_seconds: Counter[str] = Counter()
+compile_seconds: defaultdict[str, float] = defaultdict(float)
 lowered: Counter[str] = Counter()
 failed: Counter[str] = Counter()
 tracing_outer = False
@@ -81,7 +81,8 @@ def call(name, fn, *args, miss=False, recompile=None, error=None, **kwargs):
         fn(*args, **kwargs)
     except error:
         return None
-    raise AssertionError(f"{name} should have raised {error}")
+    msg = f"{name} should have raised {error}"
+    raise AssertionError(msg)
 
 
 def early_body(x):
@@ -92,9 +93,10 @@ def early_body(x):
 early = jax.jit(early_body)
 from jax import jit as bound_before  # noqa: E402 - bound before instrument()
 
+
 Guard.strict = True
 agent = jaxmon.instrument(port=0, memory_interval=0)
-jax.config.update("jax_log_compiles", True)
+jax.config.update("jax_log_compiles", val=True)
 for logger in ("jax._src.dispatch", "jax._src.interpreters.pxla"):
     logging.getLogger(logger).addHandler(JaxLog())
     logging.getLogger(logger).propagate = False
@@ -299,7 +301,7 @@ def effectful(x):
     return x + 11
 
 
-for n in range(3):
+for _ in range(3):
     call("effectful", effectful, x3, miss=True)
 jax.effects_barrier()
 
@@ -319,8 +321,8 @@ for _ in range(3):
 mesh = jax.sharding.Mesh(np.array(jax.devices()), ("d",))
 spec = jax.sharding.PartitionSpec("d")
 try:
-    shard_map = jax.shard_map
-except AttributeError:
+    from jax import shard_map
+except ImportError:
     from jax.experimental.shard_map import shard_map
 
 
@@ -330,14 +332,13 @@ def per_shard(x):
 
 
 mapped = jax.jit(shard_map(per_shard, mesh=mesh, in_specs=spec, out_specs=spec))
-spread = jax.device_put(
-    np.ones(16, np.float32), jax.sharding.NamedSharding(mesh, spec)
-)
+spread = jax.device_put(np.ones(16, np.float32), jax.sharding.NamedSharding(mesh, spec))
 call("per_shard", mapped, spread, miss=True)
 call("per_shard", mapped, spread)
 
 agent.refresh()
 print("ready", flush=True, file=sys.stderr)
+assert agent.url is not None
 page = urllib.request.urlopen(agent.url, timeout=10).read().decode()
 live = jax.live_arrays()
 print(
