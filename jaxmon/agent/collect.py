@@ -79,13 +79,14 @@ def compiles(state: Compiles) -> list[Family]:
 
 def _is_active(function: Function) -> bool:
     """
-    Tell whether *function* was ever called or compiled.
+    Tell whether the program ever called *function*, or had it compiled.
 
-    `jax.jit` alone makes no series: libraries jit more than a program uses.
+    `jax.jit` alone makes no series, nor does a call that JAX traces: libraries jit
+    more than a program uses.
     """
     return bool(
         function.missed.value
-        or function.entered.value
+        or function.entered.value > function.traced.value
         or function.phases
         or function.errors
         or function.name == UNKNOWN

@@ -13,7 +13,8 @@ from typing import Unpack
 from jaxmon.agent.agent import Agent
 from jaxmon.agent.guard import log
 from jaxmon.errors import JaxmonError
-from jaxmon.settings import Options, load
+from jaxmon.exposition.families import Family
+from jaxmon.settings import Options, Settings, load
 
 
 class _Current:
@@ -28,6 +29,28 @@ class _Current:
 
 
 _current = _Current()
+
+
+class DisabledAgent(Agent):
+    """
+    What `instrument` returns where jaxmon is switched off; JAX is not even imported.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.url = self.socket = None
+        self.running = False
+
+    def collect(self) -> list[Family]:
+        """
+        Return nothing.
+        """
+        return []
+
+    def refresh(self) -> None:
+        """
+        Do nothing.
+        """
 
 
 def instrument(**options: Unpack[Options]) -> Agent:
@@ -48,10 +71,14 @@ def instrument(**options: Unpack[Options]) -> Agent:
         JaxmonError: JAX is not installed.
     """
     settings = load(options)
+    if not settings.enabled:
+        return DisabledAgent(settings)
+    # First, because the import may start an agent: `jaxmon run` waits for it.
+    jax = _jax()
     with _current.lock:
         running = _current.agent
         if running is not None and running.running:
-            if settings != running.settings:
+            if options and settings != running.settings:
                 log.warning(
                     "jaxmon runs already with %s; %s is ignored. Call "
                     "jaxmon.uninstrument() first to change settings.",
@@ -59,11 +86,10 @@ def instrument(**options: Unpack[Options]) -> Agent:
                     settings,
                 )
             return running
-        agent = Agent(_jax(), settings)
-        if settings.enabled:
-            _watch_forks()
-            agent.start()
-            _current.agent = agent
+        agent = Agent(jax, settings)
+        _watch_forks()
+        agent.start()
+        _current.agent = agent
         return agent
 
 

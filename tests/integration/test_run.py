@@ -453,7 +453,6 @@ def test_agent_serves_while_the_program_runs(tmp_path: Path, run_dir: Path) -> N
     assert list(run_dir.iterdir()) == []
 
 
-@pytest.mark.xfail(reason="instrument() imports JAX after looking for an agent")
 def test_program_that_instruments_itself_has_one_agent(
     tmp_path: Path, run_dir: Path
 ) -> None:
