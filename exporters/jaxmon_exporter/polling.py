@@ -230,7 +230,9 @@ class Poller:
             self._began, self._polled = None, True
             self._duration = now - began
             if found is not None:
-                self._families, self._taken = found, began
+                # Nothing to serve has no age; a source that is empty has one.
+                served = bool(found) or not reason
+                self._families, self._taken = found, began if served else None
             self._failures = self._failures + 1 if reason else 0
             self._note(reason, message)
 

@@ -25,7 +25,8 @@ class Totals(TypedDict):
     """
     Calls and compiles.
 
-    ``hits`` and ``hit_rate`` are `None` where no process counts calls. ``compiles``
+    ``hits`` and ``hit_rate`` are `None`, and ``calls`` is 0, where calls are not
+    counted: functions of JAX itself, or the call layer is off. ``compiles``
     were built, ``loads`` came from the persistent cache, ``failed_compiles`` did
     neither; ``compile_seconds`` adds up all phases.
     """
@@ -44,7 +45,8 @@ class Totals(TypedDict):
 
 class FunctionSummary(Totals):
     """
-    A function, summed over workers; ``causes`` are those of its recompiles.
+    A function, summed over workers; ``causes`` are those of its recompiles. One
+    that did nothing yet is not listed.
     """
 
     name: str
@@ -236,6 +238,7 @@ def _functions(figures: _Figures) -> list[FunctionSummary]:
             causes=dict(causes[name]),
         )
         for name, of in sorted(sums.items(), key=lambda item: -item[1]["seconds"])
+        if any(of.values())
     ]
 
 

@@ -344,7 +344,8 @@ const behind = node => {
 const low = [];
 for (const node of document.querySelectorAll('body *')) {
   const own = [...node.childNodes].some(one => one.nodeType === 3 && one.data.trim());
-  if (!own || !node.checkVisibility() || node.closest('script, style, select')) continue;
+  const unseen = !node.checkVisibility() || node.closest('script, style, select');
+  if (!own || unseen) continue;
   const [a, b] = [channels(getComputedStyle(node).color), behind(node)].map(luminance);
   const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
   if (ratio < 4.5) low.push([node.innerText, ratio]);

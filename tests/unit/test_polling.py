@@ -162,6 +162,22 @@ def test_unavailable_replaces_the_figures_at_once(clock: Clock) -> None:
     assert status.message == "there is no GPU here"
 
 
+def test_nothing_to_serve_has_no_age(clock: Clock) -> None:
+    """A source that is not there has no age; one that is there and empty has."""
+
+    def missing() -> Iterable[Family]:
+        reason = "not_installed"
+        raise CollectorUnavailable(reason, "nothing here")
+
+    collector = Scripted(list)
+    poller = Poller(collector, clock=clock)
+    poller.poll()
+    assert poller.status().age == 0
+    collector.action = missing
+    poller.poll()
+    assert poller.status().age is None
+
+
 def test_failures_are_counted_by_reason(clock: Clock) -> None:
     """Each failed poll counts once under its reason; others stay at zero."""
     collector = Scripted(fails)

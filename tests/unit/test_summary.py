@@ -105,6 +105,16 @@ def test_hit_rate_is_unknown_without_the_call_layer() -> None:
     assert summary["totals"]["hit_rate"] is None
 
 
+def test_functions_that_did_nothing_are_not_listed() -> None:
+    """Zero-initialised series of a function make no row."""
+    summary = summary_of(
+        relayed(catalog.ERRORS, "0", 0, "idle", "oom"),
+        relayed(catalog.JIT_CALLS, "0", 0, "idle"),
+        relayed(catalog.JIT_CALLS, "0", 1, "f"),
+    )
+    assert [function["name"] for function in summary["functions"]] == ["f"]
+
+
 def test_totals_add_up_functions() -> None:
     """The headline figures are sums over functions, the rate is of the sums."""
     totals = summary_of(

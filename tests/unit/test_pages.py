@@ -1,0 +1,59 @@
+"""
+The sidecar's small pages: readiness, the summary, the landing page's policy.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from jaxmon.exposition.encode import encode
+from jaxmon.exposition.server import Request
+from jaxmon_exporter import pages
+from jaxmon_exporter.options import COLLECTORS, Options
+from jaxmon_exporter.service import Service
+
+
+GET = Request("GET", "/")
+
+
+@pytest.mark.parametrize(("ready", "status"), [(True, 200), (False, 503)])
+def test_ready_page_follows_the_collectors(ready: bool, status: int) -> None:  # noqa: FBT001
+    """Readiness is 503 until every collector was polled, then 200."""
+    assert pages.ready_page(lambda: ready)(GET).status == status
+
+
+def test_policy_names_exactly_the_text_of_the_page() -> None:
+    """The hashes of style and script in the policy are those a browser computes."""
+    response = pages.landing_page()(GET)
+    html, policy = response.body.decode(), response.headers["Content-Security-Policy"]
+    for kind in ("style", "script"):
+        (text,) = re.findall(f"<{kind}>(.*?)</{kind}>", html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+
+
+def test_service_answers_before_it_was_polled() -> None:
+    """Page and summary can be asked for at once, and say that nothing is known."""
+    service = Service(Options(run_dir=Path("/nowhere")))
+    page = encode(service.families()).decode()
+    assert "jaxmon_build_info" in page
+    assert "jaxmon_collector_success" not in page
+    summary = json.loads(pages.summary_page(service.summary)(GET).body)
+    assert [one["name"] for one in summary["collectors"]] == list(COLLECTORS)
+    assert not any(one["polled"] for one in summary["collectors"])
+
+
+def test_own_failures_are_on_the_page(caplog: pytest.LogCaptureFixture) -> None:
+    """What the server reports is counted by site and logged once."""
+    service = Service(Options(run_dir=Path("/nowhere")))
+    for _ in range(3):
+        service._count_error("server:/metrics", ValueError("no"))
+    line = 'jaxmon_internal_errors_total{site="server:/metrics"} 3'
+    assert line in encode(service.families()).decode().splitlines()
+    assert len(caplog.records) == 1
