@@ -1,0 +1,181 @@
+"""
+Three instrumented processes, one sidecar, one Prometheus; one process is killed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from jaxmon.catalog import AGENT_UP, JIT_CALLS
+from tests.support import ROOT, Prometheus, clean_environ, free_port, http_get, until
+
+
+WORKER = str(ROOT / "tests" / "programs" / "worker.py")
+STEP = 'function="__main__.step"'
+WINDOW = "2m"
+
+
+class Worker:
+    """
+    A running instance of the program ``worker.py``.
+    """
+
+    def __init__(self, run_dir: Path, stack: ExitStack) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, WORKER],
+            env=clean_environ(run_dir),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        stack.callback(self.end)
+        self.url = self._line()
+
+    def calls(self, number: int) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{number}\n")
+        self.process.stdin.flush()
+        assert self._line() == "done"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """
+    Return a stack on which the test puts what must end with it.
+    """
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def sidecar(run_dir: Path, stack: ExitStack) -> str:
+    """
+    Start a sidecar for the run directory and return its address.
+    """
+    port = free_port()
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "jaxmon", "exporter", "--host", "127.0.0.1"),
+            *("--port", str(port), "--agents-interval", "0.2"),
+            *("--disable", "nvml", "--log-level", "error"),
+        ],
+        env=clean_environ(run_dir),
+    )
+    stack.callback(process.wait, 15)
+    stack.callback(process.terminate)
+    address = f"127.0.0.1:{port}"
+    until(lambda: answers(address), "the sidecar to answer")
+    return address
+
+
+def answers(address: str) -> bool:
+    try:
+        return bool(http_get(f"http://{address}/-/healthy", seconds=1))
+    except OSError:
+        return False
+
+
+def samples(server: Prometheus, series: str) -> list[float]:
+    """
+    Return the raw samples of the only *series* in the window.
+    """
+    (one,) = server._api("query", query=f"{series}[{WINDOW}]")["result"]
+    return [float(value) for _, value in one["values"]]
+
+
+def value(server: Prometheus, expression: str) -> float | None:
+    found = server.query(expression)
+    return found[0][1] if found else None
+
+
+def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
+    run_dir: Path,
+    sidecar: str,
+    stack: ExitStack,
+    prometheus: Callable[..., Prometheus],
+) -> None:
+    """
+    The sidecar serves on, the slot is reused, and Prometheus sees one clean reset.
+    """
+    workers = [Worker(run_dir, stack) for _ in range(3)]
+    for number, worker in enumerate(workers):
+        worker.calls(100 + number)
+    agents = [worker.url.split("/")[2] for worker in workers]
+    server = prometheus({"sidecar": [sidecar], "agents": agents}, interval="1s")
+    server.until_up()
+
+    def relayed(number: int) -> str:
+        return f'{JIT_CALLS.name}{{job="sidecar",worker="{number}",{STEP}}}'
+
+    for number in range(3):
+        expected = 100.0 + number
+        until(
+            lambda n=number, e=expected: value(server, relayed(n)) == e,
+            f"the calls of worker {number}",
+        )
+        direct = f'{JIT_CALLS.name}{{job="agents",instance="{agents[number]}",{STEP}}}'
+        assert value(server, direct) == expected
+
+    workers[1].kill()
+    up = f'{AGENT_UP.name}{{worker="1"}}'
+    until(lambda: value(server, up) == 0, "worker 1 to be down")
+    until(lambda: value(server, relayed(1)) is None, "its series to be stale")
+    assert value(server, relayed(0)) == 100
+    assert server.targets()[sidecar] == "up"
+
+    replacement = Worker(run_dir, stack)
+    replacement.calls(30)
+    until(lambda: value(server, relayed(1)) == 30, "the replacement in slot 1")
+    replacement.calls(12)
+    until(lambda: value(server, relayed(1)) == 42, "its further calls")
+
+    raw = samples(server, relayed(1))
+    grown = sum(b - a if b >= a else b for a, b in pairwise(raw))
+    assert (raw[0], raw[-1], grown) == (101, 42, 42)
+    assert value(server, f"resets({relayed(1)}[{WINDOW}])") == 1
+    # Prometheus extends a rate to the edges of its window by at most a few intervals.
+    rate = value(server, f"rate({relayed(1)}[{WINDOW}])")
+    assert rate is not None
+    assert 42 <= rate * 120 <= 42 * 1.5
+    workers_seen = {
+        labels["worker"]
+        for labels, _ in server.query(f'{JIT_CALLS.name}{{job="sidecar",{STEP}}}')
+    }
+    assert workers_seen == {"0", "1", "2"}
+
+
+def test_worker_that_ends_normally_leaves_no_series(
+    run_dir: Path, sidecar: str, stack: ExitStack
+) -> None:
+    """
+    A process that exits takes its socket along, so it is not reported as down.
+    """
+    worker = Worker(run_dir, stack)
+    worker.calls(1)
+    url = f"http://{sidecar}/metrics"
+    until(lambda: 'worker="0"' in http_get(url), "the worker on the page")
+
+    worker.process.communicate(timeout=20)
+
+    assert worker.process.returncode == 0
+    assert list(run_dir.iterdir()) == []
+    until(lambda: 'worker="0"' not in http_get(url), "the worker to be gone")

@@ -1,0 +1,163 @@
+"""
+The page of a real agent: both formats, both lint tools, both ways to the catalogue.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as parse_openmetrics,
+)
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from jaxmon import catalog
+from jaxmon.catalog import BY_NAME, METRICS
+from tests.support import require_program, run_python
+
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+
+# What a healthy agent on a CPU has nothing to say about.
+ABSENT_ON_CPU = {
+    catalog.DEVICE_MEMORY_BYTES,
+    catalog.DEVICE_ALLOCATIONS,
+    catalog.INTERNAL_ERRORS,
+}
+
+PROGRAM = """
+import sys, urllib.request
+import jax, numpy as np, jaxmon
+agent = jaxmon.instrument(port=0, socket=False)
+step = jax.jit(lambda x: x + 1)
+step(np.ones(3)); step(np.ones(3)); step(np.ones(4))
+agent.refresh()
+for accept, path in (("text/plain", sys.argv[1]), (sys.argv[3], sys.argv[2])):
+    request = urllib.request.Request(agent.url, headers={"Accept": accept})
+    for _ in range(2):  # the second page also holds what the first one cost
+        with urllib.request.urlopen(request, timeout=10) as page:
+            body = page.read()
+    open(path, "wb").write(body)
+"""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """
+    Return the text and the OpenMetrics page of an agent that saw a few calls.
+    """
+    directory = tmp_path_factory.mktemp("pages")
+    text, openmetrics = directory / "text", directory / "openmetrics"
+    run_python("-c", PROGRAM, str(text), str(openmetrics), OPENMETRICS).ok()
+    return text.read_text(), openmetrics.read_text()
+
+
+def test_page_holds_exactly_the_metrics_of_the_catalogue(
+    pages: tuple[str, str],
+) -> None:
+    """
+    Nothing is exported that the catalogue does not name, and the other way round.
+    """
+    text, _ = pages
+    # The parser takes ``_total`` off the names of counters.
+    exported = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in parse_text(text)
+    }
+    named = {m.name for m in METRICS if "agent" in m.sources and m not in ABSENT_ON_CPU}
+
+    assert named == exported
+
+
+def test_labels_are_those_of_the_catalogue(pages: tuple[str, str]) -> None:
+    """
+    Each sample has the labels that its metric declares, values in the closed sets.
+    """
+    text, _ = pages
+    for family in parse_text(text):
+        for sample in family.samples:
+            name = family.name + ("_total" if family.type == "counter" else "")
+            metric = BY_NAME[name]
+            labels = {k: v for k, v in sample.labels.items() if k != "le"}
+            assert set(metric.labels) == set(labels), sample.name
+            for label, allowed in metric.values:
+                assert labels[label] in allowed, sample.name
+
+
+def test_both_formats_carry_the_same_series(pages: tuple[str, str]) -> None:
+    """
+    The OpenMetrics page passes a strict parser and differs in syntax only.
+    """
+    text, openmetrics = pages
+
+    def series(families: Iterator) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+        return {
+            (sample.name, tuple(sorted(sample.labels.items())))
+            for family in families
+            for sample in family.samples
+        }
+
+    assert series(parse_text(text)) == series(parse_openmetrics(openmetrics))
+
+
+def test_promtool_finds_nothing(pages: tuple[str, str]) -> None:
+    """
+    ``promtool check metrics`` has no remark.
+    """
+    done = subprocess.run(
+        [require_program("promtool"), "check", "metrics"],
+        input=pages[0],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+INSTRUMENTED_WHERE_BACKENDS_ARE_DOWN = """
+import jax, jaxmon, urllib.request
+from jax._src import xla_bridge
+agent = jaxmon.instrument(port=0, socket=False, memory_interval=0.1)
+agent.refresh()
+page = urllib.request.urlopen(agent.url, timeout=10).read().decode()
+assert "jaxmon_hook_active" in page
+assert "jaxmon_runtime_info{" not in page
+assert not xla_bridge.backends_are_initialized()
+jax.numpy.ones(3)
+page = urllib.request.urlopen(agent.url, timeout=10).read().decode()
+assert "jaxmon_runtime_info{" in page
+"""
+
+
+def test_observing_never_starts_the_backends(run_dir: Path) -> None:
+    """
+    A program may still configure JAX, or join a cluster, after `instrument`.
+    """
+    run_python("-c", INSTRUMENTED_WHERE_BACKENDS_ARE_DOWN, run_dir=run_dir).ok()
+
+
+def test_agent_page_is_also_served_on_its_socket(run_dir: Path) -> None:
+    """
+    The Unix socket answers with the same page as the TCP port, and with health.
+    """
+    program = """
+import http.client, socket, jaxmon
+agent = jaxmon.instrument(port=0)
+connection = http.client.HTTPConnection("localhost")
+connection.sock = socket.socket(socket.AF_UNIX)
+connection.sock.connect(agent.socket)
+for path in ("/metrics", "/-/healthy", "/nothing"):
+    connection.request("GET", path)
+    response = connection.getresponse()
+    print(response.status, response.read().decode().splitlines()[0])
+connection.close()
+"""
+    lines = run_python("-c", program, run_dir=run_dir).ok().out.splitlines()
+
+    assert lines[0].startswith("200 # HELP ")
+    assert lines[1] == "200 ok"
+    assert lines[2].startswith("404 ")
