@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -107,6 +108,10 @@ def value(server: Prometheus, expression: str) -> float | None:
     return found[0][1] if found else None
 
 
+def is_value(server: Prometheus, expression: str, expected: float) -> bool:
+    return value(server, expression) == expected
+
+
 def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
     run_dir: Path,
     sidecar: str,
@@ -128,10 +133,8 @@ def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
 
     for number in range(3):
         expected = 100.0 + number
-        until(
-            lambda n=number, e=expected: value(server, relayed(n)) == e,
-            f"the calls of worker {number}",
-        )
+        found = partial(is_value, server, relayed(number), expected)
+        until(found, f"the calls of worker {number}")
         direct = f'{JIT_CALLS.name}{{job="agents",instance="{agents[number]}",{STEP}}}'
         assert value(server, direct) == expected
 

@@ -5,8 +5,9 @@ The page of a real agent: both formats, both lint tools, both ways to the catalo
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import (
@@ -93,7 +94,7 @@ def test_both_formats_carry_the_same_series(pages: tuple[str, str]) -> None:
     """
     text, openmetrics = pages
 
-    def series(families: Iterator) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+    def series(families: Iterable[Any]) -> set[tuple[str, tuple[Any, ...]]]:
         return {
             (sample.name, tuple(sorted(sample.labels.items())))
             for family in families

@@ -16,7 +16,7 @@ agent = jaxmon.instrument(port=0)
 
 
 @jax.jit
-def step(x: jax.Array) -> jax.Array:
+def step(x):
     return x + 1
 
 
