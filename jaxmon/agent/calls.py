@@ -36,8 +36,8 @@ class CountedFunction(compress):  # type: ignore[type-arg]
     """
     A jitted function that counts its calls; otherwise JAX's own object.
 
-    It shares the ``__dict__`` of *jitted*, so attributes set on either are seen on
-    both, and hands everything else on to it.
+    It shares the ``__dict__`` of a `jax.jit` object, so attributes set on either are
+    seen on both, and hands everything else on to it.
     """
 
     __slots__ = ("__dict__", "__weakref__", "_jitted")
@@ -59,6 +59,15 @@ class CountedFunction(compress):  # type: ignore[type-arg]
         self = super().__new__(cls, repeat(jitted), ticks)
         self._jitted = jitted
         self.__dict__ = jitted.__dict__
+        if isinstance(jitted, types.FunctionType):
+            # pmap's result since 0.8: its name and doc are not in its __dict__.
+            self.__dict__ = {
+                **{
+                    name: getattr(jitted, name)
+                    for name in functools.WRAPPER_ASSIGNMENTS
+                },
+                **jitted.__dict__,
+            }
         return self
 
     def __getattr__(self, name: str) -> Any:
