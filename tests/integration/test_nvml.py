@@ -252,6 +252,8 @@ def test_lost_device_is_down_and_the_others_go_on(
     state = fleet.poll()
     assert len(of(state["page"], 1)) == 9
     assert any("is back" in line for line in state["log"])
+    fleet.order(f"device 1 {code}")
+    assert failures(fleet.poll()["page"]) == {"device_lost": 2}
 
 
 def test_device_whose_handle_still_works_but_figures_do_not(
@@ -324,6 +326,18 @@ def test_driver_that_goes_away_is_initialised_again(
     assert state["success"]
     # The new driver may support what the old one did not.
     assert len(of(state["page"], 0)) == 9
+
+
+def test_driver_that_goes_away_between_two_calls_is_noticed(
+    gpus: Callable[..., Gpus],
+) -> None:
+    """A driver error of a single figure is the driver's failure, not the figure's."""
+    fleet = gpus(1)
+    fleet.poll()
+    fleet.order("call nvmlDeviceGetPowerUsage 1")
+    state = fleet.poll()
+    assert (state["success"], state["reason"]) == (False, "uninitialized")
+    assert of(state["page"], 0) == {"jaxmon_accelerator_up": 0}
 
 
 def test_hanging_driver_is_a_timeout_and_recovers(gpus: Callable[..., Gpus]) -> None:
