@@ -1,0 +1,152 @@
+"""
+Queries are right by construction.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jaxmon.artifacts.promql import (
+    counter,
+    eq,
+    gauge,
+    gauge_over,
+    gauge_slope,
+    histogram,
+    number,
+    ratio,
+    re,
+    recorded,
+    time,
+    up,
+)
+from jaxmon.catalog import (
+    COMPILE_SECONDS,
+    DEVICE_INFO,
+    JIT_CACHE_HITS,
+    JIT_CALLS,
+    LIVE_ARRAYS,
+)
+from tests.support import require_program
+
+
+CALLS = counter(JIT_CALLS).rate("5m")
+HITS = counter(JIT_CACHE_HITS).rate("5m")
+
+CASES = {
+    str(expression): expected
+    for expression, expected in (
+        (CALLS, "rate(jaxmon_jit_calls_total[5m])"),
+        (
+            counter(JIT_CALLS, re("job", "$job"), eq("function", 'a"b')).increase("1h"),
+            'increase(jaxmon_jit_calls_total{job=~"$job",function="a\\"b"}[1h])',
+        ),
+        (CALLS.sum("job"), "sum by (job) (rate(jaxmon_jit_calls_total[5m]))"),
+        (
+            ratio(HITS.sum(), CALLS.sum()),
+            (
+                "sum(rate(jaxmon_jit_cache_hits_total[5m])) / "
+                "(sum(rate(jaxmon_jit_calls_total[5m])) > 0)"
+            ),
+        ),
+        (
+            (number(1) - CALLS / HITS) * 100,
+            (
+                "(1 - rate(jaxmon_jit_calls_total[5m]) / "
+                "rate(jaxmon_jit_cache_hits_total[5m])) * 100"
+            ),
+        ),
+        (
+            histogram(COMPILE_SECONDS).quantile(0.95, "function", window="5m"),
+            (
+                "histogram_quantile(0.95, sum by (le, function) "
+                "(rate(jaxmon_compile_seconds_bucket[5m])))"
+            ),
+        ),
+        (
+            histogram(COMPILE_SECONDS, eq("phase", "trace")).at_most(1).rate("5m"),
+            'rate(jaxmon_compile_seconds_bucket{phase="trace",le="1.0"}[5m])',
+        ),
+        (
+            (time() - gauge(LIVE_ARRAYS)).max(),
+            "max(time() - jaxmon_live_arrays)",
+        ),
+        (
+            (CALLS > 3).and_(HITS > 0, "job").unless(up().equals(0)),
+            (
+                "((rate(jaxmon_jit_calls_total[5m]) > 3) and on (job) "
+                "(rate(jaxmon_jit_cache_hits_total[5m]) > 0)) unless (up == 0)"
+            ),
+        ),
+        (
+            gauge(LIVE_ARRAYS).joined(
+                gauge(DEVICE_INFO), ("instance", "device"), take=("device_kind",)
+            ),
+            (
+                "jaxmon_live_arrays * on (instance, device) group_left (device_kind) "
+                "jaxmon_device_info"
+            ),
+        ),
+        (
+            gauge_over(LIVE_ARRAYS, "max", "1h"),
+            "max_over_time(jaxmon_live_arrays[1h])",
+        ),
+        (gauge_slope(LIVE_ARRAYS, "30m"), "deriv(jaxmon_live_arrays[30m])"),
+        (recorded("job:x:rate5m", eq("job", "a")), 'job:x:rate5m{job="a"}'),
+    )
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES.items(), ids=range(len(CASES)))
+def test_expression_reads_as_expected(text: str, expected: str) -> None:
+    """
+    Aggregations, windows, precedence and escapes come out as written by hand.
+    """
+    assert expected == text
+
+
+def test_prometheus_accepts_every_expression(tmp_path: Path) -> None:
+    """
+    Promtool parses what the helpers build, once Grafana's variables are filled in.
+    """
+    rules = tmp_path / "rules.yaml"
+    entries = [
+        f"- record: a:b:c{n}\n  expr: {json.dumps(text.replace('$job', 'x'))}"
+        for n, text in enumerate(CASES)
+    ]
+    body = "\n".join(f"  {line}" for e in entries for line in e.splitlines())
+    rules.write_text(f"groups:\n- name: g\n  rules:\n{body}\n")
+
+    done = subprocess.run(
+        [require_program("promtool"), "check", "rules", str(rules)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: gauge(JIT_CALLS), "is a counter, not a gauge or info"),
+        (lambda: counter(LIVE_ARRAYS), "is a gauge, not a counter"),
+        (lambda: histogram(JIT_CALLS), "is a counter, not a histogram"),
+        (lambda: counter(JIT_CALLS, eq("phase", "x")), "has no label 'phase'; it has"),
+        (lambda: histogram(COMPILE_SECONDS).at_most(2), "has no bucket 2; it has 0.01"),
+        (lambda: counter(JIT_CALLS).rate("5 minutes"), "is not a window such as"),
+        (lambda: histogram(COMPILE_SECONDS).quantile(95), "is not within 0 to 1"),
+        (lambda: recorded("up"), "is not a recording rule"),
+    ],
+)
+def test_wrong_query_cannot_be_written(build, message: str) -> None:
+    """
+    The wrong kind, label, bucket or window is refused with what is allowed.
+    """
+    with pytest.raises(ValueError, match=message):
+        build()
