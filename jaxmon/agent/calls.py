@@ -142,7 +142,7 @@ class CallLayer:
             # The reference's callback is C and drops the entry with the function,
             # before the key's id can belong to anything else.
             forget = functools.partial(self._entries.pop, id(key))
-            self._entries[id(key)] = (function, weakref.ref(jitted, forget))
+            self._entries[id(key)] = (function, _reference(key, jitted, forget))
             function.counted = True
         except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
             self._guard.failed(SITE)
@@ -158,6 +158,21 @@ def _key(jitted: Callable[..., Any]) -> object:
     if info is None and hasattr(jitted, "_cache_miss"):
         info = closure(jitted._cache_miss).get("jit_info")  # noqa: SLF001 - 0.4.35
     return jitted.__wrapped__ if info is None else info  # type: ignore[attr-defined]
+
+
+def _reference(
+    key: object, jitted: Callable[..., Any], forget: Callable[..., Any]
+) -> weakref.ref[Any]:
+    """
+    Return what calls *forget* when nothing can be counted under *key* any more.
+
+    Several pmaps of one function share it as their key. A ``PjitInfo`` belongs to one
+    *jitted*, and allows no references.
+    """
+    try:
+        return weakref.ref(key, forget)
+    except TypeError:
+        return weakref.ref(jitted, forget)
 
 
 def closure(function: Any) -> dict[str, Any]:
