@@ -1,0 +1,113 @@
+"""
+Run the benchmarks, all or those named, and print one table.
+
+    python -m benchmarks [calls compiles exposition imports scrape] [--json PATH]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks.rows import Row, table
+
+
+EXPOSITION_GOAL = 5.0
+
+
+def main() -> int:
+    """
+    Return the exit code: 0 also where a goal is missed, for machines differ.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure what jaxmon costs."
+    )
+    parser.add_argument("name", nargs="*", help="one of: " + ", ".join(BENCHMARKS))
+    parser.add_argument("--json", type=Path, metavar="PATH", help="also write a file")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.name) - set(BENCHMARKS):
+        parser.error(f"no benchmark is called {min(unknown)!r}")
+    # A figure of the hooks, not of an accelerator; must be said before JAX starts.
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    machine = describe()
+    print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    found: dict[str, list[Row]] = {}
+    for name in arguments.name or BENCHMARKS:
+        started = perf_counter()
+        found[name] = BENCHMARKS[name]()
+        spent = perf_counter() - started
+        print(f"\n{name} ({spent:.0f} s)\n{table(found[name])}", flush=True)
+    if arguments.json:
+        figures = {
+            name: [{**asdict(row), "met": row.met} for row in rows]
+            for name, rows in found.items()
+        }
+        text = json.dumps({"machine": machine, "benchmarks": figures}, indent=2)
+        arguments.json.write_text(f"{text}\n", encoding="utf-8")
+    return 0
+
+
+def describe() -> dict[str, str]:
+    """
+    Return what figures depend on.
+    """
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "Python": platform.python_version(),
+        "JAX": version("jax"),
+        "machine": platform.machine(),
+        "CPUs": str(os.cpu_count()),
+    }
+
+
+def _of(module: str) -> Callable[[], list[Row]]:
+    """
+    Return the benchmark in *module*, imported when it runs.
+    """
+
+    def run() -> list[Row]:
+        rows: list[Row] = import_module(f"benchmarks.{module}").measure()
+        return rows
+
+    return run
+
+
+def _exposition() -> list[Row]:
+    return list(_exposition_rows())
+
+
+def _exposition_rows() -> Iterator[Row]:
+    for row in import_module("benchmarks.exposition").run():
+        yield Row(
+            name=f"5,000 samples, {row['name']}", value=row["jaxmon_ms"], unit="ms"
+        )
+        yield Row(
+            name="  times faster than prometheus_client",
+            value=row["ratio"],
+            unit="x",
+            at_least=EXPOSITION_GOAL if row["name"].startswith("encode") else None,
+            note=f"prometheus_client {row['prometheus_client_ms']:.1f} ms",
+        )
+
+
+BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
+    "calls": _of("calls"),
+    "compiles": _of("compiles"),
+    "exposition": _exposition,
+    "imports": _of("imports"),
+    "scrape": _of("scrape"),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""
+What a compile pays: our own code per compile, and whole compiles in turns.
+
+The cost of the hooks is microseconds in tens or hundreds of milliseconds, below what
+two compiles of one program differ by. So it is measured twice: exactly, by timing
+our observers while JAX compiles, which has the goal; and as the difference of
+compiles with and without jaxmon, which shows what the first would not see.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+from benchmarks.calls import agent
+from benchmarks.rows import Row, paired
+
+
+GOAL_PERCENT = 1.0
+
+Compile = Callable[[], object]
+
+
+def measure() -> list[Row]:
+    """
+    Return rows for a small, a medium, a large and a deeply nested program.
+    """
+    rows = []
+    for name, program, rounds in (
+        ("x * 2 + 1", _small(), 40),
+        ("4-layer MLP training step", _mlp(layers=4), 10),
+        ("24-layer MLP training step", _mlp(layers=24), 4),
+        ("120 nested jits", _nested(), 6),
+    ):
+        rows += _of_program(name, program, rounds)
+    return rows
+
+
+def _of_program(name: str, program: Compile, rounds: int) -> list[Row]:
+    plain, observed, own = [], [], []
+    _seconds(program)
+    for _ in range(rounds):
+        plain.append(_seconds(program))
+        with agent():
+            observed.append(_seconds(program))
+        with _stopwatch() as spent, agent():
+            _seconds(program)
+        own.append(sum(spent))
+    whole, ours = statistics.median(plain), statistics.median(own)
+    return [
+        Row(
+            name=f"compile, {name}",
+            value=whole * 1e3,
+            best=min(plain) * 1e3,
+            unit="ms",
+        ),
+        Row(
+            name="  our code in it",
+            value=ours / whole * 100,
+            best=min(own) / whole * 100,
+            unit="%",
+            at_most=GOAL_PERCENT,
+            note=f"{ours * 1e6:,.0f} microseconds in {len(spent)} observations",
+        ),
+        Row(
+            name="  difference with and without",
+            value=paired(observed, plain) / whole * 100,
+            best=(min(observed) / min(plain) - 1) * 100,
+            unit="%",
+        ),
+    ]
+
+
+def _seconds(program: Compile) -> float:
+    import jax
+
+    jax.clear_caches()
+    started = perf_counter()
+    program()
+    return perf_counter() - started
+
+
+@contextmanager
+def _stopwatch() -> Iterator[list[float]]:
+    """
+    Collect the seconds that each observation takes within the block.
+    """
+    from jaxmon.agent.compiles import Compiles
+    from jaxmon.agent.misses import Misses
+
+    spent: list[float] = []
+
+    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(*args: Any) -> Any:
+            started = perf_counter()
+            try:
+                return method(*args)
+            finally:
+                spent.append(perf_counter() - started)
+
+        return call
+
+    observers: tuple[tuple[Any, str], ...] = (
+        (Compiles, "on_compile"),
+        (Compiles, "on_event"),
+        (Compiles, "on_duration"),
+        (Compiles, "_end"),
+        (Misses, "on_miss"),
+    )
+    before = [getattr(owner, name) for owner, name in observers]
+    for owner, name in observers:
+        setattr(owner, name, timed(getattr(owner, name)))
+    try:
+        yield spent
+    finally:
+        for (owner, name), method in zip(observers, before, strict=True):
+            setattr(owner, name, method)
+
+
+def _small() -> Compile:
+    import jax
+
+    argument = jax.numpy.ones(8)
+    return lambda: jax.jit(lambda x: x * 2 + 1)(argument)
+
+
+def _mlp(*, layers: int) -> Compile:
+    import jax
+    import jax.numpy as jnp
+
+    weights = [jnp.ones((64, 64)) for _ in range(layers)]
+    batch = jnp.ones((32, 64))
+
+    def loss(weights: list[Any], batch: Any) -> Any:
+        for weight in weights:
+            batch = jax.nn.relu(batch @ weight)
+        return jnp.mean(batch**2)
+
+    def step(weights: list[Any], batch: Any) -> Any:
+        slopes = jax.grad(loss)(weights, batch)
+        return [w - 0.1 * s for w, s in zip(weights, slopes, strict=True)]
+
+    # A function of its own for each compile, as a program has at its start.
+    return lambda: jax.jit(functools.partial(step))(weights, batch)
+
+
+def _nested() -> Compile:
+    import jax
+
+    argument = jax.numpy.ones(8)
+
+    def program() -> object:
+        def layer(depth: int) -> Callable[[Any], Any]:
+            def fun(x: Any) -> Any:
+                if depth == 0:
+                    return x + 1
+                return jax.jit(layer(depth - 1))(x) * 2
+
+            return fun
+
+        def wide(x: Any) -> Any:
+            for _ in range(40):
+                x = jax.jit(layer(2))(x)
+            return x
+
+        return jax.jit(wide)(argument)
+
+    return program
