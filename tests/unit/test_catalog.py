@@ -19,6 +19,7 @@ UNITS = ("seconds", "bytes", "ratio", "celsius", "watts", "joules")
 
 # A label multiplies series. Adding one here is a decision: what bounds its values?
 LABELS = {
+    "activity",  # named by the program's code
     "cause",  # closed set
     "collector",  # names in our code
     "device",  # local devices
@@ -28,10 +29,12 @@ LABELS = {
     "generation",  # three
     "hook",  # names in our code
     "index",  # one per accelerator
+    "item",  # named by the program's code
     "jax",  # one per process
     "jaxlib",  # one per process
     "kind",  # closed set
     "label",  # names in our code
+    "loop",  # named by the program's code
     "mode",  # names of the kernel
     "model",  # one per accelerator
     "outcome",  # closed set
@@ -43,13 +46,16 @@ LABELS = {
     "python",  # one per process
     "reason",  # names in our code
     "result",  # closed set
+    "route",  # templates, at most as many as max_functions
     "sensor",  # closed set
     "site",  # names in our code
+    "start",  # closed set
     "uuid",  # one per accelerator
     "vendor",  # one per accelerator
     "version",  # one per process
     "what",  # closed set
     "worker",  # slots, reused
+    "xid",  # the driver's list
 }
 
 each_metric = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)

@@ -78,8 +78,8 @@ CASES = {
         (
             (CALLS > 3).and_(HITS > 0, "job").unless(up().equals(0)),
             (
-                "((rate(jaxmon_jit_calls_total[5m]) > 3) and on (job) "
-                "(rate(jaxmon_jit_cache_hits_total[5m]) > 0)) unless (up == 0)"
+                "(rate(jaxmon_jit_calls_total[5m]) > 3 and on (job) "
+                "rate(jaxmon_jit_cache_hits_total[5m]) > 0) unless up == 0"
             ),
         ),
         (

@@ -139,6 +139,8 @@ class Demo:
         page.add(ACCELERATOR_ENERGY_JOULES, round(joules, 1), uuid)
         page.add(ACCELERATOR_TEMPERATURE_CELSIUS, round(38 + 30 * busy), uuid, "gpu")
         page.add(ACCELERATOR_TEMPERATURE_CELSIUS, round(47 + 35 * busy), uuid, "memory")
+        for xid in catalog.CRITICAL_XIDS:
+            page.add(catalog.GPU_XID_ERRORS, 0, uuid, xid)
 
     def _agent(self, page: _Page, worker: int, elapsed: float, now: float) -> None:
         # Not a number: the synthetic workers never collide with real slots.
