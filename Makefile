@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: help
 help: ## List the targets.
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(READY) ## Make .venv with jaxmon and all that development needs.
@@ -28,7 +28,7 @@ $(READY): pyproject.toml constraints.txt
 	  { echo "cannot make $(VENV); on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(PIP) install --quiet --upgrade 'pip>=25.1' || $(PIP) install --quiet --upgrade 'pip>=25.1'
 	@echo "installing jaxmon, JAX and the development tools into $(VENV) ..."
-	install=($(PIP) install --quiet -c constraints.txt -e '.[demo,nvidia]' --group dev); \
+	install=($(PIP) install --quiet -c constraints.txt -e '.[dashboards,demo,nvidia]' --group dev); \
 	  "$${install[@]}" || "$${install[@]}"
 	@touch $@
 
@@ -69,6 +69,10 @@ bench: $(READY) ## Measure what jaxmon costs, side by side with alternatives.
 .PHONY: compat
 compat: $(READY) ## Run the ground-truth tests on every supported JAX (ARGS="0.6.2" for one).
 	$(BIN)/python tools/compat.py $(ARGS)
+
+.PHONY: third-party
+third-party: $(READY) ## Compare another project's tests with and without jaxmon (ARGS="optax").
+	$(BIN)/python tools/third_party.py $(ARGS)
 
 .PHONY: build
 build: $(READY) ## Build wheel and source distribution into dist/.
