@@ -113,6 +113,7 @@ class FunctionTable:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._internal_limit = max(limit // _INTERNAL_SHARE, 1)
+        self._used = self._internal_used = 0
         self._functions: dict[str, Function] = {}
         self._by_short_name: dict[str, set[str]] = {}
         # Reentrant: a signal handler may call a jitted function while this
@@ -148,20 +149,19 @@ class FunctionTable:
 
     def _create(self, name: str, *, internal: bool) -> Function:
         with self._lock:
+            if name in self._functions:  # another thread was faster
+                return self._functions[name]
             if name not in (OTHER, UNKNOWN):
-                if self._full(internal=internal):
+                full = self._used >= self._limit
+                if full or (internal and self._internal_used >= self._internal_limit):
                     self.overflow.add()
                     return self.named(OTHER)
+                self._used += 1
+                self._internal_used += internal
                 short = name.rpartition(".")[2]
                 self._by_short_name.setdefault(short, set()).add(name)
-            return self._functions.setdefault(name, Function(name, internal=internal))
-
-    def _full(self, *, internal: bool) -> bool:
-        entries = [f for f in self if f.name not in (OTHER, UNKNOWN)]
-        internals = sum(f.internal for f in entries)
-        return len(entries) >= self._limit or (
-            internal and internals >= self._internal_limit
-        )
+            created = self._functions[name] = Function(name, internal=internal)
+            return created
 
 
 def label(fun: object) -> tuple[str, bool]:
