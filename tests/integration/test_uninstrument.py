@@ -11,6 +11,7 @@ import inspect
 import pickle
 import sys
 import threading
+import traceback
 import urllib.request
 import weakref
 from collections.abc import Callable, Iterator
@@ -686,3 +687,25 @@ def test_warnings_of_jit_name_the_line_of_the_user(agent: Agent) -> None:
         jax.jit(body, device=device)
 
     assert [one.filename for one in plain] == [one.filename for one in counted]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="the replacement of jax.jit is a Python function, one frame on the stack",
+)
+def test_errors_of_jit_itself_have_the_same_traceback(agent: Agent) -> None:
+    """
+    `jax.jit` of something else than a function fails with JAX's frames only.
+    """
+    plain, counted = (
+        [frame.name for frame in traceback.extract_tb(not_jitted(jit).__traceback__)]
+        for jit in (PLAIN_JIT, jax.jit)
+    )
+
+    assert plain == counted
+
+
+def not_jitted(jit: Callable[..., Any]) -> BaseException:
+    with pytest.raises(TypeError) as caught:
+        jit(3)
+    return caught.value
