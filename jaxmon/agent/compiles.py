@@ -20,7 +20,7 @@ from jaxmon.agent.causes import Causes
 from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.misses import Misses
-from jaxmon.agent.stack import Program, program_at
+from jaxmon.agent.stack import Program, is_nested, program_at
 from jaxmon.agent.tally import Tally
 
 
@@ -153,12 +153,14 @@ class Compiles:
                 compile_.function.observe_phase("cache_retrieval", seconds)
         elif event in (TRACE, LOWER):
             # The frame that reports, two above: the listener, then us.
-            program = program_at(sys._getframe(2))  # noqa: SLF001
+            frame = sys._getframe(2)  # noqa: SLF001
             # To 0.9 every nested jit reports the trace within the outer trace.
-            if event == LOWER or program.entries <= 1 or self._clean():
-                phase = "trace" if event == TRACE else "lower"
-                name = fun_name or program.name or UNKNOWN
-                self._function(program, name).observe_phase(phase, seconds)
+            if event == TRACE and not self._clean() and is_nested(frame):
+                return
+            program = program_at(frame)
+            phase = "trace" if event == TRACE else "lower"
+            name = fun_name or program.name or UNKNOWN
+            self._function(program, name).observe_phase(phase, seconds)
 
     # --- reading -----------------------------------------------------------------
 

@@ -115,7 +115,6 @@ class Program:
         name: the program's name, where only the frames tell it (to 0.6.0).
         avals: abstract values of the arguments of a call, in order.
         entry: id of the frame of that call, if it is one.
-        entries: how many jitted functions are being entered on this stack.
     """
 
     jitted: Jitted | None
@@ -123,7 +122,20 @@ class Program:
     name: str | None
     avals: tuple[Any, ...]
     entry: int | None
-    entries: int
+
+
+def is_nested(frame: FrameType | None) -> bool:
+    """
+    Tell whether more than one jitted function is being entered on this stack.
+    """
+    entered = False
+    while frame is not None:
+        if frame.f_code.co_name in ("cache_miss", "jit_trace"):
+            if entered:
+                return True
+            entered = True
+        frame = frame.f_back
+    return False
 
 
 def program_at(frame: FrameType | None) -> Program:
@@ -135,7 +147,6 @@ def program_at(frame: FrameType | None) -> Program:
     program: str | None = None
     avals: tuple[Any, ...] = ()
     entry: int | None = None
-    entries = 0
     while frame is not None:
         name = frame.f_code.co_name
         if jitted is None:
@@ -150,10 +161,8 @@ def program_at(frame: FrameType | None) -> Program:
             elif name == "cache_miss" or name in AHEAD:
                 jitted = jitted_at(frame)
                 entry = id(frame) if jitted is not None and jitted.call else None
-        if name in ("cache_miss", "jit_trace"):
-            entries += 1
         frame = frame.f_back
-    return Program(jitted, source, program, avals, entry, entries)
+    return Program(jitted, source, program, avals, entry)
 
 
 def _source(info: Any) -> str | None:
