@@ -4,6 +4,7 @@ Errors that jaxmon raises on purpose.
     JaxmonError
     ├── SettingsError     a setting that cannot be used; says what is allowed
     ├── PageError         a metrics page that is not one
+    ├── SloError          a line of slo.yaml that cannot be used
     └── CommandError      ends a `jaxmon` command with an exit code
 """
 
@@ -27,6 +28,12 @@ class SettingsError(JaxmonError, ValueError):
 class PageError(JaxmonError, ValueError):
     """
     Text that should be a Prometheus metrics page and is not.
+    """
+
+
+class SloError(JaxmonError, ValueError):
+    """
+    A line of ``slo.yaml`` that cannot be used; starts with file and line.
     """
 
 

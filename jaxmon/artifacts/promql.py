@@ -141,6 +141,24 @@ class Expr:
         """
         return self._binary("==", other, _COMPARED)
 
+    def above(self, other: Expr | float) -> Expr:
+        """
+        Return 1 where a value is more than *other*'s, 0 elsewhere.
+        """
+        return self._binary("> bool", other, _COMPARED)
+
+    def over(
+        self,
+        function: Literal["avg", "count", "max", "sum"],
+        window: str,
+        resolution: str,
+    ) -> Expr:
+        """
+        Fold the values over *window*, evaluated anew every *resolution*.
+        """
+        subquery = f"({self.text})[{_window(window)}:{_window(resolution)}]"
+        return Expr(f"{function}_over_time({subquery})")
+
     def and_(self, other: Expr, *on: str) -> Expr:
         """
         Keep the series that *other* has too, comparing the labels *on* (all by

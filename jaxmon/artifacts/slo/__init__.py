@@ -1,0 +1,13 @@
+"""
+Service-level objectives: the one place where targets and thresholds are written.
+
+`load` reads ``slo.yaml`` into `Slos`; dashboards, recording rules and alerts ask
+those for queries.
+"""
+
+from __future__ import annotations
+
+from jaxmon.artifacts.slo.load import load as load
+from jaxmon.artifacts.slo.model import Slo as Slo
+from jaxmon.artifacts.slo.model import Slos as Slos
+from jaxmon.artifacts.slo.thresholds import Thresholds as Thresholds

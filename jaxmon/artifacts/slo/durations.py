@@ -1,0 +1,49 @@
+"""
+Lengths of time as Prometheus writes them: ``30s``, ``5m``, ``3d``, ``1h30m``.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+_UNITS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
+_DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+def seconds(text: str) -> int:
+    """
+    Return the seconds in *text*.
+
+    Raises:
+        ValueError: *text* is not a duration of at least one second.
+    """
+    match = _DURATION.fullmatch(text)
+    total = 0
+    if match:
+        total = sum(
+            int(count or 0) * unit
+            for count, unit in zip(match.groups(), _UNITS.values(), strict=True)
+        )
+    if not total:
+        msg = f"{text!r} is not a duration such as 30s, 5m, 6h or 30d"
+        raise ValueError(msg)
+    return total
+
+
+def text(length: float) -> str:
+    """
+    Return *length* seconds, at least one, in the largest unit that divides it.
+    """
+    whole = max(1, round(length))
+    for unit in ("d", "h", "m"):
+        if whole % _UNITS[unit] == 0:
+            return f"{whole // _UNITS[unit]}{unit}"
+    return f"{whole}s"
+
+
+def scaled(duration: str, scale: float) -> str:
+    """
+    Return *duration* divided by *scale*, at least one second.
+    """
+    return duration if scale == 1 else text(seconds(duration) / scale)

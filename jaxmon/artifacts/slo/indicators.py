@@ -1,0 +1,196 @@
+"""
+What an objective counts: events, and those among them that are errors.
+
+Both are increases over a window, so their quotient is the error ratio. Where the
+error series does not exist yet, there were no errors; where nothing happened, there
+is no ratio.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+from jaxmon.artifacts import promql
+from jaxmon.artifacts.promql import Counter, Expr, Matcher
+from jaxmon.artifacts.slo import durations
+from jaxmon.catalog import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """
+    Series of one metric.
+    """
+
+    metric: Metric
+    matchers: tuple[Matcher, ...] = ()
+
+    def counter(self, *matchers: Matcher) -> Counter:
+        """
+        Return what counts here: a counter, or the observations of a histogram.
+        """
+        every = (*self.matchers, *matchers)
+        if self.metric.kind == "histogram":
+            return promql.histogram(self.metric, *every).count
+        return promql.counter(self.metric, *every)
+
+
+class Indicator(Protocol):
+    """
+    Counts events and errors over a window, per combination of the labels *by*.
+    """
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """
+        What it reads.
+        """
+
+    def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+        """
+        Return how much happened.
+        """
+
+    def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+        """
+        Return how much of it was bad, 0 where none was.
+        """
+
+    def scaled(self, scale: float) -> Self:
+        """
+        Return it with its own durations divided by *scale*.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """
+    Events that count as errors, given as the *bad* ones or as the *good* ones.
+    """
+
+    total: Selector
+    bad: Selector | None = None
+    good: Selector | None = None
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """
+        What it reads.
+        """
+        selectors = (self.total, self.bad, self.good)
+        return tuple(one.metric for one in selectors if one is not None)
+
+    def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+        """
+        Return how much happened.
+        """
+        return self.total.counter(*matchers).increase(window).sum(*by)
+
+    def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+        """
+        Return how much of it was bad, 0 where none was.
+        """
+        events = self.events(window, by, *matchers)
+        if self.bad:
+            bad = self.bad.counter(*matchers).increase(window).sum(*by)
+            return bad.or_(events * 0)
+        assert self.good is not None  # noqa: S101 - the loader takes one of the two
+        good = self.good.counter(*matchers).increase(window).sum(*by)
+        # Two series are rarely extrapolated alike: the difference can dip below 0.
+        return promql.call("clamp_min", events - good.or_(events * 0), 0)
+
+    def scaled(self, scale: float) -> Self:
+        """
+        Return itself: it has no duration of its own.
+        """
+        del scale
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """
+    Observations of a histogram above *threshold*, one of its bucket bounds.
+    """
+
+    histogram: Selector
+    threshold: float
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """
+        What it reads.
+        """
+        return (self.histogram.metric,)
+
+    def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+        """
+        Return how much was observed.
+        """
+        return self.histogram.counter(*matchers).increase(window).sum(*by)
+
+    def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+        """
+        Return how much of it took longer.
+        """
+        every = (*self.histogram.matchers, *matchers)
+        family = promql.histogram(self.histogram.metric, *every)
+        fast = family.at_most(self.threshold).increase(window).sum(*by)
+        events = self.events(window, by, *matchers)
+        return promql.call("clamp_min", events - fast, 0)
+
+    def scaled(self, scale: float) -> Self:
+        """
+        Return itself: a request takes as long as it takes.
+        """
+        del scale
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """
+    Time during which a timestamp lay more than *within* back.
+
+    An event is one look at the timestamp, an error one that finds it stale. A series
+    that ends is not looked at: what has stopped is not late.
+    """
+
+    timestamp: Selector
+    within: str
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """
+        What it reads.
+        """
+        return (self.timestamp.metric,)
+
+    def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+        """
+        Return the number of looks.
+        """
+        return self._late(matchers).over("count", window, self._resolution).sum(*by)
+
+    def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+        """
+        Return the number of looks that found it stale.
+        """
+        return self._late(matchers).over("sum", window, self._resolution).sum(*by)
+
+    def scaled(self, scale: float) -> Self:
+        """
+        Return it with *within* divided by *scale*.
+        """
+        return replace(self, within=durations.scaled(self.within, scale))
+
+    def _late(self, matchers: tuple[Matcher, ...]) -> Expr:
+        every = (*self.timestamp.matchers, *matchers)
+        age = promql.time() - promql.gauge(self.timestamp.metric, *every)
+        return age.above(durations.seconds(self.within))
+
+    @property
+    def _resolution(self) -> str:
+        # Fine enough to see a stale spell soon, coarse enough to be cheap over days.
+        return durations.text(durations.seconds(self.within) / 5)

@@ -1,0 +1,168 @@
+"""
+Read ``slo.yaml``; every complaint names file and line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from decimal import ROUND_UP, Decimal
+from pathlib import Path
+from typing import Any
+
+from jaxmon.artifacts.slo import burn, durations, selectors
+from jaxmon.artifacts.slo.indicators import (
+    Freshness,
+    Indicator,
+    Latency,
+    Ratio,
+    Selector,
+)
+from jaxmon.artifacts.slo.model import Slo, Slos
+from jaxmon.artifacts.slo.source import Source, read
+from jaxmon.artifacts.slo.thresholds import SEVERITIES, Thresholds
+
+
+DEFAULT = Path(__file__).with_name("default.yaml")
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_REQUIRED = ("name", "title", "description", "objective", "indicator")
+_OPTIONAL = ("owner", "period", "by", "page", "minimum_events", "minimum_errors")
+
+
+def load(path: Path | None = None) -> Slos:
+    """
+    Return what the file *path* says, by default what jaxmon ships.
+
+    Raises:
+        SloError: the file cannot be read, or says what cannot be used.
+    """
+    document = read(path or DEFAULT).mapping(
+        ["slos"], ["service", "owner", "period", "alerts"]
+    )
+    service = document["service"].text() if "service" in document else "jaxmon"
+    owner = document["owner"].text() if "owner" in document else "on-call"
+    period = _period(document["period"]) if "period" in document else "30d"
+    slos: dict[str, Slo] = {}
+    for source in document["slos"].items():
+        slo = _slo(source, service, owner, period)
+        if slo.name in slos:
+            source.fail(f"an SLO named {slo.name!r} stands above already")
+        slos[slo.name] = slo
+    if not slos:
+        document["slos"].fail("found no SLO, wants at least one")
+    thresholds = Thresholds()
+    if "alerts" in document:
+        thresholds = _thresholds(document["alerts"])
+    return Slos(tuple(slos.values()), thresholds)
+
+
+def _slo(source: Source, service: str, owner: str, period: str) -> Slo:
+    found = source.mapping(_REQUIRED, _OPTIONAL)
+    name = found["name"].text()
+    if not _NAME.fullmatch(name):
+        found["name"].fail(
+            f"{name!r} is not a name in kebab case, such as warm-latency"
+        )
+    if "period" in found:
+        period = _period(found["period"])
+    objective = found["objective"].ratio()
+    _reachable(found["objective"], period, objective)
+    indicator = _indicator(found["indicator"])
+    return Slo(
+        name=name,
+        title=found["title"].text(),
+        description=found["description"].text(),
+        owner=found["owner"].text() if "owner" in found else owner,
+        objective=objective,
+        window=period,
+        service=service,
+        by=_by(found["by"], indicator) if "by" in found else ("job",),
+        indicator=indicator,
+        page=found["page"].flag() if "page" in found else True,
+        minimum_events=_minimum(found.get("minimum_events")),
+        minimum_errors=_minimum(found.get("minimum_errors")),
+    )
+
+
+def _by(source: Source, indicator: Indicator) -> tuple[str, ...]:
+    labels = selectors.labels(source, indicator.metrics)
+    if "job" not in labels:
+        source.fail("'job' is missing; alerts are routed and inhibited by it")
+    return labels
+
+
+def _minimum(source: Source | None) -> float:
+    return 1 if source is None else source.count()
+
+
+def _indicator(source: Source) -> Indicator:
+    found = source.mapping(
+        optional=("bad", "good", "total", "histogram", "above", "timestamp", "within")
+    )
+    match sorted(found):
+        case ["bad", "total"]:
+            bad = selectors.selector(found["bad"], "counter")
+            return Ratio(_total(found["total"]), bad=bad)
+        case ["good", "total"]:
+            good = selectors.selector(found["good"], "counter")
+            return Ratio(_total(found["total"]), good=good)
+        case ["above", "histogram"]:
+            histogram = selectors.selector(found["histogram"], "histogram")
+            above = found["above"].count()
+            if above not in histogram.metric.buckets:
+                bounds = ", ".join(f"{bound:g}" for bound in histogram.metric.buckets)
+                found["above"].fail(
+                    f"{histogram.metric.name} has no bucket that ends at {above:g}; "
+                    f"its bounds are {bounds}"
+                )
+            return Latency(histogram, above)
+        case ["timestamp", "within"]:
+            timestamp = selectors.selector(found["timestamp"], "gauge")
+            return Freshness(timestamp, found["within"].duration())
+        case keys:
+            source.fail(
+                f"found the keys {', '.join(keys) or '(none)'}; wants bad and total, "
+                "good and total, histogram and above, or timestamp and within"
+            )
+
+
+def _total(source: Source) -> Selector:
+    return selectors.selector(source, "counter", "histogram")
+
+
+def _period(source: Source) -> str:
+    period = source.duration()
+    low, high = burn.MINIMUM_PERIOD, burn.MAXIMUM_PERIOD
+    if not (
+        durations.seconds(low) <= durations.seconds(period) <= durations.seconds(high)
+    ):
+        source.fail(f"found {period}, wants a period from {low} to {high}")
+    return period
+
+
+def _reachable(source: Source, period: str, objective: float) -> None:
+    pair = burn.unreachable(period, objective)
+    if pair is None:
+        return
+    needed = Decimal(str(pair.factor)) * (1 - Decimal(str(objective)))
+    least = (1 - 1 / Decimal(str(pair.factor))) * 100
+    least = least.quantize(Decimal("0.01"), ROUND_UP)
+    source.fail(
+        f"an objective of {objective:.6g} over {period} cannot be alerted on: errors "
+        f"would have to be {float(needed):.1%} of all events to burn the budget "
+        f"{pair.factor:g} times as fast as it lasts ({pair.long} window); use more "
+        f"than {least} %"
+    )
+
+
+def _thresholds(source: Source) -> Thresholds:
+    known = {field.name: field for field in fields(Thresholds)}
+    values: dict[str, Any] = {}
+    for name, value in source.mapping(optional=known).items():
+        form = known[name].metadata["form"]
+        if form == "severity":
+            values[name] = value.choice(SEVERITIES)
+        else:
+            values[name] = getattr(value, form)()
+    return Thresholds(**values)
