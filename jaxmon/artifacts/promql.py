@@ -13,20 +13,20 @@ What comes out is text that Prometheus 2.42 parses.
 from __future__ import annotations
 
 import re as regex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from jaxmon.artifacts.shape import SCALAR, SCRAPED_LABELS, Shape, shape_of
 from jaxmon.catalog import Metric
 
 
 RATE_INTERVAL = "$__rate_interval"
 """Grafana's window for a rate: at least four scrapes."""
 
-# Labels that the scraper or the sidecar adds to every series.
-SCRAPED_LABELS = ("job", "instance", "worker")
-
 _WINDOW = regex.compile(r"\d+(ms|[smhdwy])|\$__(rate_interval|range|interval)")
 _ATOMIC, _COMPARED, _SET = 3, 1, 0
+# Alerts have the labels of their expression and their rule: too many to say.
+_ALERTS = Shape(frozenset(["ALERTS"]), unit="")
 _ADDED, _MULTIPLIED = 2, 2.5
 
 
@@ -74,6 +74,7 @@ class Expr:
 
     text: str
     binding: float = _ATOMIC
+    shape: Shape = field(default=Shape(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -106,13 +107,19 @@ class Expr:
         """
         Count the series, keeping the labels *by*.
         """
-        return self._aggregate("count", by)
+        return self._aggregate("count", by).of_unit("")
+
+    def of_unit(self, unit: str) -> Expr:
+        """
+        Return the same with another *unit*, where the real one cannot be derived.
+        """
+        return Expr(self.text, self.binding, self.shape.measured(unit))
 
     def topk(self, number: int) -> Expr:
         """
         Keep the *number* largest.
         """
-        return Expr(f"topk({number}, {self.text})")
+        return Expr(f"topk({number}, {self.text})", shape=self.shape)
 
     def __truediv__(self, other: Expr | float) -> Expr:
         return self._binary("/", other, _MULTIPLIED)
@@ -157,7 +164,7 @@ class Expr:
         Fold the values over *window*, evaluated anew every *resolution*.
         """
         subquery = f"({self.text})[{_window(window)}:{_window(resolution)}]"
-        return Expr(f"{function}_over_time({subquery})")
+        return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 
     def and_(self, other: Expr, *on: str) -> Expr:
         """
@@ -184,17 +191,23 @@ class Expr:
         Take over the labels *take* from the info metric *info*, matched *on*.
         """
         matching = f"* on ({', '.join(on)}) group_left ({', '.join(take)})"
-        return self._binary(matching, info, _MULTIPLIED)
+        product = self._binary(matching, info, _MULTIPLIED)
+        labels = self.shape.labels and self.shape.labels.union(take)
+        shape = Shape(product.shape.metrics, labels, self.shape.unit)
+        return Expr(product.text, product.binding, shape)
 
     def _aggregate(self, operator: str, by: tuple[str, ...]) -> Expr:
         kept = f" by ({', '.join(by)}) " if by else ""
-        return Expr(f"{operator}{kept}({self.text})")
+        return Expr(f"{operator}{kept}({self.text})", shape=self.shape.keeping(by))
 
     def _binary(self, operator: str, other: Expr | float, binding: float) -> Expr:
         right = other if isinstance(other, Expr) else number(other)
         left_text = self._operand(binding, strict=False)
         right_text = right._operand(binding, strict=True)  # noqa: SLF001 - one of us
-        return Expr(f"{left_text} {operator} {right_text}", binding)
+        # Without the matching: "and on (job)" combines as "and" does.
+        kind = operator.partition(" on ")[0]
+        shape = self.shape.beside(right.shape, kind)
+        return Expr(f"{left_text} {operator} {right_text}", binding, shape)
 
     def _operand(self, binding: float, *, strict: bool) -> str:
         loose = self.binding <= binding if strict else self.binding < binding
@@ -208,14 +221,14 @@ def number(value: float) -> Expr:
     """
     Return a scalar; whole numbers without a decimal point.
     """
-    return Expr(f"{value:.12g}")
+    return Expr(f"{value:.12g}", shape=SCALAR)
 
 
 def time() -> Expr:
     """
     Return the evaluation time as a Unix timestamp.
     """
-    return Expr("time()")
+    return Expr("time()", shape=SCALAR.measured("seconds"))
 
 
 def call(function: str, *arguments: Expr | str | float) -> Expr:
@@ -223,12 +236,22 @@ def call(function: str, *arguments: Expr | str | float) -> Expr:
     Return ``function(arguments…)`` for functions without a rule of their own, such as
     ``vector``, ``clamp_max``, ``sort_desc``.
     """
-    return Expr(f"{function}({', '.join(map(str, arguments))})")
+    vectors = [one.shape for one in arguments if isinstance(one, Expr)]
+    shape = next((one for one in vectors if not one.scalar), Shape())
+    return Expr(f"{function}({', '.join(map(str, arguments))})", shape=shape)
 
 
-def recorded(name: str, *matchers: Matcher) -> Expr:
+def recorded(
+    name: str, *matchers: Matcher, labels: tuple[str, ...] = (), unit: str = "ratio"
+) -> Expr:
     """
     Return the series of a recording rule (``level:metric:operations``).
+
+    Args:
+        name: as the rule says it.
+        matchers: conditions on the labels.
+        labels: those that the series have, where it matters.
+        unit: base unit of the values.
 
     Raises:
         ValueError: *name* is not that of a recording rule.
@@ -236,7 +259,8 @@ def recorded(name: str, *matchers: Matcher) -> Expr:
     if ":" not in name:
         msg = f"{name!r} is not a recording rule; use counter, gauge or histogram"
         raise ValueError(msg)
-    return Expr(_selector(name, matchers))
+    shape = Shape(frozenset([name]), frozenset(labels) if labels else None, unit)
+    return Expr(_selector(name, matchers), shape=shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,24 +270,27 @@ class Counter:
     """
 
     selector: str
+    shape: Shape = field(default=Shape(), compare=False, repr=False)
 
     def rate(self, window: str = RATE_INTERVAL) -> Expr:
         """
         Return the rise per second over *window*.
         """
-        return Expr(f"rate({self.selector}[{_window(window)}])")
+        text = f"rate({self.selector}[{_window(window)}])"
+        return Expr(text, shape=self.shape.rated())
 
     def increase(self, window: str = RATE_INTERVAL) -> Expr:
         """
         Return the rise over *window*.
         """
-        return Expr(f"increase({self.selector}[{_window(window)}])")
+        text = f"increase({self.selector}[{_window(window)}])"
+        return Expr(text, shape=self.shape)
 
     def total(self) -> Expr:
         """
         Return the count since the process started; for instant tables only.
         """
-        return Expr(self.selector)
+        return Expr(self.selector, shape=self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,28 +309,30 @@ class Histogram:
         if not 0 <= q <= 1:
             msg = f"quantile {q} is not within 0 to 1"
             raise ValueError(msg)
-        buckets = Counter(_selector(f"{self.metric.name}_bucket", self.matchers))
-        return Expr(f"histogram_quantile({q:g}, {buckets.rate(window).sum('le', *by)})")
+        buckets = self._series("bucket").rate(window).sum("le", *by)
+        shape = shape_of(self.metric).keeping(by)
+        return Expr(f"histogram_quantile({q:g}, {buckets})", shape=shape)
 
     def mean(self, *by: str, window: str = RATE_INTERVAL) -> Expr:
         """
         Return the mean per combination of the labels *by*.
         """
-        return self.sum.rate(window).sum(*by) / self.count.rate(window).sum(*by)
+        total, number = self.sum.rate(window).sum(*by), self.count.rate(window).sum(*by)
+        return (total / number).of_unit(self.metric.unit)
 
     @property
     def count(self) -> Counter:
         """
         How many observations there were.
         """
-        return Counter(_selector(f"{self.metric.name}_count", self.matchers))
+        return self._series("count")
 
     @property
     def sum(self) -> Counter:
         """
         What the observations add up to.
         """
-        return Counter(_selector(f"{self.metric.name}_sum", self.matchers))
+        return self._series("sum")
 
     def at_most(self, bound: float) -> Counter:
         """
@@ -316,19 +345,26 @@ class Histogram:
             bounds = ", ".join(f"{b:g}" for b in self.metric.buckets)
             msg = f"{self.metric.name} has no bucket {bound:g}; it has {bounds}"
             raise ValueError(msg)
-        return Counter(
-            _selector(
-                f"{self.metric.name}_bucket",
-                (*self.matchers, eq("le", str(float(bound)))),
-            )
-        )
+        return self._series("bucket", eq("le", str(float(bound))))
 
     def buckets(self, *by: str, window: str = RATE_INTERVAL) -> Expr:
         """
         Return the rise of each bucket, for a heatmap.
         """
-        buckets = Counter(_selector(f"{self.metric.name}_bucket", self.matchers))
-        return buckets.increase(window).sum("le", *by)
+        return self._series("bucket").increase(window).sum("le", *by)
+
+    def _series(
+        self, suffix: Literal["bucket", "count", "sum"], *more: Matcher
+    ) -> Counter:
+        shape = shape_of(self.metric)
+        labels = shape.labels
+        if suffix == "bucket" and labels is not None:
+            labels |= {"le"}
+        unit = shape.unit if suffix == "sum" else ""
+        return Counter(
+            _selector(f"{self.metric.name}_{suffix}", (*self.matchers, *more)),
+            Shape(shape.metrics, labels, unit),
+        )
 
 
 def counter(metric: Metric, *matchers: Matcher) -> Counter:
@@ -336,7 +372,7 @@ def counter(metric: Metric, *matchers: Matcher) -> Counter:
     Return the series of a counter.
     """
     _check(metric, matchers, "counter")
-    return Counter(_selector(metric.name, matchers))
+    return Counter(_selector(metric.name, matchers), shape_of(metric))
 
 
 def gauge(metric: Metric, *matchers: Matcher) -> Expr:
@@ -344,7 +380,7 @@ def gauge(metric: Metric, *matchers: Matcher) -> Expr:
     Return the current values of a gauge or an info metric.
     """
     _check(metric, matchers, "gauge", "info")
-    return Expr(_selector(metric.name, matchers))
+    return Expr(_selector(metric.name, matchers), shape=shape_of(metric))
 
 
 def gauge_over(
@@ -357,14 +393,16 @@ def gauge_over(
     Return a gauge folded over *window*.
     """
     selector = gauge(metric, *matchers)
-    return Expr(f"{function}_over_time({selector}[{_window(window)}])")
+    text = f"{function}_over_time({selector}[{_window(window)}])"
+    return Expr(text, shape=selector.shape)
 
 
 def gauge_slope(metric: Metric, window: str, *matchers: Matcher) -> Expr:
     """
     Return the slope per second of a gauge over *window*, by linear regression.
     """
-    return Expr(f"deriv({gauge(metric, *matchers)}[{_window(window)}])")
+    text = f"deriv({gauge(metric, *matchers)}[{_window(window)}])"
+    return Expr(text, shape=shape_of(metric).rated())
 
 
 def histogram(metric: Metric, *matchers: Matcher) -> Histogram:
@@ -379,7 +417,23 @@ def up(*matchers: Matcher) -> Expr:
     """
     Return whether Prometheus could scrape its targets.
     """
-    return Expr(_selector("up", matchers))
+    shape = Shape(frozenset(["up"]), frozenset(["job", "instance"]), "")
+    return Expr(_selector("up", matchers), shape=shape)
+
+
+def alerts(*matchers: Matcher) -> Expr:
+    """
+    Return 1 for each pending and firing alert.
+    """
+    return Expr(_selector("ALERTS", matchers), shape=_ALERTS)
+
+
+def alerts_since(*matchers: Matcher) -> Expr:
+    """
+    Return since when each alert has been pending or firing, as a Unix timestamp.
+    """
+    shape = _ALERTS.measured("seconds")
+    return Expr(_selector("ALERTS_FOR_STATE", matchers), shape=shape)
 
 
 def ratio(part: Expr, whole: Expr) -> Expr:
