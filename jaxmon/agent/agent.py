@@ -67,11 +67,15 @@ class Agent:
         Attach the hooks and serve. Nothing that goes wrong in serving is raised.
         """
         self._hooks.attach()
-        self._serve()
-        if self.settings.memory_interval:
-            self._memory.start()
         atexit.register(self.stop)
         self.running = True
+        try:
+            self._serve()
+            if self.settings.memory_interval:
+                self._memory.start()
+        except (OSError, RuntimeError) as error:  # no descriptors or threads left
+            log.warning("jaxmon observes, but cannot serve what it sees: %s", error)
+            self._close()
 
     def stop(self) -> None:
         """
@@ -85,6 +89,9 @@ class Agent:
         atexit.unregister(self.stop)
         self._hooks.detach()
         self._memory.stop()
+        self._close()
+
+    def _close(self) -> None:
         if self._server is not None:
             self._server.stop()
         if self._slot is not None:
@@ -133,7 +140,7 @@ class Agent:
             try:
                 families += source()
             except Exception:  # noqa: BLE001 - contained and counted
-                self._guard.failed(f"collect_{site}")
+                self._guard.failed(f"collect_{site}", stays_on=True)
         return [*families, *self._own()]
 
     def _own(self) -> list[Family]:
@@ -207,7 +214,7 @@ class Agent:
     def _on_server_error(self, site: str, error: BaseException) -> None:
         del error
         with contextlib.suppress(Exception):
-            self._guard.failed(f"server_{site}")
+            self._guard.failed(f"server_{site}", stays_on=True)
 
 
 def _healthy(_: Request) -> Response:

@@ -105,7 +105,8 @@ class CallLayer:
         """
         Patch *jax*. Functions bound earlier are seen by the miss path only.
         """
-        for name in ("jit", "pmap"):
+        # A JAX without pmap still has calls to count.
+        for name in ("jit", "pmap") if hasattr(jax, "pmap") else ("jit",):
             patches.replace(jax, name, self._counting(getattr(jax, name)))
         api = jax._src.api  # noqa: SLF001 - see _unwrap_for_eval_shape
         _unwrap_for_eval_shape(patches, api, self._guard)

@@ -8,10 +8,11 @@ The user's own call is never made inside it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from jaxmon.agent.tally import Tally
 
@@ -34,6 +35,8 @@ class Guard:
 
     def __init__(self) -> None:
         self._failures: dict[str, Tally] = {}
+        # Reentrant: telling of a failure may run into another.
+        self._lock = threading.RLock()
 
     def on(self, site: str) -> bool:
         """
@@ -42,23 +45,31 @@ class Guard:
         failures = self._failures.get(site)
         return failures is None or failures.value < LIMIT
 
-    def failed(self, site: str) -> None:
+    def failed(self, site: str, *, stays_on: bool = False) -> None:
         """
         Take note of the exception being handled at *site*.
+
+        Args:
+            site: where in our code.
+            stays_on: the site does not ask `on`, and is tried again for ever.
         """
         if self.strict:
             raise  # noqa: PLE0704 - called from except blocks only
         failures = self._failures.setdefault(site, Tally())
-        failures.add()
-        if failures.value == 1:
-            log.warning(
-                "jaxmon failed in %s; your program is not affected, some metrics "
-                "may be missing. Further failures there are counted silently.",
-                site,
-                exc_info=sys.exception(),
-            )
-        elif failures.value == LIMIT:
-            log.warning("jaxmon keeps failing in %s: switched off", site)
+        with self._lock:
+            failures.add()
+            count = failures.value
+        # A handler of the log is the user's, and may itself raise.
+        with contextlib.suppress(Exception):
+            if count == 1:
+                log.warning(
+                    "jaxmon failed in %s; your program is not affected, some metrics "
+                    "may be missing. Further failures there are counted silently.",
+                    site,
+                    exc_info=sys.exception(),
+                )
+            elif count == LIMIT and not stays_on:
+                log.warning("jaxmon keeps failing in %s: switched off", site)
 
     def failures(self) -> dict[str, int]:
         """
@@ -67,7 +78,7 @@ class Guard:
         return {site: tally.value for site, tally in list(self._failures.items())}
 
 
-@contextmanager
+@contextlib.contextmanager
 def strict() -> Iterator[None]:
     """
     Let contained failures escape while the block runs; for tests.

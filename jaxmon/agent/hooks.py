@@ -50,7 +50,8 @@ class Hooks:
         self._patches = Patches()
         self._probes: list[Probe] = []
         self._attached: dict[str, bool] = {}
-        clean = jax._src.core.trace_state_clean  # noqa: SLF001
+        core: Any = jax._src.core  # noqa: SLF001
+        clean = getattr(core, "trace_state_clean", _always)
         self._calls = CallLayer(table, guard)
         self._misses = Misses(table, self._calls, clean)
         self.compiles = Compiles(
@@ -173,6 +174,12 @@ class Hooks:
     def _probe(
         self, module: ModuleType, name: str, observe: Observer, site: str
     ) -> None:
+        # Every observer asks it whether JAX is tracing.
+        _ = self._jax._src.core.trace_state_clean  # noqa: SLF001
         probe = Probe(getattr(module, name), observe, guard=self._guard, site=site)
         self._probes.append(probe)
         self._patches.replace(module, name, probe)
+
+
+def _always() -> bool:
+    return True

@@ -9,6 +9,7 @@ call, so ours are guarded here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,18 @@ from jaxmon.agent.guard import Guard
 
 
 SITE = "monitoring"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """
+    One of our listeners, and the functions of JAX for its kind.
+    """
+
+    listener: Callable[..., None]
+    register: Callable[[Any], None]
+    registered: Callable[[], list[Any]]
+    unregister: Callable[[Any], None]
 
 
 class Listeners:
@@ -42,6 +55,7 @@ class Listeners:
         self._on_event = on_event
         self._on_duration = on_duration
         self._registered = False
+        self._kinds: tuple[_Kind, ...] = ()
         # One bound method each: they are found again by equality and identity.
         self._event = self._take_event
         self._duration = self._take_duration
@@ -49,36 +63,44 @@ class Listeners:
     def register(self) -> None:
         """
         Start listening.
+
+        Raises:
+            AttributeError: this JAX cannot register listeners, or not take them off.
         """
+        monitoring = self._monitoring
+        self._kinds = (
+            _Kind(
+                self._event,
+                monitoring.register_event_listener,
+                monitoring.get_event_listeners,
+                _first(
+                    monitoring,
+                    "unregister_event_listener",
+                    "_unregister_event_listener_by_callback",
+                ),
+            ),
+            _Kind(
+                self._duration,
+                monitoring.register_event_duration_secs_listener,
+                monitoring.get_event_duration_listeners,
+                _first(
+                    monitoring,
+                    "unregister_event_duration_listener",
+                    "_unregister_event_duration_listener_by_callback",
+                ),
+            ),
+        )
         self._registered = True
-        self._monitoring.register_event_listener(self._event)
-        self._monitoring.register_event_duration_secs_listener(self._duration)
+        self.restore()
 
     def unregister(self) -> None:
         """
         Stop listening. Harmless when somebody cleared the listeners before.
         """
         self._registered = False
-        monitoring = self._monitoring
-        for registered, names, ours in (
-            (
-                monitoring.get_event_listeners,
-                ("unregister_event_listener", "_unregister_event_listener_by_callback"),
-                self._event,
-            ),
-            (
-                monitoring.get_event_duration_listeners,
-                (
-                    "unregister_event_duration_listener",
-                    "_unregister_event_duration_listener_by_callback",
-                ),
-                self._duration,
-            ),
-        ):
-            if ours in registered():
-                public, private = names
-                name = public if hasattr(monitoring, public) else private
-                getattr(monitoring, name)(ours)
+        for kind in self._kinds:
+            if kind.listener in kind.registered():
+                kind.unregister(kind.listener)
 
     def restore(self) -> None:
         """
@@ -86,10 +108,9 @@ class Listeners:
         """
         if not self._registered:
             return
-        if self._event not in self._monitoring.get_event_listeners():
-            self._monitoring.register_event_listener(self._event)
-        if self._duration not in self._monitoring.get_event_duration_listeners():
-            self._monitoring.register_event_duration_secs_listener(self._duration)
+        for kind in self._kinds:
+            if kind.listener not in kind.registered():
+                kind.register(kind.listener)
 
     def _take_event(self, event: str, **_: Any) -> None:
         if self._registered and self._guard.on(SITE):
@@ -104,3 +125,7 @@ class Listeners:
                 self._on_duration(event, seconds, details.get("fun_name"))
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
                 self._guard.failed(SITE)
+
+
+def _first(monitoring: Any, public: str, private: str) -> Any:
+    return getattr(monitoring, public if hasattr(monitoring, public) else private)

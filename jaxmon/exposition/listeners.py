@@ -90,7 +90,7 @@ def _numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
             type=socket.SOCK_STREAM,
             flags=socket.AI_NUMERICHOST | socket.AI_PASSIVE,
         )
-    except socket.gaierror:
+    except (socket.gaierror, ValueError):  # or one that no name can have
         msg = (
             f"cannot listen on {host!r}: not an IP address; "
             "use one such as 127.0.0.1, 0.0.0.0 or ::"
