@@ -1,16 +1,18 @@
 """
 What a cached call of a jitted function pays: jaxmon and alternatives side by side.
 
-All variants wrap one and the same jitted function and take turns, some hundred calls
-each; a figure is the median of the differences to the bare function in the same
-turn. An agent runs only while jaxmon's own variants do.
+All variants wrap one and the same jitted function and take turns, in another order each
+time; a figure is the median of the differences to the bare function in the same turn.
+An agent runs meanwhile, except that "call layer off" compares the bare function with
+and without an agent that has none.
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import repeat
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -18,12 +20,13 @@ from typing import Any
 from benchmarks.rows import Row, paired
 
 
-ROUNDS = 300
-CALLS = 200
+ROUNDS = 1000
+CALLS = 100
+PAIRS = 200
 GOAL_NS = 75.0
+BARE = "bare"
 
 Call = Callable[[Any], Any]
-Surroundings = Callable[[], AbstractContextManager[object]]
 
 
 def measure() -> list[Row]:
@@ -35,23 +38,28 @@ def measure() -> list[Row]:
     argument = jax.numpy.ones(())
     with agent():
         counted = jax.jit(_work)
-    bare = counted._jitted  # noqa: SLF001 - the same object, so that only we differ
-    variants: dict[str, tuple[Call, Surroundings]] = {
-        "jaxmon, call layer on": (counted, agent),
-        "jaxmon, call layer off": (bare, lambda: agent(calls=False)),
-        "plain Python wrapper": (_wrapper(bare), nullcontext),
-        "prometheus_client Counter.inc()": (_counter(bare), nullcontext),
-        "prometheus_client Histogram.time()": (_histogram(bare), nullcontext),
-        "OpenTelemetry histogram.record()": (_opentelemetry(bare), nullcontext),
-    }
-    base: list[float] = []
-    times: dict[str, list[float]] = {name: [] for name in variants}
-    for _ in range(ROUNDS):
-        base.append(_nanoseconds(bare, argument))
-        for name, (call, surroundings) in variants.items():
-            with surroundings():
-                times[name].append(_nanoseconds(call, argument))
+        bare = counted._jitted  # noqa: SLF001 - the same object: only we differ
+        variants: dict[str, Call] = {
+            BARE: bare,
+            "jaxmon, call layer on": counted,
+            "plain Python wrapper": _wrapper(bare),
+            "prometheus_client Counter.inc()": _counter(bare),
+            "prometheus_client Histogram.time()": _histogram(bare),
+            "OpenTelemetry histogram.record()": _opentelemetry(bare),
+        }
+        times = _in_turns(variants, argument)
+    base = times.pop(BARE)
     goals = {"jaxmon, call layer on": GOAL_NS}
+    added = [
+        Row(
+            name=f"  added by {name}",
+            value=paired(spent, base),
+            best=min(spent) - min(base),
+            unit="ns",
+            at_most=goals.get(name),
+        )
+        for name, spent in times.items()
+    ]
     return [
         Row(
             name="cached call, bare jax.jit",
@@ -59,17 +67,38 @@ def measure() -> list[Row]:
             best=min(base),
             unit="ns",
         ),
-        *(
-            Row(
-                name=f"  added by {name}",
-                value=paired(spent, base),
-                best=min(spent) - min(base),
-                unit="ns",
-                at_most=goals.get(name),
-            )
-            for name, spent in times.items()
-        ),
+        _layer_off(bare, argument),
+        *added,
     ]
+
+
+def _in_turns(variants: dict[str, Call], argument: Any) -> dict[str, list[float]]:
+    order = list(variants)
+    shuffle = random.Random(1).shuffle  # noqa: S311 - an order, not a secret
+    times: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(ROUNDS):
+        shuffle(order)
+        for name in order:
+            times[name].append(_nanoseconds(variants[name], argument))
+    return times
+
+
+def _layer_off(bare: Call, argument: Any) -> Row:
+    without, off = [], []
+    for _ in range(PAIRS):
+        # Both come after a start and stop, which leave the processor's caches cold.
+        with agent(calls=False):
+            pass
+        without.append(_nanoseconds(bare, argument, warm=CALLS))
+        with agent(calls=False):
+            off.append(_nanoseconds(bare, argument, warm=CALLS))
+    return Row(
+        name="  added by jaxmon, call layer off",
+        value=paired(off, without),
+        best=min(off) - min(without),
+        unit="ns",
+        note="the same object is called; what is not 0 is the machine's noise",
+    )
 
 
 @contextmanager
@@ -90,8 +119,8 @@ def _work(x: Any) -> Any:
     return x + 1
 
 
-def _nanoseconds(call: Call, argument: Any) -> float:
-    for _ in repeat(None, 20):
+def _nanoseconds(call: Call, argument: Any, *, warm: int = 10) -> float:
+    for _ in repeat(None, warm):
         call(argument)
     started = perf_counter_ns()
     for _ in repeat(None, CALLS):
