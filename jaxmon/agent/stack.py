@@ -147,20 +147,19 @@ def program_at(frame: FrameType | None) -> Program:
     program: str | None = None
     avals: tuple[Any, ...] = ()
     entry: int | None = None
-    while frame is not None:
+    while frame is not None and jitted is None:
         name = frame.f_code.co_name
-        if jitted is None:
-            if name == "from_hlo":
-                source = source or _source(frame.f_locals.get("all_args_info"))
-            elif name == "lower_sharding_computation":
-                variables = frame.f_locals
-                source = source or _source_of_jaxpr(variables.get("closed_jaxpr"))
-                program = variables.get("fun_name") or variables.get("name")
-            elif name in ("_run_python_pjit", "_python_pjit_helper"):
-                avals = tuple(getattr(frame.f_locals.get("p"), "in_avals", ()))
-            elif name == "cache_miss" or name in AHEAD:
-                jitted = jitted_at(frame)
-                entry = id(frame) if jitted is not None and jitted.call else None
+        if name == "from_hlo":
+            source = source or _source(frame.f_locals.get("all_args_info"))
+        elif name == "lower_sharding_computation":
+            variables = frame.f_locals
+            source = source or _source_of_jaxpr(variables.get("closed_jaxpr"))
+            program = variables.get("fun_name") or variables.get("name")
+        elif name in ("_run_python_pjit", "_python_pjit_helper"):
+            avals = tuple(getattr(frame.f_locals.get("p"), "in_avals", ()))
+        elif name == "cache_miss" or name in AHEAD:
+            jitted = jitted_at(frame)
+            entry = id(frame) if jitted is not None and jitted.call else None
         frame = frame.f_back
     return Program(jitted, source, program, avals, entry)
 
