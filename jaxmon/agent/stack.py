@@ -8,6 +8,7 @@ from 0.4.35 to 0.12; this module is the only place that knows them.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -21,6 +22,8 @@ CALL = ("cache_miss", "_python_pjit_helper")
 # to 0.4.36, all through jit_trace since.
 AHEAD = ("jit_trace", "lower", "trace", "eval_shape")
 
+
+_JAX = os.path.join("jax", "_src", "")  # noqa: PTH118 - part of a path
 
 # Where the function comes from that pmap jits since 0.8, by version.
 _PMAP_MODULES = ("jax._src.pmap", "jax._src.linear_util")
@@ -54,6 +57,9 @@ def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None
         above: where to look for the caller of *frame*, if not from it.
     """
     name = frame.f_code.co_name
+    if _JAX not in frame.f_code.co_filename:
+        # A function of the user's, whose variables are none of our business.
+        return None
     if name in CALL:
         return _of_call(frame.f_locals, above or frame.f_back)
     if name in AHEAD:
