@@ -1,0 +1,114 @@
+"""
+What is known of each function, by label.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from jaxmon.agent.functions import Function, FunctionTable, label
+
+
+class Callable:
+    def __call__(self) -> None:
+        pass
+
+    def method(self) -> None:
+        pass
+
+
+def plain() -> None:
+    pass
+
+
+def test_labels_name_the_users_function() -> None:
+    """
+    Partials and methods are named after what is inside, objects after their class.
+    """
+    partial = functools.partial(functools.partial(plain))
+    nameless = plain_named(3)
+
+    assert label(plain) == (f"{__name__}.plain", False)
+    assert label(partial) == (f"{__name__}.plain", False)
+    assert label(Callable().method) == (f"{__name__}.Callable.method", False)
+    assert label(Callable()) == (f"{__name__}.Callable", False)
+    assert label(len) == ("builtins.len", False)
+    assert label(nameless)[0].startswith(f"{__name__}.")
+
+
+def plain_named(name: object) -> Callable:
+    found = Callable()
+    found.__dict__["__qualname__"] = name
+    return found
+
+
+def test_functions_of_jax_are_known_by_their_package() -> None:
+    """
+    A package whose name only begins alike is the user's.
+    """
+
+    def theirs() -> None:
+        pass
+
+    internal = {}
+    for module in ("jax", "jax.numpy", "jaxlib.mlir", "jaxtyping", "my.jax"):
+        theirs.__module__ = module
+        internal[module] = label(theirs)[1]
+
+    assert internal == {
+        "jax": True,
+        "jax.numpy": True,
+        "jaxlib.mlir": True,
+        "jaxtyping": False,
+        "my.jax": False,
+    }
+
+
+def test_a_full_table_shares_one_entry() -> None:
+    """
+    The limit counts neither ``other`` nor ``unknown``; overflow is counted.
+    """
+    table = FunctionTable(2)
+    table.named("unknown")
+    first, second = table.named("a.f"), table.named("a.g")
+    third, fourth = table.named("a.h"), table.named("a.i")
+
+    assert third is fourth is table.named("other")
+    assert first is table.named("a.f") is not second
+    assert table.overflow.value == 2
+    assert {function.name for function in table} == {
+        "a.f",
+        "a.g",
+        "other",
+        "unknown",
+    }
+
+
+def test_a_short_name_finds_the_only_function_called_so() -> None:
+    """
+    Where two share it, the short name itself is the label.
+    """
+    table = FunctionTable(10)
+    table.named("a.f")
+    table.named("a.g")
+    table.named("b.g")
+
+    assert table.by_short_name("f").name == "a.f"
+    assert table.by_short_name("g").name == "g"
+    assert table.by_short_name("h").name == "h"
+
+
+def test_calls_and_hits_never_fall() -> None:
+    """
+    A call that is known to be a miss only later does not take a hit back.
+    """
+    function = Function("f", internal=False)
+    function.entered.add()
+    assert function.calls_and_hits() == (1, 1)
+    function.missed.add()
+    function.entered_missed.add()
+    assert function.calls_and_hits() == (1, 1)
+    for _ in range(3):
+        function.entered.add()
+
+    assert function.calls_and_hits() == (4, 3)

@@ -1,0 +1,116 @@
+"""
+The wall between our code and the user's program.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+
+import pytest
+
+from jaxmon.agent.guard import LIMIT, Guard, strict
+
+
+pytestmark = pytest.mark.contained
+
+
+def fail(guard: Guard, site: str = "here", *, stays_on: bool = False) -> None:
+    try:
+        raise KeyError(site)
+    except KeyError:
+        guard.failed(site, stays_on=stays_on)
+
+
+def test_a_site_is_on_until_it_has_failed_often(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    The first failure and the last are logged, all are counted, other sites go on.
+    """
+    guard = Guard()
+    for count in range(LIMIT + 3):
+        assert guard.on("here") is (count < LIMIT)
+        fail(guard)
+
+    assert guard.on("there") is True
+    assert guard.failures() == {"here": LIMIT + 3}
+    first, second = caplog.records
+    assert first.exc_info is not None
+    assert first.exc_info[0] is KeyError
+    assert "switched off" in second.getMessage()
+
+
+def test_a_site_that_stays_on_is_never_said_to_be_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    What does not ask whether it is on is logged once.
+    """
+    guard = Guard()
+    for _ in range(LIMIT + 1):
+        fail(guard, stays_on=True)
+
+    assert len(caplog.records) == 1
+
+
+def test_threads_that_fail_at_once_are_counted_and_logged_once_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    However failures interleave, the first and the limit are seen by exactly one.
+    """
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            guard, barrier = Guard(), threading.Barrier(16)
+
+            def work(guard: Guard = guard, barrier: threading.Barrier = barrier) -> None:
+                barrier.wait(30)
+                fail(guard)
+
+            threads = [threading.Thread(target=work) for _ in range(16)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert guard.failures() == {"here": 16}
+    finally:
+        sys.setswitchinterval(switch)
+
+    messages = [record.getMessage() for record in caplog.records]
+    assert len([m for m in messages if "switched off" in m]) == 20
+    assert len(messages) == 40
+
+
+def test_a_failing_log_is_contained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A filter or handler of the user that raises stays on its side of the wall.
+    """
+
+    def broken(_: logging.LogRecord) -> bool:
+        raise ValueError
+
+    logger = logging.getLogger("jaxmon")
+    logger.addFilter(broken)
+    try:
+        guard = Guard()
+        fail(guard)
+    finally:
+        logger.removeFilter(broken)
+
+    assert guard.failures() == {"here": 1}
+
+
+def test_strict_raises_what_would_be_contained() -> None:
+    """
+    For our own tests: the failure comes out, and only while the block runs.
+    """
+    guard = Guard()
+    with strict(), pytest.raises(KeyError):
+        fail(guard)
+    fail(guard)
+
+    assert guard.failures() == {"here": 1}
