@@ -1,0 +1,271 @@
+"""
+The part of Grafana's classic HTTP API that dashboards need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+from urllib.parse import quote
+
+from jaxmon.grafana.content import Body
+from jaxmon.grafana.http import Answer, GrafanaError, Session
+
+
+ROOT_FOLDER = "general"
+"""The uid by which Grafana's search calls the place outside of all folders."""
+
+_PAGE = 500
+_MAX_PAGES = 200
+
+_OK, _ACCEPTED = 200, 202
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
+_NOT_ACCEPTABLE, _EXISTS, _PRECONDITION = 406, 409, 412
+
+
+class ConflictError(GrafanaError):
+    """
+    Somebody else changed or made the same thing since it was looked at.
+    """
+
+
+@dataclass(frozen=True)
+class Stored:
+    """
+    A dashboard as Grafana has it.
+
+    Args:
+        folder: uid, `ROOT_FOLDER` outside of all folders.
+        message: of its current version; ``""`` when there is none, or it is unknown.
+        author: login or service account of who saved it last.
+        updated: when that was, as Grafana writes it.
+    """
+
+    body: Body
+    version: int
+    folder: str
+    provisioned: bool
+    message: str
+    author: str
+    updated: str
+
+
+@dataclass(frozen=True)
+class StoredAsV2:
+    """
+    A dashboard in a format that the classic API does not show.
+    """
+
+
+Observed: TypeAlias = Stored | StoredAsV2 | None
+
+
+@dataclass(frozen=True)
+class Saved:
+    """
+    The answer to a save.
+
+    Args:
+        pending: accepted but not stored yet: somebody has to approve it.
+    """
+
+    version: int | None
+    url: str
+    pending: bool = False
+
+
+class Grafana:
+    """
+    One Grafana, as a service account sees it.
+
+    Each method raises `GrafanaError` when Grafana cannot be reached or refuses.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def url(self) -> str:
+        """
+        Its address, without a slash at the end.
+        """
+        return self._session.url
+
+    def health(self) -> str:
+        """
+        Return Grafana's version, ``"unknown"`` where that is hidden.
+        """
+        answer = self._session.request("GET", "/api/health")
+        if answer.status != _OK:
+            self._refused("health", answer)
+        return answer.text("version") or "unknown"
+
+    def folder(self, uid: str) -> str | None:
+        """
+        Return the title of the folder *uid*, `None` when there is no such folder.
+        """
+        answer = self._session.request("GET", f"/api/folders/{_quoted(uid)}")
+        if answer.status == _NOT_FOUND:
+            return None
+        if answer.status != _OK:
+            self._refused(f"folder {uid}", answer)
+        return answer.text("title")
+
+    def create_folder(self, uid: str, title: str) -> None:
+        """
+        Make a folder at the top level.
+
+        Raises:
+            ConflictError: there is one with that uid or, on old servers, that title.
+        """
+        answer = self._session.request(
+            "POST", "/api/folders", body={"uid": uid, "title": title}
+        )
+        if answer.status in (_EXISTS, _PRECONDITION):
+            raise ConflictError(self._text(answer), status=answer.status)
+        if answer.status != _OK:
+            self._refused(f"making folder {uid}", answer)
+
+    def titles(self, folder: str) -> dict[str, str]:
+        """
+        Return the uids of the dashboards in *folder* by title.
+        """
+        found: dict[str, str] = {}
+        query: dict[str, str | int] = {"type": "dash-db", "folderUIDs": folder}
+        for page in range(1, _MAX_PAGES + 1):
+            query |= {"limit": _PAGE, "page": page}
+            answer = self._session.request("GET", "/api/search", query=query)
+            if answer.status != _OK or not isinstance(answer.data, list):
+                self._refused(f"listing folder {folder}", answer)
+            found |= {one["title"]: one["uid"] for one in answer.data}
+            if len(answer.data) < _PAGE:
+                return found
+        msg = f"folder {folder} has more than {_PAGE * _MAX_PAGES} dashboards"
+        raise GrafanaError(msg)
+
+    def dashboard(self, uid: str) -> Observed:
+        """
+        Return what Grafana has under *uid*, with the message of its version.
+        """
+        answer = self._session.request("GET", f"/api/dashboards/uid/{_quoted(uid)}")
+        if answer.status == _NOT_FOUND:
+            return None
+        if answer.status == _NOT_ACCEPTABLE:
+            return StoredAsV2()
+        if answer.status != _OK or not _has_dashboard(answer.data):
+            self._refused(f"dashboard {uid}", answer)
+        body, meta = answer.data["dashboard"], answer.data["meta"]
+        number = int(body.get("version") or meta.get("version") or 0)
+        return Stored(
+            body=body,
+            version=number,
+            folder=meta.get("folderUid") or ROOT_FOLDER,
+            provisioned=bool(meta.get("provisioned")),
+            message=self._message(uid, number),
+            author=meta.get("updatedBy") or "",
+            updated=meta.get("updated") or "",
+        )
+
+    def save(self, body: Body, *, base: int | None, folder: str, message: str) -> Saved:
+        """
+        Store *body* as the next version.
+
+        Args:
+            body: classic JSON; its id and version do not count.
+            base: the version that it replaces, `None` if there shall be none.
+            folder: without it, Grafana would move the dashboard out of its folder.
+            message: for the history.
+
+        Raises:
+            ConflictError: the current version is not *base*.
+        """
+        dashboard = {
+            key: value for key, value in body.items() if key not in ("id", "version")
+        }
+        if base is not None:
+            dashboard["version"] = base
+        answer = self._session.request(
+            "POST",
+            "/api/dashboards/db",
+            body={
+                "dashboard": dashboard,
+                "folderUid": "" if folder == ROOT_FOLDER else folder,
+                "message": message,
+                "overwrite": False,
+            },
+        )
+        if answer.status == _EXISTS or _is_mismatch(answer):
+            raise ConflictError(self._text(answer), status=answer.status)
+        if answer.status == _ACCEPTED:
+            return Saved(None, "", pending=True)
+        if answer.status != _OK:
+            self._refused(f"saving {body.get('uid')}", answer)
+        number = answer.data.get("version")
+        return Saved(number if isinstance(number, int) else None, answer.text("url"))
+
+    def _message(self, uid: str, number: int) -> str:
+        """
+        Return the message of version *number*, ``""`` when Grafana does not tell.
+
+        One version by its number is asked for first: in the list, older releases
+        show "Initial save" for the first version instead of its message. Some
+        later releases find no version by number, and have the message in the list.
+        """
+        path = f"/api/dashboards/uid/{_quoted(uid)}/versions"
+        one = self._session.request("GET", f"{path}/{number}")
+        if one.status == _OK:
+            return one.text("message")
+        if one.status in (_UNAUTHORIZED, _FORBIDDEN):
+            self._refused(f"history of dashboard {uid}", one)
+        several = self._session.request("GET", path, query={"limit": 1})
+        data = several.data if several.status == _OK else None
+        rows = data.get("versions") if isinstance(data, dict) else data
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, dict) and row.get("version") == number:
+                return str(row.get("message") or "")
+        return ""
+
+    def _text(self, answer: Answer) -> str:
+        text = self._session.redacted(answer.text("message"))
+        return f"{answer.status} {text}".rstrip()
+
+    def _refused(self, what: str, answer: Answer) -> NoReturn:
+        """
+        Raise what *answer* means for the person who runs the command.
+        """
+        text = self._text(answer)
+        if answer.status == _UNAUTHORIZED:
+            msg = (
+                f"Grafana does not know the token ({text}); make one for a service "
+                "account with the role Editor"
+            )
+        elif answer.status == _FORBIDDEN:
+            msg = (
+                f"{what}: the token may not do that ({text}); its service account "
+                "needs the role Editor"
+            )
+        else:
+            msg = f"{what}: Grafana answered {text}"
+        raise GrafanaError(msg, status=answer.status)
+
+
+def _quoted(uid: str) -> str:
+    return quote(uid, safe="")
+
+
+def _has_dashboard(data: Any) -> bool:
+    return (
+        isinstance(data, dict)
+        and isinstance(data.get("dashboard"), dict)
+        and isinstance(data.get("meta"), dict)
+    )
+
+
+def _is_mismatch(answer: Answer) -> bool:
+    """
+    Tell whether the version lock held; 412 also means, say, a plugin's dashboard.
+    """
+    return answer.status == _PRECONDITION and answer.text("status") in (
+        "",
+        "version-mismatch",
+    )

@@ -1,0 +1,322 @@
+"""
+JSON over HTTP to one Grafana: time limits, retries, TLS, proxies, the token.
+
+The token is sent to the configured address and nowhere else: no redirect is
+followed, and no error, log line or representation holds it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import random
+import ssl
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
+
+from jaxmon.errors import JaxmonError
+from jaxmon.version import version
+
+
+ATTEMPTS = 4
+MAX_BYTES = 32 << 20
+MAX_WAIT_SECONDS = 30.0
+
+_RETRIED = frozenset({429, 502, 503, 504})
+_REDIRECTS = range(300, 400)
+_CHUNK = 1 << 16
+_SHOWN = 300
+
+
+class GrafanaError(JaxmonError):
+    """
+    Grafana, or the way to it, did not do what was asked.
+
+    Args:
+        message: for people; never holds the token.
+        status: HTTP status; `None` when there was no answer.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    A complete answer: its status, and its body if that is JSON, else `None`.
+    """
+
+    status: int
+    data: Any
+    retry_after: float | None = None
+    location: str = ""
+
+    def text(self, key: str) -> str:
+        """
+        Return the string that the body has under *key*, ``""`` without one.
+        """
+        found = self.data.get(key) if isinstance(self.data, dict) else None
+        return found if isinstance(found, str) else ""
+
+
+@dataclass
+class Session:
+    """
+    Sends requests to one Grafana.
+
+    A request is repeated, a bounded number of times, when Grafana or a proxy is busy
+    (429, 502, 503, 504) or the connection fails. That is right for every request that
+    goes through here: reading changes nothing, and what is saved carries the version
+    it replaces, so that a repetition of a save that did arrive is turned down.
+
+    Args:
+        url: where Grafana is, as in a browser, path included.
+        token: of a service account.
+        ca_file: certificates to trust instead of the system's.
+        timeout: seconds for each attempt.
+        insecure_http: send the token in the clear to another host.
+        sleep: waits between attempts.
+
+    Raises:
+        GrafanaError: an address, token or certificate file that cannot be used.
+    """
+
+    url: str
+    token: str = field(repr=False)
+    ca_file: Path | None = None
+    timeout: float = 10.0
+    insecure_http: bool = False
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = _checked(self.url, insecure_http=self.insecure_http)
+        self.url = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+        self.url = self.url.rstrip("/")
+        if not self.token or not (self.token.isascii() and self.token.isprintable()):
+            msg = "the token is empty or has characters that no token has"
+            raise GrafanaError(msg)
+        # Neither redirects nor errors are handled: an answer is returned as it came.
+        self._opener = urllib.request.OpenerDirector()
+        for handler in (
+            # As in curl and Go, this host itself is never reached by a proxy.
+            urllib.request.ProxyHandler({} if _is_loopback(parts) else None),
+            urllib.request.HTTPHandler(),
+            urllib.request.HTTPSHandler(context=_trust(self.ca_file)),
+        ):
+            self._opener.add_handler(handler)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int] | None = None,
+        body: Any = None,
+    ) -> Answer:
+        """
+        Return the answer to one request, whatever its status.
+
+        Raises:
+            GrafanaError: no answer after all attempts, or one that is not Grafana's.
+        """
+        target = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
+        for attempt in range(1, ATTEMPTS + 1):
+            last = attempt == ATTEMPTS
+            try:
+                answer = self._attempt(method, target, body)
+            except (OSError, HTTPException) as error:
+                if last or _is_final(error):
+                    raise self._unreachable(error) from None
+                wait = _backoff(attempt)
+            else:
+                if answer.status not in _RETRIED:
+                    return self._usable(answer)
+                wait = answer.retry_after or _backoff(attempt)
+                if last or wait > MAX_WAIT_SECONDS:
+                    raise self._busy(answer)
+            self.sleep(wait)
+        raise AssertionError(ATTEMPTS)  # the last attempt returns or raises
+
+    def redacted(self, text: str) -> str:
+        """
+        Return *text*, which somebody else wrote, cut, on one line, without the token.
+        """
+        line = " ".join(text.replace(self.token, "[token]").split())
+        return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
+
+    def _attempt(self, method: str, target: str, body: Any) -> Answer:
+        request = urllib.request.Request(  # noqa: S310 - http and https only, see above
+            target,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Accept": "application/json",
+                "Authorization": f"Bearer {self.token}",
+                "User-Agent": f"jaxmon/{version()}",
+                **({} if body is None else {"Content-Type": "application/json"}),
+            },
+        )
+        end = time.monotonic() + self.timeout
+        with self._opener.open(request, timeout=self.timeout) as response:
+            return _answer(response, _received(response, end))
+
+    def _usable(self, answer: Answer) -> Answer:
+        """
+        Return *answer* unless it cannot be from Grafana's API.
+        """
+        if answer.status in _REDIRECTS:
+            parts = urlsplit(answer.location)
+            place = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+            msg = (
+                f"{self.url} redirects to {self.redacted(place) or 'nowhere'}; give "
+                "Grafana's own address, the token is not sent anywhere else"
+            )
+            raise GrafanaError(msg, status=answer.status)
+        if answer.data is None:
+            msg = (
+                f"{self.url} answered {answer.status} with something that is not JSON; "
+                "give the address under which a browser shows Grafana, path included"
+            )
+            raise GrafanaError(msg, status=answer.status)
+        return answer
+
+    def _busy(self, answer: Answer) -> GrafanaError:
+        asked = answer.retry_after
+        hint = f"; it asks to wait {asked:.0f} s" if asked else ""
+        text = self.redacted(answer.text("message"))
+        msg = f"{self.url} is busy: {answer.status} {text}".rstrip() + hint
+        return GrafanaError(f"{msg}; try again later", status=answer.status)
+
+    def _unreachable(self, error: Exception) -> GrafanaError:
+        cause = error.reason if isinstance(error, URLError) else error
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            msg = (
+                f"the certificate of {self.url} is not trusted: "
+                f"{cause.verify_message}; give its authority with --ca-file"
+            )
+            return GrafanaError(msg)
+        text = self.redacted(str(cause) or type(cause).__name__)
+        return GrafanaError(f"no answer from {self.url}: {text}")
+
+
+def _checked(url: str, *, insecure_http: bool) -> SplitResult:
+    """
+    Return the parts of *url* if the token may be sent there.
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host, parts = None, urlsplit("")
+    if parts.scheme not in ("http", "https") or not host or parts.query:
+        msg = f"not Grafana's address: {_without_user(url)!r}; give http(s)://host/path"
+        raise GrafanaError(msg)
+    if parts.username is not None:
+        msg = "a user or password in the address is not used; give a token instead"
+        raise GrafanaError(msg)
+    if parts.scheme == "http" and not (insecure_http or _is_loopback(parts)):
+        msg = (
+            f"{host} would get the token in the clear; use https, or allow it with "
+            "--insecure-http"
+        )
+        raise GrafanaError(msg)
+    return parts
+
+
+def _without_user(url: str) -> str:
+    return url.rpartition("@")[2]
+
+
+def _is_loopback(parts: SplitResult) -> bool:
+    host = (parts.hostname or "").rstrip(".")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _trust(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # ssl.SSLError, too
+        reason = error.strerror or "it holds no certificates"
+        msg = f"cannot use the certificates in {ca_file}: {reason}"
+        raise GrafanaError(msg) from None
+
+
+def _received(response: HTTPResponse, end: float) -> bytes:
+    """
+    Return the body, unless it is too long or takes beyond *end*.
+    """
+    body = bytearray()
+    while chunk := response.read1(_CHUNK):
+        body += chunk
+        if len(body) > MAX_BYTES:
+            msg = f"an answer is longer than {MAX_BYTES >> 20} MiB"
+            raise GrafanaError(msg, status=response.status)
+        if time.monotonic() > end:
+            msg = "the answer did not end in time"
+            raise TimeoutError(msg)
+    if response.length:
+        msg = f"the answer ended {response.length} bytes early"
+        raise ConnectionError(msg)
+    return bytes(body)
+
+
+def _answer(response: HTTPResponse, body: bytes) -> Answer:
+    data = None
+    if "json" in response.headers.get_content_type():
+        try:
+            data = json.loads(body)
+        except ValueError:
+            data = None
+    return Answer(
+        response.status,
+        data,
+        _seconds(response.headers.get("Retry-After")),
+        response.headers.get("Location", ""),
+    )
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """
+    Return what a ``Retry-After`` header asks for: seconds, or until a date.
+    """
+    if not retry_after:
+        return None
+    if retry_after.strip().isdecimal():
+        return float(retry_after)
+    try:
+        date = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+
+
+def _backoff(attempt: int) -> float:
+    """
+    Return seconds to wait after *attempt*: 0.5, 1, 2, each up to half less.
+    """
+    spread = random.random()  # noqa: S311 - spreads load, guards nothing
+    return float(2 ** (attempt - 2) * (1 - spread / 2))
+
+
+def _is_final(error: Exception) -> bool:
+    """
+    Tell whether another attempt would fail in the same way.
+    """
+    cause = error.reason if isinstance(error, URLError) else error
+    return isinstance(cause, ssl.SSLCertVerificationError)

@@ -1,0 +1,117 @@
+"""
+What a push has to do about each dashboard, decided from what Grafana has.
+
+Nothing here talks to Grafana: the same observation always gives the same decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jaxmon.grafana.client import Observed, Stored, StoredAsV2
+from jaxmon.grafana.content import TAG, Dashboard, digest, pushed_digest
+
+
+class State(StrEnum):
+    """
+    How a dashboard in Grafana relates to the one that should be there.
+    """
+
+    CREATE = "create"
+    UNCHANGED = "unchanged"
+    UPDATE = "update"
+    DRIFTED = "drifted"
+    FOREIGN = "foreign"
+    PROVISIONED = "provisioned"
+    V2 = "v2"
+    UNKNOWN = "unknown"
+
+
+_WRITTEN = frozenset({State.CREATE, State.UPDATE})
+
+
+@dataclass(frozen=True)
+class Step:
+    """
+    One dashboard, what Grafana has in its place, and what that means.
+
+    Args:
+        reason: why it is not written; ``""`` when it is, or need not be.
+    """
+
+    desired: Dashboard
+    observed: Observed
+    state: State
+    reason: str = ""
+
+    def writes(self, *, force: bool = False) -> bool:
+        """
+        Tell whether a push writes; *force* accepts what drifted, and nothing else.
+        """
+        return self.state in _WRITTEN or (force and self.state is State.DRIFTED)
+
+
+def decide(
+    desired: Dashboard, observed: Observed, *, folder: str, taken: Mapping[str, str]
+) -> Step:
+    """
+    Return the step for one dashboard.
+
+    Args:
+        desired: the dashboard as it should be.
+        observed: what is stored under its uid.
+        folder: uid of the folder that it should be in.
+        taken: uids of that folder's dashboards by title.
+    """
+    state, reason = _judged(desired, observed, folder)
+    other = taken.get(desired.title, desired.uid)
+    if state in _WRITTEN and other != desired.uid:
+        state = State.FOREIGN
+        reason = (
+            f"the folder has another dashboard with this title, uid {other}; "
+            "rename or move that one"
+        )
+    return Step(desired, observed, state, reason)
+
+
+def _judged(desired: Dashboard, observed: Observed, folder: str) -> tuple[State, str]:
+    if observed is None:
+        return State.CREATE, ""
+    if isinstance(observed, StoredAsV2):
+        return State.V2, (
+            "stored in Grafana's new format, which a push would flatten; delete it "
+            "there to have it pushed"
+        )
+    stored = digest(observed.body)
+    if stored == desired.digest and observed.folder == folder:
+        return State.UNCHANGED, ""
+    if observed.provisioned:
+        return State.PROVISIONED, (
+            "provisioned from a file on the Grafana server; change it there, or "
+            "remove it there to have it pushed"
+        )
+    if TAG not in (observed.body.get("tags") or ()):
+        return State.FOREIGN, (
+            f"a dashboard with this uid that lacks the tag {TAG}; delete it, or give "
+            "it that tag to have it treated as edited"
+        )
+    reason = _drift(observed, stored, folder)
+    return (State.DRIFTED, reason) if reason else (State.UPDATE, "")
+
+
+def _drift(observed: Stored, stored: str, folder: str) -> str:
+    """
+    Return what somebody did since the last push, ``""`` for nothing.
+    """
+    pushed = pushed_digest(observed.message)
+    if pushed is None:
+        who = f" by {observed.author}" if observed.author else ""
+        when = f" on {observed.updated[:10]}" if observed.updated else ""
+        return f"version {observed.version} was saved{who}{when}, not by a push"
+    if pushed != stored:
+        return f"version {observed.version} is not what the last push wrote"
+    if observed.folder != folder:
+        return f"it is in folder {observed.folder}, not in {folder}"
+    return ""

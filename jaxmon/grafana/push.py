@@ -1,0 +1,252 @@
+"""
+Look at Grafana, plan, and carry the plan out under the version lock.
+
+A save names the version that it replaces, and Grafana turns it down when somebody saved
+another one since. Nothing is ever overwritten without that lock, also not with *force*:
+that only accepts what was seen when planning, after a copy of it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from jaxmon.grafana import backup
+from jaxmon.grafana.client import ROOT_FOLDER, ConflictError, Grafana, Stored
+from jaxmon.grafana.content import Dashboard
+from jaxmon.grafana.http import GrafanaError
+from jaxmon.grafana.plan import State, Step, decide
+
+
+class Outcome(StrEnum):
+    """
+    What became of one dashboard.
+    """
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    PENDING = "pending"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """
+    Where the dashboards go; made with that title if it is missing.
+    """
+
+    uid: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """
+    What a push would do.
+
+    Args:
+        steps: one for each dashboard.
+        taken: uids of the dashboards in the folder by title.
+        folder_missing: the folder has to be made first.
+    """
+
+    folder: Folder
+    folder_missing: bool
+    steps: tuple[Step, ...]
+    taken: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def makes_folder(self, *, force: bool = False) -> bool:
+        """
+        Tell whether carrying it out makes the folder.
+        """
+        return self.folder_missing and any(
+            step.writes(force=force) for step in self.steps
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """
+    What was found and done for one dashboard.
+
+    Args:
+        state: as planned.
+        reason: why it was not written, or what else to know; may be empty.
+        version: that Grafana has now, where known.
+        url: of the dashboard, where known.
+        backup: copy of what was replaced.
+    """
+
+    uid: str
+    title: str
+    state: State
+    outcome: Outcome
+    reason: str = ""
+    version: int | None = None
+    url: str = ""
+    backup: Path | None = None
+
+
+def make_plan(
+    grafana: Grafana, dashboards: Sequence[Dashboard], folder: Folder
+) -> Plan:
+    """
+    Return what has to be done; only reads.
+
+    Raises:
+        GrafanaError: Grafana cannot be reached, or shows nothing to this token.
+    """
+    missing = folder.uid != ROOT_FOLDER and grafana.folder(folder.uid) is None
+    taken = {} if missing else grafana.titles(folder.uid)
+    steps = []
+    for desired in dashboards:
+        try:
+            observed = grafana.dashboard(desired.uid)
+        except GrafanaError as error:
+            if error.status in (None, 401):
+                raise
+            step = Step(desired, None, State.UNKNOWN, str(error))
+        else:
+            step = decide(desired, observed, folder=folder.uid, taken=taken)
+        steps.append(step)
+    return Plan(folder, missing, tuple(steps), taken)
+
+
+@dataclass
+class Push:
+    """
+    Carries out a plan.
+
+    Args:
+        force: replace what drifted, after a copy of it was written.
+        backup_dir: where copies go.
+        now: time for their names.
+    """
+
+    grafana: Grafana
+    force: bool = False
+    backup_dir: Path = Path()
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def apply(self, plan: Plan) -> list[Result]:
+        """
+        Return what became of each dashboard; one that fails does not stop the others.
+
+        Raises:
+            GrafanaError: the folder could not be made.
+        """
+        if plan.makes_folder(force=self.force):
+            self._make_folder(plan.folder)
+        return [self._one(step, plan) for step in plan.steps]
+
+    def _make_folder(self, folder: Folder) -> None:
+        try:
+            self.grafana.create_folder(folder.uid, folder.title)
+        except ConflictError as error:
+            if self.grafana.folder(folder.uid) is not None:
+                return  # somebody else made it at the same time
+            msg = (
+                f"folder {folder.uid} cannot be made ({error}); if there is another "
+                f"folder with the title {folder.title!r}, give its uid with --folder"
+            )
+            raise GrafanaError(msg, status=error.status) from error
+
+    def _one(self, step: Step, plan: Plan) -> Result:
+        if not step.writes(force=self.force):
+            return unwritten(step)
+        copy: Path | None = None
+        try:
+            if isinstance(step.observed, Stored) and step.state is State.DRIFTED:
+                copy = backup.save(
+                    step.observed,
+                    uid=step.desired.uid,
+                    directory=self.backup_dir,
+                    now=self.now(),
+                )
+            result = self._save(step, plan)
+        except GrafanaError as error:
+            result = _failed(step, str(error))
+        except OSError as error:
+            result = _failed(step, f"no backup, so kept: {error}")
+        return replace(result, backup=copy)
+
+    def _save(self, step: Step, plan: Plan) -> Result:
+        """
+        Save under the lock; where it held, look again, once.
+        """
+        try:
+            return self._save_once(step, plan.folder)
+        except ConflictError:
+            again = self._look_again(step.desired, plan)
+        if again.state is State.UNCHANGED:
+            return replace(
+                unwritten(again),
+                reason="was pushed just now, by this push or by another one",
+            )
+        if not again.writes():
+            return replace(
+                unwritten(again), reason=f"changed during the push: {again.reason}"
+            )
+        try:
+            return self._save_once(again, plan.folder)
+        except ConflictError:
+            reason = "changes again and again; wait for other pushes and repeat this"
+            return _failed(again, reason)
+
+    def _look_again(self, desired: Dashboard, plan: Plan) -> Step:
+        observed = self.grafana.dashboard(desired.uid)
+        return decide(desired, observed, folder=plan.folder.uid, taken=plan.taken)
+
+    def _save_once(self, step: Step, folder: Folder) -> Result:
+        desired = step.desired
+        base = step.observed.version if isinstance(step.observed, Stored) else None
+        saved = self.grafana.save(
+            desired.body, base=base, folder=folder.uid, message=desired.message
+        )
+        result = Result(desired.uid, desired.title, step.state, Outcome.UPDATED)
+        if saved.pending:
+            return replace(
+                result,
+                outcome=Outcome.PENDING,
+                reason="accepted, but Grafana stores it only once it is approved there",
+            )
+        return replace(
+            result,
+            outcome=Outcome.CREATED if base is None else Outcome.UPDATED,
+            version=saved.version,
+            url=_absolute(self.grafana.url, saved.url),
+        )
+
+
+def unwritten(step: Step) -> Result:
+    """
+    Return the result of a step for which nothing is written.
+    """
+    stored = step.observed
+    outcomes = {State.UNCHANGED: Outcome.UNCHANGED, State.UNKNOWN: Outcome.FAILED}
+    return Result(
+        step.desired.uid,
+        step.desired.title,
+        step.state,
+        outcomes.get(step.state, Outcome.REFUSED),
+        step.reason,
+        stored.version if isinstance(stored, Stored) else None,
+    )
+
+
+def _failed(step: Step, reason: str) -> Result:
+    desired = step.desired
+    return Result(desired.uid, desired.title, step.state, Outcome.FAILED, reason)
+
+
+def _absolute(base: str, path: str) -> str:
+    """
+    Return *path*, which Grafana gives with its own sub-path or without, below *base*.
+    """
+    start = path.find("/d/")
+    return f"{base}{path[start:]}" if start >= 0 else ""
