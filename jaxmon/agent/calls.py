@@ -49,6 +49,8 @@ class CountedFunction(compress):  # type: ignore[type-arg]
     # for its members there.
     lower = property(operator.attrgetter("_jitted.lower"))
     trace = property(operator.attrgetter("_jitted.trace"))
+    # object has one of its own since Python 3.11; JAX's tells the function's name.
+    __getstate__ = property(operator.attrgetter("_jitted.__getstate__"))
 
     _jitted: Callable[..., Any]
 
@@ -80,6 +82,9 @@ class CountedFunction(compress):  # type: ignore[type-arg]
 
     def __repr__(self) -> str:
         return repr(self._jitted)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._jitted)
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         # Pickles as the plain jitted function, readable where jaxmon is not

@@ -561,6 +561,8 @@ CASES: dict[str, Callable[[Callable[..., Any]], Any]] = {
     "copy": lambda jit: copy.copy(jit(body))(3.0),
     "deepcopy": lambda jit: copy.deepcopy(jit(body))(3.0),
     "pickle": pickled,
+    "state": lambda jit: jit(body).__getstate__()["function_name"],
+    "dir": lambda jit: dir(jit(body)),
     "not callable": lambda jit: failure(lambda: jit(3)),
     "wrong arguments": lambda jit: failure(jit(body)),
     "wrong type": lambda jit: failure(lambda: jit(body)("text")),
