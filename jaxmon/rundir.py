@@ -113,6 +113,8 @@ def acquire(directory: Path) -> Slot:
     Raises:
         RunDirError: the directory cannot be used, with the reason.
     """
+    # The program may change its directory before the files are unlinked.
+    directory = directory.absolute()
     _prepare(directory)
     for number in range(MAX_SLOTS):
         path = directory / f"agent-{number}.sock"
@@ -124,8 +126,12 @@ def acquire(directory: Path) -> Slot:
             raise RunDirError(msg)
         lock = path.with_suffix(".lock")
         if (fd := _hold(lock)) is not None:
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                os.close(fd)
+                msg = f"cannot replace {path}: {error.strerror}; remove it"
+                raise RunDirError(msg) from error
             return Slot(number, path, lock, fd)
     msg = f"all {MAX_SLOTS} slots in {directory} are taken; set another JAXMON_RUN_DIR"
     raise RunDirError(msg)
@@ -175,7 +181,13 @@ def _prepare(directory: Path) -> None:
         )
         raise RunDirError(msg) from error
     shared = directory.parent == Path(tempfile.gettempdir())
-    if shared and (status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode)):
+    if shared and stat.S_ISLNK(status.st_mode):
+        msg = (
+            f"run directory {directory} is a link, which anybody may have made; "
+            "set JAXMON_RUN_DIR to a directory of your own"
+        )
+        raise RunDirError(msg)
+    if shared and status.st_uid != os.getuid():
         msg = (
             f"run directory {directory} belongs to uid {status.st_uid}, not to "
             f"{os.getuid()}; set JAXMON_RUN_DIR to a directory of your own"

@@ -23,17 +23,20 @@ class Identity:
 
     def __init__(self, jax: ModuleType) -> None:
         self._jax: Any = jax
-        self._build = gauge(catalog.BUILD_INFO, 1, version())
+        self._build: list[Family] = []
         self._backend: list[Family] = []
 
     def collect(self) -> list[Family]:
         """
         Return the info metrics known so far.
         """
+        if not self._build:
+            # Reads a file, so not while the program waits for `instrument`.
+            self._build = [gauge(catalog.BUILD_INFO, 1, version())]
         bridge = self._jax._src.xla_bridge  # noqa: SLF001
         if not self._backend and bridge.backends_are_initialized():
             self._backend = self._read()
-        return [self._build, *self._backend]
+        return [*self._build, *self._backend]
 
     def _read(self) -> list[Family]:
         jax = self._jax

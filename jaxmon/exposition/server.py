@@ -143,6 +143,9 @@ class Server:
 
         with contextlib.ExitStack() as undo:
             selector = undo.enter_context(selectors.DefaultSelector())
+            # Where no descriptors are left, asyncio would print a traceback.
+            for end in socket.socketpair():
+                end.close()
             # Not the policy's loop: that may be another library's.
             with _silent_asyncio():
                 self._loop = asyncio.SelectorEventLoop(selector)

@@ -1,0 +1,578 @@
+"""
+Agents in processes that fork, are killed, or find the host in a bad state.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import support
+from tests.support import Result
+
+
+# What most programs here begin with; JAX is imported before anything forks.
+HEAD = """
+import json, os, sys, threading, urllib.request, logging
+import jax, jaxmon
+def get(url):
+    with urllib.request.urlopen(url, timeout=10) as page:
+        return page.read().decode()
+"""
+
+
+def files(run_dir: Path) -> list[str]:
+    return sorted(path.name for path in run_dir.iterdir())
+
+
+def is_locked(path: Path) -> bool:
+    """
+    Tell whether some process holds the lock of a slot.
+    """
+    with path.open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+@contextmanager
+def waiting(run_dir: Path, source: str) -> Iterator[subprocess.Popen[str]]:
+    """
+    Run a program that prints a line when it is ready and then waits for its input.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", HEAD + source + "\nprint('ready', flush=True)\ninput()"],
+        env=support.clean_environ(run_dir, JAXMON_PORT="none"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+# --- fork ------------------------------------------------------------------------
+
+FORKED = """
+import warnings
+warnings.simplefilter("ignore")
+attributes = lambda: [
+    jax.jit, jax.pmap, sys.excepthook, threading.excepthook,
+    sys.modules["jax._src.pjit"]._infer_params,
+    sys.modules["jax._src.compiler"].compile_or_get_cached,
+    sys.modules["jax._src.traceback_util"]._filtering_mode,
+]
+originals = attributes()
+monitoring = sys.modules["jax._src.monitoring"]
+agent = jaxmon.instrument(port=0)
+jitted = jax.jit(lambda x: x + 1)
+
+def in_child(work):
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        try:
+            found = work()
+        except BaseException as error:
+            found = repr(error)
+        os.write(writer, json.dumps(found).encode())
+        os.close(writer)
+        return None
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        found = json.loads(pipe.read() or '"died"')
+    return found, os.waitpid(pid, 0)[1]
+
+def look():
+    return {
+        "attributes": all(a is b for a, b in zip(attributes(), originals)),
+        "listeners": len(monitoring.get_event_listeners()),
+        "threads": threading.active_count(),
+        "sockets": [t for t in map(
+            lambda fd: os.readlink("/proc/self/fd/" + fd) if os.path.lexists(
+                "/proc/self/fd/" + fd) else "", os.listdir("/proc/self/fd"))
+            if t.startswith("socket:") or "agent-" in t],
+        "agent": [agent.running, agent.url, agent.socket],
+        "works": float(jitted(1.0)),
+    }
+
+def own():
+    mine = jaxmon.instrument(port=0)
+    counted = jax.jit(lambda x: x * 2)
+    counted(1.0); counted(1.0)
+    page = get(mine.url)
+    found = {
+        "other": mine is not agent,
+        "socket": os.path.basename(mine.socket),
+        "calls": "jaxmon_jit_calls_total" in page and
+            [l for l in page.splitlines() if "calls_total{" in l and "<lambda>" in l],
+    }
+    jaxmon.uninstrument()
+    return found
+
+noted = {}
+for name, work in (("look", look), ("own", own)):
+    outcome = in_child(work)
+    if outcome is None:
+        sys.exit(0) if name == "own" else os._exit(0)  # once with atexit, once without
+    noted[name], noted[name + " status"] = outcome
+noted["page"] = "jaxmon_build_info" in get(agent.url)
+noted["files"] = sorted(os.listdir(os.environ["JAXMON_RUN_DIR"]))
+noted["running"] = agent.running
+jitted(1.0)
+noted["misses"] = [l for l in get(agent.url).splitlines() if "misses_total{" in l]
+print(json.dumps(noted))
+"""
+
+
+def test_a_forked_child_is_free_of_its_parents_agent(
+    python_script: Callable[..., Result], run_dir: Path
+) -> None:
+    """
+    Hooks and descriptors are gone in the child; the parent is served on, its files
+    stay, and the child may have an agent of its own.
+    """
+    noted = python_script(HEAD + FORKED).json()
+
+    assert noted["look"] == {
+        "attributes": True,
+        "listeners": 0,
+        "threads": 1,
+        "sockets": [],
+        "agent": [False, None, None],
+        "works": 2.0,
+    }
+    assert noted["look status"] == noted["own status"] == 0
+    assert noted["own"]["other"] is True
+    assert noted["own"]["socket"] == "agent-1.sock"
+    assert len(noted["own"]["calls"]) == 1
+    assert noted["own"]["calls"][0].endswith(" 2")
+    assert noted["page"] is True
+    assert noted["running"] is True
+    assert noted["files"] == ["agent-0.lock", "agent-0.sock"]
+    assert len(noted["misses"]) == 1
+    assert files(run_dir) == []
+
+
+MULTIPROCESSING = """
+import multiprocessing, warnings
+warnings.simplefilter("ignore")
+
+def work(x):
+    running = jaxmon.agent.current._current.agent is not None
+    return [running, float(jax.jit(lambda y: y + 1)(x))]
+
+if __name__ == "__main__":
+    agent = jaxmon.instrument(port=0)
+    found = {}
+    for method in ("fork", "spawn"):
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            found[method] = pool.map(work, [1.0, 2.0])
+    found["page"] = "jaxmon_build_info" in get(agent.url)
+    print(json.dumps(found))
+"""
+
+
+def test_multiprocessing_works_both_ways(
+    python_script: Callable[..., Result], run_dir: Path
+) -> None:
+    """
+    Pools of forked and of spawned workers compute, without an agent of their own.
+    """
+    source = HEAD.replace(
+        "import jax, jaxmon", "import jax, jaxmon, jaxmon.agent.current"
+    )
+    found = python_script(source + MULTIPROCESSING).json()
+
+    expected = [[False, 2.0], [False, 3.0]]
+    assert found == {"fork": expected, "spawn": expected, "page": True}
+    assert files(run_dir) == []
+
+
+# --- ends ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "left"),
+    [
+        ("pass", 0, []),
+        ("sys.exit(3)", 3, []),
+        ("raise ValueError", 1, []),
+        ("os._exit(4)", 4, ["agent-0.lock", "agent-0.sock"]),
+        ("os.kill(os.getpid(), 15)", -15, ["agent-0.lock", "agent-0.sock"]),
+        ("os.kill(os.getpid(), 9)", -9, ["agent-0.lock", "agent-0.sock"]),
+    ],
+)
+def test_an_ended_process_leaves_a_free_slot(
+    python_script: Callable[..., Result],
+    run_dir: Path,
+    end: str,
+    code: int,
+    left: list[str],
+) -> None:
+    """
+    An orderly end cleans up; after any other the slot is free and its files remain.
+    """
+    result = python_script(HEAD + "jaxmon.instrument(port=None)\n" + end)
+
+    assert result.code == code
+    assert files(run_dir) == left
+    if left:
+        assert not is_locked(run_dir / "agent-0.lock")
+
+
+def test_a_killed_process_is_replaced_in_its_slot(run_dir: Path) -> None:
+    """
+    The successor takes number and socket of the killed one, others keep theirs.
+    """
+    start = "jaxmon.instrument()"
+    with waiting(run_dir, start) as first, waiting(run_dir, start) as second:
+        assert files(run_dir) == [
+            f"agent-{n}.{kind}" for n in (0, 1) for kind in ("lock", "sock")
+        ]
+        first.send_signal(signal.SIGKILL)
+        first.wait(10)
+        with pytest.raises(ConnectionRefusedError), socket.socket(socket.AF_UNIX) as s:
+            s.connect(str(run_dir / "agent-0.sock"))
+
+        with waiting(run_dir, start), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(run_dir / "agent-0.sock"))
+            assert is_locked(run_dir / "agent-0.lock")
+            assert is_locked(run_dir / "agent-1.lock")
+            assert len(files(run_dir)) == 4
+        assert second.poll() is None
+
+
+# --- bad surroundings ------------------------------------------------------------
+
+STARTED = """
+found = {}
+agent = jaxmon.instrument(**json.loads(sys.argv[1]))
+found.update(url=agent.url, socket=agent.socket)
+found["result"] = float(jax.jit(lambda x: x + 1)(1.0))
+found["calls"] = sum(
+    n for f in agent.collect() for s, n in f.samples if "jit_calls_total" in s)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def start(
+    python_script: Callable[..., Result],
+) -> Callable[..., tuple[dict[str, Any], str]]:
+    """
+    Return a function that starts an agent and returns what it found and logged.
+    """
+
+    def run(settings: str, before: str = "", **env: str) -> tuple[dict[str, Any], str]:
+        result = python_script(HEAD + before + STARTED, settings, env=env)
+        found = result.json()
+        assert found["result"] == 2.0
+        assert found["calls"] == 1
+        return found, result.err
+
+    return run
+
+
+def test_a_busy_port_moves_on_and_says_so(start: Callable[..., Any]) -> None:
+    """
+    The next free port is taken, and the log names both.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found, err = start(f'{{"port": {port}}}')
+
+    assert f"port {port} is taken; jaxmon serves on " in err
+    assert found["url"] is not None
+    assert f":{port}/" not in found["url"]
+
+
+def test_no_port_and_no_socket_is_silent(
+    start: Callable[..., Any], run_dir: Path
+) -> None:
+    """
+    With neither, the agent observes and serves nothing, without a word.
+    """
+    found, err = start('{"port": null, "socket": false}')
+
+    assert found["url"] is found["socket"] is None
+    assert err == ""
+    assert files(run_dir) == []
+
+
+NOT_ADDRESSES = ["no.such.host.invalid", "192.0.2.1", "a" * 70, "x\\u0000y", ""]
+
+
+@pytest.mark.parametrize("host", NOT_ADDRESSES)
+def test_a_host_that_cannot_be_bound_is_reported(
+    start: Callable[..., Any], host: str
+) -> None:
+    """
+    The program goes on without a TCP port.
+    """
+    found, err = start(f'{{"host": "{host}", "socket": false}}')
+
+    assert found["url"] is None
+    assert "jaxmon serves no TCP port" in err
+    assert "Traceback" not in err
+
+
+def make_file(path: Path) -> Path:
+    path.write_text("")
+    return path
+
+
+def make_link_in_temporary(path: Path) -> Path:
+    link = Path(tempfile.gettempdir()) / f"jm-link-{path.name}-{os.getpid()}"
+    path.mkdir()
+    link.symlink_to(path)
+    return link
+
+
+def make_blocked(path: Path) -> Path:
+    path.mkdir()
+    (path / "agent-0.sock").mkdir()
+    return path
+
+
+# what is there: how it comes to be, what the log says
+UNUSABLE: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "file": (make_file, "File exists"),
+    "below a file": (lambda path: make_file(path) / "below", "Not a directory"),
+    "too long": (lambda path: path / ("x" * 110), "longer than 107 bytes"),
+    "link under the temporary directory": (make_link_in_temporary, "is a link"),
+    "not writable": (lambda _: Path("/proc/jaxmon"), "set JAXMON_RUN_DIR to"),
+    "file system that makes no files": (lambda _: Path("/proc/1"), "JAXMON_RUN_DIR"),
+    "directory in place of the socket": (make_blocked, "cannot replace "),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_an_unusable_run_directory_costs_the_socket_only(
+    start: Callable[..., Any], run_dir: Path, name: str
+) -> None:
+    """
+    The agent serves TCP, says what is wrong with the directory, and holds no lock.
+    """
+    make, message = UNUSABLE[name]
+    directory = make(run_dir / "d")
+    try:
+        found, err = start('{"port": 0}', JAXMON_RUN_DIR=str(directory))
+    finally:
+        if directory.is_symlink():
+            directory.unlink()
+
+    assert found["url"] is not None
+    assert found["socket"] is None
+    assert "jaxmon serves no Unix socket for the sidecar" in err
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_missing_run_directory_is_made_for_this_user_only(
+    start: Callable[..., Any], run_dir: Path
+) -> None:
+    """
+    Parents are made as well, and nobody else may enter.
+    """
+    directory = run_dir / "a" / "b"
+    found, err = start('{"port": null}', JAXMON_RUN_DIR=str(directory))
+
+    assert found["socket"] == str(directory / "agent-0.sock")
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert err == ""
+
+
+def test_a_relative_run_directory_survives_a_change_of_directory(
+    python_script: Callable[..., Result], run_dir: Path
+) -> None:
+    """
+    Training programs change their directory; the files are cleaned up all the same.
+    """
+    source = f"""
+os.chdir({str(run_dir)!r})
+agent = jaxmon.instrument(port=None, run_dir="relative")
+before = agent.socket
+os.chdir("/")
+print(json.dumps([os.path.exists(before), before]))
+"""
+    exists, path = python_script(HEAD + source).json()
+
+    assert exists is True
+    assert path == str(run_dir / "relative" / "agent-0.sock")
+    assert files(run_dir / "relative") == []
+
+
+@pytest.mark.parametrize(
+    "exhaust",
+    [
+        # Descriptors, then threads.
+        """
+import resource
+held = []
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    for _ in range(FREE):
+        os.close(held.pop())
+""".replace("FREE", str(free))
+        for free in range(5)
+    ]
+    + [
+        """
+def refuse(self):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refuse
+"""
+    ],
+)
+def test_an_exhausted_process_is_not_disturbed(
+    python_script: Callable[..., Result], exhaust: str
+) -> None:
+    """
+    Without descriptors or threads left, the agent says so and the program goes on.
+    """
+    source = """
+# Imports need descriptors, too.
+get(jaxmon.instrument(port=0).url)
+jaxmon.uninstrument()
+jitted = jax.jit(lambda x: x + 1)
+assert jitted(1.0) == 2.0
+EXHAUST
+agent = jaxmon.instrument(port=0)
+assert jitted(1.0) == 2.0
+print(agent.running, agent.url)
+jaxmon.uninstrument()
+assert type(jax.jit(lambda x: x)) is type(jitted)
+"""
+    result = python_script(HEAD + source.replace("EXHAUST", exhaust)).ok()
+
+    assert "Traceback" not in result.err
+    if result.out == "True None\n":
+        assert "jaxmon" in result.err
+    else:
+        assert result.out.startswith("True http")
+
+
+# --- two agents ------------------------------------------------------------------
+
+
+def test_there_is_one_agent_per_process(python_script: Callable[..., Result]) -> None:
+    """
+    A second call returns the first agent; other settings are reported, not applied.
+    """
+    source = """
+first = jaxmon.instrument(port=0)
+again = jaxmon.instrument()
+other = jaxmon.instrument(port=None)
+found = []
+jaxmon.uninstrument()
+barrier = threading.Barrier(8)
+def start():
+    barrier.wait()
+    found.append(jaxmon.instrument(port=0))
+threads = [threading.Thread(target=start) for _ in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(json.dumps([
+    first is again is other, len(set(map(id, found))), found[0] is not first,
+    threading.active_count(), len(os.listdir(os.environ["JAXMON_RUN_DIR"])),
+]))
+"""
+    result = python_script(HEAD + source)
+
+    assert result.json() == [True, 1, True, 3, 2]
+    assert len(result.err.splitlines()) == 1
+    assert "jaxmon runs already with" in result.err
+
+
+# --- settings --------------------------------------------------------------------
+
+
+def test_variables_configure_an_agent_and_arguments_win(
+    python_script: Callable[..., Result], run_dir: Path
+) -> None:
+    """
+    ``JAXMON_*`` variables are read at `instrument`, not at import.
+    """
+    source = """
+os.environ["JAXMON_MAX_FUNCTIONS"] = "7"
+agent = jaxmon.instrument(memory_interval=0)
+print(json.dumps([
+    agent.settings.port, agent.settings.max_functions, agent.settings.calls,
+    agent.settings.memory_interval, agent.url, threading.active_count(),
+]))
+"""
+    result = python_script(
+        HEAD + source,
+        env={
+            "JAXMON_PORT": "none",
+            "JAXMON_CALLS": "no",
+            "JAXMON_MEMORY_INTERVAL": "5",
+        },
+    )
+
+    assert result.json() == [None, 7, False, 0, None, 2]
+
+
+def test_disabled_touches_nothing(
+    python_script: Callable[..., Result], run_dir: Path
+) -> None:
+    """
+    With ``JAXMON_ENABLED=0`` not even JAX is imported.
+    """
+    source = """
+import sys, threading, jaxmon
+agent = jaxmon.instrument()
+print("jax" in sys.modules, threading.active_count(), agent.url, agent.collect())
+agent.refresh(); agent.stop(); jaxmon.uninstrument(); repr(agent)
+"""
+    result = python_script(source, env={"JAXMON_ENABLED": "0"}).ok()
+
+    assert result.out == "False 1 None []\n"
+    assert files(run_dir) == []
+
+
+def test_an_unusable_setting_raises_and_leaves_nothing(
+    python_script: Callable[..., Result], run_dir: Path
+) -> None:
+    """
+    A mistake at set-up is the one thing that is raised, before anything is attached.
+    """
+    source = """
+jit = jax.jit
+for options in ({"port": "x"}, {"no_such": 1}, {"max_functions": 0}):
+    try:
+        jaxmon.instrument(**options)
+    except jaxmon.SettingsError as error:
+        print(error)
+assert jax.jit is jit
+"""
+    result = python_script(HEAD + source).ok()
+
+    port, unknown, functions = result.out.splitlines()
+    assert port == "port='x' cannot be used; give 0 to 65535, or None for no TCP port"
+    assert "unknown setting 'no_such'; settings are enabled, host" in unknown
+    assert functions == "max_functions=0 is out of range; give 1 to 10000"
+    assert files(run_dir) == []

@@ -1,0 +1,75 @@
+"""
+What a user may choose.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jaxmon.errors import SettingsError
+from jaxmon.settings import Settings, load
+
+
+def test_arguments_win_over_variables_over_defaults() -> None:
+    """
+    Each setting is looked up by itself.
+    """
+    settings = load(
+        {"port": 1}, {"JAXMON_PORT": "2", "JAXMON_HOST": "::1", "JAXMON_OTHER": "x"}
+    )
+
+    assert settings == Settings(port=1, host="::1")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "name", "value"),
+    [
+        ("JAXMON_PORT", " 0 ", "port", 0),
+        ("JAXMON_PORT", "None", "port", None),
+        ("JAXMON_PORT", "", "port", None),
+        ("JAXMON_RUN_DIR", "/My Dir", "run_dir", "/My Dir"),
+        ("JAXMON_RUN_DIR", "", "run_dir", None),
+        ("JAXMON_CALLS", "OFF", "calls", False),
+        ("JAXMON_ENABLED", "yes", "enabled", True),
+        ("JAXMON_MEMORY_INTERVAL", "2.5", "memory_interval", 2.5),
+        ("JAXMON_MAX_FUNCTIONS", "12", "max_functions", 12),
+    ],
+)
+def test_variables_are_read_by_kind(
+    variable: str, text: str, name: str, value: object
+) -> None:
+    """
+    Numbers, switches, directories and ``none`` are understood.
+    """
+    assert getattr(load({}, {variable: text}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "message"),
+    [
+        ({"prot": 1}, {}, "unknown setting 'prot'; settings are enabled, host, port"),
+        ({"port": "9466"}, {}, "port='9466' cannot be used; give 0 to 65535, or None"),
+        ({"port": True}, {}, "port=True cannot be used"),
+        ({"port": 65536}, {}, "port=65536 is out of range; give 0 to 65535"),
+        ({"calls": 1}, {}, "calls=1 cannot be used; give True or False"),
+        ({"max_functions": 0}, {}, "give 1 to 10000"),
+        ({"memory_interval": 0.01}, {}, "give 0.1 to 86400"),
+        ({"memory_interval": float("nan")}, {}, "memory_interval=nan is out of range"),
+        ({"host": None}, {}, "host=None cannot be used; give a host name or address"),
+        ({}, {"JAXMON_PORT": "http"}, "JAXMON_PORT='http' is not a number; give int"),
+        ({}, {"JAXMON_CALLS": "maybe"}, "JAXMON_CALLS='maybe' is not a switch; use"),
+        ({}, {"JAXMON_PORT": "-1"}, "port=-1 is out of range"),
+    ],
+)
+def test_a_mistake_says_what_is_allowed(
+    options: dict[str, Any], environ: dict[str, str], message: str
+) -> None:
+    """
+    The message holds the name, what was found, and what may stand there.
+    """
+    with pytest.raises(SettingsError) as caught:
+        load(options, environ)
+
+    assert message in str(caught.value)
