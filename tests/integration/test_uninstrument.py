@@ -15,6 +15,7 @@ import traceback
 import urllib.request
 import weakref
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,7 @@ def test_a_later_wrapper_of_the_miss_path_stays_and_ours_is_inert(
     """
     Functions compile through their ``_infer_params``, and nothing is counted.
     """
-    pjit = sys.modules["jax._src.pjit"]
+    pjit: Any = sys.modules["jax._src.pjit"]
     monkeypatch.setattr(pjit, "_infer_params", pjit._infer_params)
     seen: list[object] = []
     agent = jaxmon.instrument(**SILENT)
@@ -386,14 +387,14 @@ def attributes_of(jitted: Any) -> dict[str, Any]:
 
 
 def custom_rules(jit: Callable[..., Any]) -> Any:
-    @jax.custom_vjp
+    @jax.custom_vjp  # type: ignore[untyped-decorator]
     @jit
     def doubled(x: Any) -> Any:
         return x * 2
 
     doubled.defvjp(jit(lambda x: (x * 2, None)), jit(lambda _, g: (g * 7,)))
 
-    @jax.custom_jvp
+    @jax.custom_jvp  # type: ignore[untyped-decorator]
     @jit
     def tripled(x: Any) -> Any:
         return x * 3
@@ -405,7 +406,7 @@ def custom_rules(jit: Callable[..., Any]) -> Any:
 def sharded(jit: Callable[..., Any]) -> Any:
     shard_map: Any = getattr(jax, "shard_map", None)
     if shard_map is None:
-        from jax.experimental.shard_map import shard_map
+        shard_map = import_module("jax.experimental.shard_map").shard_map
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
     spec = jax.sharding.PartitionSpec("i")
     inner = shard_map(jit(body), mesh=mesh, in_specs=(spec,), out_specs=spec)

@@ -15,7 +15,9 @@ import re
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
@@ -27,8 +29,8 @@ import numpy as np
 
 MODES = ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")
 
-cases = {}
-stacks = {}
+cases: dict[str, Callable[[], None]] = {}
+stacks: dict[str, list[Any]] = {}
 
 
 def case(function):
@@ -141,7 +143,7 @@ def traced_with_cause():
 @case
 def traced_while_handling_another():
     try:
-        {}["first"]
+        os.environ["NO_SUCH_VARIABLE"]
     except KeyError:
         inner(1.0)
 
@@ -153,7 +155,7 @@ def concretized():
 
 @case
 def leaked_tracer():
-    seen = []
+    seen: list[Any] = []
     jax.jit(seen.append)(1.0)
     good(seen[0])
 
@@ -269,7 +271,7 @@ def chain(error):
     Return the traceback as printed, and every link by itself, notes included.
     """
     lines = without_addresses("".join(traceback.format_exception(error)))
-    links = []
+    links: list[Any] = []
     while error is not None and len(links) < 20:
         frames = traceback.extract_tb(error.__traceback__)
         links.append(

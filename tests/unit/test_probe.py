@@ -71,7 +71,7 @@ def test_looks_like_the_original() -> None:
     """
     probed = probe(original, lambda *_: None)
 
-    assert probed.__name__ == "original"  # type: ignore[attr-defined]
+    assert probed.__name__ == "original"
     assert inspect.signature(probed) == inspect.signature(original)
     assert probed.__code__ is original.__code__
     assert not hasattr(probed, "no_such")
