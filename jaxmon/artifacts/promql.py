@@ -121,6 +121,12 @@ class Expr:
         """
         return Expr(f"topk({number}, {self.text})", shape=self.shape)
 
+    def bottomk(self, number: int) -> Expr:
+        """
+        Keep the *number* smallest.
+        """
+        return Expr(f"bottomk({number}, {self.text})", shape=self.shape)
+
     def __truediv__(self, other: Expr | float) -> Expr:
         return self._binary("/", other, _MULTIPLIED)
 
@@ -236,8 +242,9 @@ def call(function: str, *arguments: Expr | str | float) -> Expr:
     Return ``function(arguments…)`` for functions without a rule of their own, such as
     ``vector``, ``clamp_max``, ``sort_desc``.
     """
-    vectors = [one.shape for one in arguments if isinstance(one, Expr)]
-    shape = next((one for one in vectors if not one.scalar), Shape())
+    shapes = [one.shape for one in arguments if isinstance(one, Expr)]
+    vectors = [one for one in shapes if not one.scalar]
+    shape = next(iter(vectors or shapes), Shape())
     return Expr(f"{function}({', '.join(map(str, arguments))})", shape=shape)
 
 
@@ -263,6 +270,14 @@ def recorded(
     return Expr(_selector(name, matchers), shape=shape)
 
 
+def recorded_sum(name: str, window: str, *matchers: Matcher) -> Expr:
+    """
+    Return the values of a recording rule added up over *window*.
+    """
+    series = recorded(name, *matchers)
+    return Expr(f"sum_over_time({series}[{_window(window)}])", shape=series.shape)
+
+
 @dataclass(frozen=True, slots=True)
 class Counter:
     """
@@ -285,6 +300,20 @@ class Counter:
         """
         text = f"increase({self.selector}[{_window(window)}])"
         return Expr(text, shape=self.shape)
+
+    def rise(self, window: str, *, known: str = "1h") -> Expr:
+        """
+        Return where and by how much the count rose within *window*, also of series
+        that were born with a value, which `increase` takes for a rise of 0.
+
+        Args:
+            window: how far back.
+            known: a series without a sample for this long before is a new one.
+        """
+        rises = self.increase(window) > 0
+        text = f"last_over_time({self.selector}[{_window(known)}] offset {window})"
+        born = self.total().unless(Expr(text, shape=self.shape)) > 0
+        return rises.or_(born)
 
     def total(self) -> Expr:
         """
@@ -403,6 +432,14 @@ def gauge_slope(metric: Metric, window: str, *matchers: Matcher) -> Expr:
     """
     text = f"deriv({gauge(metric, *matchers)}[{_window(window)}])"
     return Expr(text, shape=shape_of(metric).rated())
+
+
+def gauge_changes(metric: Metric, window: str, *matchers: Matcher) -> Expr:
+    """
+    Return how often a gauge took another value within *window*.
+    """
+    text = f"changes({gauge(metric, *matchers)}[{_window(window)}])"
+    return Expr(text, shape=shape_of(metric).measured(""))
 
 
 def histogram(metric: Metric, *matchers: Matcher) -> Histogram:

@@ -11,7 +11,7 @@ import click
 from jaxmon.errors import CommandError
 
 
-OWNED: tuple[str, ...] = ()
+OWNED: tuple[str, ...] = ("alerts",)
 """Directories that hold nothing but generated files."""
 
 
@@ -19,13 +19,16 @@ def render() -> dict[str, str]:
     """
     Return every generated file as text by path, relative to the repository.
     """
-    from jaxmon.artifacts import cli_doc, metrics_doc, settings_doc
+    from jaxmon.artifacts import alerts, cli_doc, metrics_doc, settings_doc
+    from jaxmon.artifacts.slo.load import DEFAULT
     from jaxmon.cli.main import load, main
 
     return {
         cli_doc.PATH: cli_doc.render(main, "jaxmon"),
         metrics_doc.PATH: metrics_doc.render(),
         settings_doc.PATH: settings_doc.render(load("exporter")),
+        "alerts/slo.yaml": DEFAULT.read_text(encoding="utf-8"),
+        **{f"alerts/{name}": text for name, text in alerts.render().items()},
     }
 
 

@@ -18,6 +18,8 @@ COMMANDS = {
     "run": "jaxmon.cli.run",
     "exporter": "jaxmon.cli.exporter",
     "demo": "jaxmon.cli.demo",
+    "alerts": "jaxmon.cli.alerts",
+    "runbook": "jaxmon.cli.runbook",
     "generate": "jaxmon.cli.generate",
 }
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from jaxmon.artifacts.slo import durations
+from jaxmon.artifacts.slo.thresholds import PAGE, TICKET, Severity
 
 
 # Pairs of three days need a period of several weeks.
@@ -30,11 +31,11 @@ class Pair:
     long: str
     short: str
     factor: float
-    severity: str
+    severity: Severity
     for_: str
 
 
-def pairs(period: str, *, burn_3x_severity: str = "ticket") -> tuple[Pair, ...]:
+def pairs(period: str, *, burn_3x_severity: Severity = TICKET) -> tuple[Pair, ...]:
     """
     Return the pairs for objectives over *period*, the most urgent first.
 
@@ -42,10 +43,10 @@ def pairs(period: str, *, burn_3x_severity: str = "ticket") -> tuple[Pair, ...]:
     guide's: three times as fast, over one hour, whatever the period.
     """
     return (
-        Pair("1h", "5m", _factor(2, "1h", period), "page", "2m"),
-        Pair("6h", "30m", _factor(5, "6h", period), "page", "2m"),
-        Pair("1d", "2h", _factor(10, "1d", period), "ticket", "15m"),
-        Pair("3d", "6h", _factor(10, "3d", period), "ticket", "15m"),
+        Pair("1h", "5m", _factor(2, "1h", period), PAGE, "2m"),
+        Pair("6h", "30m", _factor(5, "6h", period), PAGE, "2m"),
+        Pair("1d", "2h", _factor(10, "1d", period), TICKET, "15m"),
+        Pair("3d", "6h", _factor(10, "3d", period), TICKET, "15m"),
         Pair("1h", "5m", 3.0, burn_3x_severity, "5m"),
     )
 

@@ -5,6 +5,7 @@ Read ``slo.yaml``; every complaint names file and line.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import fields
 from decimal import ROUND_UP, Decimal
 from pathlib import Path
@@ -27,7 +28,15 @@ DEFAULT = Path(__file__).with_name("default.yaml")
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _REQUIRED = ("name", "title", "description", "objective", "indicator")
-_OPTIONAL = ("owner", "period", "by", "page", "minimum_events", "minimum_errors")
+_OPTIONAL = (
+    "owner",
+    "period",
+    "by",
+    "page",
+    "deploy_noise",
+    "minimum_events",
+    "minimum_errors",
+)
 
 
 def load(path: Path | None = None) -> Slos:
@@ -80,6 +89,7 @@ def _slo(source: Source, service: str, owner: str, period: str) -> Slo:
         by=_by(found["by"], indicator) if "by" in found else ("job",),
         indicator=indicator,
         page=found["page"].flag() if "page" in found else True,
+        deploy_noise="deploy_noise" in found and found["deploy_noise"].flag(),
         minimum_events=_minimum(found.get("minimum_events")),
         minimum_errors=_minimum(found.get("minimum_errors")),
     )
@@ -97,38 +107,49 @@ def _minimum(source: Source | None) -> float:
 
 
 def _indicator(source: Source) -> Indicator:
-    found = source.mapping(
-        optional=("bad", "good", "total", "histogram", "above", "timestamp", "within")
-    )
-    match sorted(found):
-        case ["bad", "total"]:
-            bad = selectors.selector(found["bad"], "counter")
-            return Ratio(_total(found["total"]), bad=bad)
-        case ["good", "total"]:
-            good = selectors.selector(found["good"], "counter")
-            return Ratio(_total(found["total"]), good=good)
-        case ["above", "histogram"]:
-            histogram = selectors.selector(found["histogram"], "histogram")
-            above = found["above"].count()
-            if above not in histogram.metric.buckets:
-                bounds = ", ".join(f"{bound:g}" for bound in histogram.metric.buckets)
-                found["above"].fail(
-                    f"{histogram.metric.name} has no bucket that ends at {above:g}; "
-                    f"its bounds are {bounds}"
-                )
-            return Latency(histogram, above)
-        case ["timestamp", "within"]:
-            timestamp = selectors.selector(found["timestamp"], "gauge")
-            return Freshness(timestamp, found["within"].duration())
-        case keys:
-            source.fail(
-                f"found the keys {', '.join(keys) or '(none)'}; wants bad and total, "
-                "good and total, histogram and above, or timestamp and within"
-            )
+    keys = (key for form in _INDICATORS for key in form)
+    found = source.mapping(optional=dict.fromkeys(keys))
+    build = _INDICATORS.get(frozenset(found))
+    if build is None:
+        forms = "; ".join(" and ".join(sorted(form)) for form in _INDICATORS)
+        source.fail(f"found the keys {', '.join(found) or '(none)'}; wants {forms}")
+    return build(found)
 
 
-def _total(source: Source) -> Selector:
-    return selectors.selector(source, "counter", "histogram")
+def _bad(found: dict[str, Source]) -> Ratio:
+    return Ratio(_total(found), bad=selectors.selector(found["bad"], "counter"))
+
+
+def _good(found: dict[str, Source]) -> Ratio:
+    return Ratio(_total(found), good=selectors.selector(found["good"], "counter"))
+
+
+def _total(found: dict[str, Source]) -> Selector:
+    return selectors.selector(found["total"], "counter", "histogram")
+
+
+def _latency(found: dict[str, Source]) -> Latency:
+    histogram = selectors.selector(found["histogram"], "histogram")
+    above, bounds = found["above"].count(), histogram.metric.buckets
+    if above not in bounds:
+        found["above"].fail(
+            f"{histogram.metric.name} has no bucket that ends at {above:g}; its bounds "
+            f"are {', '.join(f'{bound:g}' for bound in bounds)}"
+        )
+    return Latency(histogram, above)
+
+
+def _freshness(found: dict[str, Source]) -> Freshness:
+    timestamp = selectors.selector(found["timestamp"], "gauge")
+    return Freshness(timestamp, found["within"].duration())
+
+
+_INDICATORS: dict[frozenset[str], Callable[[dict[str, Source]], Indicator]] = {
+    frozenset(["bad", "total"]): _bad,
+    frozenset(["good", "total"]): _good,
+    frozenset(["histogram", "above"]): _latency,
+    frozenset(["timestamp", "within"]): _freshness,
+}
 
 
 def _period(source: Source) -> str:

@@ -16,7 +16,14 @@ from jaxmon.artifacts.slo.thresholds import Thresholds
 
 
 RATIO = "slo:sli_error:ratio_rate"
-"""Recorded error ratio, by nominal window (``5m``, ``30d``); Sloth's name."""
+"""Recorded error ratio, followed by its nominal window (``5m``, ``30d``)."""
+
+CURRENT_BURN_RATE = "slo:current_burn_rate:ratio"
+PERIOD_BURN_RATE = "slo:period_burn_rate:ratio"
+BUDGET_REMAINING = "slo:period_error_budget_remaining:ratio"
+OBJECTIVE = "slo:objective:ratio"
+BUDGET = "slo:error_budget:ratio"
+PERIOD_DAYS = "slo:time_period:days"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,7 @@ class Slo:
         by: labels that each have a budget of their own, ``job`` first.
         indicator: what is counted.
         page: whether burning the budget fast is worth waking somebody.
+        deploy_noise: whether a deployment burns the budget; its tickets wait then.
         minimum_events: events in the long window below which no alert fires.
         minimum_errors: errors in the long window below which no alert fires.
     """
@@ -49,6 +57,7 @@ class Slo:
     by: tuple[str, ...]
     indicator: Indicator
     page: bool = True
+    deploy_noise: bool = False
     minimum_events: float = 1
     minimum_errors: float = 1
 
@@ -112,7 +121,8 @@ class Slo:
         Return the series that the recording rule *name* makes of this objective.
         """
         own = (promql.eq(label, value) for label, value in self.labels.items())
-        return promql.recorded(name, *own, *matchers)
+        labels = (*self.by, *self.labels, "sloth_window")
+        return promql.recorded(name, *own, *matchers, labels=labels)
 
     def recording(self, window: str, *matchers: Matcher) -> Expr:
         """

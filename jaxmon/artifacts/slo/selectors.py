@@ -7,7 +7,8 @@ from __future__ import annotations
 import difflib
 import re
 
-from jaxmon.artifacts.promql import SCRAPED_LABELS, Matcher
+from jaxmon.artifacts.promql import Matcher
+from jaxmon.artifacts.shape import SCRAPED_LABELS
 from jaxmon.artifacts.slo.indicators import Selector
 from jaxmon.artifacts.slo.source import Source
 from jaxmon.catalog import BY_NAME, Metric

@@ -119,14 +119,12 @@ class Source:
 
     def duration(self) -> str:
         """
-        Return a duration as Prometheus writes it.
+        Return a duration as Prometheus writes it, in one unit.
         """
-        text = self.text()
         try:
-            durations.seconds(text)
+            return durations.text(durations.seconds(self.text()))
         except ValueError as error:
             self.fail(str(error))
-        return text
 
     def _number(self) -> float:
         try:

@@ -4,17 +4,23 @@ Thresholds of the alerts, in the ``alerts`` section of ``slo.yaml``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self
+
+from jaxmon.artifacts.slo import durations
 
 
 Form = Literal["count", "duration", "ratio", "severity"]
 
-SEVERITIES = ("page", "ticket", "info")
+Severity = Literal["page", "ticket", "info"]
+PAGE: Severity = "page"
+TICKET: Severity = "ticket"
+INFO: Severity = "info"
+SEVERITIES = (PAGE, TICKET, INFO)
 
 
-def _of(form: Form, default: float | str, help_: str) -> Any:
-    return field(default=default, metadata={"form": form, "help": help_})
+def _of(form: Form, help_: str) -> dict[str, str]:
+    return {"form": form, "help": help_}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,56 +29,107 @@ class Thresholds:
     When a cause alert fires; each field's metadata says what it means.
     """
 
-    burn_3x_severity: str = _of(
-        "severity",
-        "ticket",
-        "Severity of burning the budget 3 times as fast as it lasts, over one hour.",
+    burn_3x_severity: Severity = field(
+        default=TICKET,
+        metadata=_of(
+            "severity",
+            "Severity of burning a budget 3 times as fast as it lasts, over 1h.",
+        ),
     )
-    recompiles: float = _of(
-        "count",
-        20,
-        "Recompiles of one function, within recompile_window, that make a storm.",
+    recompiles: float = field(
+        default=20,
+        metadata=_of(
+            "count", "Recompiles of a function within recompile_window: a storm."
+        ),
     )
-    recompile_window: str = _of(
-        "duration", "10m", "Window in which recompiles are counted."
+    recompile_window: str = field(
+        default="10m",
+        metadata=_of("duration", "Window in which recompiles are counted."),
     )
-    cold_requests: float = _of(
-        "count",
-        10,
-        "Cold requests of one route, within cold_window, that are worth a look.",
+    cold_requests: float = field(
+        default=10,
+        metadata=_of("count", "Cold requests of a route within cold_window, at least."),
     )
-    cold_share: float = _of(
-        "ratio", 0.05, "Share of cold requests in cold_window that is worth a look."
+    cold_share: float = field(
+        default=0.05, metadata=_of("ratio", "And their share of its requests.")
     )
-    cold_window: str = _of(
-        "duration", "10m", "Window in which cold requests are counted."
+    cold_window: str = field(
+        default="10m",
+        metadata=_of("duration", "Window in which cold requests are counted."),
     )
-    device_memory: float = _of(
-        "ratio",
-        0.9,
-        "Share of a device's memory in use that endangers the next allocation.",
+    oom_window: str = field(
+        default="10m",
+        metadata=_of("duration", "Window in which running out of memory is news."),
     )
-    device_memory_for: str = _of(
-        "duration", "10m", "How long device memory must stay above that."
+    device_memory: float = field(
+        default=0.9,
+        metadata=_of(
+            "ratio", "Share of a device's memory in use that endangers allocations."
+        ),
     )
-    host_memory_growth: float = _of(
-        "ratio", 0.1, "Growth of a process per hour, as a share of the host's memory."
+    device_memory_for: str = field(
+        default="10m",
+        metadata=_of("duration", "How long the share must stay above that."),
     )
-    host_memory_window: str = _of(
-        "duration", "1h", "Window over which growth is measured."
+    host_memory_growth: float = field(
+        default=0.1,
+        metadata=_of(
+            "ratio", "Growth of a process's memory within host_memory_window."
+        ),
     )
-    stalled_after: str = _of(
-        "duration",
-        "10m",
-        "Age of the last step of a running loop that means it is stuck.",
+    host_memory_window: str = field(
+        default="1h",
+        metadata=_of(
+            "duration", "Window in which, and for which, a process must grow."
+        ),
     )
-    stuck_after: str = _of(
-        "duration", "15m", "Age of a compile that means it is stuck."
+    stalled_after: str = field(
+        default="10m",
+        metadata=_of(
+            "duration", "Age of a running loop's last step that means it is stuck."
+        ),
     )
-    collector_down_for: str = _of("duration", "10m", "How long a collector must fail.")
-    target_down_for: str = _of(
-        "duration", "5m", "How long a target must be unreachable."
+    stuck_after: str = field(
+        default="15m",
+        metadata=_of("duration", "Age of a compile that means it is stuck."),
     )
-    deploy_window: str = _of(
-        "duration", "10m", "How long after a start of a process compiles are expected."
+    gpu_lost_for: str = field(
+        default="1m", metadata=_of("duration", "How long a GPU must not answer.")
     )
+    xid_window: str = field(
+        default="10m",
+        metadata=_of("duration", "Window in which a critical Xid error is news."),
+    )
+    target_down_for: str = field(
+        default="5m", metadata=_of("duration", "How long a target must not answer.")
+    )
+    vanished_for: str = field(
+        default="5m", metadata=_of("duration", "How long a service must be silent.")
+    )
+    collector_down_for: str = field(
+        default="10m", metadata=_of("duration", "How long a collector must fail.")
+    )
+    hook_inactive_for: str = field(
+        default="10m", metadata=_of("duration", "How long a hook must be inactive.")
+    )
+    deploy_window: str = field(
+        default="10m",
+        metadata=_of("duration", "Age up to which a process is expected to compile."),
+    )
+    deploy_restarts: float = field(
+        default=3,
+        metadata=_of(
+            "count", "Restarts of a process within 1h that are no deployment."
+        ),
+    )
+
+    def scaled(self, scale: float) -> Self:
+        """
+        Return them with every duration divided by *scale*.
+        """
+        changes: dict[str, Any] = {
+            one.name: durations.scaled(getattr(self, one.name), scale)
+            for one in fields(self)
+            if one.metadata["form"] == "duration"
+        }
+        return replace(self, **changes)

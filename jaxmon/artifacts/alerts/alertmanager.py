@@ -1,0 +1,80 @@
+"""
+Alertmanager's configuration: who hears of what, and what is not worth saying.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxmon.artifacts.alerts.causes import DEPLOY_ALERT, STALLED_ALERT, STALLED_SLO
+from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, Options
+from jaxmon.artifacts.slo import durations
+
+
+# One objective of one service: a missing label equals a missing label.
+_SAME = ("job", "slo", "route", "function", "loop")
+
+
+def configuration(options: Options) -> dict[str, Any]:
+    """
+    Return the configuration as a document, for Alertmanager 0.25 and later.
+
+    Notifications are grouped by alert, job and function. A page mutes the tickets of
+    the same objective; a stalled loop is late as well, and one page says both. A
+    deployment mutes tickets that are labelled as its noise, never a page. Groups wait
+    at least as long as rules take to be evaluated, so that what mutes arrives before
+    what is muted is sent.
+    """
+
+    def after(duration: str) -> str:
+        return durations.scaled(duration, options.scale)
+
+    noise = [f'{label}="{value}"' for label, value in DEPLOY_NOISE]
+    return {
+        "route": {
+            "receiver": "ticket",
+            "group_by": ["alertname", "job", "function", "severity"],
+            "group_wait": after("2m"),
+            "group_interval": after("5m"),
+            "repeat_interval": after("1d"),
+            "routes": [
+                {
+                    "matchers": ['severity="page"'],
+                    "receiver": "page",
+                    "group_wait": after("30s"),
+                    "repeat_interval": after("4h"),
+                },
+                {"matchers": ['severity="info"'], "receiver": "nobody"},
+            ],
+        },
+        "receivers": [
+            _receiver("page", options),
+            _receiver("ticket", options),
+            {"name": "nobody"},
+        ],
+        "inhibit_rules": [
+            {
+                "source_matchers": ['severity="page"', 'slo!=""'],
+                "target_matchers": ['severity="ticket"', 'slo!=""'],
+                "equal": list(_SAME),
+            },
+            {
+                "source_matchers": [f'alertname="{DEPLOY_ALERT}"'],
+                "target_matchers": ['severity!="page"', *noise],
+                "equal": ["job"],
+            },
+            {
+                "source_matchers": [f'alertname="{STALLED_ALERT}"'],
+                "target_matchers": [
+                    f'alertname!="{STALLED_ALERT}"',
+                    f'slo="{STALLED_SLO}"',
+                ],
+                "equal": ["job", "loop"],
+            },
+        ],
+    }
+
+
+def _receiver(name: str, options: Options) -> dict[str, Any]:
+    url = f"{options.webhook.rstrip('/')}/{name}"
+    return {"name": name, "webhook_configs": [{"url": url}]}

@@ -1,0 +1,170 @@
+"""
+``jaxmon alerts``: rules and routing from ``slo.yaml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from jaxmon.errors import CommandError
+
+
+if TYPE_CHECKING:
+    from jaxmon.artifacts.alerts import Options
+    from jaxmon.artifacts.alerts.build import Format
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--runbook-base",
+        metavar="URL",
+        help="What a runbook's address starts with; NAME.md follows.",
+    ),
+    click.option(
+        "--webhook",
+        metavar="URL",
+        help="Where Alertmanager sends to; /page and /ticket follow.",
+    ),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["prometheus", "prometheusrule"]),
+        default="prometheus",
+        show_default=True,
+        help="Rule files, or one resource of the Prometheus operator.",
+    ),
+    click.option(
+        "--time-scale",
+        type=click.FloatRange(min=1, max=300),
+        default=1.0,
+        show_default=True,
+        help="Divide every duration: at 60, what takes an hour takes a minute. For "
+        "trying out, with a Prometheus that scrapes every second.",
+    ),
+)
+
+
+def _options(function: F) -> F:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.group
+def command() -> None:
+    """
+    Recording rules, alerts and routing, from slo.yaml.
+
+    One file says which objectives there are and when other alerts fire; without
+    one, the defaults that `jaxmon alerts slo` prints are used.
+    """
+
+
+@command.command("slo", epilog="\b\nExample:\n  jaxmon alerts slo > slo.yaml")
+def print_slo() -> None:
+    """
+    Print the default slo.yaml, to start from.
+    """
+    from jaxmon.artifacts.slo.load import DEFAULT
+
+    click.echo(DEFAULT.read_text(encoding="utf-8"), nl=False)
+
+
+@command.command(
+    epilog="\b\nExample:\n  jaxmon alerts build --slo slo.yaml --out alerts"
+)
+@click.option(
+    "--slo",
+    "slo_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Objectives and thresholds.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="alerts",
+    show_default=True,
+    help="Directory to write to.",
+)
+@_options
+def build(
+    *,
+    slo_file: Path | None,
+    out: Path,
+    runbook_base: str | None,
+    webhook: str | None,
+    form: Format,
+    time_scale: float,
+) -> None:
+    """
+    Write the files, and print those that changed.
+    """
+    from jaxmon.artifacts import slo, write
+    from jaxmon.artifacts.alerts import render
+
+    options = _chosen(runbook_base, webhook, time_scale)
+    files = render(slo.load(slo_file), options, form=form)
+    for name in write.write(out, files):
+        click.echo(out / name)
+
+
+@command.command(
+    epilog="\b\nExit codes:\n  0   the file can be used\n  1   it cannot, or the "
+    "files of --against differ\n\n\b\nExample:\n  jaxmon alerts check slo.yaml "
+    "--against alerts"
+)
+@click.argument(
+    "slo_file", required=False, type=click.Path(dir_okay=False, path_type=Path)
+)
+@click.option(
+    "--against",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory with built files; say how they differ from what would be built.",
+)
+@_options
+def check(
+    *,
+    slo_file: Path | None,
+    against: Path | None,
+    runbook_base: str | None,
+    webhook: str | None,
+    form: Format,
+    time_scale: float,
+) -> None:
+    """
+    Say what is wrong with SLO_FILE, or with what is built from it.
+
+    Runs promtool and amtool as well where they are installed. Writes nothing.
+    """
+    from jaxmon.artifacts import slo, write
+    from jaxmon.artifacts.alerts import check as tools
+    from jaxmon.artifacts.alerts import render
+
+    slos = slo.load(slo_file)
+    options = _chosen(runbook_base, webhook, time_scale)
+    for tool in tools.missing_tools():
+        click.echo(f"{tool} is not installed; its checks are left out", err=True)
+    reports = list(tools.problems(render(slos, options)))
+    if against:
+        reports += write.check(against, render(slos, options, form=form))
+    for report in reports:
+        click.echo(report, nl=False)
+    if reports:
+        msg = f"{len(reports)} problem(s) found"
+        raise CommandError(msg)
+    click.echo(f"{len(slos.slos)} SLOs: no problems")
+
+
+def _chosen(
+    runbook_base: str | None, webhook: str | None, time_scale: float
+) -> Options:
+    from jaxmon.artifacts.alerts import Options
+
+    given = {"runbook_base": runbook_base, "webhook": webhook}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return Options(scale=time_scale, **chosen)
