@@ -1,12 +1,12 @@
 """
-A histogram with ready-made series.
+A histogram that keeps the names of its series.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import accumulate
-from threading import Lock
+from threading import RLock
 
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Sample, labels_text
@@ -20,27 +20,23 @@ class Histogram:
     microsecond; keep it off paths that are hotter than that.
     """
 
-    __slots__ = ("_bounds", "_counts", "_lock", "_series", "_sum", "_tail")
+    __slots__ = ("_counts", "_labels", "_lock", "_metric", "_series", "_sum")
 
     def __init__(self, metric: Metric, *labels: object) -> None:
-        text = labels_text(metric.labels, labels)
-        lead = f"{text}," if text else ""
-        tail = f"{{{text}}}" if text else ""
-        self._bounds = metric.buckets
-        self._series = tuple(
-            f'{metric.name}_bucket{{{lead}le="{bound}"}}'
-            for bound in (*map(float, metric.buckets), "+Inf")
-        )
-        self._tail = (f"{metric.name}_sum{tail}", f"{metric.name}_count{tail}")
-        self._counts = [0] * len(self._series)
+        self._metric = metric
+        self._labels = labels_text(metric.labels, labels)
+        self._series: tuple[str, ...] = ()
+        self._counts = [0] * (len(metric.buckets) + 1)
         self._sum = 0.0
-        self._lock = Lock()
+        # Reentrant: while we hold it, the garbage collector may end something that
+        # is measured, on this thread.
+        self._lock = RLock()
 
     def observe(self, value: float) -> None:
         """
         Count *value*, in the unit of the metric; a bucket includes its bound.
         """
-        index = bisect_left(self._bounds, value)
+        index = bisect_left(self._metric.buckets, value)
         with self._lock:
             self._counts[index] += 1
             self._sum += value
@@ -67,8 +63,16 @@ class Histogram:
         with self._lock:
             counts, total = list(self._counts), self._sum
         running = list(accumulate(counts))
-        return [
-            *zip(self._series, running, strict=True),
-            (self._tail[0], total),
-            (self._tail[1], running[-1]),
-        ]
+        # Made by the first reader, for whoever observes may be in a hurry.
+        self._series = self._series or self._names()
+        return list(
+            zip(self._series, (*running, total, running[-1]), strict=True),
+        )
+
+    def _names(self) -> tuple[str, ...]:
+        name, text = self._metric.name, self._labels
+        lead = f"{text}," if text else ""
+        tail = f"{{{text}}}" if text else ""
+        bounds = (*map(float, self._metric.buckets), "+Inf")
+        buckets = (f'{name}_bucket{{{lead}le="{bound}"}}' for bound in bounds)
+        return (*buckets, f"{name}_sum{tail}", f"{name}_count{tail}")
