@@ -5,6 +5,9 @@ Observability for JAX: compiles, cache hits, recompiles and device memory.
 
     jaxmon.instrument()
 
+    for batch in jaxmon.steps(batches): ...
+    with jaxmon.request("predict"): ...
+
 Importing this package loads the standard library only; JAX is first touched by
 `instrument`. Metrics are then served on ``http://127.0.0.1:9466/metrics``.
 """
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from jaxmon.agent import uninstrument as uninstrument
     from jaxmon.errors import JaxmonError as JaxmonError
     from jaxmon.errors import SettingsError as SettingsError
+    from jaxmon.indicators.activities import activity as activity
+    from jaxmon.indicators.requests import request as request
+    from jaxmon.indicators.steps import steps as steps
 
     __version__: str
 
@@ -29,9 +35,21 @@ _HOMES = {
     "uninstrument": "jaxmon.agent",
     "JaxmonError": "jaxmon.errors",
     "SettingsError": "jaxmon.errors",
+    "activity": "jaxmon.indicators.activities",
+    "request": "jaxmon.indicators.requests",
+    "steps": "jaxmon.indicators.steps",
 }
 
-__all__ = ["Agent", "JaxmonError", "SettingsError", "instrument", "uninstrument"]
+__all__ = [
+    "Agent",
+    "JaxmonError",
+    "SettingsError",
+    "activity",
+    "instrument",
+    "request",
+    "steps",
+    "uninstrument",
+]
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for known

@@ -17,12 +17,15 @@ from jaxmon.agent.guard import Guard, log
 from jaxmon.agent.hooks import Hooks
 from jaxmon.agent.identity import Identity
 from jaxmon.agent.memory import Memory
+from jaxmon.agent.payers import Payers
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
 from jaxmon.exposition.page import metrics_handler
 from jaxmon.exposition.process import ProcessFamilies
 from jaxmon.exposition.server import Request, Response, Server
+from jaxmon.indicators import current as indicators
+from jaxmon.indicators.current import Indicators
 from jaxmon.settings import Settings
 
 
@@ -48,7 +51,16 @@ class Agent:
         self._guard = Guard()
         self._table = FunctionTable(settings.max_functions)
         self._table.named(UNKNOWN)
-        self._hooks = Hooks(jax, self._table, self._guard, count_calls=settings.calls)
+        self._indicators = Indicators(
+            settings.max_functions, self._guard, on_error=self._see_error
+        )
+        self._hooks = Hooks(
+            jax,
+            self._table,
+            self._guard,
+            Payers(self._indicators.timeline),
+            count_calls=settings.calls,
+        )
         self._memory = Memory(jax, self._guard, interval=settings.memory_interval)
         self._identity = Identity(jax)
         self._process = ProcessFamilies()
@@ -67,6 +79,7 @@ class Agent:
         Attach the hooks and serve. Nothing that goes wrong in serving is raised.
         """
         self._hooks.attach()
+        indicators.attach(self._indicators)
         atexit.register(self.stop)
         self.running = True
         try:
@@ -87,6 +100,7 @@ class Agent:
             return
         self.running = False
         atexit.unregister(self.stop)
+        indicators.detach(self._indicators)
         self._hooks.detach()
         self._memory.stop()
         self._close()
@@ -115,6 +129,7 @@ class Agent:
         """
         self.running = False
         atexit.unregister(self.stop)
+        indicators.detach(self._indicators)
         self._hooks.detach()
         if self._server is not None:
             self._server.abandon()
@@ -129,6 +144,7 @@ class Agent:
         sources: tuple[tuple[str, Callable[[], list[Family]]], ...] = (
             ("functions", lambda: collect.functions(self._table)),
             ("compiles", lambda: collect.compiles(self._hooks.compiles)),
+            ("indicators", self._indicators.collect),
             ("memory", self._memory.collect),
             ("identity", self._identity.collect),
             ("hooks", self._hooks.collect),
@@ -144,17 +160,29 @@ class Agent:
         return [*families, *self._own()]
 
     def _own(self) -> list[Family]:
-        errors = catalog.INTERNAL_ERRORS
+        errors, overflow = catalog.INTERNAL_ERRORS, catalog.LABEL_OVERFLOW
         server = self._server
         return [
             Family(
                 errors,
                 [(series(errors, s), n) for s, n in self._guard.failures().items()],
             ),
-            gauge(catalog.LABEL_OVERFLOW, self._table.overflow.value, "function"),
+            Family(
+                overflow,
+                [
+                    (series(overflow, label), count)
+                    for label, count in (
+                        ("function", self._table.overflow.value),
+                        *self._indicators.overflow().items(),
+                    )
+                ],
+            ),
             gauge(catalog.DROPPED, server.dropped if server else 0, "connection"),
             Family(catalog.SCRAPE_SECONDS, self._scrapes.samples()),
         ]
+
+    def _see_error(self, error: BaseException) -> None:
+        self._hooks.see_error(error)
 
     # --- serving -----------------------------------------------------------------
 

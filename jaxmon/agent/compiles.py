@@ -20,6 +20,7 @@ from jaxmon.agent.causes import Causes
 from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.misses import Misses
+from jaxmon.agent.probe import Ending
 from jaxmon.agent.stack import Program, is_nested, program_at
 from jaxmon.agent.tally import Tally
 
@@ -47,6 +48,7 @@ class Compile:
         "hit",
         "looked_up",
         "outer_error",
+        "paid",
         "program",
         "started",
     )
@@ -57,20 +59,9 @@ class Compile:
         self.outer_error = sys.exception()
         self.looked_up = False
         self.hit = False
+        self.paid: Callable[[], None] | None = None
         self.ended: float | None = None
         self.started = time.perf_counter()
-
-
-class _Running(functools.partial):  # type: ignore[type-arg]
-    """
-    The original, for one call. The interpreter drops it as soon as the call ends,
-    however it ends, and so tells us.
-    """
-
-    on_end: Callable[[], None]
-
-    def __del__(self) -> None:
-        self.on_end()
 
 
 class _Thread(threading.local):
@@ -120,7 +111,8 @@ class Compiles:
         program = program_at(frame)
         name = str(frame.f_locals.get("name") or UNKNOWN)
         compile_ = Compile(self._function(program, name), program)
-        running = _Running(original)
+        compile_.paid = self._misses.payers.compile_begins()
+        running = Ending(original)
         running.on_end = functools.partial(self._end, compile_)
         self._thread.current = compile_
         self._running[id(compile_)] = compile_
@@ -161,6 +153,8 @@ class Compiles:
             phase = "trace" if event == TRACE else "lower"
             name = fun_name or program.name or UNKNOWN
             self._function(program, name).observe_phase(phase, seconds)
+            if event == LOWER:
+                self._misses.payers.lowered(seconds)
 
     # --- reading -----------------------------------------------------------------
 
@@ -190,6 +184,8 @@ class Compiles:
             self._running.pop(id(compile_), None)
             self._thread.current = None
             self._thread.ended = compile_
+            if compile_.paid is not None:
+                compile_.paid()
         except Exception:  # noqa: BLE001 - contained: runs as JAX returns
             self._guard.failed("compiles")
 

@@ -32,6 +32,7 @@ from jaxmon.agent.guard import Guard, log
 from jaxmon.agent.listeners import Listeners
 from jaxmon.agent.misses import Misses, targets
 from jaxmon.agent.patches import Patches
+from jaxmon.agent.payers import Payers
 from jaxmon.agent.probe import Observer, Probe
 from jaxmon.exposition.families import Family, series
 
@@ -42,7 +43,13 @@ class Hooks:
     """
 
     def __init__(
-        self, jax: ModuleType, table: FunctionTable, guard: Guard, *, count_calls: bool
+        self,
+        jax: ModuleType,
+        table: FunctionTable,
+        guard: Guard,
+        payers: Payers,
+        *,
+        count_calls: bool,
     ) -> None:
         self._jax: Any = jax
         self._guard = guard
@@ -53,7 +60,7 @@ class Hooks:
         core: Any = jax._src.core  # noqa: SLF001
         clean = getattr(core, "trace_state_clean", _always)
         self._calls = CallLayer(table, guard)
-        self._misses = Misses(table, self._calls, clean)
+        self._misses = Misses(table, self._calls, payers, clean)
         self.compiles = Compiles(
             table,
             self._misses,
@@ -87,6 +94,16 @@ class Hooks:
         self._patches.undo()
         if self._listeners is not None:
             self._listeners.unregister()
+
+    def see_error(self, error: BaseException | None) -> None:
+        """
+        Count *error* if it is JAX's and was not counted before. Never raises.
+        """
+        if self._active and self._guard.on("uncaught"):
+            try:
+                self._misses.on_uncaught(error)
+            except Exception:  # noqa: BLE001 - contained: the program is reporting
+                self._guard.failed("uncaught")
 
     def collect(self) -> list[Family]:
         """
@@ -153,23 +170,16 @@ class Hooks:
         def excepthook(
             kind: type[BaseException], error: BaseException, tb: TracebackType | None
         ) -> None:
-            self._see_uncaught(error)
+            self.see_error(error)
             hook(kind, error, tb)
 
         @functools.wraps(thread_hook)
         def thread_excepthook(args: threading.ExceptHookArgs) -> None:
-            self._see_uncaught(args.exc_value)
+            self.see_error(args.exc_value)
             thread_hook(args)
 
         self._patches.replace(sys, "excepthook", excepthook)
         self._patches.replace(threading, "excepthook", thread_excepthook)
-
-    def _see_uncaught(self, error: BaseException | None) -> None:
-        if self._active and self._guard.on("uncaught"):
-            try:
-                self._misses.on_uncaught(error)
-            except Exception:  # noqa: BLE001 - contained: the program is reporting
-                self._guard.failed("uncaught")
 
     def _probe(
         self, module: ModuleType, name: str, observe: Observer, site: str

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import sys
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
+from weakref import WeakSet
 
 from jaxmon.agent import failures
 from jaxmon.agent.calls import CallLayer
 from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
+from jaxmon.agent.payers import Payers
+from jaxmon.agent.probe import Ending
 from jaxmon.agent.stack import CALL, Jitted, jitted_at
 
 
@@ -36,17 +38,23 @@ class Misses:
     Args:
         table: where the figures go.
         calls: tells which functions the call layer counts.
+        payers: whom compiles are charged to.
         clean: JAX's ``trace_state_clean``: whether the program itself is calling,
             and not JAX while it traces another function.
     """
 
     def __init__(
-        self, table: FunctionTable, calls: CallLayer, clean: Callable[[], bool]
+        self,
+        table: FunctionTable,
+        calls: CallLayer,
+        payers: Payers,
+        clean: Callable[[], bool],
     ) -> None:
         self._table = table
         self._calls = calls
+        self.payers = payers
         self._clean = clean
-        self._last_error: Callable[[], BaseException | None] = _nothing
+        self._counted_errors: WeakSet[BaseException] = WeakSet()
         self._thread = _Thread()
 
     def function_of(self, jitted: Jitted) -> Function:
@@ -62,7 +70,9 @@ class Misses:
         """
         return entry in self._thread.calls
 
-    def on_miss(self, frame: FrameType, _: Callable[..., Any]) -> None:
+    def on_miss(
+        self, frame: FrameType, original: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
         """
         Observe ``pjit._infer_params`` or ``api._prepare_pmap``.
 
@@ -70,10 +80,10 @@ class Misses:
         also ahead of time, which is not a call.
         """
         if frame.f_code.co_name not in CALL:
-            return
+            return None
         jitted = jitted_at(frame)
         if jitted is None:
-            return
+            return None
         entered = self._calls.entry(jitted.key)
         calls = self._thread.calls
         entry = id(frame if frame.f_code.co_name == "cache_miss" else frame.f_back)
@@ -82,13 +92,20 @@ class Misses:
                 calls.remove(entry)
             if entered:
                 entered.traced.add()
-            return
+            return None
         if entry not in calls:
             calls.append(entry)
         function = entered or self._table.of(jitted.fun)
         function.missed.add()
         if entered:
             entered.entered_missed.add()
+        # The original traces the function, unless that was done before.
+        paid = self.payers.tracing_begins()
+        if paid is None:
+            return None
+        tracing = Ending(original)
+        tracing.on_end = paid
+        return tracing
 
     def on_error(self, frame: FrameType, _: Callable[..., Any]) -> None:
         """
@@ -110,24 +127,21 @@ class Misses:
 
     def on_uncaught(self, error: BaseException | None) -> None:
         """
-        Count a runtime error of JAX that reached the top of a thread.
+        Count a runtime error of JAX that left a thread, a request or an activity,
+        unless it was counted on its way there.
 
         A cached call that fails, or a device error found by whoever waits for the
         result, never passes the miss path; the function is then unknown.
         """
         if error is None or not failures.is_runtime_error(error):
             return
-        if self._last_error() is not error:
+        if error not in self._counted_errors:
             self._table.named(UNKNOWN).count_error(failures.kind_of(error))
             self._remember(error)
 
     def _remember(self, error: BaseException) -> None:
         if failures.is_runtime_error(error):
-            self._last_error = weakref.ref(error)
-
-
-def _nothing() -> None:
-    return None
+            self._counted_errors.add(error)
 
 
 def targets(jax: ModuleType) -> list[tuple[ModuleType, str]]:

@@ -35,6 +35,20 @@ class Observer(Protocol):
         ...
 
 
+class Ending(functools.partial):  # type: ignore[type-arg]
+    """
+    A callable for one call, which an observer returns to learn of its end.
+
+    The interpreter drops it as soon as the call ends, however it ends, and so tells
+    us. No frame of ours stands on the stack meanwhile.
+    """
+
+    on_end: Callable[[], None]
+
+    def __del__(self) -> None:
+        self.on_end()
+
+
 class Probe:
     """
     Stands in for *original* and shows each call to *observe*.

@@ -57,9 +57,14 @@ def test_a_heavy_import_would_be_noticed(module):
 
 def test_public_names_load_on_use():
     """
-    Naming an error loads no JAX either; the agent is loaded when it is named.
+    Naming an error, or marking requests and steps, loads no JAX either; the agent is
+    loaded when it is named.
     """
     assert loaded_by("import jaxmon; jaxmon.SettingsError; jaxmon.__version__") == []
+    assert (
+        loaded_by("import jaxmon; jaxmon.request; jaxmon.steps; jaxmon.activity") == []
+    )
+    assert loaded_by("import jaxmon.asgi") == []
 
 
 @pytest.mark.parametrize(
@@ -99,7 +104,10 @@ def test_public_surface():
         "Agent",
         "JaxmonError",
         "SettingsError",
+        "activity",
         "instrument",
+        "request",
+        "steps",
         "uninstrument",
     ]
     assert set(jaxmon.__all__) <= set(dir(jaxmon))

@@ -1,0 +1,130 @@
+"""
+Requests of an ASGI application: FastAPI, Starlette, or any other.
+
+    from jaxmon.asgi import Middleware
+
+    app.add_middleware(Middleware)      # Starlette, FastAPI
+    app = Middleware(app)               # anything else
+
+Each HTTP request becomes one of `jaxmon.request`, its route the template that it
+matched (``/items/{id}``), never its path; what matches none is ``unmatched``. It lasts
+until the last byte of the response is sent. The status tells the outcome: 4xx is
+``client_error``, 5xx ``error``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, TypeAlias
+
+from jaxmon.indicators.current import recorder
+from jaxmon.indicators.requests import OpenRequest, Request, serving
+from jaxmon.indicators.routes import Outcome
+
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+UNMATCHED = "unmatched"
+SITE = "asgi"
+
+_CLIENT_ERROR, _SERVER_ERROR = 400, 500
+# Middleware around middleware; more would be a cycle.
+_MAX_DEPTH = 64
+
+
+class Middleware:
+    """
+    Observes the HTTP requests of *app*; passes everything on unchanged.
+
+    Websockets and lifespan events are passed through; so are requests where no agent
+    runs, or within another request.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """
+        Serve one connection.
+        """
+        if scope["type"] != "http" or recorder() is None or serving():
+            await self.app(scope, receive, send)
+            return
+        with Request(self._route(scope)) as request:
+            await self.app(scope, receive, _watched(send, request))
+            if request.outcome is None:  # no response, which the server makes a 500
+                request.outcome = "error"
+
+    def _route(self, scope: Scope) -> str:
+        indicators = recorder()
+        if indicators is None or not indicators.guard.on(SITE):
+            return UNMATCHED
+        try:
+            return _template(_routes(scope.get("app", self.app)), scope) or UNMATCHED
+        except Exception:  # noqa: BLE001 - contained: the request is served
+            indicators.guard.failed(SITE)
+        return UNMATCHED
+
+
+def _watched(send: Send, request: OpenRequest) -> Send:
+    """
+    Return *send*, which tells *request* its outcome and its end.
+    """
+
+    async def watched(message: Message) -> None:
+        kind = message["type"]
+        if kind == "http.response.start":
+            request.outcome = _outcome(message["status"])
+        await send(message)
+        if kind == "http.response.pathsend" or (
+            kind == "http.response.body" and not message.get("more_body", False)
+        ):
+            request.end()
+
+    return watched
+
+
+def _outcome(status: int) -> Outcome:
+    if status >= _SERVER_ERROR:
+        return "error"
+    return "client_error" if status >= _CLIENT_ERROR else "success"
+
+
+def _routes(app: Any) -> Iterable[Any]:
+    """
+    Return the routes of the application inside *app*, none where it has none.
+    """
+    for _ in range(_MAX_DEPTH):
+        if (routes := getattr(app, "routes", None)) is not None:
+            return list(routes)
+        app = getattr(app, "app", None)
+    return ()
+
+
+def _template(routes: Iterable[Any], scope: Scope) -> str | None:
+    """
+    Return the template of the route that *scope* matches, found as Starlette does:
+    the first full match, else the first that only lacks the method.
+    """
+    partial: str | None = None
+    for route in routes:
+        match, child = route.matches(scope)
+        if match.name == "FULL":
+            return _of(route, {**scope, **child})
+        if match.name == "PARTIAL" and partial is None:
+            partial = _of(route, {**scope, **child})
+    return partial
+
+
+def _of(route: Any, scope: Scope) -> str | None:
+    template = str(getattr(route, "path_format", ""))
+    inner = getattr(route, "routes", None)
+    if not inner:
+        # A foreign application below a prefix, static files for example.
+        return template or None
+    below = _template(inner, scope)
+    return None if below is None else str(getattr(route, "path", "")) + below

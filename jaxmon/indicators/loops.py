@@ -1,0 +1,119 @@
+"""
+The figures of loops: steps, items, waiting for data.
+"""
+
+from __future__ import annotations
+
+import time
+from threading import RLock
+
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.histogram import Histogram
+from jaxmon.indicators.labels import Labels
+
+
+class Loop:
+    """
+    The figures of the loops of one name; several may run at once.
+    """
+
+    __slots__ = ("_lock", "last_step", "name", "running", "seconds", "steps", "waited")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.running = 0
+        self.steps = 0
+        self.waited = 0.0
+        self.last_step = 0.0
+        self.seconds = Histogram(catalog.STEP_SECONDS, name)
+        self._lock = RLock()
+
+    def begin(self) -> None:
+        """
+        Count a loop in; its beginning is as good as a step, so that a first step
+        that never ends is noticed.
+        """
+        with self._lock:
+            self.running += 1
+            self.last_step = time.time()
+
+    def end(self) -> None:
+        """
+        Count a loop out.
+        """
+        with self._lock:
+            self.running -= 1
+
+    def wait(self, seconds: float) -> None:
+        """
+        Add time spent waiting for data.
+        """
+        with self._lock:
+            self.waited += seconds
+
+    def step(self, seconds: float) -> None:
+        """
+        Count a finished step.
+        """
+        with self._lock:
+            self.steps += 1
+            self.last_step = time.time()
+        self.seconds.observe(seconds)
+
+
+class Loops:
+    """
+    Loops by label, at most *limit* of them, and as many names of items.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.labels = Labels(limit)
+        self.item_labels = Labels(limit)
+        self._loops: dict[str, Loop] = {}
+        self._items: dict[tuple[str, str], int] = {}
+        self._lock = RLock()
+
+    def of(self, name: str) -> Loop:
+        """
+        Return the figures of the loops called *name*. Any thread.
+        """
+        found = self._loops.get(name)
+        if found is None:
+            name = self.labels.admit(name)
+            found = self._loops.setdefault(name, Loop(name))
+        return found
+
+    def count(self, loop: Loop, item: str, number: int) -> None:
+        """
+        Add *number* items; 0 makes the series appear.
+        """
+        key = (loop.name, self.item_labels.admit(item))
+        with self._lock:
+            self._items[key] = self._items.get(key, 0) + number
+
+    def collect(self) -> list[Family]:
+        """
+        Return the families of loops.
+        """
+        loops = list(self._loops.values())
+        steps, items = catalog.STEPS, catalog.ITEMS
+        waited, last = catalog.DATA_WAIT_SECONDS, catalog.LAST_STEP_TIMESTAMP_SECONDS
+        running = [loop for loop in loops if loop.running]
+        return [
+            Family(
+                catalog.STEP_SECONDS,
+                [sample for loop in loops for sample in loop.seconds.samples()],
+            ),
+            Family(steps, [(series(steps, loop.name), loop.steps) for loop in loops]),
+            Family(
+                items,
+                [(series(items, *key), n) for key, n in list(self._items.items())],
+            ),
+            Family(
+                waited, [(series(waited, loop.name), loop.waited) for loop in loops]
+            ),
+            Family(
+                last, [(series(last, loop.name), loop.last_step) for loop in running]
+            ),
+        ]

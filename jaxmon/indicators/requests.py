@@ -1,0 +1,219 @@
+"""
+Requests: how many, how long, how they ended, and whether they paid for a compile.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from jaxmon.indicators.current import Indicators, recorder, report
+from jaxmon.indicators.routes import Outcome
+
+
+SITE = "requests"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class OpenRequest:
+    """
+    A request that is being served: what ``with jaxmon.request(...)`` gives.
+
+    Attributes:
+        outcome: how it ends, where the program knows better than whether an
+            exception leaves it: ``"success"``, ``"client_error"`` or ``"error"``.
+        cold: whether a compile happened on its behalf.
+    """
+
+    __slots__ = ("_indicators", "_route", "_started", "cold", "outcome")
+
+    def __init__(self, route: str, indicators: Indicators | None) -> None:
+        self.outcome: Outcome | None = None
+        self.cold = False
+        self._indicators: Indicators | None = None
+        if indicators is not None and indicators.guard.on(SITE):
+            try:
+                self._route = indicators.routes.of(str(route))
+                self._route.begin()
+                self._indicators = indicators
+            except Exception:  # noqa: BLE001 - contained: the request goes on
+                indicators.guard.failed(SITE)
+        self._started = time.perf_counter()
+
+    def __bool__(self) -> bool:
+        """
+        Tell whether it is still being served, and somebody records it.
+        """
+        # Not an agent that is gone, nor the parent's in a forked child.
+        return self._indicators is not None and self._indicators is recorder()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """
+        Count the request as ended; leaving the block does so. Only the first counts.
+        """
+        seconds = time.perf_counter() - self._started
+        if not self:
+            return
+        indicators, self._indicators = self._indicators, None
+        if indicators is None:  # ended on another thread meanwhile
+            return
+        try:
+            outcome = self.outcome or _outcome(error)
+            self._route.end(seconds, outcome, cold=self.cold)
+        except Exception:  # noqa: BLE001 - contained: the program goes on
+            indicators.guard.failed(SITE)
+
+
+_serving: ContextVar[OpenRequest | None] = ContextVar("jaxmon_request", default=None)
+
+
+class Request:
+    """
+    A context manager, also with ``async with``, and a decorator. See `request`.
+    """
+
+    __slots__ = ("_entered", "_route")
+
+    def __init__(self, route: str) -> None:
+        self._route = route
+        self._entered: list[tuple[OpenRequest, OpenRequest | None]] = []
+
+    def __enter__(self) -> OpenRequest:
+        # May have ended: a task that it started still runs in a copy of its context.
+        outer = _serving.get()
+        if outer:
+            ours = outer
+        else:
+            ours = OpenRequest(self._route, recorder())
+            _serving.set(ours)
+        self._entered.append((ours, outer))
+        return ours
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        ours, outer = self._entered.pop()
+        if ours is outer:
+            return
+        # Not so where a generator is closed late, in somebody else's context.
+        if _serving.get() is ours:
+            _serving.set(outer)
+        ours.end(error)
+        if error is not None:
+            report(error)
+
+    async def __aenter__(self) -> OpenRequest:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, traceback)
+
+    def __call__(self, function: F) -> F:
+        """
+        Return *function*, each call of which is a request.
+        """
+        return cast("F", _wrapped(self._route, function))
+
+
+def request(route: str) -> Request:
+    """
+    Mark what serves a request: ``with``, ``async with``, or a decorator.
+
+    A request is *cold* when a compile happened on its behalf: in its block, and in
+    threads and tasks to which its context was copied (`asyncio.to_thread`, tasks, but
+    not bare ``run_in_executor``). Loading from the persistent cache counts as well.
+    An exception makes it an ``error``; cancellation, which is not an `Exception`,
+    a ``client_error``. Requests within a request are part of it and not counted. Of
+    a decorated generator function, a request lasts until the generator ends.
+
+    Costs a few microseconds, next to nothing where no agent runs. Never raises.
+
+    Args:
+        route: which kind of request: a template such as ``"/predict/{model}"``, never
+            a path with its parameters. At most ``max_functions`` are told apart.
+
+    Example:
+        >>> import jaxmon
+        >>> with jaxmon.request("predict"):
+        ...     answer = 6 * 7
+        >>> @jaxmon.request("predict")
+        ... async def predict(x):
+        ...     return x
+    """
+    return Request(route)
+
+
+def serving() -> OpenRequest | None:
+    """
+    Return the request that is being served in this context, if one is.
+    """
+    return _serving.get() or None
+
+
+def mark_cold() -> None:
+    """
+    Note that the request being served in this context, if any, pays for a compile.
+    """
+    if (request := _serving.get()) is not None:
+        request.cold = True
+
+
+def _outcome(error: BaseException | None) -> Outcome:
+    if error is None:
+        return "success"
+    return "error" if isinstance(error, Exception) else "client_error"
+
+
+def _wrapped(route: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """
+    Return *function*, of whichever kind, in a request of its own at each call.
+    """
+    # An object may be called through a method that tells its kind.
+    kind = function if inspect.isroutine(function) else type(function).__call__
+    wrapper: Callable[..., Any]
+    if _is(inspect.iscoroutinefunction, function, kind):
+
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with Request(route):
+                return await function(*args, **kwargs)
+
+    elif _is(inspect.isasyncgenfunction, function, kind):
+
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with Request(route):
+                async with aclosing(function(*args, **kwargs)) as items:
+                    async for item in items:
+                        yield item
+
+    elif _is(inspect.isgeneratorfunction, function, kind):
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with Request(route):
+                return (yield from function(*args, **kwargs))
+
+    else:
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with Request(route):
+                return function(*args, **kwargs)
+
+    return functools.wraps(function)(wrapper)
+
+
+def _is(test: Callable[[object], bool], *candidates: object) -> bool:
+    return any(map(test, candidates))

@@ -1,0 +1,101 @@
+"""
+The figures of requests, by route.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from threading import RLock
+from typing import Literal
+
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.histogram import Histogram
+from jaxmon.indicators.labels import Labels
+
+
+Outcome = Literal["success", "client_error", "error"]
+
+
+class Route:
+    """
+    The figures of one route, all of them 0 from its first request on.
+    """
+
+    __slots__ = ("_lock", "counts", "in_progress", "name", "seconds")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.in_progress = 0
+        self.counts = dict.fromkeys(
+            product(catalog.REQUEST_OUTCOMES, catalog.STARTS), 0
+        )
+        self.seconds = {
+            start: Histogram(catalog.REQUEST_SECONDS, name, start)
+            for start in catalog.STARTS
+        }
+        self._lock = RLock()
+
+    def begin(self) -> None:
+        """
+        Count a request in.
+        """
+        with self._lock:
+            self.in_progress += 1
+
+    def end(self, seconds: float, outcome: Outcome, *, cold: bool) -> None:
+        """
+        Count a request out.
+        """
+        start = "cold" if cold else "warm"
+        with self._lock:
+            self.in_progress -= 1
+            self.counts[outcome, start] += 1
+        self.seconds[start].observe(seconds)
+
+
+class Routes:
+    """
+    Routes by label, at most *limit* of them.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.labels = Labels(limit)
+        self._routes: dict[str, Route] = {}
+
+    def of(self, name: str) -> Route:
+        """
+        Return the figures of the route called *name*. Any thread.
+        """
+        found = self._routes.get(name)
+        if found is None:
+            name = self.labels.admit(name)
+            found = self._routes.setdefault(name, Route(name))
+        return found
+
+    def collect(self) -> list[Family]:
+        """
+        Return the families of requests.
+        """
+        routes = list(self._routes.values())
+        count, running = catalog.REQUESTS, catalog.REQUESTS_IN_PROGRESS
+        return [
+            Family(
+                catalog.REQUEST_SECONDS,
+                [
+                    sample
+                    for route in routes
+                    for histogram in route.seconds.values()
+                    for sample in histogram.samples()
+                ],
+            ),
+            Family(
+                count,
+                [
+                    (series(count, route.name, *kind), value)
+                    for route in routes
+                    for kind, value in route.counts.items()
+                ],
+            ),
+            Family(running, [(series(running, r.name), r.in_progress) for r in routes]),
+        ]

@@ -1,0 +1,207 @@
+"""
+Steps: how long, how many items, how much of it waiting for data.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, Self, TypeVar
+
+from jaxmon.indicators.current import Indicators, recorder
+from jaxmon.indicators.timeline import DATA_WAIT
+
+
+SITE = "steps"
+ITEMS_SITE = "items"
+
+T = TypeVar("T")
+
+Count = int | Callable[[Any], int] | None
+
+
+class Steps(Generic[T]):
+    """
+    An iterable whose iterations are observed. See `steps`.
+    """
+
+    __slots__ = ("_item", "_items", "_iterable", "_loop")
+
+    def __init__(
+        self, iterable: Iterable[T], *, loop: str, items: Count, item: str
+    ) -> None:
+        self._iterable = iterable
+        self._loop = loop
+        self._items = items
+        self._item = item
+
+    def __iter__(self) -> Run[T]:
+        return Run(iter(self._iterable), self._loop, self._items, self._item)
+
+
+class Run(Generic[T]):
+    """
+    One iteration over a `Steps`; it ends with its source, when it is closed, or
+    when nobody holds it any more.
+    """
+
+    def __init__(self, source: Iterator[T], loop: str, items: Count, item: str) -> None:
+        self._source = source
+        self._loop = loop
+        self._items = items
+        self._item = item
+        self._observed: _Observed | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        self._wait()
+        try:
+            batch = next(self._source)
+        except BaseException:
+            self.close()
+            raise
+        self._work(batch)
+        return batch
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """
+        End the loop; the step that is open is not counted. Harmless when repeated.
+        """
+        observed, self._observed = self._observed, None
+        if observed is not None and observed.indicators is recorder():
+            try:
+                observed.end()
+            except Exception:  # noqa: BLE001 - contained: the program goes on
+                observed.indicators.guard.failed(SITE)
+
+    def _wait(self) -> None:
+        """
+        Finish the step that is open, and begin the next.
+        """
+        indicators = recorder()
+        if self._observed is not None and self._observed.indicators is not indicators:
+            self._observed = None
+        if indicators is None or not indicators.guard.on(SITE):
+            return
+        try:
+            if self._observed is None:
+                self._observed = _Observed(indicators, self._loop)
+            else:
+                self._observed.finish(self._item)
+        except Exception:  # noqa: BLE001 - contained: the program goes on
+            indicators.guard.failed(SITE)
+
+    def _work(self, batch: T) -> None:
+        """
+        Begin to work on *batch*.
+        """
+        observed = self._observed
+        if observed is None:
+            return
+        guard = observed.indicators.guard
+        try:
+            observed.work()
+        except Exception:  # noqa: BLE001 - contained: the program goes on
+            guard.failed(SITE)
+        if self._items is not None and guard.on(ITEMS_SITE):
+            try:
+                observed.items = _number(self._items, batch)
+            except Exception:  # noqa: BLE001 - theirs: counted, and the loop goes on
+                guard.failed(ITEMS_SITE)
+
+
+class _Observed:
+    """
+    A run of a loop as an agent follows it.
+    """
+
+    __slots__ = ("_began", "_body", "_figures", "_mark", "indicators", "items")
+
+    def __init__(self, indicators: Indicators, loop: str) -> None:
+        self.indicators = indicators
+        self.items: int | None = None
+        self._figures = indicators.loops.of(str(loop))
+        self._mark, self._body = indicators.timeline.open_loop()
+        self._figures.begin()
+        self._began = time.perf_counter()
+
+    def work(self) -> None:
+        """
+        Note that the batch is here.
+        """
+        self.indicators.timeline.rename(self._mark, self._body)
+        self._figures.wait(time.perf_counter() - self._began)
+
+    def finish(self, item: str) -> None:
+        """
+        Count the step that was open, and begin to wait.
+        """
+        began, self._began = self._began, time.perf_counter()
+        self.indicators.timeline.rename(self._mark, DATA_WAIT)
+        self._figures.step(self._began - began)
+        items, self.items = self.items, None
+        if items is not None:
+            self.indicators.loops.count(self._figures, str(item), items)
+
+    def end(self) -> None:
+        """
+        Count the loop out.
+        """
+        self.indicators.timeline.close(self._mark)
+        self._figures.end()
+
+
+def steps(
+    iterable: Iterable[T],
+    *,
+    loop: str = "train",
+    items: Count = None,
+    item: str = "example",
+) -> Steps[T]:
+    """
+    Return *iterable*, its iterations observed as the steps of a loop.
+
+    A step begins when the loop asks for a batch and is finished when it asks for the
+    next, so the one that a ``break`` or an exception leaves is not counted. In
+    between, waiting for the batch and working on it are told apart. While the loop
+    runs, ``jaxmon_last_step_timestamp_seconds`` says when it last finished a step; it
+    is gone when the loop ends, so nobody takes a finished job for a stalled one.
+
+    Dispatch is asynchronous: JAX may still compute while the loop asks on. Over many
+    steps the times are right, because the queue is short.
+
+    Costs a few microseconds a step, next to nothing where no agent runs. Raises
+    only what *iterable* raises.
+
+    Args:
+        iterable: where batches come from; iterated anew by each ``for``.
+        loop: name of the loop. At most ``max_functions`` are told apart.
+        items: how many items a step works through, or a function of the batch
+            that tells; it must not wait for the device.
+        item: what is counted: ``"example"``, ``"token"``, ``"image"``.
+
+    Example:
+        >>> import jaxmon
+        >>> for batch in jaxmon.steps([[1, 2], [3, 4]], items=len):
+        ...     total = sum(batch)
+    """
+    return Steps(iterable, loop=loop, items=items, item=item)
+
+
+def _number(items: Count, batch: object) -> int:
+    """
+    Return how many items *batch* has.
+
+    Raises:
+        ValueError: less than none.
+    """
+    number = int(items(batch) if callable(items) else items or 0)
+    if number < 0:
+        msg = f"a step cannot work through {number} items; give 0 or more"
+        raise ValueError(msg)
+    return number

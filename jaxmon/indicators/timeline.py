@@ -1,0 +1,181 @@
+"""
+Where the wall time of a program goes.
+
+Time is charged to one activity at any moment: the innermost that is open on *the*
+thread, ``other`` where none is. So the activities add up to the wall time since the
+first mark. The thread is the first that runs a loop, before that the first that
+marks an activity; should it end, the next that marks something takes its place.
+Activities of other threads run beside that time and are not part of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, series
+from jaxmon.indicators.labels import OTHER, Labels
+
+
+COMPILE = "compile"
+DATA_WAIT = "data_wait"
+STEP = "step"
+
+
+class Mark:
+    """
+    An open activity. Its `name` is changed through `Timeline.rename` only.
+    """
+
+    __slots__ = ("name", "stack")
+
+    def __init__(self, name: str, stack: Stack) -> None:
+        self.name = name
+        self.stack = stack
+
+
+class Stack:
+    """
+    The open activities of one thread, innermost last.
+    """
+
+    __slots__ = ("loops", "marks", "thread")
+
+    def __init__(self) -> None:
+        self.thread = threading.current_thread()
+        self.marks: list[Mark] = []
+        self.loops = False
+
+
+class _Local(threading.local):
+    stack: Stack | None = None
+
+
+class Timeline:
+    """
+    Seconds by activity, at most *limit* names.
+    """
+
+    def __init__(
+        self, limit: int, *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.labels = Labels(limit)
+        self._clock = clock
+        self._local = _Local()
+        self._owner: Stack | None = None
+        self._seconds: dict[str, float] = {}
+        self._since = 0.0
+        self._lock = threading.RLock()
+
+    def open(self, name: str) -> Mark:
+        """
+        Open an activity on this thread.
+        """
+        return self._push(self.labels.admit(name), self._stack())
+
+    def open_loop(self) -> tuple[Mark, str]:
+        """
+        Open a loop's activity on this thread, waiting for data first.
+
+        Returns the name for its steps as well: that of the activity around the
+        loop, ``step`` where there is none.
+        """
+        stack = self._stack()
+        around = stack.marks[-1].name if stack.marks else STEP
+        stack.loops = True
+        return self._push(DATA_WAIT, stack), around
+
+    def open_compile(self) -> Mark | None:
+        """
+        Open ``compile`` if this thread is the timeline's; never starts one.
+        """
+        stack = self._local.stack
+        if stack is None or stack is not self._owner:
+            return None
+        return self._push(COMPILE, stack)
+
+    def rename(self, mark: Mark, name: str) -> None:
+        """
+        Let *mark* be *name* from now on.
+        """
+        with self._lock:
+            self._charge()
+            mark.name = name
+
+    def close(self, mark: Mark) -> None:
+        """
+        Close an activity, from any thread and in any order. Harmless when repeated.
+        """
+        with self._lock:
+            self._charge()
+            marks = mark.stack.marks
+            if mark in marks:
+                marks.remove(mark)
+
+    def compiled(self, seconds: float) -> None:
+        """
+        Charge the last *seconds* of this thread to ``compile``, after the fact.
+
+        What was charged already, because somebody looked meanwhile, stays where it
+        is: no figure ever falls.
+        """
+        if self._local.stack is None or self._local.stack is not self._owner:
+            return
+        with self._lock:
+            self._charge(until=self._clock() - seconds)
+            self._charge(COMPILE)
+
+    def collect(self) -> list[Family]:
+        """
+        Return the seconds so far, the present activity's included.
+        """
+        metric = catalog.TIME_SECONDS
+        with self._lock:
+            self._charge()
+            seconds = dict(self._seconds)
+        return [Family(metric, [(series(metric, n), s) for n, s in seconds.items()])]
+
+    def _stack(self) -> Stack:
+        stack = self._local.stack
+        if stack is None:
+            stack = self._local.stack = Stack()
+        return stack
+
+    def _push(self, name: str, stack: Stack) -> Mark:
+        mark = Mark(name, stack)
+        with self._lock:
+            self._charge()
+            if self._yields_to(stack):
+                self._follow(stack)
+            stack.marks.append(mark)
+            self._seconds.setdefault(name, 0.0)
+        return mark
+
+    def _yields_to(self, stack: Stack) -> bool:
+        owner = self._owner
+        if owner is None or not owner.thread.is_alive():
+            return True
+        return stack.loops and not owner.loops
+
+    def _follow(self, stack: Stack) -> None:
+        if self._owner is None:
+            self._since = self._clock()
+            self._seconds = dict.fromkeys((STEP, DATA_WAIT, COMPILE, OTHER), 0.0)
+        self._owner = stack
+
+    def _charge(self, name: str | None = None, *, until: float | None = None) -> None:
+        """
+        Charge the time since the last charge to *name*, else to what is open.
+        """
+        owner = self._owner
+        if owner is None:
+            return
+        if name is None:
+            name = owner.marks[-1].name if owner.marks else OTHER
+        now = self._clock() if until is None else until
+        # What comes in between, on this thread, may have charged up to later already.
+        if now > self._since:
+            self._seconds[name] += now - self._since
+            self._since = now
