@@ -1,0 +1,130 @@
+"""
+Unit tests of alerting rules, run by the real promtool.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jaxmon.artifacts import alerts, slo
+from jaxmon.artifacts.slo import Slos
+from tests.support import require_program
+
+
+RUNBOOKS = "https://runbooks.example.com/"
+
+
+@dataclass(frozen=True)
+class Firing:
+    """
+    An alert that is expected: all its labels, and its description.
+    """
+
+    labels: dict[str, str]
+    description: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """
+    Series with one sample a minute, and what one alert makes of them.
+
+    Args:
+        alert: its name.
+        series: values by series, in promtool's notation.
+        quiet: when nothing of that name fires.
+        firing: what fires, and nothing else of that name, by time.
+    """
+
+    alert: str
+    series: dict[str, str]
+    quiet: tuple[str, ...] = ()
+    firing: dict[str, list[Firing]] = field(default_factory=dict)
+
+
+def run(case: Case, directory: Path, slos: Slos | None = None) -> None:
+    """
+    Have promtool evaluate the rules that *case* needs.
+
+    Raises:
+        AssertionError: promtool saw something else; shows what.
+    """
+    program = require_program("promtool")
+    slos = slos or slo.load()
+    options = alerts.Options(runbook_base=RUNBOOKS)
+    groups = needed(case.alert, alerts.render(slos, options))
+    summaries = {
+        one["labels"].get("factor"): one["annotations"]["summary"]
+        for group in groups
+        for one in group["rules"]
+        if one.get("alert") == case.alert
+    }
+    assert summaries, f"no rule makes {case.alert}"
+    (directory / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
+    tests: list[dict[str, Any]] = [
+        {"eval_time": at, "alertname": case.alert} for at in case.quiet
+    ]
+    for at, firing in case.firing.items():
+        expected = [expectation(case.alert, one, summaries) for one in firing]
+        tests.append({"eval_time": at, "alertname": case.alert, "exp_alerts": expected})
+    document = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "1m",
+        "group_eval_order": [group["name"] for group in groups],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": series, "values": values}
+                    for series, values in case.series.items()
+                ],
+                "alert_rule_test": tests,
+            }
+        ],
+    }
+    (directory / "test.yaml").write_text(yaml.safe_dump(document))
+    done = subprocess.run(
+        [program, "test", "rules", "test.yaml"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def needed(alert: str, files: dict[str, str]) -> list[dict[str, Any]]:
+    """
+    Return the groups with rules of *alert*, after those that record for them.
+    """
+    recording = yaml.safe_load(files["recording.yaml"])["groups"]
+    found: list[dict[str, Any]] = []
+    for group in yaml.safe_load(files["alerts.yaml"])["groups"]:
+        rules = [rule for rule in group["rules"] if rule["alert"] == alert]
+        if rules:
+            prefix = group["name"].removesuffix("alerts")
+            found += [one for one in recording if one["name"].startswith(prefix)]
+            found.append({**group, "rules": rules})
+    return found
+
+
+def expectation(
+    alert: str, firing: Firing, summaries: dict[str | None, str]
+) -> dict[str, Any]:
+    """
+    Return what promtool should find; the summary is static, so the rule's own.
+    """
+    return {
+        "exp_labels": firing.labels,
+        "exp_annotations": {
+            "summary": summaries[firing.labels.get("factor")],
+            "description": firing.description,
+            "runbook_url": f"{RUNBOOKS}{alert}.md",
+        },
+    }

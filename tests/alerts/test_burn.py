@@ -1,0 +1,301 @@
+"""
+Budgets: which pairs fire at which pace, when, and what keeps them silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jaxmon.artifacts import slo
+from tests.alerts.promtool import Case, Firing, run
+
+
+GOOD = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="warm"}'
+BAD = GOOD.replace("success", "error")
+ALERT = "JaxmonRequestErrorBudgetBurn"
+
+# Severity, long and short window, days that the budget lasts: for 30 days.
+PAIRS = {
+    "14.4": ("page", "1h", "5m", "2.08"),
+    "6": ("page", "6h", "30m", "5"),
+    "3 of 1d": ("ticket", "1d", "2h", "10"),
+    "1": ("ticket", "3d", "6h", "30"),
+    "3 of 1h": ("ticket", "1h", "5m", "10"),
+}
+PAGES = ("14.4", "6")
+TICKETS = ("3 of 1d", "1", "3 of 1h")
+
+
+def firing(name, who, value, allowed, pairs, *, page=True, noise=False):
+    """
+    Return what is expected of the SLO *name* while *pairs* fire at *value*.
+
+    Args:
+        name: of the SLO.
+        who: its own labels, in order.
+        value: error ratio as text.
+        allowed: budget as text.
+        pairs: keys of `PAIRS`.
+        page: whether urgent pairs page.
+        noise: whether tickets wait for deployments.
+    """
+    found = []
+    for pair in pairs:
+        severity, long, short, days = PAIRS[pair]
+        severity = severity if page else "ticket"
+        factor = pair.partition(" ")[0]
+        labels = {
+            **who,
+            "severity": severity,
+            "slo": name,
+            "owner": "on-call",
+            "long": long,
+            "short": short,
+            "factor": factor,
+        }
+        if noise and severity == "ticket":
+            labels["deploy"] = "expected"
+        text = ", ".join(f"{label} {value}" for label, value in who.items())
+        found.append(
+            Firing(
+                labels,
+                f"{text}: {value} of the events within {long} were bad, {allowed} may "
+                f"be; at {factor} times that, the budget of 30d lasts {days} days.",
+            )
+        )
+    return found
+
+
+def requests(value, pairs):
+    """
+    Return what is expected of the SLO on errors of requests.
+    """
+    return firing(
+        "request-error", {"job": "web", "route": "/gen"}, value, "0.1%", pairs
+    )
+
+
+@pytest.mark.parametrize(
+    ("errors", "value", "pairs"),
+    [
+        (9, "0.09%", ()),
+        (20, "0.2%", ("1",)),
+        (40, "0.4%", TICKETS),
+        (80, "0.8%", ("6", *TICKETS)),
+        (200, "2%", (*PAGES, *TICKETS)),
+        (10000, "100%", (*PAGES, *TICKETS)),
+    ],
+)
+def test_pairs_fire_by_pace(errors, value, pairs, tmp_path):
+    """
+    The faster the budget burns, the more pairs fire; just within it, none does.
+    """
+    series = {GOOD: f"0+{10000 - errors}x90", BAD: f"0+{errors}x90"}
+    case = Case(ALERT, series, quiet=(), firing={"80m": requests(value, pairs)})
+
+    run(case, tmp_path)
+
+
+def test_pages_come_soon_and_end_soon(tmp_path):
+    """
+    Half of all requests fail from 61m to 80m: the fast pairs page within four
+    minutes, tickets follow after a quarter of an hour, and each pair ends with its
+    short window.
+    """
+    series = {
+        GOOD: "0+100x60 6050+50x19 7100+100x700",
+        BAD: "0+0x60 50+50x19 1000+0x700",
+    }
+    case = Case(
+        ALERT,
+        series,
+        quiet=("60m", "62m", "800m"),
+        firing={
+            "65m": [
+                *with_value(requests("", ["14.4"]), "4.167%"),
+                *with_value(requests("", ["6"]), "3.846%"),
+            ],
+            # The short windows of 5m and 30m are clean; 2h and 6h are not.
+            "115m": [
+                *with_value(requests("", ["3 of 1d"]), "8.696%"),
+                *with_value(requests("", ["1"]), "8.696%"),
+            ],
+        },
+    )
+
+    run(case, tmp_path)
+
+
+def with_value(expected, value):
+    """
+    Return *expected* with a value in the description.
+    """
+    return [
+        replace(one, description=one.description.replace("gen: ", f"gen: {value}"))
+        for one in expected
+    ]
+
+
+def test_no_errors_are_an_error_ratio_of_zero(tmp_path):
+    """
+    Where no request ever failed there is no alert, and the ratio is 0, not absent.
+    """
+    run(Case(ALERT, {GOOD: "0+100x90"}, quiet=("30m", "90m")), tmp_path)
+
+
+def test_errors_of_callers_are_not_the_services(tmp_path):
+    """
+    Client errors are neither errors nor traffic.
+    """
+    series = {GOOD: "0+100x90", GOOD.replace("success", "client_error"): "0+900x90"}
+
+    run(Case(ALERT, series, quiet=("30m", "80m")), tmp_path)
+
+
+def test_one_error_in_a_quiet_hour_is_no_alert(tmp_path):
+    """
+    A single failure among 30 requests is 3 %, and no reason to wake anybody.
+    """
+    series = {GOOD: "0+0.5x180", BAD: "0+0x115 1+0x70"}
+
+    run(Case(ALERT, series, quiet=("116m", "118m", "150m")), tmp_path)
+
+
+def test_few_requests_that_all_fail_are_no_alert(tmp_path):
+    """
+    Fewer events than the minimum keep every pair silent.
+    """
+    run(Case(ALERT, {GOOD: "0+0x60", BAD: "0+1x60"}, quiet=("50m",)), tmp_path)
+
+
+def test_services_are_told_apart(tmp_path):
+    """
+    A service without errors neither fires nor hides another that burns.
+    """
+    series = {
+        GOOD.replace('"web"', '"quiet"'): "0+10000x90",
+        GOOD: "0+98x90",
+        BAD: "0+2x90",
+    }
+    expected = requests("2%", (*PAGES, *TICKETS))
+
+    run(Case(ALERT, series, firing={"80m": expected}), tmp_path)
+
+
+def test_a_target_that_vanishes_takes_its_page_along(tmp_path):
+    """
+    Without series there is no ratio: each pair ends with its short window, the pages
+    within the half hour. JaxmonServiceVanished takes over.
+    """
+    series = {GOOD: "0+50x30 stale", BAD: "0+50x30 stale"}
+    case = Case(
+        ALERT,
+        series,
+        quiet=("400m",),
+        firing={
+            "30m": requests("50%", (*PAGES, *TICKETS)),
+            "62m": requests("50%", ("3 of 1d", "1")),
+            "200m": requests("50%", ("1",)),
+        },
+    )
+
+    run(case, tmp_path)
+
+
+HISTOGRAM = 'jaxmon_request_seconds_{}{{job="web",route="/gen",start="warm"{}}}'
+LATENCY = {
+    HISTOGRAM.format("count", ""): "0+100x60",
+    HISTOGRAM.format("bucket", ',le="0.2"'): "0+20x60",
+}
+CALLS = 'jaxmon_jit_{}_total{{job="web",function="step"}}'
+ROUTE = {"job": "web", "route": "/gen"}
+FUNCTION = {"job": "web", "function": "step"}
+
+
+@pytest.mark.parametrize(
+    ("alert", "series", "expected"),
+    [
+        (
+            "JaxmonWarmLatencyBudgetBurn",
+            LATENCY,
+            firing("warm-latency", ROUTE, "80%", "5%", (*PAGES, *TICKETS), noise=True),
+        ),
+        (
+            "JaxmonWarmLatencyBudgetBurn",
+            {key.replace('"warm"', '"cold"'): value for key, value in LATENCY.items()},
+            [],
+        ),
+        (
+            "JaxmonColdStartBudgetBurn",
+            {GOOD: "0+80x60", GOOD.replace('"warm"', '"cold"'): "0+20x60"},
+            firing(
+                "cold-start",
+                ROUTE,
+                "20%",
+                "1%",
+                (*PAGES, *TICKETS),
+                page=False,
+                noise=True,
+            ),
+        ),
+        (
+            "JaxmonCacheHitRateBudgetBurn",
+            {CALLS.format("calls"): "0+100x60", CALLS.format("cache_hits"): "0+20x60"},
+            firing(
+                "cache-hit-rate",
+                FUNCTION,
+                "80%",
+                "5%",
+                (*PAGES, *TICKETS),
+                page=False,
+                noise=True,
+            ),
+        ),
+        (
+            "JaxmonCacheHitRateBudgetBurn",
+            {CALLS.format("calls"): "0+100x60", CALLS.format("cache_hits"): "0+96x60"},
+            [],
+        ),
+        (
+            "JaxmonStepFreshnessBudgetBurn",
+            {'jaxmon_last_step_timestamp_seconds{job="web",loop="main"}': "0+0x60"},
+            firing(
+                "step-freshness",
+                {"job": "web", "loop": "main"},
+                # 45 of the 51 looks from 0m to 50m find it older than 5 minutes.
+                "88.24%",
+                "1%",
+                (*PAGES, *TICKETS),
+            ),
+        ),
+        (
+            "JaxmonStepFreshnessBudgetBurn",
+            {'jaxmon_last_step_timestamp_seconds{job="web",loop="main"}': "0+60x60"},
+            [],
+        ),
+    ],
+)
+def test_each_objective(alert, series, expected, tmp_path):
+    """
+    Each SLO's alert fires with its own labels when its indicator is bad, and not
+    when it is good or another's.
+    """
+    quiet = () if expected else ("50m",)
+    firing = {"50m": expected} if expected else {}
+
+    run(Case(alert, series, quiet=quiet, firing=firing), tmp_path)
+
+
+def test_every_objective_has_a_case():
+    """
+    A new default SLO needs a case above.
+    """
+    assert {one.alert for one in slo.load()} == {
+        "JaxmonRequestErrorBudgetBurn",
+        "JaxmonWarmLatencyBudgetBurn",
+        "JaxmonColdStartBudgetBurn",
+        "JaxmonCacheHitRateBudgetBurn",
+        "JaxmonStepFreshnessBudgetBurn",
+    }

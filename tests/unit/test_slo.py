@@ -1,0 +1,476 @@
+"""
+Objectives: what the file may say, what is refused and how, which queries follow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+import yaml
+
+from jaxmon.artifacts import slo
+from jaxmon.artifacts.slo import Thresholds, burn, durations
+from jaxmon.artifacts.slo.load import DEFAULT
+from jaxmon.artifacts.slo.rules import recording_groups
+from jaxmon.errors import JaxmonError, SloError
+
+
+VALID = """\
+slos:
+  - name: request-error
+    title: Requests succeed
+    description: Most requests succeed.
+    objective: 99.9%
+    indicator:
+      bad: jaxmon_requests_total{outcome="error"}
+      total: jaxmon_requests_total
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    """
+    Return a function that loads text as a file named slo.yaml.
+    """
+
+    def load_text(text):
+        path = tmp_path / "slo.yaml"
+        path.write_text(text)
+        return slo.load(path)
+
+    return load_text
+
+
+def changed(old, new):
+    """
+    Return the valid file with *old* replaced by *new*.
+    """
+    assert old in VALID
+    return VALID.replace(old, new)
+
+
+LATENCY = """indicator:
+      histogram: jaxmon_request_seconds{start="warm"}
+      above: 0.3
+"""
+RATIO = VALID[VALID.index("indicator:") :]
+
+REFUSED = {
+    "empty file": ("", 1, "empty; wants at least the key 'slos'"),
+    "not YAML": ("slos: [\n", 2, "not YAML"),
+    "a list at the top": ("- 1\n", 1, "found a list, wants a mapping"),
+    "no SLOs": ("service: x\n", 1, "key 'slos' is missing"),
+    "an empty list of SLOs": ("slos: []\n", 1, "found no SLO, wants at least one"),
+    "unknown key at the top": (
+        VALID + "slo: 1\n",
+        9,
+        "unknown key 'slo'; allowed are slos, service, owner, period, alerts",
+    ),
+    "unknown key of an SLO": (
+        changed("title:", "titel:"),
+        3,
+        "unknown key 'titel'; allowed are name, title, description",
+    ),
+    "missing key of an SLO": (
+        changed("    title: Requests succeed\n", ""),
+        2,
+        "key 'title' is missing",
+    ),
+    "key twice": (
+        changed("    objective: 99.9%\n", "    objective: 99.9%\n" * 2),
+        6,
+        "key 'objective' stands here for the second time",
+    ),
+    "name with capitals": (
+        changed("request-error", "RequestError"),
+        2,
+        "'RequestError' is not a name in kebab case, such as warm-latency",
+    ),
+    "name twice": (
+        VALID + VALID.removeprefix("slos:\n"),
+        9,
+        "an SLO named 'request-error' stands above already",
+    ),
+    "title that is nothing": (
+        changed("title: Requests succeed", "title:"),
+        3,
+        "found nothing, wants a text",
+    ),
+    "title that is a list": (
+        changed("title: Requests succeed", "title: [a]"),
+        3,
+        "found a list, wants a text",
+    ),
+    "objective of everything": (
+        changed("99.9%", "100%"),
+        5,
+        "found '100%', wants a share such as 99.9% or 0.999",
+    ),
+    "objective of one": (changed("99.9%", "1"), 5, "found '1', wants a share"),
+    "objective below nothing": (changed("99.9%", "-1"), 5, "found '-1', wants a share"),
+    "objective in words": (changed("99.9%", "most"), 5, "found 'most', wants a share"),
+    "objective that is no number": (
+        changed("99.9%", ".nan"),
+        5,
+        "found '.nan', wants a share",
+    ),
+    "objective that no outage can miss fast enough": (
+        changed("99.9%", "93%"),
+        5,
+        (
+            "an objective of 0.93 over 30d cannot be alerted on: errors would have to be "
+            "100.8% of all events to burn the budget 14.4 times as fast as it lasts "
+            "(1h window); use more than 93.06 %"
+        ),
+    ),
+    "objective that a longer period makes unreachable": (
+        "period: 90d\n" + changed("99.9%", "97%"),
+        6,
+        "burn the budget 43.2 times as fast",
+    ),
+    "period of a week": (
+        VALID + "period: 7d\n",
+        9,
+        "found 7d, wants a period from 28d to 90d",
+    ),
+    "period in words": (
+        VALID + "period: a month\n",
+        9,
+        "'a month' is not a duration such as 30s, 5m, 6h or 30d",
+    ),
+    "no indicator": (
+        changed(RATIO, "indicator: {}\n"),
+        6,
+        (
+            "found the keys (none); wants bad and total; good and total; above and "
+            "histogram; timestamp and within"
+        ),
+    ),
+    "half an indicator": (
+        changed('      bad: jaxmon_requests_total{outcome="error"}\n', ""),
+        7,
+        "found the keys total; wants",
+    ),
+    "unknown metric": (
+        changed("total: jaxmon_requests_total", "total: jaxmon_request_total"),
+        8,
+        (
+            "the catalogue has no metric 'jaxmon_request_total'; similar are "
+            "jaxmon_requests_total"
+        ),
+    ),
+    "metric that is like no other": (
+        changed("total: jaxmon_requests_total", "total: http_5xx"),
+        8,
+        "the catalogue has no metric 'http_5xx'; see docs/metrics.md",
+    ),
+    "metric of another kind": (
+        changed("total: jaxmon_requests_total", "total: jaxmon_live_arrays"),
+        8,
+        "jaxmon_live_arrays is a gauge, wants a counter or histogram",
+    ),
+    "not a selector": (
+        changed("total: jaxmon_requests_total", "total: rate(x[5m])"),
+        8,
+        "'rate(x[5m])' is not a selector such as name{label=\"value\"}",
+    ),
+    "matchers without quotes": (
+        changed('outcome="error"', "outcome=error"),
+        7,
+        "'outcome=error' is not a list of matchers",
+    ),
+    "unknown label": (
+        changed('outcome="error"', 'status="error"'),
+        7,
+        (
+            "jaxmon_requests_total has no label 'status'; it has route, outcome, start, "
+            "job, instance, worker"
+        ),
+    ),
+    "value that never comes": (
+        changed('outcome="error"', 'outcome="failure"'),
+        7,
+        (
+            "outcome of jaxmon_requests_total is never 'failure'; it is one of success, "
+            "client_error, error"
+        ),
+    ),
+    "broken expression": (
+        changed('outcome="error"', 'outcome=~"("'),
+        7,
+        "'(' is not a regular expression",
+    ),
+    "bound that is none": (
+        changed(RATIO, LATENCY),
+        8,
+        (
+            "jaxmon_request_seconds has no bucket that ends at 0.3; its bounds are 0.005, "
+            "0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 5, 10, 30"
+        ),
+    ),
+    "bound in words": (
+        changed(RATIO, LATENCY.replace("0.3", "200ms")),
+        8,
+        "found '200ms', wants a number above 0",
+    ),
+    "label that the metrics do not share": (
+        changed("    indicator", "    by: [job, function]\n    indicator"),
+        6,
+        (
+            "found 'function'; the metrics share job, instance, worker, route, outcome, "
+            "start"
+        ),
+    ),
+    "labels without job": (
+        changed("    indicator", "    by: [route]\n    indicator"),
+        6,
+        "'job' is missing; alerts are routed and inhibited by it",
+    ),
+    "page that is no truth value": (
+        changed("    indicator", "    page: maybe\n    indicator"),
+        6,
+        "found 'maybe', wants true or false",
+    ),
+    "minimum of nothing": (
+        changed("    indicator", "    minimum_events: 0\n    indicator"),
+        6,
+        "found '0', wants a number above 0",
+    ),
+    "unknown threshold": (
+        VALID + "alerts:\n  recompile: 3\n",
+        10,
+        "unknown key 'recompile'; allowed are burn_3x_severity, recompiles",
+    ),
+    "threshold of another form": (
+        VALID + "alerts:\n  recompiles: 3\n  device_memory: 90\n  stuck_after: soon\n",
+        12,
+        "'soon' is not a duration",
+    ),
+    "unknown severity": (
+        VALID + "alerts:\n  burn_3x_severity: critical\n",
+        10,
+        "found 'critical'; allowed are page, ticket, info",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"), REFUSED.values(), ids=REFUSED.keys()
+)
+def test_what_cannot_be_used_is_refused(text, line, problem, load, tmp_path):
+    """
+    The message names file and line, what was found, and what is allowed.
+    """
+    with pytest.raises(SloError, match=re.escape(problem)) as caught:
+        load(text)
+
+    assert str(caught.value).startswith(f"{tmp_path}/slo.yaml:{line}: ")
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"], ids=["missing", "binary"])
+def test_a_file_that_cannot_be_read_is_named(content, tmp_path):
+    """
+    A missing file, and one that is no text, are refused like a wrong line.
+    """
+    path = tmp_path / "slo.yaml"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(JaxmonError, match=re.escape(f"{path}: cannot be read")):
+        slo.load(path)
+
+
+def test_a_file_needs_little(load):
+    """
+    Owner, period, service, labels and minimums have defaults.
+    """
+    [only] = load(VALID)
+
+    assert only.owner == "on-call"
+    assert only.window == "30d"
+    assert only.service == "jaxmon"
+    assert only.by == ("job",)
+    assert only.page
+    assert (only.minimum_events, only.minimum_errors) == (1, 1)
+
+
+@pytest.mark.parametrize("written", ["99.9%", "99.9 %", "99.9", "0.999"])
+def test_objectives_may_be_written_in_several_ways(written, load):
+    """
+    Per cent and share mean the same, exactly.
+    """
+    [only] = load(changed("99.9%", written))
+
+    assert only.objective == 0.999
+    assert only.budget == 0.001
+
+
+def test_an_slo_may_differ_from_the_file(load):
+    """
+    Owner and period of one SLO win over those of the file.
+    """
+    own = "    owner: search\n    period: 28d\n    indicator"
+    [only] = load("owner: all\nperiod: 30d\n" + changed("    indicator", own))
+
+    assert (only.owner, only.window) == ("search", "28d")
+
+
+def test_selectors_may_have_several_matchers(load):
+    """
+    Operators, escapes, spaces and a trailing comma are understood.
+    """
+    wanted = '{ outcome != "success" , route=~"/a|/\\\\d+", job="x",}'
+    [only] = load(changed('{outcome="error"}', wanted))
+
+    expected = (
+        'increase(jaxmon_requests_total{outcome!="success",route=~"/a|/\\\\d+",'
+        'job="x"}[5m])'
+    )
+    assert expected in str(only.errors("5m"))
+
+
+def test_defaults_promise_what_the_field_guide_asks():
+    """
+    The shipped file has the five objectives, with these targets.
+    """
+    found = {one.name: one.objective for one in slo.load()}
+
+    assert found == {
+        "request-error": 0.999,
+        "warm-latency": 0.95,
+        "cold-start": 0.99,
+        "cache-hit-rate": 0.95,
+        "step-freshness": 0.99,
+    }
+    assert slo.load()["warm-latency"].threshold_seconds == 0.2
+    assert slo.load()["cold-start"].threshold_seconds is None
+
+
+def test_the_default_file_lists_every_threshold():
+    """
+    What the file says is what holds without it, and none is left out.
+    """
+    written = yaml.safe_load(DEFAULT.read_text())["alerts"]
+
+    assert slo.load().thresholds == Thresholds()
+    assert list(written) == [one.name for one in dataclasses.fields(Thresholds)]
+
+
+def test_thresholds_can_be_set(load):
+    """
+    Counts, durations, shares and severities arrive; the rest keeps its default.
+    """
+    text = "alerts:\n  recompiles: 5\n  stuck_after: 1h30m\n  device_memory: 80%\n"
+    thresholds = load(VALID + text).thresholds
+
+    assert thresholds == Thresholds(recompiles=5, stuck_after="90m", device_memory=0.8)
+
+
+@pytest.mark.parametrize(
+    ("period", "factors"),
+    [
+        ("30d", [14.4, 6, 3, 1, 3]),
+        ("28d", [13.44, 5.6, 2.8, 0.9333, 3]),
+        ("90d", [43.2, 18, 9, 3, 3]),
+    ],
+)
+def test_factors_follow_from_the_period(period, factors):
+    """
+    The same share of the budget is gone when an alert fires, whatever the period.
+    """
+    assert [pair.factor for pair in burn.pairs(period)] == factors
+
+
+def test_the_ratio_is_0_without_errors_and_absent_without_events():
+    """
+    The query adds zeros where error series are missing and drops empty divisors.
+    """
+    increase = "sum by (job, route) (increase(jaxmon_requests_total{{outcome{}}}[5m]))"
+    total, bad = increase.format('!="client_error"'), increase.format('="error"')
+
+    query = slo.load()["request-error"].error_ratio("5m")
+
+    assert str(query) == f"({bad} or {total} * 0) / ({total} > 0)"
+
+
+def test_recorded_series_have_sloths_names():
+    """
+    Dashboards made for Sloth find every window and the figures derived from them.
+    """
+    [first, *_] = slo.load()
+    names = [
+        rule["record"] for group in recording_groups([first]) for rule in group.rules
+    ]
+
+    windows = ("5m", "30m", "1h", "2h", "6h", "1d", "3d", "30d")
+    assert {name for name in names if "sli_error" in name} == {
+        f"slo:sli_error:ratio_rate{window}" for window in windows
+    }
+    assert {
+        "slo:objective:ratio",
+        "slo:error_budget:ratio",
+        "slo:time_period:days",
+        "slo:current_burn_rate:ratio",
+        "slo:period_burn_rate:ratio",
+        "slo:period_error_budget_remaining:ratio",
+        "sloth_slo_info",
+    } < set(names)
+    assert len(names) == len(set(names))
+    assert str(first.recording("1h")) == (
+        'slo:sli_error:ratio_rate1h{sloth_id="jaxmon-request-error",'
+        'sloth_service="jaxmon",sloth_slo="request-error"}'
+    )
+
+
+def test_scaled_rules_keep_their_names():
+    """
+    In a demonstration windows shrink; what is recorded is called as ever.
+    """
+    usual = list(recording_groups(slo.load()))
+    scaled = list(recording_groups(slo.load(), scale=60))
+
+    assert labels(usual) == labels(scaled)
+    expressions = str([rule["expr"] for group in scaled for rule in group.rules])
+    assert "[5s]" in expressions
+    assert "[12h]" in expressions
+    assert not re.search(r"\[(1h|3d|30d)\]", expressions)
+
+
+def labels(groups):
+    """
+    Return name and labels of every rule.
+    """
+    return [
+        (rule["record"], rule["labels"]) for group in groups for rule in group.rules
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("30s", 30), ("5m", 300), ("6h", 21600), ("30d", 2592000), ("1w", 604800)],
+)
+def test_durations(text, length):
+    """
+    A duration is understood, and written again in the largest unit that fits.
+    """
+    assert durations.seconds(text) == length
+    assert durations.seconds(durations.text(length)) == length
+
+
+@pytest.mark.parametrize("text", ["", "0s", "5", "m", "5 m", "-1h", "1.5h", "5m1h"])
+def test_other_texts_are_no_durations(text):
+    """
+    Anything else is refused by name.
+    """
+    with pytest.raises(ValueError, match=re.escape(repr(text))):
+        durations.seconds(text)
+
+
+def test_scaled_durations_stay_above_zero():
+    """
+    The shortest duration is a second.
+    """
+    assert durations.scaled("1h", 60) == "1m"
+    assert durations.scaled("5s", 60) == "1s"
