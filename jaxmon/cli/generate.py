@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 
+from jaxmon.cli.extras import require
 from jaxmon.errors import CommandError
 
 
-OWNED: tuple[str, ...] = ("alerts",)
+OWNED: tuple[str, ...] = ("alerts", "dashboards")
 """Directories that hold nothing but generated files."""
 
 
@@ -19,7 +20,8 @@ def render() -> dict[str, str]:
     """
     Return every generated file as text by path, relative to the repository.
     """
-    from jaxmon.artifacts import alerts, cli_doc, metrics_doc, settings_doc
+    require("generate", "grafana_foundation_sdk")
+    from jaxmon.artifacts import alerts, cli_doc, dashboards, metrics_doc, settings_doc
     from jaxmon.artifacts.slo.load import DEFAULT
     from jaxmon.cli.main import load, main
 
@@ -28,8 +30,13 @@ def render() -> dict[str, str]:
         metrics_doc.PATH: metrics_doc.render(),
         settings_doc.PATH: settings_doc.render(load("exporter")),
         "alerts/slo.yaml": DEFAULT.read_text(encoding="utf-8"),
-        **{f"alerts/{name}": text for name, text in alerts.render().items()},
+        **_in("alerts", alerts.render()),
+        **_in("dashboards", dashboards.render_all()),
     }
+
+
+def _in(directory: str, files: dict[str, str]) -> dict[str, str]:
+    return {f"{directory}/{name}": text for name, text in files.items()}
 
 
 @click.command(epilog="\b\nExample:\n  jaxmon generate --check")
@@ -47,7 +54,8 @@ def command(out: Path, *, check: bool) -> None:
     """
     Write the generated files, or check them.
 
-    They are made from the catalogue of metrics, the settings and the commands.
+    They are made from the catalogue of metrics, the settings, the commands and the
+    objectives.
     """
     from jaxmon.artifacts import write
 

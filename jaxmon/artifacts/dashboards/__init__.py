@@ -1,0 +1,9 @@
+"""
+Dashboards for Grafana: what they show, and how that becomes JSON.
+"""
+
+from __future__ import annotations
+
+from jaxmon.artifacts.dashboards.build import all_dashboards as all_dashboards
+from jaxmon.artifacts.dashboards.build import render_all as render_all
+from jaxmon.artifacts.dashboards.options import Options as Options

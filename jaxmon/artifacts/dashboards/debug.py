@@ -1,0 +1,46 @@
+"""
+The Debug dashboard: which function, which process, which device, and why.
+"""
+
+from __future__ import annotations
+
+from jaxmon.artifacts.dashboards.model import Dashboard
+from jaxmon.artifacts.dashboards.queries import ANNOTATIONS, VARIABLES
+from jaxmon.artifacts.dashboards.rows import (
+    accelerators,
+    compilation,
+    errors,
+    functions,
+    memory,
+    monitoring,
+    processes,
+    requests,
+    training,
+)
+from jaxmon.artifacts.slo import Slos
+
+
+def dashboard(slos: Slos) -> Dashboard:
+    """
+    Return the dashboard with the thresholds of *slos*.
+    """
+    return Dashboard(
+        uid="jaxmon-debug",
+        title="jaxmon / Debug",
+        description="Which function, which process, which device, and why. Choose "
+        "them above; Service and Host narrow the other choices.",
+        since="now-1h",
+        variables=VARIABLES,
+        annotations=ANNOTATIONS,
+        rows=(
+            functions.debug(slos),
+            compilation.debug(),
+            requests.debug(),
+            training.debug(),
+            memory.debug(),
+            errors.debug(),
+            accelerators.debug(),
+            processes.debug(),
+            monitoring.debug(),
+        ),
+    )

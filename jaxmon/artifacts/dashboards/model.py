@@ -1,0 +1,340 @@
+"""
+What a dashboard is to us: rows of panels with queries.
+
+Small enough to be read and compared, and free of any Grafana: a renderer turns it into
+JSON. Everything that would make a panel useless is refused when it is made: a legend
+with a label that the query drops, two units on one axis, a line that is not full.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxmon.artifacts.promql import Expr, Matcher, counter, gauge
+from jaxmon.catalog import BY_NAME, Metric
+
+
+Kind = Literal["stat", "timeseries", "table", "heatmap", "bargauge", "state-timeline"]
+
+Stacking = Literal["none", "normal", "percent"]
+
+WIDTH = 24
+"""Columns of Grafana's grid."""
+
+_INSTANT: tuple[Kind, ...] = ("stat", "table", "bargauge")
+_PROMETHEUS_OWN = ("up", "ALERTS")
+_LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_UID = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """
+    Colours by value.
+
+    Args:
+        base: colour below the first step.
+        steps: values, rising, from which on another colour holds.
+    """
+
+    base: str
+    steps: tuple[tuple[float, str], ...]
+
+    def __post_init__(self) -> None:
+        values = [value for value, _ in self.steps]
+        if values != sorted(set(values)):
+            msg = f"thresholds {values} do not rise"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """
+    How one value reads: 1 as a green "up".
+    """
+
+    value: str
+    text: str
+    color: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """
+    An address to open, in which Grafana fills in variables and fields.
+    """
+
+    title: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """
+    One query of a panel.
+
+    Args:
+        expr: knows its metrics, labels and unit.
+        legend: name of a series, with ``{{label}}``; in a table, the column's title.
+        thresholds: colours of the column, in a table.
+    """
+
+    expr: Expr
+    legend: str = ""
+    thresholds: Thresholds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """
+    One panel.
+
+    Args:
+        id: stable: links to a panel hold it. Unique in the dashboard.
+        title: unique in the dashboard.
+        kind: Grafana's panel type.
+        text: what it shows, why, and what to do; ends with a full stop.
+        targets: all of one unit, except in a table.
+        width: columns of 24.
+        height: units of 30 pixels.
+        minimum: start of the axis, `None` where values may be negative.
+        maximum: end of the axis, where there is a natural one.
+        thresholds: drawn as dashed lines over time, as colours elsewhere.
+        mappings: texts for values.
+        stacked: whether the series add up, to their sum or to 100 %.
+        alerts: names of alerts about this; their runbooks are linked.
+        labels: columns of a table, in order; all labels of its queries.
+        cell_links: links from the cells of a table, by label.
+        no_value: what stands there when there is nothing, in a word or two.
+        sort: title of the column that sorts a table, largest first.
+    """
+
+    id: int
+    title: str
+    kind: Kind
+    text: str
+    targets: tuple[Target, ...]
+    width: int = 12
+    height: int = 8
+    minimum: float | None = 0
+    maximum: float | None = None
+    thresholds: Thresholds | None = None
+    mappings: tuple[Mapping, ...] = ()
+    stacked: Stacking = "none"
+    alerts: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    cell_links: tuple[tuple[str, Link], ...] = ()
+    no_value: str = ""
+    sort: str = ""
+
+    def __post_init__(self) -> None:
+        for problem in _problems(self):
+            msg = f"panel {self.id} ({self.title}): {problem}"
+            raise ValueError(msg)
+
+    @property
+    def instant(self) -> bool:
+        """
+        Whether it shows the last values alone; a series that ended shows nothing.
+        """
+        return self.kind in _INSTANT
+
+    @property
+    def unit(self) -> str:
+        """
+        The unit of its queries, see `Shape.unit`; a table has one for each column.
+        """
+        return self.targets[0].expr.shape.unit or ""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """
+        The names that its queries read, sorted.
+        """
+        read = {name for one in self.targets for name in one.expr.shape.metrics}
+        return tuple(sorted(read))
+
+    @property
+    def description(self) -> str:
+        """
+        The text, and the names of the metrics for those who want to query further.
+        """
+        names = ", ".join(f"`{name}`" for name in self.metrics)
+        return f"{self.text}\n\nMetrics: {names}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """
+    Panels under a heading, laid out from left to right in full lines.
+
+    Args:
+        id: stable, unique among rows and panels.
+        title: what the panels are about.
+        panels: in reading order.
+        collapsed: closed, so that its queries run when it is opened.
+    """
+
+    id: int
+    title: str
+    panels: tuple[Panel, ...]
+    collapsed: bool = False
+
+    def __post_init__(self) -> None:
+        list(self.lines())
+
+    def lines(self) -> Iterator[list[Panel]]:
+        """
+        Yield the panels of each line.
+
+        Raises:
+            ValueError: a line is not 24 wide, or not equally high.
+        """
+        line: list[Panel] = []
+        for panel in self.panels:
+            line.append(panel)
+            width = sum(one.width for one in line)
+            if width > WIDTH or len({one.height for one in line}) > 1:
+                break
+            if width == WIDTH:
+                yield line
+                line = []
+        if line:
+            sizes = [(one.id, one.width, one.height) for one in line]
+            msg = f"row {self.title}: {sizes} is no line {WIDTH} wide and equally high"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """
+    A choice at the top of the dashboard: the values of a label.
+
+    Args:
+        label: also the variable's name.
+        title: what stands before the choice.
+        metric: no histogram; its series have the label.
+        matchers: may refer to variables further left.
+        all_value: pattern for "All"; without, the values that were found.
+        text: what choosing does.
+    """
+
+    label: str
+    title: str
+    metric: Metric
+    text: str
+    matchers: tuple[Matcher, ...] = ()
+    all_value: str = ""
+
+    def __post_init__(self) -> None:
+        self._series.max(self.label)
+
+    @property
+    def query(self) -> str:
+        """
+        The query that finds the values.
+        """
+        return f"label_values({self._series}, {self.label})"
+
+    @property
+    def _series(self) -> Expr:
+        if self.metric.kind == "counter":
+            return counter(self.metric, *self.matchers).total()
+        return gauge(self.metric, *self.matchers)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """
+    Events drawn across every panel, where *expr* yields something.
+    """
+
+    name: str
+    expr: Expr
+    title: str
+    text: str
+    color: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """
+    A whole dashboard.
+
+    Args:
+        uid: stable; part of its address.
+        title: unique in its folder.
+        description: whom it is for.
+        since: start of the time range, such as ``now-3h``.
+    """
+
+    uid: str
+    title: str
+    description: str
+    since: str
+    variables: tuple[Variable, ...]
+    annotations: tuple[Annotation, ...]
+    rows: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        if not _UID.fullmatch(self.uid):
+            msg = f"uid {self.uid!r} is not like jaxmon-oncall, 40 characters at most"
+            raise ValueError(msg)
+        ids = [row.id for row in self.rows] + [one.id for one in self.panels]
+        titles = [one.title for one in self.panels]
+        for what, values in (("id", ids), ("title", titles)):
+            if twice := [value for value, n in Counter(values).items() if n > 1]:
+                msg = f"{self.uid}: {what} {twice} given twice"
+                raise ValueError(msg)
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """
+        The panels of all rows.
+        """
+        return tuple(panel for row in self.rows for panel in row.panels)
+
+
+def _problems(panel: Panel) -> Iterator[str]:
+    if not (panel.title and panel.text.endswith(".") and panel.targets):
+        yield "needs a title, a text that ends with a full stop, and a query"
+    if not 0 < panel.width <= WIDTH:
+        yield f"is {panel.width} wide; give 1 to {WIDTH}"
+    if panel.kind == "table":
+        yield from _table_problems(panel)
+    elif len({target.expr.shape.unit for target in panel.targets}) > 1:
+        yield f"has several units: {[one.expr.shape.unit for one in panel.targets]}"
+    for target in panel.targets:
+        yield from _target_problems(target)
+
+
+def _target_problems(target: Target) -> Iterator[str]:
+    expr, shape = target.expr, target.expr.shape
+    if shape.labels is None or shape.unit is None:
+        yield f"{expr} has unknown labels or unit; aggregate it, or say of_unit()"
+        return
+    unknown = {
+        name
+        for name in shape.metrics
+        if name not in BY_NAME and name not in _PROMETHEUS_OWN and ":" not in name
+    }
+    if unknown or not shape.metrics:
+        yield f"{expr} reads {sorted(unknown) or 'nothing'} of the catalogue"
+    if absent := set(_LEGEND_LABEL.findall(target.legend)) - shape.labels:
+        yield f"{expr} has no label {sorted(absent)}; it has {sorted(shape.labels)}"
+
+
+def _table_problems(panel: Panel) -> Iterator[str]:
+    for target in panel.targets:
+        if target.expr.shape.labels != frozenset(panel.labels):
+            found = sorted(target.expr.shape.labels or ())
+            yield f"{target.expr} has the labels {found}, not {list(panel.labels)}"
+    titles = [target.legend for target in panel.targets]
+    if not all(titles) or len(set(titles)) < len(titles):
+        yield f"its columns {titles} are not all named, each differently"
+    if panel.sort and panel.sort not in titles:
+        yield f"sorts by {panel.sort!r}; it has {titles}"

@@ -1,0 +1,290 @@
+"""
+Panels as Grafana's classic model has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from string import ascii_uppercase
+from typing import TypeVar
+
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    common,
+    heatmap,
+    prometheus,
+    stat,
+    statetimeline,
+    table,
+    timeseries,
+)
+from grafana_foundation_sdk.models import common as c
+from grafana_foundation_sdk.models import dashboard as d
+from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+from jaxmon.artifacts.dashboards import sdk
+from jaxmon.artifacts.dashboards.model import (
+    Kind,
+    Link,
+    Mapping,
+    Panel,
+    Target,
+    Thresholds,
+)
+from jaxmon.artifacts.shape import PER_SECOND
+
+
+UNITS = {
+    "": "short",
+    PER_SECOND: "ops",
+    "per minute": "opm",
+    "bytes": "bytes",
+    "bytes per second": "Bps",
+    "celsius": "celsius",
+    "joules": "joule",
+    "ratio": "percentunit",
+    "seconds": "s",
+    "times": "suffix: ×",  # noqa: RUF001 - the sign that a reader expects
+    "watts": "watt",
+}
+"""Grafana's name of each unit."""
+
+_TITLES = {"alertname": "Alert", "sloth_slo": "SLO"}
+_HIDDEN = ("Time", "__name__")
+_PLAIN = Thresholds("green", ())
+
+_Builder = TypeVar(
+    "_Builder",
+    bargauge.Panel,
+    heatmap.Panel,
+    stat.Panel,
+    statetimeline.Panel,
+    table.Panel,
+    timeseries.Panel,
+)
+
+
+def render(panel: Panel, x: int, y: int, *, runbooks: str) -> d.Panel:
+    """
+    Return *panel* at column *x* and row *y* of the grid.
+    """
+    built = _KINDS[panel.kind](panel)
+    built.id_val = panel.id
+    built.grid_pos = d.GridPos(h=panel.height, w=panel.width, x=x, y=y)
+    if panel.alerts:
+        built.links = [
+            sdk.link(Link(f"Runbook {name}", f"{runbooks}{name}.md"))
+            for name in panel.alerts
+        ]
+    return built
+
+
+def column_title(label: str) -> str:
+    """
+    Return the title of a table's column with the values of *label*.
+    """
+    return _TITLES.get(label, label.replace("_", " ").capitalize())
+
+
+def _stat(panel: Panel) -> d.Panel:
+    builder = (
+        _common(stat.Panel(), panel)
+        .color_scheme(sdk.color(d.FieldColorModeId.THRESHOLDS))
+        .color_mode(c.BigValueColorMode.BACKGROUND)
+        .graph_mode(c.BigValueGraphMode.NONE)
+        .reduce_options(_last())
+        .thresholds(sdk.thresholds(panel.thresholds or _PLAIN))
+    )
+    return builder.build()
+
+
+def _bargauge(panel: Panel) -> d.Panel:
+    builder = (
+        _common(bargauge.Panel(), panel)
+        .color_scheme(sdk.color(d.FieldColorModeId.THRESHOLDS))
+        .orientation(c.VizOrientation.HORIZONTAL)
+        .reduce_options(_last())
+        .thresholds(sdk.thresholds(panel.thresholds or _PLAIN))
+    )
+    return builder.build()
+
+
+def _timeseries(panel: Panel) -> d.Panel:
+    legend = (
+        common.VizLegendOptions()
+        .show_legend(show_legend=True)
+        .display_mode(c.LegendDisplayMode.TABLE)
+        .placement(c.LegendPlacement.BOTTOM)
+        .calcs(["lastNotNull", "max"])
+        .sort_by("Max")
+        .sort_desc(sort_desc=True)
+    )
+    stacking = c.StackingMode(panel.stacked)
+    builder = (
+        _common(timeseries.Panel(), panel)
+        .color_scheme(sdk.color(d.FieldColorModeId.PALETTE_CLASSIC))
+        .line_width(1)
+        .fill_opacity(8 if panel.stacked == "none" else 40)
+        .show_points(c.VisibilityMode.NEVER)
+        .stacking(common.StackingConfig().mode(stacking).group("A"))
+        .legend(legend)
+        .tooltip(_tooltip())
+    )
+    if panel.thresholds is not None:
+        dashed = common.GraphThresholdsStyleConfig().mode(
+            c.GraphThresholdsStyleMode.DASHED
+        )
+        builder.thresholds(sdk.thresholds(panel.thresholds)).thresholds_style(dashed)
+    return builder.build()
+
+
+def _state_timeline(panel: Panel) -> d.Panel:
+    legend = (
+        common.VizLegendOptions()
+        .show_legend(show_legend=False)
+        .display_mode(c.LegendDisplayMode.LIST)
+        .placement(c.LegendPlacement.BOTTOM)
+        .calcs([])
+    )
+    builder = (
+        _common(statetimeline.Panel(), panel)
+        .color_scheme(sdk.color(d.FieldColorModeId.THRESHOLDS))
+        .thresholds(sdk.thresholds(panel.thresholds or _PLAIN))
+        .merge_values(merge_values=True)
+        .show_value(c.VisibilityMode.NEVER)
+        .fill_opacity(80)
+        .line_width(0)
+        .row_height(0.8)
+        .legend(legend)
+        .tooltip(_tooltip())
+    )
+    return builder.build()
+
+
+def _heatmap(panel: Panel) -> d.Panel:
+    color = (
+        heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Oranges")
+    )
+    builder = (
+        _common(heatmap.Panel(), panel, format_=PromQueryFormat.HEATMAP)
+        .unit("short")
+        .calculate(calculate=False)
+        .y_axis(heatmap.YAxisConfig().unit(UNITS[panel.unit]).min(0))
+        .color(color)
+        .hide_legend()
+    )
+    return builder.build()
+
+
+def _table(panel: Panel) -> d.Panel:
+    values = {
+        "Value" if len(panel.targets) == 1 else f"Value #{reference}": target.legend
+        for reference, target in zip(ascii_uppercase, panel.targets, strict=False)
+    }
+    renamed = {label: column_title(label) for label in panel.labels} | values
+    order = (*panel.labels, *values)
+    organize = {
+        "excludeByName": dict.fromkeys(_HIDDEN, True),
+        "indexByName": {name: index for index, name in enumerate(order)},
+        "renameByName": renamed,
+    }
+    builder = (
+        _common(table.Panel(), panel, format_=PromQueryFormat.TABLE)
+        .unit("short")
+        .with_transformation(d.DataTransformerConfig(id_val="merge", options={}))
+        .with_transformation(
+            d.DataTransformerConfig(id_val="organize", options=organize)
+        )
+        .cell_height(c.TableCellHeight.SM)
+    )
+    if panel.sort:
+        builder.sort_by(
+            [common.TableSortByFieldState().display_name(panel.sort).desc(desc=True)]
+        )
+    for target in panel.targets:
+        builder.override_by_name(target.legend, _column(target))
+    for label, link in panel.cell_links:
+        url = {"title": link.title, "url": link.url, "targetBlank": True}
+        builder.override_by_name(
+            column_title(label), [d.DynamicConfigValue("links", [url])]
+        )
+    return builder.build()
+
+
+def _column(target: Target) -> list[d.DynamicConfigValue]:
+    properties = [
+        d.DynamicConfigValue("unit", UNITS[target.expr.shape.unit or ""]),
+        d.DynamicConfigValue("custom.align", "right"),
+    ]
+    if target.thresholds is not None:
+        steps = sdk.thresholds(target.thresholds).build()
+        properties += [
+            d.DynamicConfigValue("thresholds", steps),
+            d.DynamicConfigValue("color", {"mode": "thresholds"}),
+            d.DynamicConfigValue("custom.cellOptions", {"type": "color-text"}),
+        ]
+    return properties
+
+
+def _common(
+    builder: _Builder,
+    panel: Panel,
+    *,
+    format_: PromQueryFormat = PromQueryFormat.TIME_SERIES,
+) -> _Builder:
+    """
+    Set what every kind of panel has.
+    """
+    builder.title(panel.title).description(panel.description)
+    builder.datasource(sdk.DATASOURCE)
+    if panel.kind not in ("heatmap", "table"):
+        builder.unit(UNITS[panel.unit])
+    if panel.minimum is not None and panel.kind in ("bargauge", "timeseries"):
+        builder.min(panel.minimum)
+    if panel.maximum is not None:
+        builder.max(panel.maximum)
+    if panel.no_value:
+        builder.no_value(panel.no_value)
+    if panel.mappings:
+        builder.mappings([_mappings(panel.mappings)])
+    for reference, target in zip(ascii_uppercase, panel.targets, strict=False):
+        query = (
+            prometheus.Dataquery()
+            .ref_id(reference)
+            .datasource(sdk.DATASOURCE)
+            .expr(str(target.expr))
+            .format(format_)
+            .legend_format(target.legend)
+        )
+        builder.with_target(query.instant() if panel.instant else query.range())
+    return builder
+
+
+def _mappings(mappings: tuple[Mapping, ...]) -> d.ValueMapping:
+    return d.ValueMap(
+        {
+            one.value: d.ValueMappingResult(text=one.text, color=one.color, index=index)
+            for index, one in enumerate(mappings)
+        }
+    )
+
+
+def _last() -> common.ReduceDataOptions:
+    # The SDK leaves the list empty, which Grafana takes as the last value, null or not.
+    return common.ReduceDataOptions().calcs(["lastNotNull"])
+
+
+def _tooltip() -> common.VizTooltipOptions:
+    tooltip = common.VizTooltipOptions().mode(c.TooltipDisplayMode.MULTI)
+    return tooltip.sort(c.SortOrder.DESCENDING)
+
+
+_KINDS: dict[Kind, Callable[[Panel], d.Panel]] = {
+    "bargauge": _bargauge,
+    "heatmap": _heatmap,
+    "stat": _stat,
+    "state-timeline": _state_timeline,
+    "table": _table,
+    "timeseries": _timeseries,
+}

@@ -1,0 +1,235 @@
+"""
+What the dashboards have in common: variables, selections, thresholds.
+
+Series come from a sidecar, which adds ``worker`` to those that it relays, or straight
+from the agents. Prometheus should scrape one of the two: a sum over both counts
+everything twice. Where a site needs both, they belong to different jobs, or the
+variable ``worker`` set to ``.+`` leaves the direct ones out.
+"""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.artifacts.dashboards.model import Annotation, Mapping, Thresholds, Variable
+from jaxmon.artifacts.promql import (
+    Expr,
+    Histogram,
+    alerts,
+    counter,
+    eq,
+    gauge,
+    gauge_changes,
+    histogram,
+    ne,
+    ratio,
+    re,
+    time,
+)
+from jaxmon.artifacts.slo import Slo, Slos, durations
+
+
+GREEN, YELLOW, ORANGE, RED = "green", "yellow", "orange", "red"
+
+JOB = re("job", "$job")
+# Of a sidecar's own figures, of a process, of a function, of one of its devices.
+HOST = (JOB, re("instance", "$instance"))
+PROCESS = (*HOST, re("worker", "$worker"))
+FUNCTION = (*PROCESS, re("function", "$function"))
+DEVICE = (*PROCESS, re("device", "$device"))
+
+BY_PROCESS = ("job", "instance", "worker")
+NAMED_PROCESS = "{{job}} {{instance}} {{worker}}"
+
+FIRING = (JOB, re("alertname", "Jaxmon.+"), eq("alertstate", "firing"))
+
+UP = (Mapping("0", "down", RED), Mapping("1", "up", GREEN))
+
+VARIABLES = (
+    # Without a pattern for "All": only the jobs that run jaxmon, not every job of
+    # this Prometheus. `up` and `process_*` exist for those, too.
+    Variable(
+        label="job",
+        title="Service",
+        metric=catalog.BUILD_INFO,
+        text="The Prometheus job, which is the service.",
+    ),
+    Variable(
+        label="instance",
+        title="Host",
+        metric=catalog.BUILD_INFO,
+        matchers=(JOB,),
+        all_value=".+",
+        text="The scraped address: a host's sidecar, or an agent.",
+    ),
+    Variable(
+        label="worker",
+        title="Worker",
+        metric=catalog.BUILD_INFO,
+        matchers=HOST,
+        all_value=".*",
+        text="The slot of a process on its host. Series that Prometheus scrapes "
+        "from an agent have none; type .+ to leave those out.",
+    ),
+    Variable(
+        label="function",
+        title="Function",
+        metric=catalog.JIT_CACHE_MISSES,
+        matchers=PROCESS,
+        all_value=".*",
+        text="The jitted function.",
+    ),
+    Variable(
+        label="device",
+        title="Device",
+        metric=catalog.LIVE_ARRAYS,
+        matchers=PROCESS,
+        all_value=".*",
+        text="The local device, as JAX numbers it.",
+    ),
+)
+
+ANNOTATIONS = (
+    Annotation(
+        name="Starts",
+        # Long enough for two scrapes a minute apart.
+        expr=gauge_changes(catalog.PROCESS_START_TIME_SECONDS, "3m", *PROCESS) > 0,
+        title="Process started anew",
+        text=NAMED_PROCESS,
+        color="blue",
+    ),
+    Annotation(
+        name="Alerts",
+        expr=alerts(*FIRING).max("alertname", "job", "severity"),
+        title="{{alertname}}",
+        text="{{severity}}: {{job}}",
+        color="red",
+    ),
+)
+
+
+def share(part: Expr, whole: Expr) -> Expr:
+    """
+    Return *part* / *whole*: 0 where *part* is absent, nothing without *whole*.
+    """
+    return ratio(part.or_(whole * 0), whole)
+
+
+def known(expr: Expr) -> Expr:
+    """
+    Drop what is not a number: a quantile of no observations.
+    """
+    return expr >= 0
+
+
+def per_minute(rate: Expr) -> Expr:
+    """
+    Return a rate per minute, for what is rare.
+    """
+    return (rate * 60).of_unit("per minute")
+
+
+def above(warning: float, critical: float | None = None) -> Thresholds:
+    """
+    Return colours for what should be low.
+    """
+    steps = [(warning, ORANGE if critical is not None else RED)]
+    if critical is not None:
+        steps.append((critical, RED))
+    return Thresholds(GREEN, tuple(steps))
+
+
+def below(good: float) -> Thresholds:
+    """
+    Return colours for what should be high.
+    """
+    return Thresholds(RED, ((good, GREEN),))
+
+
+def find(slos: Slos, name: str) -> Slo | None:
+    """
+    Return the objective *name*; a site's own file need not have it.
+    """
+    return next((slo for slo in slos if slo.name == name), None)
+
+
+def budget(slos: Slos, name: str) -> Thresholds | None:
+    """
+    Return the line that an error ratio should stay below.
+    """
+    slo = find(slos, name)
+    return above(slo.budget) if slo else None
+
+
+def objective(slos: Slos, name: str) -> Thresholds | None:
+    """
+    Return the line that a ratio of good events should stay above.
+    """
+    slo = find(slos, name)
+    return below(slo.objective) if slo else None
+
+
+def latency(slos: Slos, name: str) -> Thresholds | None:
+    """
+    Return the line that a latency should stay below.
+    """
+    slo = find(slos, name)
+    return above(slo.threshold_seconds) if slo and slo.threshold_seconds else None
+
+
+def served() -> Expr:
+    """
+    Return requests per second, without those that the caller got wrong.
+    """
+    return counter(catalog.REQUESTS, ne("outcome", "client_error"), *PROCESS).rate()
+
+
+def failed() -> Expr:
+    """
+    Return requests per second that failed through no fault of the caller.
+    """
+    return counter(catalog.REQUESTS, eq("outcome", "error"), *PROCESS).rate()
+
+
+def request_seconds(start: str) -> Histogram:
+    """
+    Return the latency of requests with this *start*, cold or warm.
+    """
+    return histogram(catalog.REQUEST_SECONDS, eq("start", start), *PROCESS)
+
+
+def step_age() -> Expr:
+    """
+    Return the time since each running loop finished a step.
+    """
+    return time() - gauge(catalog.LAST_STEP_TIMESTAMP_SECONDS, *PROCESS)
+
+
+def storm(slos: Slos) -> float:
+    """
+    Return the recompiles per minute that the alert calls a storm.
+    """
+    minutes = durations.seconds(slos.thresholds.recompile_window) / 60
+    return slos.thresholds.recompiles / minutes
+
+
+def alert_of(slos: Slos, name: str) -> tuple[str, ...]:
+    """
+    Return the name of the alert of the objective *name*, if there is one.
+    """
+    slo = find(slos, name)
+    return (slo.alert,) if slo else ()
+
+
+def hit_rate(*by: str) -> Expr:
+    """
+    Return the share of calls that needed no tracing, per combination of labels.
+    """
+    calls = counter(catalog.JIT_CALLS, *FUNCTION).rate().sum(*by)
+    return share(counter(catalog.JIT_CACHE_HITS, *FUNCTION).rate().sum(*by), calls)
+
+
+def backend_compiles() -> Histogram:
+    """
+    Return the duration of compiles proper, without tracing and lowering.
+    """
+    return histogram(catalog.COMPILE_SECONDS, eq("phase", "backend_compile"), *FUNCTION)

@@ -1,0 +1,3 @@
+"""
+Rows of panels, one module for each subject; dashboards choose among them.
+"""

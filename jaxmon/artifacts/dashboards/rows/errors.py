@@ -1,0 +1,100 @@
+"""
+Errors of calls, and starts of processes.
+"""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.artifacts import promql
+from jaxmon.artifacts.dashboards import queries as q
+from jaxmon.artifacts.dashboards.model import Panel, Row, Target
+from jaxmon.artifacts.promql import counter
+
+
+def oncall() -> Row:
+    """
+    Return what fails, and what starts over.
+    """
+    errors = counter(catalog.ERRORS, *q.FUNCTION).rate()
+    starts = promql.gauge_changes(
+        catalog.PROCESS_START_TIME_SECONDS, promql.RATE_INTERVAL, *q.PROCESS
+    )
+    return Row(
+        6,
+        "Errors and restarts",
+        (
+            Panel(
+                id=501,
+                title="Errors by kind",
+                kind="timeseries",
+                text="Exceptions that left a jitted call. oom: see device memory; nan "
+                "and invalid_argument: see the input; internal: see the driver.",
+                targets=(Target(q.per_minute(errors.sum("kind")), "{{kind}}"),),
+                width=8,
+                stacked="normal",
+                alerts=("JaxmonOutOfMemory",),
+            ),
+            Panel(
+                id=502,
+                title="Errors by function",
+                kind="timeseries",
+                text="The ten functions that raise most.",
+                targets=(
+                    Target(
+                        q.per_minute(errors.sum("function")).topk(10), "{{function}}"
+                    ),
+                ),
+                width=8,
+            ),
+            Panel(
+                id=503,
+                title="Starts of processes",
+                kind="timeseries",
+                text="Processes that started anew in a slot. Several in a row: a crash "
+                "loop; see the log of the process.",
+                targets=(
+                    Target(starts.sum("job", "instance"), "{{job}} {{instance}}"),
+                ),
+                width=8,
+            ),
+        ),
+    )
+
+
+def debug() -> Row:
+    """
+    Return which function fails how.
+    """
+    raised = counter(catalog.ERRORS, *q.FUNCTION)
+    by = ("function", "kind")
+    return Row(
+        17,
+        "Errors",
+        (
+            Panel(
+                id=1701,
+                title="Errors by function and kind",
+                kind="table",
+                text="Exceptions within the chosen time. Their messages are in the log "
+                "of the process.",
+                targets=(Target(raised.increase("$__range").sum(*by) > 0, "Errors"),),
+                labels=by,
+                no_value="No error",
+                sort="Errors",
+            ),
+            Panel(
+                id=1702,
+                title="Errors over time",
+                kind="timeseries",
+                text="What fails together began together: compare with starts of "
+                "processes, and with other functions.",
+                targets=(
+                    Target(
+                        q.per_minute(raised.rate().sum(*by)).topk(10),
+                        "{{function}} {{kind}}",
+                    ),
+                ),
+                alerts=("JaxmonOutOfMemory",),
+            ),
+        ),
+    )

@@ -1,0 +1,93 @@
+"""
+Jitted functions: who is called, who hits the cache, who costs most.
+"""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.artifacts.dashboards import queries as q
+from jaxmon.artifacts.dashboards.model import Panel, Row, Target
+from jaxmon.artifacts.promql import counter, histogram
+from jaxmon.artifacts.slo import Slos
+
+
+RANGE = "$__range"
+
+
+def debug(slos: Slos) -> Row:
+    """
+    Return every function on a line of its own, then calls and misses over time.
+    """
+    calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
+    misses = counter(catalog.JIT_CACHE_MISSES, *q.FUNCTION).rate().sum("function")
+    return Row(
+        11,
+        "Functions",
+        (
+            _table(slos),
+            Panel(
+                id=1102,
+                title="Calls by function",
+                kind="timeseries",
+                text="The ten functions that are called most.",
+                targets=(Target(calls.topk(10), "{{function}}"),),
+                width=8,
+            ),
+            Panel(
+                id=1103,
+                title="Cache hit rate by function",
+                kind="timeseries",
+                text="Calls served without tracing, of the ten functions with the "
+                "lowest share.",
+                targets=(Target(q.hit_rate("function").bottomk(10), "{{function}}"),),
+                width=8,
+                maximum=1,
+                thresholds=q.objective(slos, "cache-hit-rate"),
+                alerts=q.alert_of(slos, "cache-hit-rate"),
+            ),
+            Panel(
+                id=1104,
+                title="Cache misses by function",
+                kind="timeseries",
+                text="Calls that left the fast path, of the ten functions that do so "
+                "most. Not every one compiles, but every one costs Python.",
+                targets=(Target(misses.topk(10), "{{function}}"),),
+                width=8,
+            ),
+        ),
+    )
+
+
+def _table(slos: Slos) -> Panel:
+    calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
+    recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).increase(RANGE)
+    seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.increase(RANGE)
+    slow = q.backend_compiles().quantile(0.95, "function", window=RANGE)
+    errors = counter(catalog.ERRORS, *q.FUNCTION).increase(RANGE)
+    return Panel(
+        id=1101,
+        title="Functions",
+        kind="table",
+        text="Each jitted function: rates now, sums over the chosen time. Sorted by "
+        "the time that its compiles took.",
+        targets=(
+            Target(calls, "Calls"),
+            Target(
+                q.hit_rate("function"),
+                "Cache hits",
+                q.objective(slos, "cache-hit-rate"),
+            ),
+            Target(
+                recompiles.sum("function"),
+                "Recompiles",
+                q.above(1, slos.thresholds.recompiles),
+            ),
+            Target(seconds.sum("function"), "Time compiling"),
+            Target(q.known(slow), "Backend compile p95"),
+            Target(errors.sum("function"), "Errors", q.above(1)),
+        ),
+        width=24,
+        height=10,
+        labels=("function",),
+        sort="Time compiling",
+    )

@@ -1,0 +1,121 @@
+"""
+Processes and hosts beneath JAX.
+"""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.artifacts import promql
+from jaxmon.artifacts.dashboards import queries as q
+from jaxmon.artifacts.dashboards.model import Panel, Row, Target
+from jaxmon.artifacts.promql import counter, gauge, time
+
+
+def debug() -> Row:
+    """
+    Return CPU, memory, descriptors and garbage collection, then the hosts.
+    """
+    return Row(19, "Processes and hosts", (*_processes(), *_hosts()))
+
+
+def _processes() -> tuple[Panel, ...]:
+    cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
+    resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
+    descriptors = promql.ratio(
+        gauge(catalog.PROCESS_OPEN_FDS, *q.PROCESS).sum(*q.BY_PROCESS),
+        gauge(catalog.PROCESS_MAX_FDS, *q.PROCESS).sum(*q.BY_PROCESS),
+    )
+    collections = counter(catalog.PYTHON_GC_COLLECTIONS, *q.PROCESS).rate()
+    age = time() - gauge(catalog.PROCESS_START_TIME_SECONDS, *q.PROCESS)
+    return (
+        Panel(
+            id=1901,
+            title="CPU by process",
+            kind="timeseries",
+            text="100 % is one core. A training process at one core exactly is often "
+            "bound by Python: data loading, or dispatch.",
+            targets=(Target(cpu, q.NAMED_PROCESS),),
+            width=8,
+        ),
+        Panel(
+            id=1902,
+            title="Resident memory",
+            kind="timeseries",
+            text="Host memory of each process.",
+            targets=(Target(resident.sum(*q.BY_PROCESS), q.NAMED_PROCESS),),
+            width=8,
+            alerts=("JaxmonHostMemoryGrowth",),
+        ),
+        Panel(
+            id=1903,
+            title="File descriptors in use",
+            kind="timeseries",
+            text="Share of what the process may open. At 100 % it can open neither "
+            "files nor connections.",
+            targets=(Target(descriptors, q.NAMED_PROCESS),),
+            width=8,
+            maximum=1,
+            thresholds=q.above(0.8),
+        ),
+        Panel(
+            id=1904,
+            title="Garbage collections",
+            kind="timeseries",
+            text="Python's collections per minute, by generation. Many of generation "
+            "2 in a hot loop cost milliseconds each.",
+            targets=(
+                Target(
+                    q.per_minute(collections.sum("generation")),
+                    "generation {{generation}}",
+                ),
+            ),
+        ),
+        Panel(
+            id=1905,
+            title="Age of processes",
+            kind="timeseries",
+            text="Time since each process started; a saw tooth is a crash loop.",
+            targets=(Target(age.max(*q.BY_PROCESS), q.NAMED_PROCESS),),
+        ),
+    )
+
+
+def _hosts() -> tuple[Panel, ...]:
+    by = ("job", "instance")
+    named = "{{job}} {{instance}}"
+    cpu = counter(catalog.HOST_CPU_SECONDS, *q.HOST).rate().sum("mode")
+    load = promql.ratio(
+        gauge(catalog.HOST_LOAD_1M, *q.HOST).sum(*by),
+        gauge(catalog.HOST_CPUS, *q.HOST).sum(*by),
+    )
+    available = gauge(catalog.HOST_MEMORY_AVAILABLE_BYTES, *q.HOST).sum(*by)
+    return (
+        Panel(
+            id=1906,
+            title="Host CPU by mode",
+            kind="timeseries",
+            text="What all cores of the chosen hosts do. iowait points at storage, "
+            "steal at a crowded machine.",
+            targets=(Target(cpu, "{{mode}}"),),
+            width=8,
+            stacked="percent",
+        ),
+        Panel(
+            id=1907,
+            title="Host load per CPU",
+            kind="timeseries",
+            text="Runnable threads per core. Above 1 they queue, and the input "
+            "pipeline with them.",
+            targets=(Target(load.of_unit(""), named),),
+            width=8,
+            thresholds=q.above(1),
+        ),
+        Panel(
+            id=1908,
+            title="Host memory available to programs",
+            kind="timeseries",
+            text="What programs can get without swapping.",
+            targets=(Target(available, named),),
+            width=8,
+        ),
+    )

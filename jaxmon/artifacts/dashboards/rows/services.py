@@ -1,0 +1,63 @@
+"""
+Which service it is.
+"""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.artifacts.dashboards import queries as q
+from jaxmon.artifacts.dashboards.model import Panel, Row, Target
+from jaxmon.artifacts.promql import counter, eq, up
+from jaxmon.artifacts.slo import Slos, durations
+
+
+def oncall(slos: Slos) -> Row:
+    """
+    Return one line for each service, coloured as its objectives.
+    """
+    calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("job")
+    cold = counter(catalog.REQUESTS, eq("start", "cold"), *q.PROCESS).rate().sum("job")
+    every = counter(catalog.REQUESTS, *q.PROCESS).rate().sum("job")
+    recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).rate().sum("job")
+    columns = (
+        Target(every, "Requests"),
+        Target(
+            q.share(q.failed().sum("job"), q.served().sum("job")),
+            "Errors",
+            q.budget(slos, "request-error"),
+        ),
+        Target(
+            q.known(q.request_seconds("warm").quantile(0.95, "job")),
+            "Warm p95",
+            q.latency(slos, "warm-latency"),
+        ),
+        Target(q.share(cold, every), "Cold", q.budget(slos, "cold-start")),
+        Target(counter(catalog.STEPS, *q.PROCESS).rate().sum("job"), "Steps"),
+        Target(
+            q.step_age().max("job"),
+            "Oldest step",
+            q.above(durations.seconds(slos.thresholds.stalled_after)),
+        ),
+        Target(calls, "Calls"),
+        Target(q.hit_rate("job"), "Cache hits", q.objective(slos, "cache-hit-rate")),
+        Target(q.per_minute(recompiles), "Recompiles", q.above(q.storm(slos))),
+        Target(up(*q.HOST).avg("job").of_unit("ratio"), "Targets up", q.below(1)),
+    )
+    return Row(
+        2,
+        "Who?",
+        (
+            Panel(
+                id=121,
+                title="Services",
+                kind="table",
+                text="One line for each service; the colours are those of the "
+                "objectives. Choose the red one under Service q.above.",
+                targets=columns,
+                width=24,
+                height=6,
+                labels=("job",),
+                sort="Errors",
+            ),
+        ),
+    )

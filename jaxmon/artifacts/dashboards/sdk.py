@@ -1,0 +1,60 @@
+"""
+The parts of grafana-foundation-sdk that panels and dashboards share, put right.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from grafana_foundation_sdk.models import dashboard as d
+from grafana_foundation_sdk.models.common import DataSourceRef
+
+from jaxmon.artifacts.dashboards.model import Link, Thresholds
+
+
+with warnings.catch_warnings():
+    # It announces at import that the classic model is not its newest; it is the one
+    # that every Grafana from 10.4 on accepts.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from grafana_foundation_sdk.builders import dashboard as _classic
+
+classic = _classic
+
+
+# Chosen at the top of the dashboard; file provisioning and the API resolve no inputs.
+DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+
+def link(link: Link) -> d.DashboardLink:
+    """
+    Return a link that opens beside the dashboard.
+    """
+    built = classic.DashboardLink(link.title).type(d.DashboardLinkType.LINK)
+    return placed(built.url(link.url).target_blank(target_blank=True).build())
+
+
+def placed(link: d.DashboardLink) -> d.DashboardLink:
+    """
+    Return *link* where a reader sees it: the SDK hides every link in a menu.
+    """
+    link.placement = None  # type: ignore[assignment]  # the encoder then leaves it out
+    return link
+
+
+def color(mode: d.FieldColorModeId) -> classic.FieldColor:
+    """
+    Return what decides the colour of a series.
+    """
+    return classic.FieldColor().mode(mode)
+
+
+def thresholds(thresholds: Thresholds) -> classic.ThresholdsConfig:
+    """
+    Return colours by absolute value.
+    """
+    steps = [(None, thresholds.base), *thresholds.steps]
+    return (
+        classic.ThresholdsConfig()
+        .mode(d.ThresholdsMode.ABSOLUTE)
+        .steps([d.Threshold(value=value, color=color) for value, color in steps])
+    )
