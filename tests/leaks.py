@@ -19,6 +19,7 @@ from typing import Any
 
 PATCHABLE = (
     ("jax", "jit"),
+    ("jax._src.pjit", "_cpp_pjit"),
     ("jax", "pmap"),
     ("jax._src.api", "_prepare_pmap"),
     ("jax._src.compiler", "compile_or_get_cached"),

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from itertools import compress, repeat
 from typing import TYPE_CHECKING, Any, Self
 
-from jaxmon.agent.functions import Function, FunctionTable
+from jaxmon.agent.functions import Function, FunctionTable, label
 
 
 if TYPE_CHECKING:
@@ -59,23 +59,23 @@ class CountedFunction(compress):  # type: ignore[type-arg]
         Return *jitted*, each call of which takes one of *ticks*.
         """
         self = super().__new__(cls, repeat(jitted), ticks)
-        self._jitted = jitted
-        self.__dict__ = jitted.__dict__
+        variables = jitted.__dict__
         if isinstance(jitted, types.FunctionType):
             # pmap's result since 0.8: its name and doc are not in its __dict__.
-            self.__dict__ = {
-                **{
-                    name: getattr(jitted, name)
-                    for name in functools.WRAPPER_ASSIGNMENTS
-                },
-                **jitted.__dict__,
-            }
+            names = functools.WRAPPER_ASSIGNMENTS
+            variables = {name: getattr(jitted, name) for name in names} | variables
+        object.__setattr__(self, "_jitted", jitted)
+        object.__setattr__(self, "__dict__", variables)
         return self
 
     def __getattr__(self, name: str) -> Any:
         if name == "_jitted":
             raise AttributeError(name)
         return getattr(self._jitted, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Past our properties: to 0.4 JAX sets its methods on each object.
+        self.__dict__[name] = value
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -97,7 +97,12 @@ class CountedFunction(compress):  # type: ignore[type-arg]
 
 class CallLayer:
     """
-    Replaces `jax.jit` and `jax.pmap`, and knows which functions it made.
+    Counts what `jax.jit` and `jax.pmap` make, and knows which functions these are.
+
+    `jax.jit` itself stays JAX's: what is replaced is the function that makes its
+    objects, looked up by JAX at each use. So jit bound by ``from jax import jit``
+    before us counts too, and nothing of the user's runs below our frame. Functions of
+    JAX itself are not counted.
     """
 
     def __init__(self, table: FunctionTable, guard: Guard) -> None:
@@ -108,12 +113,12 @@ class CallLayer:
 
     def install(self, patches: Patches, jax: types.ModuleType) -> None:
         """
-        Patch *jax*. Functions bound earlier are seen by the miss path only.
+        Patch *jax*. Functions made earlier are seen by the miss path only.
         """
-        # A JAX without pmap still has calls to count.
-        for name in ("jit", "pmap") if hasattr(jax, "pmap") else ("jit",):
-            patches.replace(jax, name, self._counting(getattr(jax, name)))
-        api = jax._src.api  # noqa: SLF001 - see _unwrap_for_eval_shape
+        pjit, api = jax._src.pjit, jax._src.api  # noqa: SLF001 - see above
+        patches.replace(pjit, "_cpp_pjit", self._counting_jit(pjit._cpp_pjit))  # noqa: SLF001
+        if hasattr(jax, "pmap"):  # it may go, and there would still be calls to count
+            patches.replace(jax, "pmap", self._counting_pmap(jax.pmap))
         _unwrap_for_eval_shape(patches, api, self._guard)
 
     def entry(self, key: object) -> Function | None:
@@ -127,24 +132,31 @@ class CallLayer:
         found = self._entries.get(id(key))
         return found[0] if found else None
 
-    def _counting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _counting_jit(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def jit(*args: Any, **kwargs: Any) -> Any:
-            made = original(*args, **kwargs)
-            if hasattr(made, "lower"):
-                return self._count(made)
-            # Called without a function, to be used as a decorator.
-            return lambda fun: self._count(made(fun))
+        def make(fun: Callable[..., Any], jit_info: Any) -> Any:
+            return self._count(original(fun, jit_info), fun, jit_info)
 
-        return jit
+        return make
 
-    def _count(self, jitted: Callable[..., Any]) -> Callable[..., Any]:
+    def _counting_pmap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def pmap(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            return self._count(original(fun, *args, **kwargs), fun, fun)
+
+        return pmap
+
+    def _count(
+        self, jitted: Callable[..., Any], fun: Callable[..., Any], key: object
+    ) -> Callable[..., Any]:
+        """
+        Return *jitted*, made of *fun*, so that it counts; *key* as in `entry`.
+        """
         try:
-            if not (self.active and self._guard.on(SITE)):
+            if not (self.active and self._guard.on(SITE)) or label(fun)[1]:
                 return jitted
-            function = self._table.of(getattr(jitted, "__wrapped__", jitted))
+            function = self._table.of(fun)
             counted = CountedFunction(jitted, function.entered.ticks)
-            key = _key(jitted)
             # The reference's callback is C and drops the entry with the function,
             # before the key's id can belong to anything else.
             forget = functools.partial(self._entries.pop, id(key))
@@ -154,16 +166,6 @@ class CallLayer:
             self._guard.failed(SITE)
             return jitted
         return counted
-
-
-def _key(jitted: Callable[..., Any]) -> object:
-    """
-    Return what the miss path sees of *jitted*: its ``PjitInfo``, or pmap's function.
-    """
-    info = getattr(jitted, "_jit_info", None)
-    if info is None and hasattr(jitted, "_cache_miss"):
-        info = closure(jitted._cache_miss).get("jit_info")  # noqa: SLF001 - 0.4.35
-    return jitted.__wrapped__ if info is None else info  # type: ignore[attr-defined]
 
 
 def _reference(

@@ -118,9 +118,8 @@ def bound(x):
     return x + 2
 
 
-misses["bound"] += 1
-bound(x3)
-bound(x3)
+call("bound", bound, x3, miss=True)
+call("bound", bound, x3)
 
 
 # Shapes, dtypes, weak types.
