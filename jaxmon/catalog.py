@@ -255,7 +255,7 @@ DATA_WAIT_SECONDS = Metric(
 LAST_STEP_TIMESTAMP_SECONDS = Metric(
     "jaxmon_last_step_timestamp_seconds",
     "gauge",
-    "When a running loop last finished a step, as a Unix timestamp.",
+    "When a running loop began or last finished a step, as a Unix timestamp.",
     unit="seconds",
     labels=("loop",),
     group="Training",

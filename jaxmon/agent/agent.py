@@ -58,7 +58,7 @@ class Agent:
             jax,
             self._table,
             self._guard,
-            Payers(self._indicators.timeline),
+            Payers(self._indicators.timeline, self._guard),
             count_calls=settings.calls,
         )
         self._memory = Memory(jax, self._guard, interval=settings.memory_interval)
@@ -142,7 +142,7 @@ class Agent:
         Return every family of the page. Any thread; about 20 µs for each function.
         """
         sources: tuple[tuple[str, Callable[[], list[Family]]], ...] = (
-            ("functions", lambda: collect.functions(self._table)),
+            ("functions", self._functions),
             ("compiles", lambda: collect.compiles(self._hooks.compiles)),
             ("indicators", self._indicators.collect),
             ("memory", self._memory.collect),
@@ -158,6 +158,10 @@ class Agent:
             except Exception:  # noqa: BLE001 - contained and counted
                 self._guard.failed(f"collect_{site}", stays_on=True)
         return [*families, *self._own()]
+
+    def _functions(self) -> list[Family]:
+        known = self._hooks.is_active("misses")
+        return collect.functions(self._table, hits_known=known)
 
     def _own(self) -> list[Family]:
         errors, overflow = catalog.INTERNAL_ERRORS, catalog.LABEL_OVERFLOW
@@ -242,7 +246,7 @@ class Agent:
     def _on_server_error(self, site: str, error: BaseException) -> None:
         del error
         with contextlib.suppress(Exception):
-            self._guard.failed(f"server_{site}", stays_on=True)
+            self._guard.failed(site, stays_on=True)
 
 
 def _healthy(_: Request) -> Response:

@@ -5,18 +5,14 @@ Activities: where the wall time of the program goes.
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable
 from types import TracebackType
-from typing import Any, TypeVar, cast
 
 from jaxmon.indicators.current import Indicators, recorder, report
+from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.timeline import Mark
 
 
 SITE = "activities"
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Activity:
@@ -48,21 +44,7 @@ class Activity:
         """
         Return *function*, each call of which is this activity.
         """
-        name = self._name
-        wrapper: Callable[..., Any]
-        if inspect.iscoroutinefunction(function):
-
-            async def wrapper(*args: Any, **kwargs: Any) -> Any:
-                with Activity(name):
-                    return await function(*args, **kwargs)
-
-        else:
-
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                with Activity(name):
-                    return function(*args, **kwargs)
-
-        return cast("F", functools.wraps(function)(wrapper))
+        return decorated(function, functools.partial(Activity, self._name))
 
 
 def activity(name: str) -> Activity:

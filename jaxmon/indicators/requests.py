@@ -5,21 +5,16 @@ Requests: how many, how long, how they ended, and whether they paid for a compil
 from __future__ import annotations
 
 import functools
-import inspect
 import time
-from collections.abc import Callable
-from contextlib import aclosing
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, TypeVar, cast
 
 from jaxmon.indicators.current import Indicators, recorder, report
+from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.routes import Outcome
 
 
 SITE = "requests"
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class OpenRequest:
@@ -127,7 +122,7 @@ class Request:
         """
         Return *function*, each call of which is a request.
         """
-        return cast("F", _wrapped(self._route, function))
+        return decorated(function, functools.partial(Request, self._route))
 
 
 def request(route: str) -> Request:
@@ -136,12 +131,14 @@ def request(route: str) -> Request:
 
     A request is *cold* when a compile happened on its behalf: in its block, and in
     threads and tasks to which its context was copied (`asyncio.to_thread`, tasks, but
-    not bare ``run_in_executor``). Loading from the persistent cache counts as well.
+    not bare ``run_in_executor``). Loading from the persistent cache counts as well;
+    waiting for a compile that another request began does not, for JAX does not tell.
     An exception makes it an ``error``; cancellation, which is not an `Exception`,
     a ``client_error``. Requests within a request are part of it and not counted. Of
     a decorated generator function, a request lasts until the generator ends.
 
-    Costs a few microseconds, next to nothing where no agent runs. Never raises.
+    Costs a few microseconds, next to nothing where no agent runs. Never raises. What
+    it returns serves one ``with`` at a time, and decorates any number of functions.
 
     Args:
         route: which kind of request: a template such as ``"/predict/{model}"``, never
@@ -177,43 +174,3 @@ def _outcome(error: BaseException | None) -> Outcome:
     if error is None:
         return "success"
     return "error" if isinstance(error, Exception) else "client_error"
-
-
-def _wrapped(route: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """
-    Return *function*, of whichever kind, in a request of its own at each call.
-    """
-    # An object may be called through a method that tells its kind.
-    kind = function if inspect.isroutine(function) else type(function).__call__
-    wrapper: Callable[..., Any]
-    if _is(inspect.iscoroutinefunction, function, kind):
-
-        async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with Request(route):
-                return await function(*args, **kwargs)
-
-    elif _is(inspect.isasyncgenfunction, function, kind):
-
-        async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with Request(route):
-                async with aclosing(function(*args, **kwargs)) as items:
-                    async for item in items:
-                        yield item
-
-    elif _is(inspect.isgeneratorfunction, function, kind):
-
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with Request(route):
-                return (yield from function(*args, **kwargs))
-
-    else:
-
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with Request(route):
-                return function(*args, **kwargs)
-
-    return functools.wraps(function)(wrapper)
-
-
-def _is(test: Callable[[object], bool], *candidates: object) -> bool:
-    return any(map(test, candidates))

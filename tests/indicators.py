@@ -1,0 +1,59 @@
+"""
+Figures of marks without an agent and without JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jaxmon.agent.guard import Guard
+from jaxmon.indicators import current
+from jaxmon.indicators.current import Indicators
+
+
+@contextmanager
+def recording(limit: int = 200) -> Iterator[Recorded]:
+    """
+    Record what is marked while the block runs.
+    """
+    recorded = Recorded(limit)
+    current.attach(recorded)
+    try:
+        yield recorded
+    finally:
+        current.detach(recorded)
+
+
+class Recorded(Indicators):
+    """
+    Indicators that can be asked, and that keep what they were told of errors.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.errors: list[BaseException] = []
+        self.failures = Guard()
+        super().__init__(limit, self.failures, on_error=self.errors.append)
+
+    def samples(self) -> dict[str, float]:
+        """
+        Return the value of every series.
+        """
+        return {one: value for f in self.collect() for one, value in f.samples}
+
+    def value(self, name: str, **labels: str) -> float:
+        """
+        Return the sum of the series called *name* whose labels include *labels*.
+        """
+        return sum(self.values(name, **labels))
+
+    def values(self, name: str, **labels: str) -> list[float]:
+        """
+        Return the series called *name* whose labels include *labels*.
+        """
+        wanted = [f'{label}="{text}"' for label, text in labels.items()]
+        return [
+            value
+            for one, value in self.samples().items()
+            if one.partition("{")[0] == name and all(want in one for want in wanted)
+        ]
