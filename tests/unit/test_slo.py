@@ -120,8 +120,8 @@ REFUSED = {
         changed("99.9%", "93%"),
         5,
         (
-            "an objective of 0.93 over 30d cannot be alerted on: errors would have to be "
-            "100.8% of all events to burn the budget 14.4 times as fast as it lasts "
+            "an objective of 0.93 over 30d cannot be alerted on: errors would have to "
+            "be 100.8% of all events to burn the budget 14.4 times as fast as it lasts "
             "(1h window); use more than 93.06 %"
         ),
     ),
@@ -185,16 +185,16 @@ REFUSED = {
         changed('outcome="error"', 'status="error"'),
         7,
         (
-            "jaxmon_requests_total has no label 'status'; it has route, outcome, start, "
-            "job, instance, worker"
+            "jaxmon_requests_total has no label 'status'; it has route, outcome, "
+            "start, job, instance, worker"
         ),
     ),
     "value that never comes": (
         changed('outcome="error"', 'outcome="failure"'),
         7,
         (
-            "outcome of jaxmon_requests_total is never 'failure'; it is one of success, "
-            "client_error, error"
+            "outcome of jaxmon_requests_total is never 'failure'; it is one of "
+            "success, client_error, error"
         ),
     ),
     "broken expression": (
@@ -206,8 +206,8 @@ REFUSED = {
         changed(RATIO, LATENCY),
         8,
         (
-            "jaxmon_request_seconds has no bucket that ends at 0.3; its bounds are 0.005, "
-            "0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 5, 10, 30"
+            "jaxmon_request_seconds has no bucket that ends at 0.3; its bounds are "
+            "0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 5, 10, 30"
         ),
     ),
     "bound in words": (
@@ -219,8 +219,8 @@ REFUSED = {
         changed("    indicator", "    by: [job, function]\n    indicator"),
         6,
         (
-            "found 'function'; the metrics share job, instance, worker, route, outcome, "
-            "start"
+            "found 'function'; the metrics share job, instance, worker, route, "
+            "outcome, start"
         ),
     ),
     "labels without job": (

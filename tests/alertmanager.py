@@ -1,0 +1,205 @@
+"""
+A real Alertmanager, and somebody for it to call.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from tests.support import free_port, http_get, require_program, until
+
+
+class Webhook:
+    """
+    Keeps the notifications that it gets, for the length of a ``with`` block.
+    """
+
+    def __init__(self) -> None:
+        self._received: list[tuple[str, dict[str, Any]]] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        webhook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                webhook._add(self.path, json.loads(body))
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = False
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        """
+        Where it listens; the path that follows is kept with each notification.
+        """
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def alerts(self, status: str = "firing") -> list[tuple[str, dict[str, Any]]]:
+        """
+        Return receiver path and alert of everything received with this *status*.
+        """
+        with self._lock:
+            received = list(self._received)
+        return [
+            (path, alert)
+            for path, notification in received
+            for alert in notification["alerts"]
+            if alert["status"] == status
+        ]
+
+    def notifications(self, path: str) -> list[dict[str, Any]]:
+        """
+        Return the notifications that came to *path*.
+        """
+        with self._lock:
+            return [one for where, one in self._received if where == path]
+
+    def until_alert(
+        self, name: str, status: str = "firing", *, seconds: float = 30.0
+    ) -> tuple[str, dict[str, Any]]:
+        """
+        Wait for a notification about the alert *name*, and return path and alert.
+        """
+
+        def find() -> list[tuple[str, dict[str, Any]]]:
+            return [
+                found
+                for found in self.alerts(status)
+                if found[1]["labels"]["alertname"] == name
+            ]
+
+        return until(find, f"{name} to be {status}", seconds=seconds)[0]
+
+    def _add(self, path: str, notification: dict[str, Any]) -> None:
+        with self._lock:
+            self._received.append((path, notification))
+
+
+@dataclass
+class Alertmanager:
+    """
+    A real Alertmanager, for the length of a ``with`` block.
+
+    Args:
+        directory: empty; holds data and log.
+        config: its configuration file.
+    """
+
+    directory: Path
+    config: Path
+    url: str = field(default="", init=False)
+
+    def __enter__(self) -> Self:
+        program = require_program("prometheus-alertmanager")
+        # The port may be taken between choosing it and binding it.
+        for _ in range(3):
+            if self._start(program, free_port()):
+                return self
+        raise AssertionError((self.directory / "log").read_text())
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def address(self) -> str:
+        """
+        Host and port, as Prometheus wants them.
+        """
+        return self.url.removeprefix("http://")
+
+    def post(self, *alerts: dict[str, str]) -> None:
+        """
+        Report alerts with these labels as firing from now on.
+        """
+        now = datetime.now(UTC)
+        document = [
+            {
+                "labels": labels,
+                "annotations": {},
+                "startsAt": now.isoformat(),
+                "endsAt": (now + timedelta(hours=1)).isoformat(),
+            }
+            for labels in alerts
+        ]
+        request = Request(
+            f"{self.url}/api/v2/alerts",
+            json.dumps(document).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urlopen(request, timeout=10) as response:
+            response.read()
+
+    def states(self) -> dict[str, str]:
+        """
+        Return the state of each alert (``active``, ``suppressed``) by name and
+        severity, such as ``Name/page``.
+        """
+        return {
+            f"{one['labels']['alertname']}/{one['labels']['severity']}": str(
+                one["status"]["state"]
+            )
+            for one in json.loads(http_get(f"{self.url}/api/v2/alerts"))
+        }
+
+    def _start(self, program: str, port: int) -> bool:
+        """
+        Start it; return `False` when it exits before it is ready.
+        """
+        self.url = f"http://127.0.0.1:{port}"
+        with (self.directory / "log").open("w") as log:
+            self._process = subprocess.Popen(
+                [
+                    program,
+                    f"--config.file={self.config}",
+                    f"--storage.path={self.directory}/data",
+                    f"--web.listen-address=127.0.0.1:{port}",
+                    "--cluster.listen-address=",
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            until(
+                lambda: self._process.poll() is not None or self._ready(),
+                "Alertmanager to be ready",
+            )
+        except BaseException:
+            self.__exit__()
+            raise
+        return self._process.poll() is None
+
+    def _ready(self) -> bool:
+        try:
+            return bool(http_get(f"{self.url}/-/ready"))
+        except (URLError, ConnectionError):
+            return False

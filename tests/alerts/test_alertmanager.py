@@ -1,0 +1,238 @@
+"""
+Routing and inhibition, asked of the real amtool and tried on a real Alertmanager.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jaxmon.artifacts import alerts
+from tests.alertmanager import Alertmanager, Webhook
+from tests.support import require_program, until
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """
+    Return the path of the default configuration.
+    """
+    path = tmp_path / "alertmanager.yaml"
+    path.write_text(alerts.render()["alertmanager.yaml"])
+    return path
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    """
+    Return what Alertmanager sends to.
+    """
+    with Webhook() as running:
+        yield running
+
+
+@pytest.fixture
+def alertmanager(tmp_path: Path, webhook: Webhook) -> Iterator[Alertmanager]:
+    """
+    Return a real Alertmanager with the generated configuration, in quick motion.
+    """
+    path = tmp_path / "quick.yaml"
+    options = alerts.Options(scale=60, webhook=webhook.url)
+    path.write_text(alerts.render(options=options)["alertmanager.yaml"])
+    with Alertmanager(tmp_path, path) as running:
+        yield running
+
+
+def amtool(*arguments):
+    """
+    Run amtool and return how it ended.
+    """
+    return subprocess.run(
+        [require_program("amtool"), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_the_configuration_is_valid(config):
+    """
+    Alertmanager's own tool accepts the default file.
+    """
+    done = amtool("check-config", config)
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("receiver", "labels"),
+    [
+        ("page", "severity=page job=web alertname=JaxmonGpuLost"),
+        ("ticket", "severity=ticket job=web alertname=JaxmonColdStarts"),
+        ("ticket", "alertname=SomebodyElses"),
+        ("nobody", "severity=info alertname=JaxmonDeployInProgress"),
+    ],
+)
+def test_routing_is_by_severity(receiver, labels, config):
+    """
+    Pages, tickets and alerts that only mute others go their own ways.
+    """
+    arguments = ("config", "routes", "test", f"--config.file={config}")
+    right = amtool(*arguments, f"--verify.receivers={receiver}", *labels.split())
+    wrong = amtool(*arguments, "--verify.receivers=other", *labels.split())
+
+    assert right.returncode == 0, right.stderr
+    assert wrong.returncode == 1
+
+
+def alert(name, severity, **labels):
+    """
+    Return the labels of an alert of job web.
+    """
+    return {"alertname": name, "severity": severity, "job": "web", **labels}
+
+
+BURN = "JaxmonRequestErrorBudgetBurn"
+SLO = {"slo": "request-error", "route": "/a"}
+
+
+def until_states(alertmanager, expected):
+    """
+    Wait until these alerts are in these states, and no other is known.
+
+    What mutes is noticed a moment after it is reported.
+    """
+
+    def seen():
+        return alertmanager.states() == expected
+
+    until(seen, f"the states {expected}, not {alertmanager.states()}")
+
+
+def test_a_page_mutes_tickets_of_its_objective(alertmanager):
+    """
+    The ticket on the same route of the same SLO is muted; others are not.
+    """
+    alertmanager.post(
+        alert(BURN, "page", **SLO),
+        alert(BURN, "ticket", **SLO),
+        alert("OtherRoute", "ticket", slo="request-error", route="/b"),
+        alert("OtherSlo", "ticket", slo="warm-latency", route="/a"),
+        {**alert("OtherJob", "ticket", **SLO), "job": "train"},
+        alert("JaxmonOutOfMemory", "ticket", function="step"),
+    )
+
+    until_states(
+        alertmanager,
+        {
+            f"{BURN}/page": "active",
+            f"{BURN}/ticket": "suppressed",
+            "OtherRoute/ticket": "active",
+            "OtherSlo/ticket": "active",
+            "OtherJob/ticket": "active",
+            "JaxmonOutOfMemory/ticket": "active",
+        },
+    )
+
+
+def test_a_deployment_mutes_its_noise_and_no_page(alertmanager):
+    """
+    Compiles of the job that is deployed are no news; a fast burn always is, and so
+    is everything that a deployment does not explain.
+    """
+    noise = {"deploy": "expected"}
+    alertmanager.post(
+        alert("JaxmonDeployInProgress", "info"),
+        alert("JaxmonRecompileStorm", "ticket", function="step", **noise),
+        alert("JaxmonColdStarts", "ticket", route="/a", **noise),
+        alert("JaxmonWarmLatencyBudgetBurn", "ticket", slo="warm-latency", **noise),
+        alert("JaxmonWarmLatencyBudgetBurn", "page", slo="warm-latency", route="/x"),
+        alert("NoisyPage", "page", **noise),
+        alert("JaxmonOutOfMemory", "ticket", function="step"),
+        {**alert("OtherJob", "ticket", **noise), "job": "train"},
+    )
+
+    until_states(
+        alertmanager,
+        {
+            "JaxmonDeployInProgress/info": "active",
+            "JaxmonRecompileStorm/ticket": "suppressed",
+            "JaxmonColdStarts/ticket": "suppressed",
+            "JaxmonWarmLatencyBudgetBurn/ticket": "suppressed",
+            "JaxmonWarmLatencyBudgetBurn/page": "active",
+            "NoisyPage/page": "active",
+            "JaxmonOutOfMemory/ticket": "active",
+            "OtherJob/ticket": "active",
+        },
+    )
+
+
+def test_a_stalled_loop_pages_once(alertmanager):
+    """
+    A loop that is stuck is late as well; only the cause is told.
+    """
+    late = {"slo": "step-freshness", "loop": "main"}
+    alertmanager.post(
+        alert("JaxmonTrainingStalled", "page", **late),
+        alert("JaxmonStepFreshnessBudgetBurn", "page", **late),
+        alert("JaxmonStepFreshnessBudgetBurn", "ticket", **late),
+    )
+
+    until_states(
+        alertmanager,
+        {
+            "JaxmonTrainingStalled/page": "active",
+            "JaxmonStepFreshnessBudgetBurn/page": "suppressed",
+            "JaxmonStepFreshnessBudgetBurn/ticket": "suppressed",
+        },
+    )
+
+
+def test_notifications_arrive_grouped_and_in_their_place(alertmanager, webhook):
+    """
+    The page goes to the page receiver, tickets of one function come together, and
+    what only mutes is sent to nobody.
+    """
+    storm = [
+        alert("JaxmonRecompileStorm", "ticket", function=function, cell=cell)
+        for function in ("step", "eval")
+        for cell in ("a", "b")
+    ]
+    alertmanager.post(
+        alert("JaxmonDeployInProgress", "info", job="other"),
+        alert("JaxmonGpuLost", "page", uuid="GPU-1"),
+        *storm,
+    )
+
+    path, page = webhook.until_alert("JaxmonGpuLost")
+    until(lambda: len(webhook.alerts()) == 5, "all tickets")
+    tickets = webhook.notifications("/ticket")
+
+    assert path == "/page"
+    assert page["labels"] == alert("JaxmonGpuLost", "page", uuid="GPU-1")
+    assert sorted(one["groupLabels"]["function"] for one in tickets) == ["eval", "step"]
+    assert [len(one["alerts"]) for one in tickets] == [2, 2]
+    assert "JaxmonDeployInProgress" not in str(webhook.alerts())
+
+
+def test_the_alerts_that_deployments_explain_are_marked():
+    """
+    The label that lets them be muted is on tickets about compiles, never on a page.
+    """
+    marked = {
+        (one.name, one.severity)
+        for one in alerts.all_alerts()
+        if ("deploy", "expected") in one.labels
+    }
+
+    assert marked == {
+        ("JaxmonRecompileStorm", "ticket"),
+        ("JaxmonColdStarts", "ticket"),
+        ("JaxmonColdStartBudgetBurn", "ticket"),
+        ("JaxmonCacheHitRateBudgetBurn", "ticket"),
+        ("JaxmonWarmLatencyBudgetBurn", "ticket"),
+    }
