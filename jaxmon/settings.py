@@ -76,7 +76,7 @@ class Options(TypedDict, total=False):
     host: str
     port: int | None
     socket: bool
-    run_dir: str | None
+    run_dir: str | os.PathLike[str] | None
     calls: bool
     max_functions: int
     memory_interval: float
@@ -94,6 +94,9 @@ def load(
     """
     environ = os.environ if environ is None else environ
     known = {field.name: field for field in fields(Settings)}
+    options = dict(options)
+    if isinstance(options.get("run_dir"), os.PathLike):
+        options["run_dir"] = os.fspath(options["run_dir"])
     if unknown := sorted(set(options) - set(known)):
         msg = (
             f"unknown setting {', '.join(map(repr, unknown))}; "

@@ -18,9 +18,14 @@ from jaxmon.exposition.families import Family, gauge, series
 _INITIAL_CAUSES = ("shape", "new_function", "unknown")
 
 
-def functions(table: FunctionTable) -> list[Family]:
+def functions(table: FunctionTable, *, hits_known: bool) -> list[Family]:
     """
     Return the families labelled by function. About 20 µs for each function.
+
+    Args:
+        table: the functions.
+        hits_known: whether misses are observed; without, every call would look like a
+            hit, and nothing is said about hits.
     """
     entries = [f for f in table if _is_active(f)]
     counted = [f for f in entries if f.counted]
@@ -32,7 +37,11 @@ def functions(table: FunctionTable) -> list[Family]:
         ),
         Family(
             catalog.JIT_CACHE_HITS,
-            [(_series(f, catalog.JIT_CACHE_HITS), hits) for f, _, hits in folded],
+            [
+                (_series(f, catalog.JIT_CACHE_HITS), hits)
+                for f, _, hits in folded
+                if hits_known
+            ],
         ),
         Family(
             catalog.JIT_CACHE_MISSES,

@@ -88,8 +88,9 @@ def instrument(**options: Unpack[Options]) -> Agent:
             return running
         agent = Agent(jax, settings)
         _watch_forks()
-        agent.start()
+        # Known before it starts, so that a fork meanwhile finds what to abandon.
         _current.agent = agent
+        agent.start()
         return agent
 
 
@@ -126,5 +127,5 @@ def _watch_forks() -> None:
 def _after_fork() -> None:
     agent, _current.agent = _current.agent, None
     _current.lock = threading.RLock()
-    if agent is not None and agent.running:
+    if agent is not None:
         agent.abandon()

@@ -3,7 +3,7 @@ Attaches the hooks to JAX, and takes them off again.
 
 | hook | what it attaches to | what it yields |
 |---|---|---|
-| calls | `jax.jit`, `jax.pmap` | calls and hits |
+| calls | ``pjit._cpp_pjit``, `jax.pmap` | calls and hits |
 | misses | ``pjit._infer_params``, pmap's ``_prepare_pmap`` | misses |
 | compiles | ``compiler.compile_or_get_cached`` | compiles, in progress |
 | monitoring | `jax.monitoring` | phases, outcomes, persistent cache |
@@ -105,6 +105,12 @@ class Hooks:
             except Exception:  # noqa: BLE001 - contained: the program is reporting
                 self._guard.failed("uncaught")
 
+    def is_active(self, hook: str) -> bool:
+        """
+        Tell whether *hook* is attached and has not switched itself off.
+        """
+        return self._attached.get(hook, False) and self._guard.on(hook)
+
     def collect(self) -> list[Family]:
         """
         Tell which hooks observe, and bring back cleared listeners.
@@ -116,8 +122,8 @@ class Hooks:
             Family(
                 metric,
                 [
-                    (series(metric, hook), int(attached and self._guard.on(hook)))
-                    for hook, attached in self._attached.items()
+                    (series(metric, hook), int(self.is_active(hook)))
+                    for hook in self._attached
                 ],
             )
         ]

@@ -22,6 +22,7 @@ import pytest
 import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.agent.guard import LIMIT
+from jaxmon.catalog import JIT_CACHE_HITS, JIT_CALLS
 from tests.instrumented import SILENT, instrumented, samples, value
 
 
@@ -391,3 +392,18 @@ def test_a_missing_symbol_costs_its_hook_only(
     for record in caplog.records:
         assert "cannot attach to JAX" in record.getMessage()
     assert value(agent, ERRORS) == 0
+
+
+def test_hits_are_not_claimed_where_misses_are_not_seen() -> None:
+    """
+    With the hook for misses gone, every call would look like a hit: none is exported.
+    """
+    with instrumented() as agent:
+        jitted = jax.jit(lambda x: x + 1)
+        jitted(1.0)
+        jitted(1.0)
+        assert value(agent, JIT_CACHE_HITS.name) == 1
+        agent._hooks._attached["misses"] = False
+
+        assert value(agent, JIT_CACHE_HITS.name) == 0
+        assert value(agent, JIT_CALLS.name) == 2

@@ -174,7 +174,7 @@ def test_a_later_wrapper_of_the_factory_stays_and_ours_is_inert(
     """
     Their wrapper around what makes jitted functions works on, and nothing is counted.
     """
-    pjit = sys.modules["jax._src.pjit"]
+    pjit: Any = sys.modules["jax._src.pjit"]
     monkeypatch.setattr(pjit, "_cpp_pjit", pjit._cpp_pjit)  # restores it at the end
     seen: list[object] = []
     agent = jaxmon.instrument(**SILENT)

@@ -4,6 +4,7 @@ What a user may choose.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,3 +74,10 @@ def test_a_mistake_says_what_is_allowed(
         load(options, environ)
 
     assert message in str(caught.value)
+
+
+def test_run_dir_may_be_a_path() -> None:
+    """
+    A `pathlib.Path` is as good as its text.
+    """
+    assert load({"run_dir": Path("/run/x")}, {}).run_dir == "/run/x"
