@@ -7,6 +7,7 @@ in order.
 
 from __future__ import annotations
 
+from grafana_foundation_sdk.builders import dashboard as classic
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 
@@ -28,7 +29,7 @@ def render(dashboard: Dashboard, options: Options) -> str:
     Return *dashboard* as JSON, keys sorted, with a final newline.
     """
     builder = (
-        sdk.classic.Dashboard(dashboard.title)
+        classic.Dashboard(dashboard.title)
         .uid(dashboard.uid)
         .description(dashboard.description)
         .tags([TAG])
@@ -83,9 +84,9 @@ def _rows(rows: tuple[Row, ...], options: Options) -> list[d.Panel | d.RowPanel]
     return placed
 
 
-def _datasource(uid: str) -> sdk.classic.DatasourceVariable:
+def _datasource(uid: str) -> classic.DatasourceVariable:
     variable = (
-        sdk.classic.DatasourceVariable("datasource")
+        classic.DatasourceVariable("datasource")
         .label("Data source")
         .description("The Prometheus that scrapes agents or sidecars.")
         .type("prometheus")
@@ -96,9 +97,9 @@ def _datasource(uid: str) -> sdk.classic.DatasourceVariable:
     return variable
 
 
-def _variable(variable: Variable) -> sdk.classic.QueryVariable:
+def _variable(variable: Variable) -> classic.QueryVariable:
     builder = (
-        sdk.classic.QueryVariable(variable.label)
+        classic.QueryVariable(variable.label)
         .label(variable.title)
         .description(variable.text)
         .datasource(sdk.DATASOURCE)
@@ -117,7 +118,7 @@ def _variable(variable: Variable) -> sdk.classic.QueryVariable:
 
 def _annotation(annotation: Annotation) -> d.AnnotationQuery:
     built = (
-        sdk.classic.AnnotationQuery()
+        classic.AnnotationQuery()
         .name(annotation.name)
         .datasource(sdk.DATASOURCE)
         .enable(enable=True)
@@ -135,7 +136,7 @@ def _annotation(annotation: Annotation) -> d.AnnotationQuery:
 
 def _siblings() -> d.DashboardLink:
     builder = (
-        sdk.classic.DashboardLink("jaxmon")
+        classic.DashboardLink("jaxmon")
         .type(d.DashboardLinkType.DASHBOARDS)
         .tags([TAG])
         .icon("external link")

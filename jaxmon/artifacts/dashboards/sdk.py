@@ -4,21 +4,11 @@ The parts of grafana-foundation-sdk that panels and dashboards share, put right.
 
 from __future__ import annotations
 
-import warnings
-
+from grafana_foundation_sdk.builders import dashboard as classic
 from grafana_foundation_sdk.models import dashboard as d
 from grafana_foundation_sdk.models.common import DataSourceRef
 
 from jaxmon.artifacts.dashboards.model import Link, Thresholds
-
-
-with warnings.catch_warnings():
-    # It announces at import that the classic model is not its newest; it is the one
-    # that every Grafana from 10.4 on accepts.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from grafana_foundation_sdk.builders import dashboard as _classic
-
-classic = _classic
 
 
 # Chosen at the top of the dashboard; file provisioning and the API resolve no inputs.
