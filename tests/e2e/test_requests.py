@@ -17,7 +17,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -237,7 +236,7 @@ def bucket_of(samples: dict[str, float], quantile: float) -> int:
     return next(i for i, count in enumerate(counts) if count >= quantile * counts[-1])
 
 
-def cumulative(samples: dict[str, float]) -> list[Any]:
+def cumulative(samples: dict[str, float]) -> list[float]:
     """
     Return the buckets of warm predictions, ``+Inf`` last.
     """

@@ -7,7 +7,10 @@ needed.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 import jaxmon
+from jaxmon.asgi import Application, Middleware, Receive, Scope, Send
 
 
 agent: jaxmon.Agent = jaxmon.instrument()
@@ -22,6 +25,53 @@ try:
 except jaxmon.SettingsError as error:
     caught: jaxmon.JaxmonError = error
     value_error: ValueError = error
+
+number: int
+for number in jaxmon.steps([1, 2], loop="train", items=32, item="token"):
+    pass
+for text in jaxmon.steps({"a": 1}, items=len):
+    length: int = len(text)
+jaxmon.steps(3)  # type: ignore[arg-type]
+jaxmon.steps([1], "train")  # type: ignore[misc]
+
+with jaxmon.activity("checkpoint"):
+    pass
+with jaxmon.request("predict") as request:
+    request.outcome = "client_error"
+    cold: bool = request.cold
+    request.outcome = "fine"  # type: ignore[assignment]
+
+
+@jaxmon.request("predict")
+@jaxmon.activity("predict")
+def predict(x: float) -> str:
+    """
+    Keep its signature.
+    """
+    return str(x)
+
+
+@jaxmon.request("predict")
+async def predict_later(x: float) -> str:
+    """
+    Keep its signature.
+    """
+    async with jaxmon.request("inner"):
+        return predict(x)
+
+
+answer: str = predict(1.0)
+predict("1.0")  # type: ignore[arg-type]
+later: Awaitable[str] = predict_later(1.0)
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    """
+    Do nothing.
+    """
+
+
+wrapped: Application = Middleware(application)
 
 jaxmon.instrument(port="9466")  # type: ignore[arg-type]
 jaxmon.instrument(prot=9466)  # type: ignore[call-arg]

@@ -435,7 +435,7 @@ def test_an_outcome_that_is_none_is_contained(recorded):
     A word that is not in the catalogue makes no series.
     """
     with jaxmon.request("predict") as request:
-        request.outcome = "fine"
+        request.outcome = "fine"  # type: ignore[assignment]
 
     assert counts(recorded) == {}
     assert recorded.value(IN_PROGRESS) == 0

@@ -1,0 +1,331 @@
+"""
+The middleware, driven as a server drives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.middleware import Middleware as Install
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Host, Mount, Route, WebSocketRoute
+
+import jaxmon
+from jaxmon import asgi
+from jaxmon.asgi import Middleware
+from jaxmon.catalog import REQUESTS, REQUESTS_IN_PROGRESS
+from jaxmon.indicators.requests import mark_cold
+from tests.indicators import recording
+
+
+COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name
+
+
+@pytest.fixture
+def recorded():
+    """
+    Return what is recorded.
+    """
+    with recording() as found:
+        yield found
+
+
+def get(app, path, *, method="GET", sent=None, host="testserver"):
+    """
+    Make one request, and return the messages that the application sent.
+    """
+    messages = []
+    bodies = iter([b""])
+
+    async def receive():
+        for body in bodies:
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await asyncio.Future()  # the client stays, until nobody listens
+
+    async def send(message):
+        messages.append(message)
+        if sent is not None:
+            sent(message)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", host.encode())],
+    }
+    asyncio.run(app(scope, receive, send))
+    return messages
+
+
+def counts(recorded):
+    """
+    Return route, outcome and start of the requests that ended, with their number.
+    """
+    return {
+        tuple(part.split('"')[1] for part in one.split(",")): value
+        for one, value in recorded.samples().items()
+        if one.startswith(COUNT) and value
+    }
+
+
+def hello(_):
+    return PlainTextResponse("hello")
+
+
+def fail(_):
+    raise LookupError
+
+
+async def foreign(scope, receive, send):
+    await PlainTextResponse("foreign")(scope, receive, send)
+
+
+def site():
+    """
+    Return an application with routes of every kind.
+    """
+    items = [Route("/{item:int}", hello), Route("/{item:int}/{part}", hello)]
+    return Starlette(
+        routes=[
+            Route("/", hello),
+            Route("/hello/{name}", hello),
+            Route("/submit", hello, methods=["POST"]),
+            Route("/fail", fail),
+            Route("/teapot", lambda _: Response(status_code=418)),
+            Route("/broken", lambda _: Response(status_code=503)),
+            Mount("/items", routes=items),
+            Mount("/{tenant}/nested", routes=[Mount("/deep", routes=items)]),
+            Mount("/static", app=foreign),
+            Host("{sub}.example.org", app=Starlette(routes=items)),
+        ]
+    )
+
+
+# --- routes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "template"),
+    [
+        ("/", "/"),
+        ("/hello/world", "/hello/{name}"),
+        ("/submit", "/submit"),
+        ("/items/7", "/items/{item}"),
+        ("/items/7/wheel", "/items/{item}/{part}"),
+        ("/items/seven", "unmatched"),
+        ("/acme/nested/deep/7", "/{tenant}/nested/deep/{item}"),
+        ("/static/site.css", "/static/{path}"),
+        ("/nothing", "unmatched"),
+    ],
+)
+@pytest.mark.parametrize("installed", ["inside", "outside", "around others"])
+def test_the_route_is_a_template(recorded, path, template, installed):
+    """
+    Never the path, wherever the middleware stands and however routes are nested.
+    """
+    app = site()
+    if installed == "inside":
+        app.add_middleware(Middleware)
+    elif installed == "outside":
+        app = Middleware(app)
+    else:
+        app = Middleware(GZipMiddleware(Middleware(app)))
+    get(app, path)
+
+    assert {route for route, _, _ in counts(recorded)} == {template}
+    assert sum(counts(recorded).values()) == 1
+
+
+def test_a_route_below_a_host_is_found(recorded):
+    """
+    The host's own name is no part of the template.
+    """
+    get(Middleware(site()), "/7", host="a.example.org")
+
+    assert counts(recorded) == {("/{item}", "success", "warm"): 1}
+
+
+def test_an_application_without_routes_is_unmatched(recorded):
+    """
+    Any ASGI application is served, though we cannot tell its routes.
+    """
+    get(Middleware(foreign), "/anything")
+
+    assert counts(recorded) == {("unmatched", "success", "warm"): 1}
+
+
+@pytest.mark.contained
+def test_a_router_that_is_none_is_contained(recorded):
+    """
+    What has `routes` of another kind is served, as unmatched.
+    """
+
+    class Odd:
+        routes = ("a", "b")
+
+        async def __call__(self, scope, receive, send):
+            await foreign(scope, receive, send)
+
+    for _ in range(20):
+        get(Middleware(Odd()), "/")
+
+    assert counts(recorded) == {("unmatched", "success", "warm"): 20}
+    assert recorded.failures.failures() == {asgi.SITE: 10}
+
+
+# --- outcomes -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "outcome"),
+    [
+        ("/", "success"),
+        ("/teapot", "client_error"),
+        ("/nothing", "client_error"),
+        ("/submit", "client_error"),
+        ("/broken", "error"),
+    ],
+)
+def test_the_status_tells_the_outcome(recorded, path, outcome):
+    """
+    4xx is the client's fault, 5xx ours.
+    """
+    get(Middleware(site()), path)
+
+    assert [found for _, found, _ in counts(recorded)] == [outcome]
+
+
+@pytest.mark.parametrize("installed", ["inside", "outside"])
+def test_an_exception_is_an_error_and_goes_on(recorded, installed):
+    """
+    Counted once, whether the 500 that the server makes of it passes us or not.
+    """
+    app = site()
+    if installed == "inside":
+        app.add_middleware(Middleware)
+    else:
+        app = Middleware(app)
+    with pytest.raises(LookupError):
+        get(app, "/fail")
+
+    assert counts(recorded) == {("/fail", "error", "warm"): 1}
+    assert [type(error) for error in recorded.errors] == [LookupError]
+
+
+def test_no_response_is_an_error(recorded):
+    """
+    A server answers 500 for an application that does not.
+    """
+
+    async def silent(*_):
+        pass
+
+    get(Middleware(silent), "/")
+
+    assert counts(recorded) == {("unmatched", "error", "warm"): 1}
+
+
+# --- how long -----------------------------------------------------------------
+
+
+def test_a_request_lasts_to_the_last_byte(recorded):
+    """
+    Through all of a streamed response, and no longer: not through what follows it.
+    """
+    in_progress = []
+
+    async def pieces():
+        for piece in ("one", "two"):
+            yield piece
+
+    def afterwards():
+        in_progress.append(recorded.value(IN_PROGRESS))
+        mark_cold()
+        with jaxmon.request("afterwards"):
+            pass
+
+    def stream(_):
+        return StreamingResponse(pieces(), background=BackgroundTask(afterwards))
+
+    app = Middleware(Starlette(routes=[Route("/stream", stream)]))
+    sent = get(
+        app, "/stream", sent=lambda _: in_progress.append(recorded.value(IN_PROGRESS))
+    )
+
+    assert [message.get("body") for message in sent] == [None, b"one", b"two", b""]
+    assert in_progress == [1, 1, 1, 1, 0]
+    assert counts(recorded) == {
+        ("/stream", "success", "warm"): 1,
+        ("afterwards", "success", "warm"): 1,
+    }
+
+
+def test_a_compile_makes_it_cold(recorded):
+    """
+    On Starlette's threads for plain functions as well, and a marked handler is part
+    of its request.
+    """
+
+    @jaxmon.request("handler")
+    def compiles(_):
+        mark_cold()
+        return PlainTextResponse("")
+
+    get(Middleware(Starlette(routes=[Route("/compile", compiles)])), "/compile")
+
+    assert counts(recorded) == {("/compile", "success", "cold"): 1}
+
+
+# --- what passes through ------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["websocket", "lifespan"])
+def test_other_protocols_pass_through(recorded, kind):
+    """
+    The application gets the server's own callables.
+    """
+    seen: list[Any] = []
+
+    async def app(*arguments):
+        seen.extend(arguments)
+
+    given: Any = {"type": kind}, object(), object()
+    asyncio.run(Middleware(app)(*given))
+
+    assert list(map(id, seen)) == list(map(id, given))
+    assert recorded.values(COUNT) == []
+
+
+def test_nothing_happens_where_nobody_records():
+    """
+    The application gets the server's own callables.
+    """
+    seen: list[Any] = []
+
+    async def app(*arguments):
+        seen.extend(arguments)
+
+    send: Any = object()
+    asyncio.run(Middleware(app)({"type": "http"}, send, send))
+
+    assert seen[2] is send
+
+
+def test_a_websocket_route_is_no_template(recorded):
+    """
+    A plain request for one is unmatched.
+    """
+    app = Starlette(
+        routes=[WebSocketRoute("/socket", foreign)], middleware=[Install(Middleware)]
+    )
+    get(app, "/socket")
+
+    assert counts(recorded) == {("unmatched", "client_error", "warm"): 1}

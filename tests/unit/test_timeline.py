@@ -1,0 +1,310 @@
+"""
+Where the wall time goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+import jaxmon
+from jaxmon.catalog import TIME_SECONDS
+from jaxmon.indicators import activities
+from jaxmon.indicators.timeline import Timeline
+from tests.indicators import recording
+
+
+class Clock:
+    """
+    A clock that is moved by hand.
+    """
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    """
+    Return the clock of `timeline`.
+    """
+    return Clock()
+
+
+@pytest.fixture
+def timeline(clock):
+    """
+    Return a timeline that nothing was marked on.
+    """
+    return Timeline(50, clock=clock)
+
+
+def seconds(timeline):
+    """
+    Return seconds by activity, those without any left out.
+    """
+    return {
+        one.split('"')[1]: value
+        for family in timeline.collect()
+        for one, value in family.samples
+        if value
+    }
+
+
+def on_a_thread(work):
+    """
+    Run *work* on a thread and return what it returns.
+    """
+    results = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def test_there_is_no_time_before_the_first_mark(timeline, clock):
+    """
+    A program that marks nothing has no such figures.
+    """
+    clock.now += 5
+    timeline.compiled(1)
+
+    assert timeline.open_compile() is None
+    assert timeline.collect()[0].samples == []
+
+
+def test_the_innermost_activity_has_the_time(timeline, clock):
+    """
+    What is between marks is other, and all of it adds up.
+    """
+    outer = timeline.open("evaluate")
+    clock.now += 1
+    inner = timeline.open("checkpoint")
+    clock.now += 2
+    timeline.close(inner)
+    clock.now += 4
+    timeline.close(outer)
+    clock.now += 8
+
+    assert seconds(timeline) == {"evaluate": 5, "checkpoint": 2, "other": 8}
+
+
+def test_a_look_does_not_disturb(timeline, clock):
+    """
+    The activity that is open has its time so far, at each look.
+    """
+    timeline.open("evaluate")
+    for expected in (1, 2, 3):
+        clock.now += 1
+        assert seconds(timeline) == {"evaluate": expected}
+
+
+def test_activities_may_end_in_any_order(timeline, clock):
+    """
+    The innermost of those still open goes on; ending twice is harmless.
+    """
+    first, second = timeline.open("first"), timeline.open("second")
+    timeline.close(first)
+    clock.now += 1
+    timeline.close(second)
+    timeline.close(second)
+    clock.now += 2
+
+    assert seconds(timeline) == {"second": 1, "other": 2}
+
+
+def test_a_loop_waits_then_works(timeline, clock):
+    """
+    Work on a step counts as what is around the loop, step where nothing is.
+    """
+    loop, body = timeline.open_loop()
+    clock.now += 1
+    timeline.rename(loop, body)
+    clock.now += 2
+    mark = timeline.open("evaluate")
+    inner, inner_body = timeline.open_loop()
+    clock.now += 4
+    timeline.rename(inner, inner_body)
+    clock.now += 8
+    timeline.close(inner)
+    timeline.close(mark)
+    timeline.close(loop)
+
+    assert seconds(timeline) == {"data_wait": 5, "step": 2, "evaluate": 8}
+
+
+def test_other_threads_run_beside_the_time(timeline, clock):
+    """
+    Their activities and compiles take nothing away from the first thread's.
+    """
+    timeline.open("evaluate")
+
+    def work():
+        mark = timeline.open("load")
+        clock.now += 1
+        timeline.compiled(1)
+        assert timeline.open_compile() is None
+        timeline.close(mark)
+
+    on_a_thread(work)
+
+    assert seconds(timeline) == {"evaluate": 1}
+
+
+def test_a_loop_takes_the_time_over(timeline, clock):
+    """
+    From a thread that has only activities, not from one that runs loops.
+    """
+    timeline.open("evaluate")
+    clock.now += 1
+
+    def train():
+        timeline.open("outside")
+        clock.now += 2
+        loop, body = timeline.open_loop()
+        clock.now += 4
+        timeline.rename(loop, body)
+        clock.now += 8
+        on_a_thread(timeline.open_loop)
+        clock.now += 16
+
+    on_a_thread(train)
+
+    assert seconds(timeline) == {"evaluate": 3, "data_wait": 4, "outside": 24}
+
+
+def test_a_thread_that_ended_is_replaced(timeline, clock):
+    """
+    By the next that marks something; what it left open has the time until then.
+    """
+    on_a_thread(timeline.open_loop)
+    clock.now += 1
+    timeline.open("evaluate")
+    clock.now += 2
+
+    assert seconds(timeline) == {"data_wait": 1, "evaluate": 2}
+
+
+def test_an_activity_ends_from_another_thread(timeline, clock):
+    """
+    A generator may be closed by whichever thread collects it.
+    """
+    mark = timeline.open("evaluate")
+    clock.now += 1
+    on_a_thread(lambda: timeline.close(mark))
+    clock.now += 2
+
+    assert seconds(timeline) == {"evaluate": 1, "other": 2}
+
+
+def test_compiles_are_charged_to_those_who_wait(timeline, clock):
+    """
+    While they run, or afterwards, as far as nobody has looked meanwhile.
+    """
+    timeline.open("evaluate")
+    clock.now += 4
+    timeline.compiled(3)
+    mark = timeline.open_compile()
+    clock.now += 8
+    timeline.close(mark)
+    assert seconds(timeline) == {"evaluate": 1, "compile": 11}
+    clock.now += 2
+    timeline.compiled(50)
+
+    assert seconds(timeline) == {"evaluate": 1, "compile": 13}
+
+
+def test_names_are_bounded(clock):
+    """
+    Too many share other, which is told as an overflow; our own need no room.
+    """
+    timeline = Timeline(2, clock=clock)
+    for name in ("a", "b", "c", "d"):
+        mark = timeline.open(name)
+        clock.now += 1
+        timeline.close(mark)
+    timeline.open_loop()
+    clock.now += 1
+
+    assert seconds(timeline) == {"a": 1, "b": 1, "other": 2, "data_wait": 1}
+    assert timeline.labels.overflow == 2
+
+
+# --- what users call ----------------------------------------------------------
+
+
+def test_marks_of_every_kind():
+    """
+    Block, function and coroutine are timed, their results handed on.
+    """
+
+    @jaxmon.activity("function")
+    def add(one, two):
+        return one + two
+
+    @jaxmon.activity("coroutine")
+    async def add_later(one, two):
+        await asyncio.sleep(0)
+        return one + two
+
+    with recording() as recorded:
+        with jaxmon.activity("block"):
+            assert add(1, two=2) == asyncio.run(add_later(1, 2)) == 3
+
+        for name in ("block", "function", "coroutine"):
+            assert recorded.value(TIME_SECONDS.name, activity=name) > 0
+
+
+def test_an_exception_passes_and_is_told():
+    """
+    The activity ends, the caller gets the very exception, the agent hears of it.
+    """
+    problem = ValueError()
+    with recording() as recorded:
+        with pytest.raises(ValueError) as caught, jaxmon.activity("work"):  # noqa: PT011
+            raise problem
+
+        assert caught.value is problem
+        assert recorded.errors == [problem]
+        assert recorded.timeline.open_compile().stack.marks[0].name == "compile"
+
+
+def test_nothing_happens_where_nobody_records():
+    """
+    Blocks run and functions return, also across a beginning and an end.
+    """
+    early = jaxmon.activity("early")
+    with early:
+        assert jaxmon.activity("work")(len)("ab") == 2
+    early.__enter__()
+    with recording() as recorded:
+        early.__exit__(None, None, None)
+        late = jaxmon.activity("late")
+        late.__enter__()
+    late.__exit__(None, None, None)
+
+    assert recorded.values(TIME_SECONDS.name, activity="early") == []
+
+
+@pytest.mark.contained
+@pytest.mark.parametrize("method", ["open", "close"])
+def test_a_failure_of_ours_is_contained(monkeypatch, method):
+    """
+    The program goes on; the failure is counted, and we stop trying.
+    """
+
+    def fail(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(Timeline, method, fail)
+    with recording() as recorded:
+        for _ in range(20):
+            with jaxmon.activity("work"):
+                pass
+
+        assert recorded.failures.failures() == {activities.SITE: 10}
