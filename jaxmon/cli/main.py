@@ -20,6 +20,7 @@ COMMANDS = {
     "demo": "jaxmon.cli.demo",
     "alerts": "jaxmon.cli.alerts",
     "runbook": "jaxmon.cli.runbook",
+    "dashboards": "jaxmon.cli.dashboards",
     "generate": "jaxmon.cli.generate",
 }
 

@@ -36,7 +36,7 @@ class Stored:
 
     Args:
         folder: uid, `ROOT_FOLDER` outside of all folders.
-        message: of its current version; ``""`` when there is none, or it is unknown.
+        message: of its current version; `None` when Grafana does not tell.
         author: login or service account of who saved it last.
         updated: when that was, as Grafana writes it.
     """
@@ -45,7 +45,7 @@ class Stored:
     version: int
     folder: str
     provisioned: bool
-    message: str
+    message: str | None
     author: str
     updated: str
 
@@ -162,8 +162,8 @@ class Grafana:
             folder=meta.get("folderUid") or ROOT_FOLDER,
             provisioned=bool(meta.get("provisioned")),
             message=self._message(uid, number),
-            author=meta.get("updatedBy") or "",
-            updated=meta.get("updated") or "",
+            author=self._session.redacted(meta.get("updatedBy") or ""),
+            updated=self._session.redacted(meta.get("updated") or ""),
         )
 
     def save(self, body: Body, *, base: int | None, folder: str, message: str) -> Saved:
@@ -203,9 +203,9 @@ class Grafana:
         number = answer.data.get("version")
         return Saved(number if isinstance(number, int) else None, answer.text("url"))
 
-    def _message(self, uid: str, number: int) -> str:
+    def _message(self, uid: str, number: int) -> str | None:
         """
-        Return the message of version *number*, ``""`` when Grafana does not tell.
+        Return the message of version *number*, `None` when Grafana does not tell.
 
         One version by its number is asked for first: in the list, older releases
         show "Initial save" for the first version instead of its message. Some
@@ -215,15 +215,13 @@ class Grafana:
         one = self._session.request("GET", f"{path}/{number}")
         if one.status == _OK:
             return one.text("message")
-        if one.status in (_UNAUTHORIZED, _FORBIDDEN):
-            self._refused(f"history of dashboard {uid}", one)
         several = self._session.request("GET", path, query={"limit": 1})
         data = several.data if several.status == _OK else None
         rows = data.get("versions") if isinstance(data, dict) else data
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, dict) and row.get("version") == number:
                 return str(row.get("message") or "")
-        return ""
+        return None
 
     def _text(self, answer: Answer) -> str:
         text = self._session.redacted(answer.text("message"))

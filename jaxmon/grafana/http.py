@@ -153,6 +153,7 @@ class Session:
         Return *text*, which somebody else wrote, cut, on one line, without the token.
         """
         line = " ".join(text.replace(self.token, "[token]").split())
+        line = "".join(one if one.isprintable() else "?" for one in line)
         return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
     def _attempt(self, method: str, target: str, body: Any) -> Answer:

@@ -105,6 +105,8 @@ def _drift(observed: Stored, stored: str, folder: str) -> str:
     """
     Return what somebody did since the last push, ``""`` for nothing.
     """
+    if observed.message is None:
+        return "the token may not read its history, so an edit would not be noticed"
     pushed = pushed_digest(observed.message)
     if pushed is None:
         who = f" by {observed.author}" if observed.author else ""

@@ -29,6 +29,7 @@ class Outcome(StrEnum):
     CREATED = "created"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
+    PLANNED = "planned"
     PENDING = "pending"
     REFUSED = "refused"
     FAILED = "failed"
@@ -144,6 +145,17 @@ class Push:
             self._make_folder(plan.folder)
         return [self._one(step, plan) for step in plan.steps]
 
+    def preview(self, plan: Plan) -> list[Result]:
+        """
+        Return what `apply` would find for each dashboard; writes nothing.
+        """
+        return [
+            replace(unwritten(step), outcome=Outcome.PLANNED)
+            if step.writes(force=self.force)
+            else unwritten(step)
+            for step in plan.steps
+        ]
+
     def _make_folder(self, folder: Folder) -> None:
         try:
             self.grafana.create_folder(folder.uid, folder.title)
@@ -213,7 +225,7 @@ class Push:
             return replace(
                 result,
                 outcome=Outcome.PENDING,
-                reason="accepted, but Grafana stores it only once it is approved there",
+                reason="not stored: Grafana passed it on for approval",
             )
         return replace(
             result,

@@ -1,0 +1,118 @@
+"""
+The way to a Grafana: its options on the command line, and where the token comes from.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jaxmon.errors import CommandError
+
+
+if TYPE_CHECKING:
+    from jaxmon.grafana.client import Grafana
+
+
+TOKEN_VARIABLE = "GRAFANA_TOKEN"  # noqa: S105 - the variable's name
+
+HELP = f"""
+\b
+The token of a service account with the role Editor comes from the variable
+{TOKEN_VARIABLE}, or from the file that --token-file names; never from the
+command line, which other users can read. Proxies are taken from HTTPS_PROXY
+and NO_PROXY.
+"""
+
+OPTIONS = (
+    click.option(
+        "--url",
+        metavar="URL",
+        required=True,
+        envvar="GRAFANA_URL",
+        show_envvar=True,
+        help="Grafana's address, as in a browser, path included.",
+    ),
+    click.option(
+        "--folder",
+        default="jaxmon",
+        show_default=True,
+        metavar="UID",
+        help="Folder of the dashboards; general for the top level.",
+    ),
+    click.option(
+        "--token-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help=f"File that holds the token; wins over {TOKEN_VARIABLE}.",
+    ),
+    click.option(
+        "--ca-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Certificates to trust instead of the system's, in PEM.",
+    ),
+    click.option(
+        "--timeout",
+        default=10.0,
+        show_default=True,
+        type=click.FloatRange(0.1, 300.0),
+        help="Seconds for each request; it is tried up to four times.",
+    ),
+    click.option(
+        "--insecure-http",
+        is_flag=True,
+        help="Send the token over http in the clear to another host.",
+    ),
+)
+
+
+def grafana(
+    url: str,
+    token_file: Path | None,
+    ca_file: Path | None,
+    timeout: float,
+    *,
+    insecure_http: bool,
+) -> Grafana:
+    """
+    Return the Grafana that the options name; nothing is sent yet.
+
+    Raises:
+        CommandError: there is no token.
+        GrafanaError: the address, the token or the certificates cannot be used.
+    """
+    from jaxmon.grafana.client import Grafana
+    from jaxmon.grafana.http import Session
+
+    session = Session(
+        url,
+        _token(token_file),
+        ca_file=ca_file,
+        timeout=timeout,
+        insecure_http=insecure_http,
+    )
+    return Grafana(session)
+
+
+def _token(file: Path | None) -> str:
+    """
+    Return the token from *file* or the environment.
+    """
+    if file is None:
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        if not token:
+            msg = f"no token; set {TOKEN_VARIABLE} or give --token-file"
+            raise CommandError(msg)
+        return token
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        msg = f"cannot read the token from {file}: {reason}"
+        raise CommandError(msg) from None
+    if not token:
+        msg = f"no token: {file} is empty"
+        raise CommandError(msg)
+    return token

@@ -1,0 +1,303 @@
+"""
+``jaxmon dashboards``: make the Grafana dashboards, and bring them to Grafana.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from jaxmon.cli import connection
+from jaxmon.errors import CommandError
+
+
+if TYPE_CHECKING:
+    from jaxmon.grafana.content import Dashboard
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_PUSH_EPILOG = f"""{connection.HELP}
+\b
+Exit codes:
+  0   Grafana has the dashboards
+  1   an error, before or at every dashboard
+  2   the command line is wrong
+  3   refused: at least one was edited by hand, belongs to somebody else, is
+      provisioned, stored in the new format, or waits for approval in Grafana;
+      the others were pushed
+  4   at least one failed; others did not
+  5   only with --dry-run: a push would write
+
+\b
+Example:
+  export {connection.TOKEN_VARIABLE}=glsa_...
+  jaxmon dashboards push --url https://example.com/grafana --dry-run
+"""
+
+_DIFF_EPILOG = f"""{connection.HELP}
+\b
+Exit codes:
+  0   Grafana has exactly these dashboards
+  1   an error
+  2   the command line is wrong
+  3   at least one is missing or differs
+
+\b
+Example:
+  jaxmon dashboards diff --url https://example.com/grafana
+"""
+
+_FILES = click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
+
+_GENERATION = (
+    click.option(
+        "--slo",
+        "slo_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Objectives and thresholds, as for jaxmon alerts build.",
+    ),
+    click.option(
+        "--runbook-base",
+        metavar="URL",
+        help="What a runbook's address starts with; NAME.md follows.",
+    ),
+)
+
+_DATASOURCE = click.option(
+    "--datasource",
+    metavar="UID",
+    help="Prometheus data source to preselect in new dashboards.",
+)
+
+
+def _options(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    """
+    Return a decorator that adds *options* in this order.
+    """
+
+    def add(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+@click.group(no_args_is_help=True)
+def command() -> None:
+    """
+    Make the Grafana dashboards, and bring them to Grafana.
+    """
+
+
+@command.command(epilog="\b\nExample:\n  jaxmon dashboards build --out dashboards")
+@click.option(
+    "--out",
+    default="dashboards",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory to write to; made if missing.",
+)
+@_options(*_GENERATION, _DATASOURCE)
+def build(
+    *,
+    out: Path,
+    slo_file: Path | None,
+    runbook_base: str | None,
+    datasource: str | None,
+) -> None:
+    """
+    Write the dashboards as JSON files.
+
+    For Grafana's provisioning, or for its import by hand. Prints those that changed.
+    """
+    from jaxmon.artifacts import write
+
+    files = _rendered(slo_file, runbook_base, datasource)
+    for path in write.write(out, files):
+        click.echo(out / path)
+
+
+@command.command(epilog=_PUSH_EPILOG)
+@_options(_FILES, *connection.OPTIONS, *_GENERATION, _DATASOURCE)
+@click.option(
+    "--folder-title",
+    default="jaxmon",
+    show_default=True,
+    help="Title of the folder if it has to be made.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace dashboards that were edited or moved by hand, after a backup.",
+)
+@click.option(
+    "--backup-dir",
+    default="jaxmon-backups",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for the backups of --force.",
+)
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print.",
+)
+@click.pass_context
+def push(
+    ctx: click.Context,
+    *,
+    files: tuple[Path, ...],
+    url: str,
+    folder: str,
+    token_file: Path | None,
+    ca_file: Path | None,
+    timeout: float,
+    insecure_http: bool,
+    slo_file: Path | None,
+    runbook_base: str | None,
+    datasource: str | None,
+    folder_title: str,
+    dry_run: bool,
+    force: bool,
+    backup_dir: Path,
+    output: str,
+) -> None:
+    """
+    Bring dashboards to Grafana; no edit is lost.
+
+    Without FILES, the dashboards that jaxmon generates; else those in JSON files and
+    in the *.json files of directories. What is there already is not written again.
+    What somebody changed in Grafana is left alone and reported.
+    """
+    from jaxmon.cli.pushed import Pushed
+    from jaxmon.grafana.push import Folder, Push, make_plan
+
+    dashboards = _dashboards(files, slo_file, runbook_base, datasource)
+    grafana = connection.grafana(
+        url, token_file, ca_file, timeout, insecure_http=insecure_http
+    )
+    version = grafana.health()
+    plan = make_plan(grafana, dashboards, Folder(folder, folder_title))
+    job = Push(grafana, force=force, backup_dir=backup_dir)
+    pushed = Pushed(
+        url=grafana.url,
+        version=version,
+        folder=plan.folder,
+        makes_folder=plan.makes_folder(force=force),
+        dry_run=dry_run,
+        results=job.preview(plan) if dry_run else job.apply(plan),
+    )
+    click.echo(pushed.json() if output == "json" else pushed.text())
+    if advice := pushed.advice():
+        click.echo(advice, err=True)
+    ctx.exit(pushed.exit_code())
+
+
+@command.command(epilog=_DIFF_EPILOG)
+@_options(_FILES, *connection.OPTIONS, *_GENERATION)
+@click.pass_context
+def diff(
+    ctx: click.Context,
+    *,
+    files: tuple[Path, ...],
+    url: str,
+    folder: str,
+    token_file: Path | None,
+    ca_file: Path | None,
+    timeout: float,
+    insecure_http: bool,
+    slo_file: Path | None,
+    runbook_base: str | None,
+) -> None:
+    """
+    Show what a push would change in Grafana.
+
+    Compares what dashboards show: numbers that Grafana assigns, the chosen values of
+    variables and empty members do not count.
+    """
+    from jaxmon.cli.pushed import DIFFERENT
+    from jaxmon.grafana.diff import diff as compare
+    from jaxmon.grafana.plan import State
+    from jaxmon.grafana.push import Folder, make_plan
+
+    dashboards = _dashboards(files, slo_file, runbook_base)
+    grafana = connection.grafana(
+        url, token_file, ca_file, timeout, insecure_http=insecure_http
+    )
+    plan = make_plan(grafana, dashboards, Folder(folder, ""))
+    for step in plan.steps:
+        uid = step.desired.uid
+        if step.state is State.UNKNOWN:
+            raise CommandError(step.reason)
+        if step.state is State.UNCHANGED:
+            click.echo(f"{uid}: no difference", err=True)
+        else:
+            click.echo(f"{uid}: {step.state}: {step.reason}".rstrip(": "), err=True)
+        if step.state is not State.V2:
+            for line in compare(step):
+                click.echo(_coloured(line))
+    same = all(step.state is State.UNCHANGED for step in plan.steps)
+    ctx.exit(0 if same else DIFFERENT)
+
+
+def _coloured(line: str) -> str:
+    """
+    Return *line* of a diff with a colour, which click removes for a file or pipe.
+    """
+    colour = {"-": "red", "+": "green", "@": "cyan"}.get(line[:1])
+    return click.style(line, fg=colour) if colour else line
+
+
+def _rendered(
+    slo_file: Path | None, runbook_base: str | None, datasource: str | None
+) -> dict[str, str]:
+    """
+    Return the generated dashboards by file name.
+    """
+    from jaxmon.cli.extras import require
+
+    require("dashboards", "grafana_foundation_sdk")
+    from jaxmon.artifacts.dashboards import Options, render_all
+
+    default = Options()
+    return render_all(
+        Options(
+            slo=slo_file,
+            runbooks=runbook_base or default.runbooks,
+            datasource=datasource or default.datasource,
+        )
+    )
+
+
+def _dashboards(
+    files: Sequence[Path],
+    slo_file: Path | None,
+    runbook_base: str | None,
+    datasource: str | None = None,
+) -> list[Dashboard]:
+    """
+    Return the dashboards in *files*, without any those that are generated.
+    """
+    from jaxmon.grafana import content
+
+    if not files:
+        return content.parse_all(_rendered(slo_file, runbook_base, datasource))
+    if slo_file or runbook_base or datasource:
+        msg = (
+            "--slo, --runbook-base and --datasource shape what jaxmon generates; give "
+            "either these or FILES"
+        )
+        raise click.UsageError(msg)
+    found = content.load(files)
+    if not found:
+        msg = "no dashboards: the given directories have no *.json files"
+        raise CommandError(msg)
+    return found

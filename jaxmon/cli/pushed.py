@@ -1,0 +1,153 @@
+"""
+What ``jaxmon dashboards push`` tells: a table for people, or JSON; an exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jaxmon.grafana.plan import State
+from jaxmon.grafana.push import Folder, Outcome, Result
+
+
+DIFFERENT = 3
+PARTIAL = 4
+PLANNED = 5
+
+_WIDTH = 80
+_PLANNED_WORDS = {
+    State.CREATE: "would create",
+    State.UPDATE: "would update",
+    State.DRIFTED: "would replace",
+}
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """
+    A push, or the preview of one.
+
+    Args:
+        url: of Grafana.
+        version: of Grafana.
+        makes_folder: the folder was missing and something was, or would be, put there.
+        dry_run: nothing was written.
+    """
+
+    url: str
+    version: str
+    folder: Folder
+    makes_folder: bool
+    dry_run: bool
+    results: Sequence[Result]
+
+    def exit_code(self) -> int:
+        """
+        Return the exit code that the help of the command promises.
+        """
+        found = {result.outcome for result in self.results}
+        if found == {Outcome.FAILED}:
+            return 1
+        if Outcome.FAILED in found:
+            return PARTIAL
+        if found & {Outcome.REFUSED, Outcome.PENDING}:
+            return DIFFERENT
+        return PLANNED if Outcome.PLANNED in found else 0
+
+    def json(self) -> str:
+        """
+        Return everything as one JSON object.
+        """
+        return json.dumps(
+            {
+                "grafana": {"url": self.url, "version": self.version},
+                "folder": {"uid": self.folder.uid, "created": self.makes_folder},
+                "dry_run": self.dry_run,
+                "dashboards": [
+                    {
+                        "uid": result.uid,
+                        "title": result.title,
+                        "state": result.state.value,
+                        "outcome": result.outcome.value,
+                        "reason": result.reason,
+                        "version": result.version,
+                        "url": result.url,
+                        "backup": str(result.backup) if result.backup else None,
+                    }
+                    for result in self.results
+                ],
+                "summary": self._counts(),
+            },
+            indent=2,
+        )
+
+    def text(self) -> str:
+        """
+        Return lines for a terminal of 80 columns.
+        """
+        made = ""
+        if self.makes_folder:
+            made = " (would be made)" if self.dry_run else " (new)"
+        head = f"Grafana {self.version} at {self.url}, folder {self.folder.uid}{made}"
+        words = [_word(result) for result in self.results]
+        first = max((len(word) for word in words), default=0)
+        second = max((len(result.uid) for result in self.results), default=0)
+        table = []
+        for word, result in zip(words, self.results, strict=True):
+            table += [f"  {word:{first}}  {result.uid:{second}}  {result.title}"]
+            table += _details(result, " " * (first + 4))
+        counts = ", ".join(f"{n} {word}" for word, n in self._counts().items())
+        tail = "; nothing was written" if self.dry_run else ""
+        return "\n".join(
+            [*_wrapped(head, ""), "", *table, "", f"{counts or 'no dashboards'}{tail}."]
+        )
+
+    def advice(self) -> str:
+        """
+        Return what to do next, ``""`` when there is nothing to do.
+        """
+        drifted = any(
+            (result.state, result.outcome) == (State.DRIFTED, Outcome.REFUSED)
+            for result in self.results
+        )
+        if not drifted:
+            return ""
+        return (
+            "To see the edits: jaxmon dashboards diff. To keep them, save a copy in\n"
+            "Grafana under another title. Then push --force, which also makes a backup."
+        )
+
+    def _counts(self) -> dict[str, int]:
+        return dict(Counter(result.outcome.value for result in self.results))
+
+
+def _word(result: Result) -> str:
+    if result.outcome is Outcome.PLANNED:
+        return _PLANNED_WORDS[result.state]
+    return result.outcome.value
+
+
+def _details(result: Result, indent: str) -> Iterator[str]:
+    refused = result.outcome is Outcome.REFUSED
+    reason = f"{result.state}: {result.reason}" if refused else result.reason
+    for line in (reason, result.url, f"backup: {result.backup}"):
+        if line and line != "backup: None":
+            yield from _wrapped(line, indent)
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    """
+    Return *text* in lines of 80 columns; an address or a path stays in one piece.
+    """
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

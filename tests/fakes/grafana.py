@@ -1,0 +1,470 @@
+"""
+A Grafana to push to: a real HTTP server with the behaviour of the real one.
+
+What it does is taken from Grafana's documentation of its HTTP API and from its
+source; a behaviour that surprises names the file of github.com/grafana/grafana that
+shows it. It is stricter than the real one: what no good client sends is kept in
+`violations`.
+
+People are played by methods (`edit`, `move`, `restore`), failures by `Fault`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tests.fakes.http import FaultyServer, Reply, Seen
+
+
+TOKEN = "glsa_kuKuVu0aH4zDoNotLeakMe_8f1a2b3c"  # noqa: S105 - opens this double only
+VIEWER = "glsa_viewerMayOnlyLook_00000000"
+
+SAVE_KEYS = {"dashboard", "folderUid", "message", "overwrite"}
+
+
+@dataclass
+class Version:
+    """
+    One version of a dashboard.
+    """
+
+    number: int
+    data: dict[str, Any]
+    message: str
+    author: str
+
+
+@dataclass
+class Row:
+    """
+    One dashboard with its history.
+    """
+
+    id: int
+    uid: str
+    folder: str
+    versions: list[Version]
+    provisioned: bool = False
+    v2: bool = False
+
+    @property
+    def current(self) -> Version:
+        return self.versions[-1]
+
+
+@dataclass(frozen=True)
+class Quirks:
+    """
+    In what releases and installations of Grafana differ.
+
+    Args:
+        list_hides_first_message: pkg/api/dashboard.go, GetDashboardVersions, calls the
+            first version "Initial save" in the list whatever its message is.
+        version_by_number: releases that keep dashboards in the new storage looked
+            versions up by resource version and found none by number
+            (pkg/services/dashboardversion/dashverimpl/dashver.go).
+        gitops: pkg/api/dashboard.go, postDashboard: with a gitops observer a save
+            that fails is answered with 202 and stored nowhere.
+        titles_unique: releases to 10 (and some 11) refuse a second dashboard of
+            the same title in a folder; with overwrite they replaced the other one.
+        folder_conflict: 409 by pkg/api/apierrors/folder.go, 412 by the documentation.
+        rewrite: changes what is stored, as a migration on the server does.
+        min_refresh: no faster refresh is accepted.
+    """
+
+    list_hides_first_message: bool = True
+    version_by_number: bool = True
+    gitops: bool = False
+    titles_unique: bool = False
+    folder_conflict: int = 409
+    rewrite: Callable[[dict[str, Any]], None] | None = None
+    min_refresh: int = 5
+
+
+class RefusedError(Exception):
+    """
+    Ends the handling of a request with an answer.
+    """
+
+    def __init__(self, code: int, message: str, /, **more: Any) -> None:
+        super().__init__(message)
+        self.reply = Reply(code, {"message": message, **more})
+
+
+class FakeGrafana(FaultyServer):
+    """
+    A Grafana for the length of a ``with`` block.
+
+    Args:
+        path: sub-path that it is served under, such as ``/grafana``.
+        tls: serve https with this.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: str = "",
+        version: str = "11.4.0",
+        tls: ssl.SSLContext | None = None,
+        quirks: Quirks | None = None,
+    ) -> None:
+        self.path, self.version = path, version
+        self.quirks = quirks or Quirks()
+        self.rows: dict[str, Row] = {}
+        self.folders: dict[str, str] = {}
+        self.violations: list[str] = []
+        self.tokens = {
+            TOKEN: ("sa-1-jaxmon", "Editor"),
+            VIEWER: ("sa-2-look", "Viewer"),
+        }
+        self._next_id = 1
+        super().__init__(self._answer, tls)
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self.port}{path}"
+
+    # What tests look at.
+
+    @property
+    def writes(self) -> int:
+        """
+        The number of versions and folders there are: each write adds one.
+        """
+        with self.lock:
+            return len(self.folders) + sum(len(r.versions) for r in self.rows.values())
+
+    def body(self, uid: str) -> dict[str, Any]:
+        """
+        Return what is stored under *uid* now.
+        """
+        with self.lock:
+            return copy.deepcopy(self.rows[uid].current.data)
+
+    # What other people do.
+
+    def put(
+        self,
+        body: dict[str, Any],
+        *,
+        folder: str = "",
+        author: str = "alice",
+        **row: Any,
+    ) -> Row:
+        """
+        Let *author* make a dashboard by hand, or Grafana from a file.
+        """
+        with self.lock:
+            made = Row(self._new_id(), body["uid"], folder, [], **row)
+            self.rows[made.uid] = made
+            self._append(made, copy.deepcopy(body), "", author)
+            return made
+
+    def edit(
+        self, uid: str, *, author: str = "alice", message: str = "", **changes: Any
+    ) -> None:
+        """
+        Let *author* change members of a dashboard and save it.
+        """
+        with self.lock:
+            row = self.rows[uid]
+            self._append(row, {**self.body(uid), **changes}, message, author)
+
+    def move(self, uid: str, folder: str) -> None:
+        """
+        Let somebody move a dashboard, which makes no version.
+        """
+        with self.lock:
+            self.rows[uid].folder = folder
+
+    def restore(self, uid: str, number: int, *, author: str = "alice") -> None:
+        """
+        Let *author* bring back an old version; the message is Grafana's
+        (dashver.go, DashboardRestoreMessage).
+        """
+        with self.lock:
+            row = self.rows[uid]
+            old = next(one for one in row.versions if one.number == number)
+            message = f"Restored from version {number}"
+            self._append(row, copy.deepcopy(old.data), message, author)
+
+    # What it does itself.
+
+    def _answer(self, seen: Seen, authorization: str) -> Reply:
+        """
+        Return the answer to one request.
+        """
+        self._check_headers(seen)
+        parts = urlsplit(seen.target)
+        if not parts.path.startswith(f"{self.path}/"):
+            # A proxy in front sends other paths to another site.
+            return Reply(404, "<html>not here</html>", type="text/html")
+        path = parts.path[len(self.path) :]
+        query = {key: value[-1] for key, value in parse_qs(parts.query).items()}
+        try:
+            return self._routed(seen, path, query, authorization)
+        except RefusedError as refused:
+            return refused.reply
+
+    def _check_headers(self, seen: Seen) -> None:
+        if seen.method == "POST" and seen.headers.get("content-type") != (
+            "application/json"
+        ):
+            self.violations.append(f"{seen.method} {seen.target} without content type")
+        if seen.headers.get("accept") != "application/json":
+            self.violations.append(f"{seen.method} {seen.target} without Accept")
+
+    def _routed(
+        self, seen: Seen, path: str, query: dict[str, str], authorization: str
+    ) -> Reply:
+        # Documented as open to everybody; pkg/api/http_server.go, apiHealthHandler.
+        if (seen.method, path) == ("GET", "/api/health"):
+            return Reply(
+                200, {"database": "ok", "version": self.version, "commit": "x"}
+            )
+        user, role = self._who(authorization)
+        routes: list[tuple[str, str, Callable[..., Reply]]] = [
+            ("GET", r"/api/folders/([^/]+)", self._get_folder),
+            ("GET", r"/api/search", lambda: self._search(query)),
+            ("GET", r"/api/dashboards/uid/([^/]+)", self._get),
+            ("GET", r"/api/dashboards/uid/([^/]+)/versions", self._versions),
+            ("GET", r"/api/dashboards/uid/([^/]+)/versions/(\d+)", self._version),
+            ("POST", r"/api/folders", lambda: self._make_folder(self._json(seen))),
+            ("POST", r"/api/dashboards/db", lambda: self._save(self._json(seen), user)),
+        ]
+        for method, pattern, handle in routes:
+            if method == seen.method and (found := re.fullmatch(pattern, path)):
+                # Reading a history needs the right to save: pkg/api/dashboard.go.
+                if role != "Editor" and (method == "POST" or "versions" in path):
+                    raise RefusedError(
+                        403,
+                        "You'll need additional permissions to perform this action. "
+                        "Permissions needed: dashboards:write",
+                        title="Access denied",
+                        accessErrorId="ACE0123456789",
+                    )
+                return handle(*found.groups())
+        self.violations.append(f"no route for {seen.method} {path}")
+        raise RefusedError(404, "Not found")
+
+    def _who(self, authorization: str) -> tuple[str, str]:
+        scheme, _, token = authorization.partition(" ")
+        if scheme != "Bearer" or token not in self.tokens:
+            # pkg/services/contexthandler: a token that is not known, or no longer.
+            raise RefusedError(401, "Invalid API key")
+        return self.tokens[token]
+
+    def _json(self, seen: Seen) -> dict[str, Any]:
+        try:
+            body = json.loads(seen.body)
+        except ValueError:
+            raise RefusedError(400, "bad request data") from None
+        if not isinstance(body, dict):
+            raise RefusedError(400, "bad request data")
+        return body
+
+    def _get_folder(self, uid: str) -> Reply:
+        # pkg/api/apierrors/folder.go
+        if uid not in self.folders:
+            raise RefusedError(404, "folder not found", status="not-found")
+        return Reply(200, {"uid": uid, "title": self.folders[uid], "version": 1})
+
+    def _make_folder(self, body: dict[str, Any]) -> Reply:
+        if unknown := set(body) - {"uid", "title", "parentUid", "description"}:
+            self.violations.append(f"unknown members of a folder: {sorted(unknown)}")
+        uid, title = body.get("uid"), body.get("title")
+        if not title:
+            raise RefusedError(400, "folder title cannot be empty")
+        if not isinstance(uid, str) or not re.fullmatch(r"[a-zA-Z0-9_-]{1,40}", uid):
+            raise RefusedError(400, "uid contains illegal characters")
+        if uid in self.folders or title in self.folders.values():
+            raise RefusedError(
+                self.quirks.folder_conflict,
+                "a folder with the same name already exists",
+            )
+        self.folders[uid] = title
+        return Reply(200, {"uid": uid, "title": title, "version": 1})
+
+    def _search(self, query: dict[str, str]) -> Reply:
+        # Documented: limit at most 5000, pages from 1; "general" is the top level.
+        limit, page = int(query.get("limit", 1000)), int(query.get("page", 1))
+        if limit > 5000:
+            raise RefusedError(422, "limit must not be above 5000")
+        folder = query.get("folderUIDs", "")
+        if folder != "general" and folder not in self.folders:
+            return Reply(200, [])
+        rows = sorted(
+            (r for r in self.rows.values() if (r.folder or "general") == folder),
+            key=lambda row: str(row.current.data.get("title")),
+        )
+        return Reply(
+            200,
+            [
+                {"uid": r.uid, "title": r.current.data["title"], "type": "dash-db"}
+                for r in rows[(page - 1) * limit : page * limit]
+            ],
+        )
+
+    def _row(self, uid: str) -> Row:
+        if uid not in self.rows:
+            # pkg/services/dashboards/errors.go
+            raise RefusedError(404, "Dashboard not found", status="not-found")
+        return self.rows[uid]
+
+    def _get(self, uid: str) -> Reply:
+        row = self._row(uid)
+        if row.v2:
+            # What the classic API cannot show it refuses to (12 and later).
+            raise RefusedError(
+                406,
+                "dashboard api version not supported, use "
+                f"/apis/dashboard.grafana.app/v2/namespaces/default/dashboards/{uid} "
+                "instead",
+            )
+        now = row.current
+        meta = {
+            "version": now.number,
+            "folderUid": row.folder,
+            "folderTitle": self.folders.get(row.folder, "General"),
+            "provisioned": row.provisioned,
+            "updatedBy": now.author,
+            "createdBy": row.versions[0].author,
+            "updated": "2026-11-20T08:00:00Z",
+            "canSave": True,
+            "url": f"{self.path}/d/{uid}/a-slug",
+        }
+        return Reply(200, {"dashboard": now.data, "meta": meta})
+
+    def _versions(self, uid: str) -> Reply:
+        newest = self._row(uid).current
+        return Reply(200, [self._version_meta(uid, newest, listed=True)])
+
+    def _version(self, uid: str, number: str) -> Reply:
+        for version in self._row(uid).versions:
+            if version.number == int(number) and self.quirks.version_by_number:
+                return Reply(200, self._version_meta(uid, version, listed=False))
+        # pkg/api/dashboard.go, GetDashboardVersion
+        raise RefusedError(
+            500, f"Dashboard version {number} not found for dashboardId 1"
+        )
+
+    def _version_meta(self, uid: str, one: Version, *, listed: bool) -> dict[str, Any]:
+        first = one.number == 1 and listed and self.quirks.list_hides_first_message
+        return {
+            "version": one.number,
+            "uid": uid,
+            "message": "Initial save" if first else one.message,
+            "createdBy": one.author,
+            "data": one.data,
+        }
+
+    def _save(self, body: dict[str, Any], user: str) -> Reply:
+        if unknown := set(body) - SAVE_KEYS:
+            self.violations.append(f"unknown members of a save: {sorted(unknown)}")
+        if body.get("overwrite"):
+            self.violations.append("a save with overwrite: true")
+        if "folderUid" not in body:
+            self.violations.append("a save without folderUid")
+        try:
+            return self._saved(body, user)
+        except RefusedError:
+            if self.quirks.gitops:
+                return Reply(202, {"status": "pending", "message": "was broadcast"})
+            raise
+
+    def _saved(self, body: dict[str, Any], user: str) -> Reply:
+        new = body.get("dashboard")
+        if not isinstance(new, dict):
+            raise RefusedError(400, "bad request data")
+        self._validate(new, str(body.get("message") or ""))
+        # Without a folder the dashboard goes, or moves, to the top level.
+        folder = body.get("folderUid") or ""
+        if folder and folder not in self.folders:
+            raise RefusedError(
+                400, "folder not found"
+            )  # pkg/api/apierrors/dashboard.go
+        row = self.rows.get(new["uid"])
+        if row is not None:
+            self._check_lock(row, new, overwrite=bool(body.get("overwrite")))
+        elif self.quirks.titles_unique and any(
+            other.folder == folder and other.current.data["title"] == new["title"]
+            for other in self.rows.values()
+        ):
+            raise RefusedError(
+                412,
+                "A dashboard with the same name in the folder already exists",
+                status="name-exists",
+            )
+        if row is None:
+            row = Row(self._new_id(), new["uid"], folder, [])
+            self.rows[row.uid] = row
+        row.folder, row.v2 = folder, False
+        self._append(row, new, str(body.get("message") or ""), user)
+        return Reply(
+            200,
+            {
+                "status": "success",
+                "id": row.id,
+                "uid": row.uid,
+                "url": f"{self.path}/d/{row.uid}/a-slug",
+                "version": row.current.number,
+                "slug": "a-slug",
+                "folderUid": folder,
+            },
+        )
+
+    def _validate(self, new: dict[str, Any], message: str) -> None:
+        """
+        Refuse what pkg/services/dashboards/errors.go has an error for.
+        """
+        title, uid = new.get("title"), new.get("uid")
+        if not title or not str(title).strip():
+            raise RefusedError(
+                400, "Dashboard title cannot be empty", status="empty-name"
+            )
+        if len(title) > 5000:
+            reason = "Dashboard title cannot contain more than 5 000 characters"
+            raise RefusedError(400, reason, status="title-too-long")
+        if not isinstance(uid, str) or not re.fullmatch(r"[a-zA-Z0-9_-]*", uid):
+            raise RefusedError(400, "uid contains illegal characters")
+        if len(uid) > 40:
+            raise RefusedError(400, "uid too long, max 40 characters")
+        if len(message) > 500:
+            raise RefusedError(400, "message too long, max 500 characters")
+        refresh = re.fullmatch(r"(\d+)s", str(new.get("refresh") or ""))
+        if refresh and int(refresh[1]) < self.quirks.min_refresh:
+            raise RefusedError(400, "Dashboard refresh interval is too low")
+
+    def _check_lock(self, row: Row, new: dict[str, Any], *, overwrite: bool) -> None:
+        if row.provisioned:
+            raise RefusedError(400, "Cannot save provisioned dashboard")
+        if new.get("id") not in (None, row.id):
+            raise RefusedError(400, "A dashboard with the same uid already exists")
+        if not overwrite and new.get("version", 0) != row.current.number:
+            raise RefusedError(
+                412,
+                "The dashboard has been changed by someone else",
+                status="version-mismatch",
+            )
+
+    def _append(
+        self, row: Row, data: dict[str, Any], message: str, author: str
+    ) -> None:
+        """
+        Store a version; what is not known is kept, id and version are Grafana's.
+        """
+        number = row.versions[-1].number + 1 if row.versions else 1
+        stored = json.loads(json.dumps(data))
+        if self.quirks.rewrite is not None:
+            self.quirks.rewrite(stored)
+        stored |= {"id": row.id, "uid": row.uid, "version": number}
+        row.versions.append(Version(number, stored, message, author))
+
+    def _new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id

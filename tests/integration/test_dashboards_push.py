@@ -1,0 +1,734 @@
+"""
+`jaxmon dashboards push` against a strict Grafana that fails in every known way.
+
+Whatever a case does, after it: no edit made by hand is lost, the token is nowhere but
+in the Authorization header, and one more push writes nothing
+(`tests.push_site.check_site`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import threading
+
+import pytest
+from click.testing import CliRunner
+
+from jaxmon.cli.main import main
+from jaxmon.grafana.content import content, digest, pushed_digest
+from tests.fakes.grafana import TOKEN, Quirks
+from tests.fakes.http import Reply
+from tests.push_site import DEBUG, ONCALL, PUSHER
+from tests.support import run_python
+
+
+# What is there, and what has to be done about it.
+
+
+def test_first_push_makes_folder_and_dashboards(site):
+    """
+    An empty Grafana gets the folder and both dashboards, in it, and says where.
+    """
+    done = site.push().ok()
+    assert site.grafana.folders == {"jaxmon": "jaxmon"}
+    assert {row.folder for row in site.grafana.rows.values()} == {"jaxmon"}
+    assert "Grafana 11.4.0" in done.out
+    assert "folder jaxmon (new)" in done.out
+    assert f"{site.grafana.url}/d/jaxmon-oncall/a-slug" in done.out
+    assert "2 created." in done.out
+    assert done.err == ""
+
+
+def test_unknown_members_arrive(pushed):
+    """
+    What jaxmon does not know in a file is stored as it is.
+    """
+    stored = pushed.grafana.body("jaxmon-oncall")
+    assert stored["fromAFutureRelease"] == {"kept": ["as", "it", "is"]}
+
+
+def test_the_message_holds_the_hash_of_what_is_stored(pushed):
+    """
+    Each saved version can be recognised by its message alone.
+    """
+    version = pushed.grafana.rows["jaxmon-oncall"].current
+    assert re.match(r"jaxmon push \S+ sha256:[0-9a-f]{64}$", version.message)
+    assert pushed_digest(version.message) == digest(version.data)
+
+
+def test_a_second_push_sends_no_save(pushed):
+    """
+    Where nothing has changed, not even a request to write is made.
+    """
+    saves = len(pushed.grafana.requests("^POST"))
+    assert pushed.outcomes() == (
+        0,
+        {"jaxmon-debug": "unchanged", "jaxmon-oncall": "unchanged"},
+    )
+    assert len(pushed.grafana.requests("^POST")) == saves
+
+
+def test_new_content_becomes_the_next_version(pushed):
+    """
+    A changed file replaces the version that was read; the other stays as it is.
+    """
+    pushed.write({**ONCALL, "refresh": "1m"})
+    assert pushed.outcomes() == (
+        0,
+        {"jaxmon-debug": "unchanged", "jaxmon-oncall": "updated"},
+    )
+    assert pushed.grafana.body("jaxmon-oncall")["refresh"] == "1m"
+    assert pushed.grafana.rows["jaxmon-oncall"].current.number == 2
+
+
+def test_a_removed_member_is_removed(pushed):
+    """
+    A push replaces; it does not merge.
+    """
+    pushed.write({k: v for k, v in ONCALL.items() if k != "fromAFutureRelease"})
+    assert pushed.outcomes()[0] == 0
+    assert "fromAFutureRelease" not in pushed.grafana.body("jaxmon-oncall")
+
+
+def test_numbers_that_grafana_assigns_do_not_count(pushed):
+    """
+    Another id, version, schema, chosen value or empty member is no difference.
+    """
+    chosen = {"name": "datasource", "type": "datasource", "current": {"text": "p"}}
+    pushed.write(
+        {
+            **ONCALL,
+            "id": 77,
+            "version": 900,
+            "schemaVersion": 41,
+            "iteration": 5,
+            "links": [],
+            "description": None,
+            "panels": [{**ONCALL["panels"][0], "options": {"x": 1}}],
+            "templating": {"list": [chosen]},
+        }
+    )
+    assert pushed.outcomes()[1]["jaxmon-oncall"] == "unchanged"
+
+
+def test_id_and_version_of_a_file_are_not_sent(site):
+    """
+    A file exported from another Grafana is pushed like a new one.
+    """
+    site.write({**ONCALL, "id": 77, "version": 900})
+    assert site.outcomes()[0] == 0
+
+
+def test_an_edit_is_refused_and_the_rest_goes_on(pushed):
+    """
+    What alice changed stays; who, and what to do, is said; the exit code is 3.
+    """
+    pushed.grafana.edit("jaxmon-oncall", title="On-call (alice)")
+    pushed.write({**ONCALL, "refresh": "1m"})
+    pushed.write({**DEBUG, "refresh": "1m"})
+    done = pushed.push()
+    assert done.code == 3
+    assert "drifted: version 2 was saved by alice on 2026-11-20" in done.out
+    assert "1 updated, 1 refused." in done.out
+    assert "jaxmon dashboards diff" in done.err
+    assert pushed.grafana.body("jaxmon-oncall")["title"] == "On-call (alice)"
+    assert pushed.grafana.body("jaxmon-debug")["refresh"] == "1m"
+
+
+def test_an_edit_is_refused_when_nothing_new_is_to_be_pushed(pushed):
+    """
+    A push does not put the old state back either.
+    """
+    pushed.grafana.edit("jaxmon-oncall", refresh="5s")
+    assert pushed.outcomes()[1]["jaxmon-oncall"] == "refused"
+
+
+def test_force_replaces_an_edit_after_a_backup(pushed):
+    """
+    The edit is in a file of this user alone, whose path is printed.
+    """
+    pushed.grafana.edit("jaxmon-oncall", refresh="5s")
+    edited = pushed.grafana.body("jaxmon-oncall")
+    done = pushed.push("--force").ok()
+    [backup] = pushed.backups
+    assert re.fullmatch(r"jaxmon-oncall-v2-\d{8}T\d{6}Z\.json", backup.name)
+    assert str(backup) in done.out
+    assert json.loads(backup.read_text()) == edited
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    assert stat.S_IMODE(backup.parent.stat().st_mode) == 0o700
+    assert pushed.grafana.body("jaxmon-oncall")["refresh"] == "30s"
+
+
+def test_force_without_a_backup_replaces_nothing(pushed):
+    """
+    Where the backup cannot be written, the edit stays and the push has failed.
+    """
+    pushed.grafana.edit("jaxmon-oncall", refresh="5s")
+    blocker = pushed.directory / "a-file"
+    blocker.touch()
+    done = pushed.push("--force", "--backup-dir", str(blocker / "backups"))
+    assert done.code == 4
+    assert "no backup, so kept" in done.out
+    assert pushed.grafana.body("jaxmon-oncall")["refresh"] == "5s"
+
+
+def test_two_backups_of_a_version_have_two_names(pushed, monkeypatch):
+    """
+    A backup never overwrites another one.
+    """
+    monkeypatch.setattr("jaxmon.grafana.push.datetime", FrozenTime)
+    for author in ("alice", "bob"):
+        pushed.grafana.edit("jaxmon-oncall", refresh="5s", author=author)
+        pushed.push("--force").ok()
+        del pushed.grafana.rows["jaxmon-oncall"].versions[-2:]
+    assert len(pushed.backups) == 2
+
+
+class FrozenTime:
+    """
+    A clock that stands still.
+    """
+
+    @staticmethod
+    def now(zone):
+        from datetime import datetime
+
+        return datetime(2026, 11, 20, 8, tzinfo=zone)
+
+
+def test_a_save_without_a_change_is_no_edit(pushed):
+    """
+    Who only pressed save has lost nothing, and nothing has to be written.
+    """
+    pushed.grafana.edit("jaxmon-oncall")
+    assert pushed.outcomes()[0] == 0
+
+
+def test_an_import_by_hand_is_as_good_as_a_push(site):
+    """
+    A dashboard that somebody imported from the same file is left as it is.
+    """
+    site.grafana.folders["jaxmon"] = "jaxmon"
+    site.grafana.put(ONCALL, folder="jaxmon")
+    assert site.outcomes() == (
+        0,
+        {"jaxmon-debug": "created", "jaxmon-oncall": "unchanged"},
+    )
+
+
+def test_a_rollback_is_an_edit(pushed):
+    """
+    Who restored an older version had a reason; a push does not undo that.
+    """
+    pushed.write({**ONCALL, "refresh": "1m"})
+    pushed.push().ok()
+    pushed.grafana.restore("jaxmon-oncall", 1)
+    assert pushed.outcomes()[0] == 3
+    assert pushed.grafana.body("jaxmon-oncall")["refresh"] == "30s"
+
+
+def test_an_edit_that_kept_our_message_is_noticed(pushed):
+    """
+    A tool that edits and carries the message along is seen by the hash.
+    """
+    message = pushed.grafana.rows["jaxmon-oncall"].current.message
+    pushed.grafana.edit("jaxmon-oncall", message=message, refresh="5s", author="gcx")
+    done = pushed.push()
+    assert done.code == 3
+    assert "version 2 is not what the last push wrote" in done.out
+
+
+def test_a_moved_dashboard_stays_where_it_is(pushed):
+    """
+    A move by hand is an edit: refused, and undone only by force.
+    """
+    pushed.grafana.folders["team"] = "Team"
+    pushed.grafana.move("jaxmon-oncall", "team")
+    done = pushed.push()
+    assert done.code == 3
+    assert "it is in folder team, not in jaxmon" in done.out
+    assert pushed.grafana.rows["jaxmon-oncall"].folder == "team"
+    pushed.push("--force").ok()
+    assert pushed.grafana.rows["jaxmon-oncall"].folder == "jaxmon"
+
+
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_a_foreign_dashboard_is_left_alone(site, options):
+    """
+    A dashboard without our tag is somebody else's, whatever its uid, also for force.
+    """
+    site.grafana.put({**ONCALL, "tags": ["theirs"], "title": "Theirs"})
+    code, outcomes = site.outcomes(*options)
+    assert (code, outcomes["jaxmon-oncall"]) == (3, "refused")
+    assert site.grafana.body("jaxmon-oncall")["title"] == "Theirs"
+
+
+def test_a_foreign_dashboard_is_adopted_by_its_tag(site):
+    """
+    Given our tag it counts as edited, so that force replaces it after a backup.
+    """
+    site.grafana.folders["jaxmon"] = "jaxmon"
+    site.grafana.put({**ONCALL, "title": "Mine"}, folder="jaxmon")
+    assert site.outcomes()[0] == 3
+    assert site.outcomes("--force")[0] == 0
+    assert site.grafana.body("jaxmon-oncall")["title"] == "On-call"
+
+
+@pytest.mark.parametrize("titles_unique", [True, False])
+def test_a_taken_title_is_refused(make_site, titles_unique):
+    """
+    Another dashboard of the folder with our title is not doubled or taken over.
+    """
+    site = make_site(quirks=Quirks(titles_unique=titles_unique))
+    site.grafana.folders["jaxmon"] = "jaxmon"
+    site.grafana.put({"uid": "other", "title": "On-call"}, folder="jaxmon")
+    done = site.push("--force")
+    assert done.code == 3
+    assert "another dashboard with this title, uid other" in done.out
+    assert "jaxmon-oncall" not in site.grafana.rows
+
+
+def test_a_title_taken_elsewhere_does_not_matter(site):
+    """
+    Only the folder that is pushed to is looked at.
+    """
+    site.grafana.put({"uid": "other", "title": "On-call"})
+    assert site.outcomes()[0] == 0
+
+
+def test_a_taken_title_is_found_on_a_later_page(site):
+    """
+    A folder with more dashboards than fit one answer is read to its end.
+    """
+    site.grafana.folders["jaxmon"] = "jaxmon"
+    for number in range(501):
+        title = f"A{number}" if number else "On-call"
+        site.grafana.put({"uid": f"o{number}", "title": title}, folder="jaxmon")
+    assert site.outcomes()[1]["jaxmon-oncall"] == "refused"
+    assert site.grafana.requests("GET /api/search.*page=2")
+
+
+def test_a_title_that_search_does_not_know_yet(make_site):
+    """
+    An old server's refusal of the title is no lost lock: failed, not repeated.
+    """
+    site = make_site(quirks=Quirks(titles_unique=True))
+    site.grafana.folders["jaxmon"] = "jaxmon"
+    site.grafana.put({"uid": "other", "title": "On-call"}, folder="jaxmon")
+    site.grafana.fault("/api/search", reply=Reply(200, []))
+    done = site.push()
+    assert done.code == 4
+    assert (
+        "412 A dashboard with the same name in the folder already exists"
+        in " ".join(done.out.split())
+    )
+    assert len(site.grafana.requests("^POST /api/dashboards/db")) == 2
+
+
+@pytest.mark.parametrize("options", [(), ("--force",)])
+@pytest.mark.parametrize(
+    ("row", "state"), [({"provisioned": True}, "provisioned"), ({"v2": True}, "v2")]
+)
+def test_what_another_owner_keeps_is_refused(site, row, state, options):
+    """
+    Provisioned dashboards, and those in the new format, are left alone.
+    """
+    site.grafana.folders["jaxmon"] = "jaxmon"
+    site.grafana.put({**ONCALL, "refresh": "5s"}, folder="jaxmon", **row)
+    done = site.push(*options)
+    assert done.code == 3
+    assert f"{state}: " in done.out
+    assert "jaxmon-debug" in site.grafana.rows
+    assert site.grafana.body("jaxmon-oncall")["refresh"] == "5s"
+    assert not any(
+        b"jaxmon-oncall" in one.body for one in site.grafana.requests("^POST")
+    )
+
+
+def test_the_top_level_is_a_folder_too(site):
+    """
+    `--folder general` puts the dashboards outside of all folders and makes none.
+    """
+    site.options = ("--folder", "general")
+    assert site.outcomes()[0] == 0
+    assert site.grafana.folders == {}
+    assert {row.folder for row in site.grafana.rows.values()} == {""}
+
+
+def test_an_existing_folder_is_taken_as_it_is(site):
+    """
+    A folder that is there keeps its title.
+    """
+    site.grafana.folders["sre"] = "Reliability"
+    site.options = ("--folder", "sre")
+    assert site.outcomes("--folder-title", "Other")[0] == 0
+    assert site.grafana.folders == {"sre": "Reliability"}
+
+
+def test_no_folder_is_made_for_nothing(site):
+    """
+    Where all is refused, no empty folder is left behind.
+    """
+    site.grafana.put({**ONCALL, "tags": []})
+    site.grafana.put({**DEBUG, "tags": []})
+    assert site.outcomes()[0] == 3
+    assert site.grafana.folders == {}
+
+
+# Dry runs and output.
+
+
+def test_a_dry_run_writes_nothing(site):
+    """
+    `--dry-run` tells what would be done, with exit code 5, and only reads.
+    """
+    done = site.push("--dry-run")
+    assert done.code == 5
+    assert "would create  jaxmon-oncall" in done.out
+    assert "folder jaxmon (would be made)" in done.out
+    assert "nothing was written" in done.out
+    assert site.grafana.requests("^POST") == []
+
+
+def test_a_dry_run_of_force_makes_no_backup(pushed):
+    """
+    What would be replaced is named; neither it nor the disk is touched.
+    """
+    pushed.grafana.edit("jaxmon-oncall", refresh="5s")
+    done = pushed.push("--dry-run", "--force")
+    assert done.code == 5
+    assert "would replace  jaxmon-oncall" in done.out
+    assert pushed.backups == []
+
+
+def test_a_dry_run_with_nothing_to_do(pushed):
+    """
+    Exit code 0: a push would write nothing.
+    """
+    assert pushed.push("--dry-run").code == 0
+
+
+def test_a_dry_run_shows_what_would_be_refused(pushed):
+    """
+    Exit code 3, as the push itself would give.
+    """
+    pushed.grafana.edit("jaxmon-oncall", refresh="5s")
+    assert pushed.push("--dry-run").code == 3
+
+
+def test_json_holds_everything(pushed):
+    """
+    `--output json` is one object with what the text says.
+    """
+    pushed.grafana.edit("jaxmon-oncall", refresh="5s")
+    done = pushed.push("--output", "json")
+    told = json.loads(done.out)
+    assert told["grafana"] == {"url": pushed.grafana.url, "version": "11.4.0"}
+    assert told["folder"] == {"uid": "jaxmon", "created": False}
+    assert told["dry_run"] is False
+    assert told["summary"] == {"unchanged": 1, "refused": 1}
+    assert told["dashboards"][1] == {
+        "uid": "jaxmon-oncall",
+        "title": "On-call",
+        "state": "drifted",
+        "outcome": "refused",
+        "reason": "version 2 was saved by alice on 2026-11-20, not by a push",
+        "version": 2,
+        "url": "",
+        "backup": None,
+    }
+
+
+# Others write at the same time.
+
+
+def test_an_edit_between_plan_and_save_is_kept(pushed):
+    """
+    The version lock holds; the dashboard is refused, the other one is written.
+    """
+    pushed.write({**ONCALL, "refresh": "1m"})
+    pushed.write({**DEBUG, "refresh": "1m"})
+    pushed.grafana.fault(
+        "^POST /api/dashboards/db",
+        before=lambda: pushed.grafana.edit("jaxmon-oncall", refresh="5s"),
+    )
+    done = pushed.push()
+    assert done.code == 3
+    assert "changed during the push: version 2 was saved by alice" in done.out
+    assert pushed.grafana.body("jaxmon-oncall")["refresh"] == "5s"
+    assert pushed.grafana.body("jaxmon-debug")["refresh"] == "1m"
+
+
+def test_force_does_not_replace_what_it_has_not_seen(pushed):
+    """
+    An edit that comes after the backup is refused, also with force.
+    """
+    pushed.grafana.edit("jaxmon-oncall", refresh="5s")
+    pushed.grafana.fault(
+        "^POST /api/dashboards/db",
+        before=lambda: pushed.grafana.edit("jaxmon-oncall", refresh="7s"),
+    )
+    assert pushed.outcomes("--force") == (
+        3,
+        {"jaxmon-debug": "unchanged", "jaxmon-oncall": "refused"},
+    )
+    assert pushed.grafana.body("jaxmon-oncall")["refresh"] == "7s"
+
+
+def test_a_dashboard_made_by_hand_meanwhile_is_kept(site):
+    """
+    A save that should create does not replace what appeared under its uid.
+    """
+    site.grafana.fault(
+        "^POST /api/dashboards/db",
+        before=lambda: site.grafana.put({**DEBUG, "tags": [], "title": "Hers"}),
+    )
+    assert site.outcomes() == (
+        3,
+        {"jaxmon-debug": "refused", "jaxmon-oncall": "created"},
+    )
+    assert site.grafana.body("jaxmon-debug")["title"] == "Hers"
+
+
+def test_two_first_pushes_at_once_make_one_version(site):
+    """
+    The slower one finds its work done: folder, dashboards, one version of each.
+    """
+    rounds = []
+
+    def meanwhile():
+        rounds.append(site.push())
+
+    site.grafana.fault("^POST /api/folders", before=meanwhile)
+    assert site.push().code == 0
+    assert [one.code for one in rounds] == [0]
+    assert [len(row.versions) for row in site.grafana.rows.values()] == [1, 1]
+
+
+def test_two_different_pushes_at_once_follow_each_other(pushed):
+    """
+    After another push got in first, this one plans again on top of its version.
+    """
+    pushed.write({**ONCALL, "refresh": "2m"})
+
+    def meanwhile():
+        pushed.write({**ONCALL, "refresh": "1m"})
+        pushed.push().ok()
+        pushed.write({**ONCALL, "refresh": "2m"})
+
+    pushed.grafana.fault("^POST /api/dashboards/db", before=meanwhile)
+    assert pushed.outcomes()[0] == 0
+    refreshes = [
+        one.data["refresh"] for one in pushed.grafana.rows["jaxmon-oncall"].versions
+    ]
+    assert refreshes == ["30s", "1m", "2m"]
+
+
+def test_endless_races_are_given_up(pushed):
+    """
+    Who loses the lock twice fails with advice; it never overwrites.
+    """
+    pushed.write({**ONCALL, "refresh": "2m"})
+    row = pushed.grafana.rows["jaxmon-oncall"]
+
+    def meanwhile():
+        content = {**ONCALL, "refresh": f"{len(row.versions)}h"}
+        message = f"jaxmon push 9 sha256:{digest(content)}"
+        del content["uid"]
+        pushed.grafana.edit("jaxmon-oncall", author=PUSHER, message=message, **content)
+
+    pushed.grafana.fault("^POST /api/dashboards/db", before=meanwhile, times=2)
+    done = pushed.push()
+    assert done.code == 4
+    assert "changes again and again" in done.out
+    assert len(row.versions) == 3
+
+
+def test_real_pushes_at_once(site):
+    """
+    Four pushes in processes leave one version of each dashboard, and none fails.
+    """
+    codes: list[int] = []
+
+    def push():
+        done = run_python(
+            "-m", "jaxmon", "dashboards", "push", "--url", site.url,
+            str(site.directory / "dashboards"), env={"GRAFANA_TOKEN": TOKEN},
+        )  # fmt: skip
+        site.printed += [done.out, done.err]
+        codes.append(done.code)
+
+    threads = [threading.Thread(target=push) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [0] * 4
+    assert [len(row.versions) for row in site.grafana.rows.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("status", [409, 412])
+def test_a_folder_made_meanwhile_is_used(make_site, status):
+    """
+    Somebody else made the folder between our look and our request.
+    """
+    site = make_site(quirks=Quirks(folder_conflict=status))
+    site.grafana.fault(
+        "^POST /api/folders",
+        before=lambda: site.grafana.folders.update(jaxmon="jaxmon"),
+    )
+    assert site.outcomes()[0] == 0
+
+
+def test_a_folder_title_under_another_uid(site):
+    """
+    A server that wants unique titles refuses; the message says what to do.
+    """
+    site.grafana.folders["other"] = "jaxmon"
+    done = site.push()
+    assert done.code == 1
+    assert "give its uid with --folder" in done.err
+    site.options = ("--folder", "other")
+
+
+# Grafana differs from release to release.
+
+
+def test_a_message_that_only_the_list_has(make_site):
+    """
+    Releases that find no version by its number are asked for the list.
+    """
+    site = make_site(
+        quirks=Quirks(version_by_number=False, list_hides_first_message=False)
+    )
+    site.push().ok()
+    site.write({**ONCALL, "refresh": "1m"})
+    assert site.outcomes()[1]["jaxmon-oncall"] == "updated"
+
+
+def test_a_first_version_whose_message_the_list_hides(make_site):
+    """
+    The list calls the first version "Initial save"; by number it has its message.
+    """
+    site = make_site(quirks=Quirks(list_hides_first_message=True))
+    site.push().ok()
+    site.write({**ONCALL, "refresh": "1m"})
+    assert site.outcomes()[1]["jaxmon-oncall"] == "updated"
+
+
+def test_no_history_no_update(pushed):
+    """
+    Where the history cannot be read, nothing tells an edit apart: refused.
+    """
+    pushed.write({**ONCALL, "refresh": "1m"})
+    pushed.grafana.fault("/versions", reply=Reply(403, {"message": "no"}), times=9)
+    done = pushed.push()
+    assert done.code == 3
+    assert "may not read its history" in done.out
+
+
+def test_a_server_that_adds_empty_members(make_site):
+    """
+    Members that mean nothing, added while storing, are no edit.
+    """
+
+    def rewrite(body):
+        body.setdefault("links", [])
+        body["panels"][0].setdefault("targets", None)
+        body["schemaVersion"] = 42
+
+    site = make_site(quirks=Quirks(rewrite=rewrite))
+    assert site.outcomes()[0] == 0
+    assert site.outcomes() == (
+        0,
+        {"jaxmon-debug": "unchanged", "jaxmon-oncall": "unchanged"},
+    )
+
+
+def test_a_server_that_changes_what_it_stores(make_site):
+    """
+    A change that means something is reported, not pushed again and again.
+    """
+    site = make_site(quirks=Quirks(rewrite=lambda body: body.update(editable=True)))
+    assert site.outcomes()[0] == 0
+    assert site.outcomes()[0] == 3
+
+
+def test_saves_that_wait_for_approval(make_site):
+    """
+    202 means stored nowhere: neither success nor a reason to try again.
+    """
+    site = make_site(quirks=Quirks(gitops=True, min_refresh=60))
+    code, outcomes = site.outcomes()
+    assert code == 3
+    assert outcomes == {"jaxmon-debug": "pending", "jaxmon-oncall": "pending"}
+    assert site.grafana.rows == {}
+
+
+# Files.
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "a JSON object is needed"),
+        ('{"uid": "a"}', "a title of 1 to 5000"),
+        ('{"uid": "a b", "title": "t"}', "letters, digits, - or _"),
+        ('{"uid": "a", "title": "t", "x": NaN}', "NaN"),
+        ('{"uid": "a", "title": "On-call"}', "both have title='On-call'"),
+        ('{"uid": "a", "title": "t", "__inputs": [1]}', "import by hand"),
+        ('{"apiVersion": "v2", "spec": {}}', "new API"),
+        ('{"uid": "a", "title": "t", "tags": "x"}', "give a list"),
+    ],
+)
+def test_a_file_that_cannot_be_pushed(site, text, message):
+    """
+    One bad file stops the push before anything is asked, and is named.
+    """
+    path = site.directory / "dashboards" / "z.json"
+    path.write_text(text)
+    done = site.push()
+    assert done.code == 1
+    assert "z.json" in done.err
+    assert message in done.err
+    assert site.grafana.seen == []
+    path.unlink()
+
+
+def test_the_tag_is_added(site):
+    """
+    A file without our tag gets it: without, the next push would not know it.
+    """
+    site.write({**ONCALL, "tags": ["sre"]})
+    site.push().ok()
+    assert site.grafana.body("jaxmon-oncall")["tags"] == ["sre", "jaxmon"]
+
+
+def test_generated_dashboards_are_pushed_without_files(site):
+    """
+    Without files, what `jaxmon dashboards build` writes is what Grafana gets.
+    """
+    pytest.importorskip("grafana_foundation_sdk")
+    built = site.directory / "built"
+    assert (
+        CliRunner().invoke(main, ["dashboards", "build", "--out", str(built)]).exit_code
+        == 0
+    )
+    assert site.push(files=()).code == 0
+    for path in built.glob("*.json"):
+        body = json.loads(path.read_text())
+        assert content(site.grafana.body(body["uid"])) == content(body)
+    again = json.loads(site.push("--output", "json", files=()).out)
+    assert again["summary"] == {"unchanged": len(list(built.glob("*.json")))}
+
+
+def test_options_of_generation_do_not_go_with_files(site):
+    """
+    What shapes generated dashboards cannot shape given ones: a usage error.
+    """
+    done = site.push("--slo", "slo.yaml")
+    assert done.code == 2
+    assert "give either these or FILES" in " ".join(done.err.split())

@@ -1,0 +1,143 @@
+"""
+What counts as the content of a dashboard.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from jaxmon.grafana.content import (
+    ContentError,
+    content,
+    digest,
+    load,
+    parse,
+    parse_all,
+    pushed_digest,
+)
+
+
+BODY: dict[str, Any] = {
+    "uid": "a",
+    "title": "A",
+    "tags": ["jaxmon"],
+    "panels": [{"id": 1, "options": {"calcs": ["lastNotNull"], "width": 2}}],
+    "templating": {"list": [{"name": "job", "multi": True}]},
+}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**BODY, "id": 4, "version": 9, "iteration": 1, "schemaVersion": 42},
+        {**BODY, "uid": "b"},
+        {**BODY, "links": [], "description": None, "timepicker": {}},
+        {**BODY, "timepicker": {"hidden": {"by": None}}},
+        {
+            **BODY,
+            "templating": {"list": [{"name": "job", "multi": True, "current": 1}]},
+        },
+        json.loads(json.dumps(BODY).replace("2", "2.0")),
+        dict(reversed(BODY.items())),
+    ],
+)
+def test_the_same_content(other):
+    """
+    What Grafana assigns or keeps as state, and what means absent, does not count.
+    """
+    assert content(other) == content(BODY)
+    assert digest(other) == digest(BODY)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**BODY, "title": "B"},
+        {**BODY, "tags": []},
+        {**BODY, "editable": False},
+        {**BODY, "panels": []},
+        {**BODY, "panels": [{**BODY["panels"][0], "id": 2}]},
+        {**BODY, "panels": [*BODY["panels"], {}]},
+        {**BODY, "templating": {"list": [{"name": "job", "multi": False}]}},
+        {**BODY, "templating": {"list": []}},
+        json.loads(json.dumps(BODY).replace("2", "2.5")),
+        {**BODY, "version": 1, "refresh": "5s"},
+    ],
+)
+def test_other_content(other):
+    """
+    Everything else counts, the id of a panel too: links point to it.
+    """
+    assert digest(other) != digest(BODY)
+
+
+def test_places_in_a_list_count():
+    """
+    An empty item of a list is not dropped: it would move the others.
+    """
+    assert content({"x": [{}, 1]}) == {"x": [{}, 1]}
+
+
+def test_content_leaves_its_argument_alone():
+    """
+    Taking the content of a body changes nothing in it.
+    """
+    before = json.dumps(BODY)
+    content({**BODY, "id": 1})
+    assert json.dumps(BODY) == before
+
+
+def test_a_message_carries_the_hash():
+    """
+    The hash is found again in the message of a push, and in no other one.
+    """
+    dashboard = parse(json.dumps(BODY), "a.json")
+    assert pushed_digest(dashboard.message) == dashboard.digest == digest(BODY)
+    assert len(dashboard.message) < 500
+    for message in ("", "Initial save", f"{dashboard.message} and more", "jaxmon push"):
+        assert pushed_digest(message) is None
+
+
+def test_files_and_directories(tmp_path):
+    """
+    A directory stands for its JSON files, in order; other files are left out.
+    """
+    for uid in ("b", "a"):
+        path = tmp_path / "d" / f"{uid}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({**BODY, "uid": uid, "title": uid}))
+    (tmp_path / "d" / "README").touch()
+    one = tmp_path / "one.txt"
+    one.write_text(json.dumps({**BODY, "uid": "c", "title": "c"}))
+    assert [found.uid for found in load([tmp_path / "d", one])] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("key", ["uid", "title"])
+def test_two_for_one_place(key):
+    """
+    Two files with one uid, or one title, would replace each other: refused.
+    """
+    other = {**BODY, "uid": "b", "title": "B", key: BODY[key]}
+    with pytest.raises(ContentError, match=rf"x and y both have {key}="):
+        parse_all({"x": json.dumps(BODY), "y": json.dumps(other)})
+
+
+def test_a_file_that_is_not_text(tmp_path):
+    """
+    Bytes that are no UTF-8 are refused with the file's name.
+    """
+    path = tmp_path / "binary.json"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ContentError, match=r"binary\.json: cannot be read"):
+        load([path])
+
+
+def test_deeply_nested_json_is_refused():
+    """
+    A file that would exhaust the stack is an error like any other.
+    """
+    with pytest.raises(ContentError, match="deep: not JSON"):
+        parse("[" * 100_000, "deep")

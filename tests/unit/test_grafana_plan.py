@@ -1,0 +1,156 @@
+"""
+What a push decides about each dashboard, as a table.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jaxmon.grafana.client import Stored, StoredAsV2
+from jaxmon.grafana.content import digest, parse
+from jaxmon.grafana.diff import diff
+from jaxmon.grafana.plan import State, decide
+
+
+BODY = {"uid": "jaxmon-oncall", "title": "On-call", "tags": ["jaxmon"], "refresh": "1m"}
+DESIRED = parse(json.dumps(BODY), "oncall.json")
+OLD = {**BODY, "refresh": "30s", "id": 7, "version": 3}
+FOLDER = "jaxmon"
+
+
+def ours(body):
+    """
+    Return the message with which a push saved *body*.
+    """
+    return f"jaxmon push 0.1 sha256:{digest(body)}"
+
+
+def stored(body, **changes):
+    """
+    Return *body* as the last push left it, apart from *changes*.
+    """
+    values = {
+        "body": body,
+        "version": 3,
+        "folder": FOLDER,
+        "provisioned": False,
+        "message": ours(body),
+        "author": "sa-1-jaxmon",
+        "updated": "2026-11-20T08:00:00Z",
+        **changes,
+    }
+    return Stored(**values)
+
+
+CASES = [
+    ("nothing", None, {}, State.CREATE, ""),
+    ("nothing, ours listed", None, {"On-call": "jaxmon-oncall"}, State.CREATE, ""),
+    ("nothing, title taken", None, {"On-call": "x"}, State.FOREIGN, "uid x"),
+    ("v2", StoredAsV2(), {}, State.V2, "new format"),
+    ("same", stored(BODY), {}, State.UNCHANGED, ""),
+    ("same, by alice", stored(BODY, message=""), {}, State.UNCHANGED, ""),
+    ("same, no history", stored(BODY, message=None), {}, State.UNCHANGED, ""),
+    ("same, title taken", stored(BODY), {"On-call": "x"}, State.UNCHANGED, ""),
+    ("same, provisioned", stored(BODY, provisioned=True), {}, State.UNCHANGED, ""),
+    ("same, moved", stored(BODY, folder="x"), {}, State.DRIFTED, "in folder x"),
+    ("old", stored(OLD), {}, State.UPDATE, ""),
+    ("old, title taken", stored(OLD), {"On-call": "x"}, State.FOREIGN, "uid x"),
+    ("old, moved", stored(OLD, folder="x"), {}, State.DRIFTED, "in folder x"),
+    (
+        "old, provisioned",
+        stored(OLD, provisioned=True),
+        {},
+        State.PROVISIONED,
+        "provisioned",
+    ),
+    (
+        "provisioned elsewhere",
+        stored(BODY, provisioned=True, folder="x"),
+        {},
+        State.PROVISIONED,
+        "provisioned",
+    ),
+    ("no tag", stored({**OLD, "tags": []}), {}, State.FOREIGN, "lacks the tag"),
+    ("no tags", stored({**OLD, "tags": None}), {}, State.FOREIGN, "lacks the tag"),
+    (
+        "edited",
+        stored(OLD, message="", author="alice"),
+        {},
+        State.DRIFTED,
+        "version 3 was saved by alice on 2026-11-20, not by a push",
+    ),
+    (
+        "edited by nobody known",
+        stored(OLD, message="x", author="", updated=""),
+        {},
+        State.DRIFTED,
+        "version 3 was saved, not by a push",
+    ),
+    (
+        "edited under our message",
+        stored(OLD, message=ours(BODY)),
+        {},
+        State.DRIFTED,
+        "not what the last push wrote",
+    ),
+    ("no history", stored(OLD, message=None), {}, State.DRIFTED, "history"),
+]
+
+
+@pytest.mark.parametrize(
+    ("observed", "taken", "state", "reason"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_decision(observed, taken, state, reason):
+    """
+    Each situation has one state, and a reason where nothing will be written.
+    """
+    step = decide(DESIRED, observed, folder=FOLDER, taken=taken)
+    assert step.state is state
+    assert reason in step.reason
+    assert bool(step.reason) == bool(reason)
+
+
+@pytest.mark.parametrize("state", State)
+def test_what_is_written(state):
+    """
+    Only what is new or ours is written; force adds what drifted and nothing else.
+    """
+    step = decide(DESIRED, None, folder=FOLDER, taken={})
+    step = type(step)(step.desired, step.observed, state)
+    assert step.writes() == (state in {State.CREATE, State.UPDATE})
+    assert step.writes(force=True) == (step.writes() or state is State.DRIFTED)
+
+
+def test_every_state_is_decided():
+    """
+    The table above has a case of each state that comes from an observation.
+    """
+    assert {case[3] for case in CASES} == set(State) - {State.UNKNOWN}
+
+
+def test_a_diff_shows_content_only():
+    """
+    A diff names version and uid and shows what differs, without assigned numbers.
+    """
+    step = decide(DESIRED, stored(OLD), folder=FOLDER, taken={})
+    lines = diff(step)
+    assert lines[:2] == [
+        "--- jaxmon-oncall in Grafana, version 3",
+        "+++ jaxmon-oncall as generated",
+    ]
+    assert [line for line in lines[2:] if line[0] in "+-"] == [
+        '-  "refresh": "30s",',
+        '+  "refresh": "1m",',
+    ]
+
+
+def test_a_diff_of_equal_content_is_empty():
+    """
+    Where nothing differs there is nothing to show.
+    """
+    step = decide(DESIRED, stored({**BODY, "id": 4}), folder=FOLDER, taken={})
+    assert diff(step) == []
