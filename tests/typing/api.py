@@ -26,13 +26,12 @@ except jaxmon.SettingsError as error:
     caught: jaxmon.JaxmonError = error
     value_error: ValueError = error
 
-number: int
 for number in jaxmon.steps([1, 2], loop="train", items=32, item="token"):
-    pass
+    doubled: int = number * 2
 for text in jaxmon.steps({"a": 1}, items=len):
     length: int = len(text)
 jaxmon.steps(3)  # type: ignore[arg-type]
-jaxmon.steps([1], "train")  # type: ignore[misc]
+jaxmon.steps([1], "train")  # type: ignore[call-arg]
 
 with jaxmon.activity("checkpoint"):
     pass

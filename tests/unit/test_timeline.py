@@ -271,7 +271,9 @@ def test_an_exception_passes_and_is_told():
 
         assert caught.value is problem
         assert recorded.errors == [problem]
-        assert recorded.timeline.open_compile().stack.marks[0].name == "compile"
+        mark = recorded.timeline.open_compile()
+        assert mark is not None
+        assert mark.stack.marks == [mark]
 
 
 def test_nothing_happens_where_nobody_records():
