@@ -1,0 +1,261 @@
+"""
+Runbooks: one for each alert, and everything in them can be done.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+from click.testing import CliRunner
+
+from jaxmon.artifacts import alerts, runbooks
+from jaxmon.catalog import BY_NAME
+from jaxmon.cli.main import COMMANDS, load, main
+from tests.support import (
+    ROOT,
+    Prometheus,
+    clean_environ,
+    free_port,
+    http_get,
+    until,
+)
+
+
+NAMES = runbooks.names()
+BIN = Path(sys.executable).parent
+
+# Commands that serve until they are stopped; their options are tried, no more.
+SERVING = ("exporter", "run", "demo")
+
+_BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`(jaxmon [^`]+)`")
+_METRIC = re.compile(r"\b(?:jaxmon|process|python|slo)_?\w*:?\w*\b(?=[\[{)\s])")
+_SUFFIX = re.compile(r"_(bucket|sum|count)$")
+
+
+def blocks(name, language):
+    """
+    Return the code blocks of one language in a runbook.
+    """
+    return [
+        text for found, text in _BLOCK.findall(runbooks.read(name)) if found == language
+    ]
+
+
+def commands(name):
+    """
+    Return the `jaxmon` commands that a runbook mentions in passing.
+    """
+    prose = _BLOCK.sub("", runbooks.read(name))
+    return [" ".join(one.split()) for one in _INLINE.findall(prose)]
+
+
+QUERIES = [(name, query) for name in NAMES for query in blocks(name, "promql")]
+MENTIONED = sorted({one for name in NAMES for one in commands(name)})
+SCRIPTS = [(name, script) for name in NAMES for script in blocks(name, "sh")]
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """
+    Return a real Prometheus that evaluates queries.
+    """
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), {}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """
+    Return host and port of a running sidecar.
+    """
+    address = f"127.0.0.1:{free_port()}"
+    process = subprocess.Popen(
+        [
+            str(BIN / "jaxmon"),
+            "exporter",
+            "--demo",
+            "--host=127.0.0.1",
+            f"--port={address.partition(':')[2]}",
+        ],
+        env=clean_environ(tmp_path_factory.mktemp("run")),
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: answers(f"http://{address}/-/ready"), "the sidecar to be ready")
+        yield address
+    finally:
+        process.terminate()
+        process.wait(15)
+
+
+def answers(url):
+    """
+    Tell whether *url* answers with success.
+    """
+    try:
+        return bool(http_get(url))
+    except OSError:
+        return False
+
+
+def test_there_is_a_runbook_for_each_alert_and_no_other():
+    """
+    An alert's link never dangles, and no runbook is forgotten.
+    """
+    assert {one.name for one in alerts.all_alerts()} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_runbook_has_four_parts(name):
+    """
+    Title, then Meaning, Impact, Diagnosis, Mitigation, none of them empty.
+    """
+    title, *parts = re.split(r"^## ", runbooks.read(name), flags=re.MULTILINE)
+    headings = [part.partition("\n")[0] for part in parts]
+
+    assert title.strip() == f"# {name}"
+    assert headings == list(runbooks.HEADINGS)
+    assert all(part.partition("\n")[2].strip() for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("name", "query"), QUERIES, ids=[f"{n}-{i}" for i, (n, _) in enumerate(QUERIES)]
+)
+def test_queries_work(name, query, prometheus):
+    """
+    Prometheus evaluates each query, and the catalogue knows its metrics.
+    """
+    try:
+        prometheus.query(query)
+    except HTTPError as error:
+        pytest.fail(f"{name}: {error.read().decode()}", pytrace=False)
+    used = {_SUFFIX.sub("", one) for one in _METRIC.findall(query)}
+
+    assert used <= {*BY_NAME}, name
+    assert used or "up" in query, name
+
+
+@pytest.mark.parametrize("command", MENTIONED)
+def test_commands_in_the_text_work(command):
+    """
+    What the text asks to type does what it says.
+    """
+    result = CliRunner().invoke(main, shlex.split(command)[1:])
+
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "script"), SCRIPTS, ids=[f"{n}-{i}" for i, (n, _) in enumerate(SCRIPTS)]
+)
+def test_commands_in_blocks_work(name, script, sidecar, tmp_path):
+    """
+    Each block runs, on a host with a sidecar; what would serve forever shows that
+    it knows its options.
+    """
+    lines = [
+        f"{line} --help" if line.split()[1:2] and line.split()[1] in SERVING else line
+        for line in map(str.strip, script.splitlines())
+    ]
+    script = "\n".join(lines).replace("localhost:9467", sidecar)
+    environ = clean_environ()
+    environ["PATH"] = f"{BIN}:{environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        env=environ | {"HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, f"{name}: {done.stderr}"
+    assert done.stdout.strip(), name
+
+
+def test_options_in_blocks_exist():
+    """
+    ``--help`` hides unknown options of commands that serve: look them up.
+    """
+    known = {
+        name: {option for one in load(name).params for option in one.opts}
+        for name in COMMANDS
+    }
+    for name, script in SCRIPTS:
+        for line in map(str.strip, script.splitlines()):
+            words = line.split()
+            if words[0] == "jaxmon" and words[1] in SERVING:
+                options = {word for word in words if word.startswith("--")}
+                assert options <= known[words[1]], f"{name}: {line}"
+
+
+def test_settings_that_runbooks_name_exist():
+    """
+    A threshold or key of slo.yaml that a runbook asks to change is one.
+    """
+    default = (ROOT / "alerts" / "slo.yaml").read_text()
+    for name in NAMES:
+        text = " ".join(runbooks.read(name).split())
+        for setting in re.findall(r"raise `([a-z_]+)`", text):
+            assert f"{setting}:" in default, f"{name}: {setting}"
+
+
+def test_blocks_are_of_a_kind_that_is_tried():
+    """
+    No code block escapes the tests above.
+    """
+    kinds = {kind for name in NAMES for kind, _ in _BLOCK.findall(runbooks.read(name))}
+
+    assert kinds == {"promql", "sh"}
+    assert len(QUERIES) > len(NAMES)
+
+
+def test_list_shows_each_runbook():
+    """
+    `jaxmon runbook list` has a line for each: its name, and a sentence.
+    """
+    result = CliRunner().invoke(main, ["runbook", "list"])
+    lines = result.output.splitlines()
+
+    assert [line.split()[0] for line in lines] == NAMES
+    assert all(re.search(r" {2}[A-Z].+\.$", line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    "name", ["JaxmonGpuLost", "jaxmongpulost", "GpuLost", "gpulost"]
+)
+def test_show_prints_a_runbook(name):
+    """
+    Case and prefix do not matter at three in the morning.
+    """
+    result = CliRunner().invoke(main, ["runbook", "show", name])
+
+    assert result.exit_code == 0
+    assert result.output == runbooks.read("JaxmonGpuLost")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("JaxmonGpuGone", "similar are JaxmonGpuLost, JaxmonGpuXid"),
+        ("zzz", "see: jaxmon runbook list"),
+        ("../README", "see: jaxmon runbook list"),
+    ],
+)
+def test_show_helps_with_a_wrong_name(name, hint):
+    """
+    What is not there is named, and what might have been meant.
+    """
+    result = CliRunner().invoke(main, ["runbook", "show", name])
+
+    assert result.exit_code == 1
+    assert f"no runbook {name!r}; {hint}" in result.stderr
