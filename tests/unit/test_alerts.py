@@ -1,0 +1,305 @@
+"""
+The alerts as a set, the files made of them, and the command that makes them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from jaxmon.artifacts import alerts, slo
+from jaxmon.artifacts.alerts import Alert, Options, check
+from jaxmon.artifacts.promql import gauge
+from jaxmon.artifacts.slo.load import DEFAULT
+from jaxmon.catalog import ACCELERATOR_UP
+from jaxmon.cli.main import main
+from tests.support import ROOT, require_program
+
+
+NAMES = {
+    "JaxmonRequestErrorBudgetBurn",
+    "JaxmonWarmLatencyBudgetBurn",
+    "JaxmonColdStartBudgetBurn",
+    "JaxmonCacheHitRateBudgetBurn",
+    "JaxmonStepFreshnessBudgetBurn",
+    "JaxmonDeployInProgress",
+    "JaxmonRecompileStorm",
+    "JaxmonColdStarts",
+    "JaxmonOutOfMemory",
+    "JaxmonDeviceMemoryHigh",
+    "JaxmonHostMemoryGrowth",
+    "JaxmonTrainingStalled",
+    "JaxmonCompileStuck",
+    "JaxmonGpuLost",
+    "JaxmonGpuXid",
+    "JaxmonTargetDown",
+    "JaxmonServiceVanished",
+    "JaxmonCollectorDown",
+    "JaxmonAgentHookInactive",
+}
+FILES = {"recording.yaml", "alerts.yaml", "alertmanager.yaml"}
+
+
+def jaxmon(*arguments):
+    """
+    Run `jaxmon alerts` in this process.
+    """
+    return CliRunner().invoke(main, ["alerts", *map(str, arguments)])
+
+
+def rules(text):
+    """
+    Return the rules of a rule file.
+    """
+    return [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+
+
+def test_the_set_of_alerts():
+    """
+    People route and silence by these names: a change is a decision.
+    """
+    assert {one.name for one in alerts.all_alerts()} == NAMES
+
+
+@pytest.mark.parametrize(
+    "alert",
+    alerts.all_alerts(),
+    ids=lambda one: f"{one.name}-{dict(one.labels).get('factor', '')}",
+)
+def test_an_alert_is_complete(alert):
+    """
+    Severity, a static summary, a description with figures or names, a runbook, and a
+    job to be grouped by.
+    """
+    assert alert.severity in {"page", "ticket", "info"}
+    assert re.fullmatch(r"[A-Z].*\.", alert.summary)
+    assert "{{" not in alert.summary
+    assert "{{ $labels." in alert.description
+    assert alert.runbook_url.endswith(f"/runbooks/{alert.name}.md")
+    assert "job" in (alert.expr.shape.labels or ())
+
+
+def test_alerts_are_told_apart_by_their_labels():
+    """
+    No two rules of one name make the same alert.
+    """
+    found = [(one.name, one.severity, one.labels) for one in alerts.all_alerts()]
+
+    assert len(found) == len(set(found))
+
+
+def test_a_description_cannot_name_a_label_that_is_gone():
+    """
+    What the expression drops, the text cannot use.
+    """
+    with pytest.raises(ValueError, match=r"X has no label instance; it has .*'uuid'"):
+        Alert(
+            name="X",
+            expr=gauge(ACCELERATOR_UP).min("job", "uuid"),
+            severity="page",
+            summary="X.",
+            description="{{ $labels.uuid }} of {{ $labels.instance }}",
+        )
+
+
+def test_the_tools_accept_what_is_built():
+    """
+    Promtool, every lint on, and amtool find nothing in the default files.
+    """
+    require_program("promtool")
+    require_program("amtool")
+
+    assert check.missing_tools() == []
+    assert list(check.problems(alerts.render())) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("alerts.yaml", "sum by", "sum bye"),
+        ("recording.yaml", "record: slo:objective:ratio", "record: 1"),
+        ("alertmanager.yaml", "receiver: page", "receiver: pager"),
+    ],
+)
+def test_the_tools_notice_what_is_wrong(name, old, new):
+    """
+    The check above can fail, for each file.
+    """
+    require_program("promtool")
+    require_program("amtool")
+    files = alerts.render()
+    assert old in files[name]
+    files[name] = files[name].replace(old, new)
+
+    assert len(list(check.problems(files))) == 1
+
+
+def test_quick_motion_divides_durations_only():
+    """
+    At 60, windows and waits shrink, thresholds and labels stay.
+    """
+    usual, quick = (
+        {(one["alert"], *one["labels"].items()): one for one in rules(text)}
+        for text in (
+            alerts.render()["alerts.yaml"],
+            alerts.render(options=Options(scale=60))["alerts.yaml"],
+        )
+    )
+    storm = next(one for key, one in quick.items() if key[0] == "JaxmonRecompileStorm")
+    hook = next(
+        one for key, one in quick.items() if key[0] == "JaxmonAgentHookInactive"
+    )
+
+    assert usual.keys() == quick.keys()
+    assert storm["expr"].endswith("(increase(jaxmon_recompiles_total[10s])) > 20")
+    assert hook["for"] == "10s"
+
+
+def test_custom_objectives_have_alerts_of_their_own(tmp_path):
+    """
+    Name, owner, objective and severity of one's own SLO arrive in the rules.
+    """
+    path = tmp_path / "slo.yaml"
+    path.write_text(
+        "slos:\n- name: eval-latency\n  title: Evaluations are fast\n"
+        "  description: x\n  objective: 0.98\n  owner: research\n"
+        "  indicator: {histogram: jaxmon_step_seconds, above: 3}\n"
+        "alerts: {burn_3x_severity: page, recompiles: 7}\n"
+    )
+    built = rules(alerts.render(slo.load(path))["alerts.yaml"])
+    own = [rule for rule in built if rule["alert"] == "JaxmonEvalLatencyBudgetBurn"]
+    [storm] = [rule for rule in built if rule["alert"] == "JaxmonRecompileStorm"]
+
+    assert [rule["labels"]["severity"] for rule in own] == [
+        *("page", "page", "ticket", "ticket", "page")
+    ]
+    assert {rule["labels"]["owner"] for rule in own} == {"research"}
+    assert "> 0.288 and" in own[0]["expr"]
+    assert storm["expr"].endswith("> 7")
+
+
+def test_build_writes_the_files(tmp_path):
+    """
+    Without options come the files that are committed; a second run changes nothing.
+    """
+    first = jaxmon("build", "--out", tmp_path)
+    second = jaxmon("build", "--out", tmp_path)
+
+    assert first.output.split() == sorted(str(tmp_path / name) for name in FILES)
+    assert second.output == ""
+    for name in FILES:
+        committed = (ROOT / "alerts" / name).read_text()
+        assert (tmp_path / name).read_text() == committed
+
+
+def test_build_takes_addresses(tmp_path):
+    """
+    Runbooks and receivers may be elsewhere.
+    """
+    result = jaxmon(
+        *("build", "--out", tmp_path),
+        *("--runbook-base", "https://wiki.example.org/"),
+        *("--webhook", "https://hook.example.org/x/"),
+    )
+    built = (tmp_path / "alerts.yaml").read_text()
+    routing = yaml.safe_load((tmp_path / "alertmanager.yaml").read_text())
+
+    assert result.exit_code == 0
+    assert "runbook_url: https://wiki.example.org/JaxmonGpuLost.md\n" in built
+    assert [
+        hook["url"]
+        for receiver in routing["receivers"]
+        for hook in receiver.get("webhook_configs", ())
+    ] == ["https://hook.example.org/x/page", "https://hook.example.org/x/ticket"]
+
+
+def test_build_makes_a_resource_of_the_operator(tmp_path):
+    """
+    All rules, in one PrometheusRule, with the same groups as the rule files.
+    """
+    result = jaxmon("build", "--out", tmp_path, "--format", "prometheusrule")
+    resource = yaml.safe_load((tmp_path / "prometheusrule.yaml").read_text())
+    files = alerts.render()
+    groups = [
+        group
+        for name in ("recording.yaml", "alerts.yaml")
+        for group in yaml.safe_load(files[name])["groups"]
+    ]
+
+    assert result.exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "prometheusrule.yaml",
+        "alertmanager.yaml",
+    }
+    assert resource["apiVersion"] == "monitoring.coreos.com/v1"
+    assert resource["kind"] == "PrometheusRule"
+    assert resource["metadata"]["name"] == "jaxmon"
+    assert resource["spec"]["groups"] == groups
+
+
+def test_slo_prints_a_file_to_start_from(tmp_path):
+    """
+    What is printed is what holds without a file, comments included.
+    """
+    path = tmp_path / "slo.yaml"
+    path.write_text(jaxmon("slo").output)
+
+    assert path.read_text() == DEFAULT.read_text()
+    assert slo.load(path) == slo.load()
+
+
+def test_check_accepts_what_is_right(tmp_path):
+    """
+    A good file, and built files that are up to date, are no problem.
+    """
+    jaxmon("build", "--out", tmp_path)
+    result = jaxmon("check", DEFAULT, "--against", tmp_path)
+
+    assert result.exit_code == 0
+    assert "5 SLOs: no problems" in result.output
+
+
+def test_check_names_the_line(tmp_path):
+    """
+    A file that cannot be used ends the command with a message, not a traceback.
+    """
+    path = tmp_path / "slo.yaml"
+    path.write_text(DEFAULT.read_text().replace("above: 0.2", "above: 0.3"))
+    result = jaxmon("check", path)
+
+    assert result.exit_code == 1
+    assert re.match(rf"Error: {re.escape(str(path))}:\d+: ", result.stderr)
+    assert "no bucket that ends at 0.3" in result.stderr
+
+
+def test_check_shows_what_is_out_of_date(tmp_path):
+    """
+    Changed and missing files are named, with the difference.
+    """
+    jaxmon("build", "--out", tmp_path)
+    (tmp_path / "alertmanager.yaml").unlink()
+    path = tmp_path / "alerts.yaml"
+    path.write_text(path.read_text().replace("> 20", "> 30"))
+    result = jaxmon("check", "--against", tmp_path)
+
+    assert result.exit_code == 1
+    assert "changed: alerts.yaml\n" in result.stdout
+    assert "missing: alertmanager.yaml\n" in result.stdout
+    assert "+    expr: sum by (job, function) (increase" in result.stdout
+    assert "2 problem(s) found" in result.stderr
+
+
+def test_check_goes_without_tools(monkeypatch):
+    """
+    Where promtool and amtool are missing, that is said, and the rest is checked.
+    """
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    result = jaxmon("check")
+
+    assert result.exit_code == 0
+    assert "promtool is not installed; its checks are left out" in result.stderr
+    assert "amtool is not installed" in result.stderr
