@@ -87,6 +87,7 @@ def oncall() -> Row:
                     ),
                 ),
                 width=8,
+                no_value="None",
             ),
             Panel(
                 id=806,
@@ -169,6 +170,7 @@ def _agents() -> tuple[Panel, ...]:
                 ),
             ),
             width=8,
+            no_value="None",
         ),
     )
 

@@ -1,0 +1,74 @@
+"""
+A program that moves every indicator of a CPU host, until its standard input ends.
+
+It serves requests, cold and warm, good and bad; trains; recompiles; fails to trace.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxmon
+
+
+agent = jaxmon.instrument(port=int(os.environ["PORT"]))
+
+
+@jax.jit
+def answer(x):
+    return jnp.tanh(x) @ x.T
+
+
+@jax.jit
+def train(weights, batch):
+    return weights - 0.01 * jnp.mean(batch @ weights) * weights
+
+
+def serve(route, rows):
+    with jaxmon.request(route):
+        answer(np.ones((rows, 4), np.float32)).block_until_ready()
+
+
+def fail():
+    try:
+        with jaxmon.request("/broken"):
+            train(np.ones(3, np.float32), np.ones((2, 4), np.float32))
+    except TypeError:
+        pass
+
+
+def reject():
+    with jaxmon.request("/answer") as request:
+        request.outcome = "client_error"
+
+
+def ended():
+    return select.select([sys.stdin], [], [], 0.05)[0]
+
+
+def batches():
+    while not ended():
+        yield np.ones((8, 16), np.float32)
+
+
+weights = jnp.ones(16)
+print("ready", flush=True)
+for number, batch in zip(
+    itertools.count(),
+    jaxmon.steps(batches(), loop="train", items=len, item="example"),
+):
+    weights = train(weights, batch)
+    serve("/answer", 1)
+    if number % 10 == 0:
+        serve("/answer", 2 + number // 10 % 200)
+        fail()
+        reject()
+        with jaxmon.activity("checkpoint"):
+            np.asarray(weights)
