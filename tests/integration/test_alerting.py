@@ -1,0 +1,143 @@
+"""
+From a failing service to a notification: real Prometheus, real Alertmanager, the
+generated files in quick motion.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jaxmon import catalog
+from jaxmon.artifacts import alerts, runbooks
+from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.server import Server, metrics_handler
+from tests.alertmanager import Alertmanager, Webhook
+from tests.support import Prometheus, until
+
+
+SCALE = 60
+BURN = "JaxmonRequestErrorBudgetBurn"
+
+
+class Service:
+    """
+    A service that answers a hundred requests between two scrapes, and a loop.
+    """
+
+    def __init__(self) -> None:
+        self.failing = False
+        self._good = self._bad = 0
+
+    def families(self) -> list[Family]:
+        """
+        Return what an agent in it would export.
+        """
+        self._good += 50 if self.failing else 100
+        self._bad += 50 if self.failing else 0
+        requests = Family(
+            catalog.REQUESTS,
+            [
+                (series(catalog.REQUESTS, "/gen", "success", "warm"), self._good),
+                (series(catalog.REQUESTS, "/gen", "error", "warm"), self._bad),
+            ],
+        )
+        last_step = gauge(catalog.LAST_STEP_TIMESTAMP_SECONDS, time.time(), "main")
+        return [
+            requests,
+            last_step,
+            gauge(catalog.REQUESTS_IN_PROGRESS, 1, "/gen"),
+            gauge(catalog.BUILD_INFO, 1, "1"),
+        ]
+
+
+@pytest.fixture
+def service() -> Iterator[tuple[Service, str]]:
+    """
+    Return a service, and host and port where it is scraped.
+    """
+    running = Service()
+    seconds = Histogram(catalog.SCRAPE_SECONDS)
+    server = Server({"/metrics": metrics_handler(running.families, seconds)})
+    port = server.listen_tcp("127.0.0.1", 0)
+    server.start()
+    yield running, f"127.0.0.1:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    """
+    Return what Alertmanager sends to.
+    """
+    with Webhook() as running:
+        yield running
+
+
+@pytest.fixture
+def rules(tmp_path: Path, webhook: Webhook) -> Path:
+    """
+    Return a directory with the generated files.
+    """
+    options = alerts.Options(scale=SCALE, webhook=webhook.url)
+    for name, text in alerts.render(options=options).items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_a_failing_service_pages_and_recovers(
+    service: tuple[Service, str],
+    webhook: Webhook,
+    rules: Path,
+    prometheus: Callable[..., Prometheus],
+) -> None:
+    """
+    A healthy service fires nothing. When half of its requests fail, one page arrives
+    and its tickets are muted; soon after the errors end, so does the page.
+    """
+    failing, address = service
+    with Alertmanager(rules, rules / "alertmanager.yaml") as alertmanager:
+        server = prometheus(
+            {"web": [address]},
+            config={
+                "rule_files": [f"{rules}/recording.yaml", f"{rules}/alerts.yaml"],
+                "alerting": {
+                    "alertmanagers": [
+                        {"static_configs": [{"targets": [alertmanager.address]}]}
+                    ]
+                },
+            },
+        )
+        # Long enough for the slowest wait, which is that of tickets.
+        server.until_query("slo:sli_error:ratio_rate6h == 0")
+        until(lambda: scrapes(server) >= 20, "20 scrapes")
+        assert server.query('ALERTS{alertstate="firing"}') == []
+        assert webhook.alerts() == []
+
+        failing.failing = True
+        path, page = webhook.until_alert(BURN, seconds=30)
+        others = f'ALERTS{{alertstate="firing",alertname!="{BURN}"}}'
+        assert server.query(others) == []
+        failing.failing = False
+        webhook.until_alert(BURN, "resolved", seconds=60)
+
+    labels = page["labels"]
+    assert path == "/page"
+    assert (labels["job"], labels["route"]) == ("web", "/gen")
+    assert (labels["severity"], labels["slo"]) == ("page", "request-error")
+    assert "of the events within" in page["annotations"]["description"]
+    assert "'Requests succeed'" in page["annotations"]["summary"]
+    name = page["annotations"]["runbook_url"].rpartition("/")[2]
+    assert (runbooks.DIRECTORY / name).is_file()
+    assert {where for where, _ in webhook.alerts()} == {"/page"}
+
+
+def scrapes(server: Prometheus) -> float:
+    """
+    Return how often the service was scraped within the last minute.
+    """
+    return sum(value for _, value in server.query("count_over_time(up[1m])"))
