@@ -21,6 +21,7 @@ from jaxmon.artifacts.promql import (
     ratio,
     re,
     recorded,
+    recorded_sum,
     time,
     up,
 )
@@ -97,6 +98,19 @@ CASES = {
         ),
         (gauge_slope(LIVE_ARRAYS, "30m"), "deriv(jaxmon_live_arrays[30m])"),
         (recorded("job:x:rate5m", eq("job", "a")), 'job:x:rate5m{job="a"}'),
+        (recorded_sum("a:b", "30d"), "sum_over_time(a:b[30d])"),
+        (
+            (time() - gauge(LIVE_ARRAYS)).above(300).over("sum", "1h", "1m"),
+            "sum_over_time((time() - jaxmon_live_arrays > bool 300)[1h:1m])",
+        ),
+        (
+            counter(JIT_CALLS).rise("10m").sum("job"),
+            (
+                "sum by (job) (increase(jaxmon_jit_calls_total[10m]) > 0 or "
+                "(jaxmon_jit_calls_total unless "
+                "last_over_time(jaxmon_jit_calls_total[1h] offset 10m)) > 0)"
+            ),
+        ),
     )
 }
 
