@@ -16,6 +16,7 @@ from jaxmon.errors import CommandError
 
 if TYPE_CHECKING:
     from jaxmon.grafana.content import Dashboard
+    from jaxmon.grafana.push import Folder
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -178,14 +179,15 @@ def push(
     What somebody changed in Grafana is left alone and reported.
     """
     from jaxmon.cli.pushed import Pushed
-    from jaxmon.grafana.push import Folder, Push, make_plan
+    from jaxmon.grafana.push import Push, make_plan
 
+    place = _folder(folder, folder_title)
     dashboards = _dashboards(files, slo_file, runbook_base, datasource)
     grafana = connection.grafana(
         url, token_file, ca_file, timeout, insecure_http=insecure_http
     )
     version = grafana.health()
-    plan = make_plan(grafana, dashboards, Folder(folder, folder_title))
+    plan = make_plan(grafana, dashboards, place)
     job = Push(grafana, force=force, backup_dir=backup_dir)
     pushed = Pushed(
         url=grafana.url,
@@ -226,13 +228,14 @@ def diff(
     from jaxmon.cli.pushed import DIFFERENT
     from jaxmon.grafana.diff import diff as compare
     from jaxmon.grafana.plan import State
-    from jaxmon.grafana.push import Folder, make_plan
+    from jaxmon.grafana.push import make_plan
 
+    place = _folder(folder)
     dashboards = _dashboards(files, slo_file, runbook_base)
     grafana = connection.grafana(
         url, token_file, ca_file, timeout, insecure_http=insecure_http
     )
-    plan = make_plan(grafana, dashboards, Folder(folder, ""))
+    plan = make_plan(grafana, dashboards, place)
     for step in plan.steps:
         uid = step.desired.uid
         if step.state is State.UNKNOWN:
@@ -254,6 +257,16 @@ def _coloured(line: str) -> str:
     """
     colour = {"-": "red", "+": "green", "@": "cyan"}.get(line[:1])
     return click.style(line, fg=colour) if colour else line
+
+
+def _folder(uid: str, title: str = "") -> Folder:
+    from jaxmon.grafana.content import is_uid
+    from jaxmon.grafana.push import Folder
+
+    if not is_uid(uid):
+        msg = f"--folder={uid!r}; give a uid: 1 to 40 letters, digits, - or _"
+        raise click.UsageError(msg)
+    return Folder(uid, title)
 
 
 def _rendered(

@@ -137,7 +137,9 @@ class Grafana:
             answer = self._session.request("GET", "/api/search", query=query)
             if answer.status != _OK or not isinstance(answer.data, list):
                 self._refused(f"listing folder {folder}", answer)
-            found |= {one["title"]: one["uid"] for one in answer.data}
+            for one in answer.data:
+                if isinstance(one, dict):
+                    found[str(one.get("title"))] = str(one.get("uid"))
             if len(answer.data) < _PAGE:
                 return found
         msg = f"folder {folder} has more than {_PAGE * _MAX_PAGES} dashboards"
@@ -155,15 +157,17 @@ class Grafana:
         if answer.status != _OK or not _has_dashboard(answer.data):
             self._refused(f"dashboard {uid}", answer)
         body, meta = answer.data["dashboard"], answer.data["meta"]
-        number = int(body.get("version") or meta.get("version") or 0)
+        number = body.get("version", meta.get("version"))
+        if not isinstance(number, int):
+            self._refused(f"dashboard {uid} without a version", answer)
         return Stored(
             body=body,
             version=number,
-            folder=meta.get("folderUid") or ROOT_FOLDER,
+            folder=str(meta.get("folderUid") or ROOT_FOLDER),
             provisioned=bool(meta.get("provisioned")),
             message=self._message(uid, number),
-            author=self._session.redacted(meta.get("updatedBy") or ""),
-            updated=self._session.redacted(meta.get("updated") or ""),
+            author=self._session.redacted(str(meta.get("updatedBy") or "")),
+            updated=self._session.redacted(str(meta.get("updated") or "")),
         )
 
     def save(self, body: Body, *, base: int | None, folder: str, message: str) -> Saved:
@@ -200,7 +204,7 @@ class Grafana:
             return Saved(None, "", pending=True)
         if answer.status != _OK:
             self._refused(f"saving {body.get('uid')}", answer)
-        number = answer.data.get("version")
+        number = answer.data.get("version") if isinstance(answer.data, dict) else None
         return Saved(number if isinstance(number, int) else None, answer.text("url"))
 
     def _message(self, uid: str, number: int) -> str | None:

@@ -86,12 +86,20 @@ def content(body: Body) -> dict[str, Any]:
     """
     kept = {key: value for key, value in body.items() if key not in _ASSIGNED}
     if isinstance(templating := kept.get("templating"), dict):
-        kept["templating"] = {
-            **templating,
-            "list": [_stateless(one) for one in templating.get("list") or ()],
-        }
+        variables = templating.get("list")
+        if isinstance(variables, list):
+            stateless = [_stateless(one) for one in variables]
+            kept["templating"] = {**templating, "list": stateless}
     compact: dict[str, Any] = _compact(kept)
     return compact
+
+
+def is_tagged(body: Body) -> bool:
+    """
+    Tell whether *body* has the tag `TAG`.
+    """
+    tags = body.get("tags")
+    return isinstance(tags, list) and TAG in tags
 
 
 def digest(body: Body) -> str:
@@ -109,7 +117,18 @@ def lines(body: Body) -> list[str]:
     Return the content of *body* as lines to compare.
     """
     text = json.dumps(content(body), sort_keys=True, indent=2, ensure_ascii=False)
-    return text.splitlines()
+    # What others wrote must not control the terminal that shows it.
+    return [
+        line if line.isprintable() else line.encode("unicode_escape").decode()
+        for line in text.split("\n")
+    ]
+
+
+def is_uid(text: str) -> bool:
+    """
+    Tell whether *text* can be the uid of a dashboard or folder.
+    """
+    return _UID.fullmatch(text) is not None
 
 
 def parse(text: str, source: str) -> Dashboard:
@@ -130,9 +149,8 @@ def parse(text: str, source: str) -> Dashboard:
     if reason := _unusable(body):
         msg = f"{source}: {reason}"
         raise ContentError(msg)
-    tags = body.get("tags") or []
-    if TAG not in tags:
-        body["tags"] = [*tags, TAG]
+    if not is_tagged(body):
+        body["tags"] = [*(body.get("tags") or ()), TAG]
     return Dashboard(body["uid"], body["title"], body)
 
 
@@ -187,7 +205,7 @@ def _unusable(body: Body) -> str:
         return "in the format of Grafana's new API; save it in the classic format"
     if body.get("__inputs"):
         return "made for import by hand (__inputs); use a datasource variable instead"
-    if not isinstance(uid, str) or not _UID.fullmatch(uid):
+    if not isinstance(uid, str) or not is_uid(uid):
         return f"uid={uid!r}; give 1 to 40 letters, digits, - or _"
     if not isinstance(title, str) or not title.strip() or len(title) > MAX_TITLE:
         return f"a title of 1 to {MAX_TITLE} characters is needed"

@@ -220,7 +220,8 @@ def _checked(url: str, *, insecure_http: bool) -> SplitResult:
         host, _ = parts.hostname, parts.port
     except ValueError:
         host, parts = None, urlsplit("")
-    if parts.scheme not in ("http", "https") or not host or parts.query:
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if parts.scheme not in ("http", "https") or not (host and plain) or parts.query:
         msg = f"not Grafana's address: {_without_user(url)!r}; give http(s)://host/path"
         raise GrafanaError(msg)
     if parts.username is not None:
@@ -280,7 +281,7 @@ def _answer(response: HTTPResponse, body: bytes) -> Answer:
     if "json" in response.headers.get_content_type():
         try:
             data = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             data = None
     return Answer(
         response.status,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from jaxmon.grafana.client import Observed, Stored, StoredAsV2
-from jaxmon.grafana.content import TAG, Dashboard, digest, pushed_digest
+from jaxmon.grafana.content import TAG, Dashboard, digest, is_tagged, pushed_digest
 
 
 class State(StrEnum):
@@ -67,13 +67,17 @@ def decide(
     """
     state, reason = _judged(desired, observed, folder)
     other = taken.get(desired.title, desired.uid)
-    if state in _WRITTEN and other != desired.uid:
+    if state in _WRITTEN and other != desired.uid and not _has_title(observed, desired):
         state = State.FOREIGN
         reason = (
             f"the folder has another dashboard with this title, uid {other}; "
             "rename or move that one"
         )
     return Step(desired, observed, state, reason)
+
+
+def _has_title(observed: Observed, desired: Dashboard) -> bool:
+    return isinstance(observed, Stored) and observed.body.get("title") == desired.title
 
 
 def _judged(desired: Dashboard, observed: Observed, folder: str) -> tuple[State, str]:
@@ -92,7 +96,7 @@ def _judged(desired: Dashboard, observed: Observed, folder: str) -> tuple[State,
             "provisioned from a file on the Grafana server; change it there, or "
             "remove it there to have it pushed"
         )
-    if TAG not in (observed.body.get("tags") or ()):
+    if not is_tagged(observed.body):
         return State.FOREIGN, (
             f"a dashboard with this uid that lacks the tag {TAG}; delete it, or give "
             "it that tag to have it treated as edited"

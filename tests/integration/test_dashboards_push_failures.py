@@ -10,6 +10,7 @@ import ssl
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,37 @@ def test_one_that_cannot_be_looked_at(site):
         4,
         {"jaxmon-debug": "failed", "jaxmon-oncall": "created"},
     )
+
+
+ODD: list[Any] = [None, [], {}, "text", 7, [1], [{}], {"dashboard": {}, "meta": {}},
+       {"dashboard": {"version": "x"}, "meta": {"version": None}}, {"version": []},
+       {"dashboard": {"version": 1, "tags": 7}, "meta": {"folderUid": 7}},
+       {"message": {}, "versions": {"a": 1}}]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+@pytest.mark.parametrize("status", [200, 202, 404, 412, 500])
+def test_answers_that_make_no_sense(pushed, odd, status):
+    """
+    Whatever JSON a server sends with whatever status, a push ends with a message and
+    an exit code, and replaces nothing that it could not recognise.
+    """
+    pushed.write({**ONCALL, "refresh": "1m"})
+    for match in ("versions", "uid/jaxmon-oncall$", "search", "folders", "POST", "api"):
+        pushed.grafana.faults.clear()
+        pushed.grafana.fault(match, reply=Reply(status, odd), times=3)
+        done = pushed.push()
+        assert done.code in (0, 1, 3, 4)
+        assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("uid", ["", "a b", "../x", "ü", "x" * 41])
+def test_a_folder_that_cannot_be(site, uid):
+    """
+    A folder's uid that Grafana would not accept is a usage error.
+    """
+    assert site.push("--folder", uid).code == 2
+    assert site.grafana.seen == []
 
 
 # Tokens.
@@ -259,6 +291,8 @@ def test_a_redirect_is_not_followed(make_site):
     [
         ("grafana.example.com", "give http(s)://host/path"),
         ("ftp://grafana.example.com", "give http(s)://host/path"),
+        ("https://example.com/a b", "give http(s)://host/path"),
+        ("https://exämple.com/", "give http(s)://host/path"),
         ("http://[::1", "give http(s)://host/path"),
         ("https://example.com:port/", "give http(s)://host/path"),
         ("https://admin:hunter2@example.com", "is not used; give a token"),

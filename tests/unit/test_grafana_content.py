@@ -13,6 +13,7 @@ from jaxmon.grafana.content import (
     ContentError,
     content,
     digest,
+    lines,
     load,
     parse,
     parse_all,
@@ -141,3 +142,20 @@ def test_deeply_nested_json_is_refused():
     """
     with pytest.raises(ContentError, match="deep: not JSON"):
         parse("[" * 100_000, "deep")
+
+
+@pytest.mark.parametrize("templating", [None, 7, {"list": 7}, {"list": [7]}, {}])
+def test_odd_variables(templating):
+    """
+    Whatever stands where variables should be has a hash.
+    """
+    assert len(digest({**BODY, "templating": templating})) == 64
+
+
+def test_lines_cannot_control_a_terminal():
+    """
+    Control characters in what others wrote are shown, not sent; other letters stay.
+    """
+    found = "".join(lines({"title": "µ \x9b2J \u202e"})), lines({"title": "µs"})
+    assert found[0].isprintable()
+    assert found[1] == ["{", '  "title": "µs"', "}"]

@@ -56,7 +56,14 @@ CASES = [
     ("same, provisioned", stored(BODY, provisioned=True), {}, State.UNCHANGED, ""),
     ("same, moved", stored(BODY, folder="x"), {}, State.DRIFTED, "in folder x"),
     ("old", stored(OLD), {}, State.UPDATE, ""),
-    ("old, title taken", stored(OLD), {"On-call": "x"}, State.FOREIGN, "uid x"),
+    ("old, title shared", stored(OLD), {"On-call": "x"}, State.UPDATE, ""),
+    (
+        "old, new title taken",
+        stored({**OLD, "title": "Old"}),
+        {"On-call": "x", "Old": "jaxmon-oncall"},
+        State.FOREIGN,
+        "uid x",
+    ),
     ("old, moved", stored(OLD, folder="x"), {}, State.DRIFTED, "in folder x"),
     (
         "old, provisioned",
