@@ -91,11 +91,15 @@ class Grafana:
         """
         Return what a query yields now, or over the last half minute.
         """
-        expression, now = self.expression(text), time.time()
-        if instant:
-            return self._ask("query", query=expression, time=now)["result"]
-        window = {"start": now - 30, "end": now, "step": 1}
-        return self._ask("query_range", query=expression, **window)["result"]
+        now = time.time()
+        query = {"query": self.expression(text)}
+        data = (
+            self._ask("query", **query, time=now)
+            if instant
+            else self._ask("query_range", **query, start=now - 30, end=now, step=1)
+        )
+        found: Series = data["result"]
+        return found
 
     def values(self, text: str) -> list[str]:
         """
@@ -104,7 +108,8 @@ class Grafana:
         found = re.fullmatch(r"label_values\((.+), (\w+)\)", text)
         assert found is not None
         match = self.expression(found[1])
-        return self._ask(f"label/{found[2]}/values", **{"match[]": match})
+        values: list[str] = self._ask(f"label/{found[2]}/values", **{"match[]": match})
+        return values
 
     def _ask(self, path: str, **parameters: Any) -> Any:
         answer = json.loads(http_get(f"{self._url}/{path}?{urlencode(parameters)}"))

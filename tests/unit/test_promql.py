@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from jaxmon.artifacts.promql import (
+    alerts,
+    alerts_since,
     counter,
     eq,
     gauge,
+    gauge_changes,
     gauge_over,
     gauge_slope,
     histogram,
@@ -97,6 +100,12 @@ CASES = {
             "max_over_time(jaxmon_live_arrays[1h])",
         ),
         (gauge_slope(LIVE_ARRAYS, "30m"), "deriv(jaxmon_live_arrays[30m])"),
+        (gauge_changes(LIVE_ARRAYS, "5m"), "changes(jaxmon_live_arrays[5m])"),
+        (CALLS.sum("job").bottomk(3), f"bottomk(3, {CALLS.sum('job')})"),
+        (
+            (time() - alerts_since()).and_(alerts(eq("severity", "page")), "job"),
+            'time() - ALERTS_FOR_STATE and on (job) ALERTS{severity="page"}',
+        ),
         (recorded("job:x:rate5m", eq("job", "a")), 'job:x:rate5m{job="a"}'),
         (recorded_sum("a:b", "30d"), "sum_over_time(a:b[30d])"),
         (

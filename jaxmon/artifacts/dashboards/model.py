@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from jaxmon.artifacts.dashboards.units import UNITS
 from jaxmon.artifacts.promql import Expr, Matcher, counter, gauge
 from jaxmon.catalog import BY_NAME, Metric
 
@@ -317,6 +318,8 @@ def _target_problems(target: Target) -> Iterator[str]:
     if shape.labels is None or shape.unit is None:
         yield f"{expr} has unknown labels or unit; aggregate it, or say of_unit()"
         return
+    if shape.unit not in UNITS:
+        yield f"{expr} has the unit {shape.unit!r}; there are {sorted(UNITS)}"
     unknown = {
         name
         for name in shape.metrics

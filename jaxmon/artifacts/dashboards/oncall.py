@@ -38,6 +38,7 @@ def dashboard(slos: Slos, *, runbooks: str) -> Dashboard:
         rows=(
             now.oncall(slos, runbooks),
             services.oncall(slos),
+            now.budgets(slos),
             requests.oncall(slos),
             training.oncall(slos),
             compilation.oncall(slos),

@@ -32,23 +32,8 @@ from jaxmon.artifacts.dashboards.model import (
     Target,
     Thresholds,
 )
-from jaxmon.artifacts.shape import PER_SECOND
+from jaxmon.artifacts.dashboards.units import UNITS
 
-
-UNITS = {
-    "": "short",
-    PER_SECOND: "ops",
-    "per minute": "opm",
-    "bytes": "bytes",
-    "bytes per second": "Bps",
-    "celsius": "celsius",
-    "joules": "joule",
-    "ratio": "percentunit",
-    "seconds": "s",
-    "times": "suffix: ×",  # noqa: RUF001 - the sign that a reader expects
-    "watts": "watt",
-}
-"""Grafana's name of each unit."""
 
 _TITLES = {"alertname": "Alert", "sloth_slo": "SLO"}
 _HIDDEN = ("Time", "__name__")

@@ -53,7 +53,7 @@ def oncall(slos: Slos) -> Row:
                 title="Lowest cache hit rates",
                 kind="timeseries",
                 text="Calls served without tracing, of the ten functions with the "
-                "lowest q.share. Below the line calls pay for tracing or compiling.",
+                "lowest share. Below the line calls pay for tracing or compiling.",
                 targets=(Target(q.hit_rate("function").bottomk(10), "{{function}}"),),
                 width=8,
                 maximum=1,
@@ -75,7 +75,7 @@ def oncall(slos: Slos) -> Row:
                 title="Compiles in progress",
                 kind="timeseries",
                 text="Programs being compiled or read from the persistent cache now. "
-                "The same on all hosts at once: they q.share no cache.",
+                "The same on all hosts at once: they share no cache.",
                 targets=(
                     Target(running.sum("job", "instance"), "{{job}} {{instance}}"),
                 ),

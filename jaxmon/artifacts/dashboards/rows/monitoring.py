@@ -113,7 +113,8 @@ def debug() -> Row:
     """
     Return what jaxmon itself does and costs, and the versions that it sees.
     """
-    return Row(20, "jaxmon and versions", (*_agents(), *_sidecars(), *_versions()))
+    panels = (*_agents(), *_sidecars(), *_versions())
+    return Row(20, "jaxmon and versions", panels, collapsed=True)
 
 
 def _agents() -> tuple[Panel, ...]:

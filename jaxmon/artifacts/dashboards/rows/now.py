@@ -48,7 +48,55 @@ def oncall(slos: Slos, runbooks: str) -> Row:
     """
     Return what an alarmed reader looks at first.
     """
-    return Row(1, "Is it on fire?", (*_headline(slos), *_alerts(slos, runbooks)))
+    return Row(1, "Is it on fire?", (*_headline(slos), *_alerts(runbooks)))
+
+
+def budgets(slos: Slos) -> Row:
+    """
+    Return how fast error budgets go, and what is left of them.
+    """
+    burn = tuple(
+        Target(
+            (slo.recording("1h", q.JOB).max("job") / slo.budget).of_unit("times"),
+            f"{slo.title} {{{{job}}}}",
+        )
+        for slo in slos
+    )
+    left = tuple(
+        Target(
+            slo.recorded(BUDGET_REMAINING, q.JOB).min("job"), f"{slo.title} {{{{job}}}}"
+        )
+        for slo in slos
+    )
+    return Row(
+        10,
+        "Error budgets",
+        (
+            Panel(
+                id=113,
+                title="Burn rate over one hour",
+                kind="timeseries",
+                text="How fast each error budget goes, as a multiple of the pace at "
+                "which it lasts. Alerts page at 14.4 (and 6 over six hours) and file "
+                "tickets at 3 and 1. Needs the recording rules of jaxmon.",
+                targets=burn,
+                thresholds=BURN,
+                alerts=tuple(slo.alert for slo in slos),
+            ),
+            Panel(
+                id=114,
+                title="Error budget left",
+                kind="timeseries",
+                text="What is left of each error budget in its period. Below 0 the "
+                "objective is missed. Needs the recording rules of jaxmon.",
+                targets=left,
+                minimum=None,
+                maximum=1,
+                thresholds=BUDGET_LEFT,
+                alerts=tuple(slo.alert for slo in slos),
+            ),
+        ),
+    )
 
 
 def _headline(slos: Slos) -> tuple[Panel, ...]:
@@ -140,23 +188,10 @@ def _stat(
     )
 
 
-def _alerts(slos: Slos, runbooks: str) -> tuple[Panel, ...]:
+def _alerts(runbooks: str) -> tuple[Panel, ...]:
     identity = ("severity", "alertname", "job")
     firing = alerts(*q.FIRING).max(*identity)
     since = time() - alerts_since(q.JOB, _OURS).min(*identity)
-    burn = tuple(
-        Target(
-            (slo.recording("1h", q.JOB).max("job") / slo.budget).of_unit("times"),
-            f"{slo.title} {{{{job}}}}",
-        )
-        for slo in slos
-    )
-    left = tuple(
-        Target(
-            slo.recorded(BUDGET_REMAINING, q.JOB).min("job"), f"{slo.title} {{{{job}}}}"
-        )
-        for slo in slos
-    )
     return (
         Panel(
             id=111,
@@ -164,6 +199,7 @@ def _alerts(slos: Slos, runbooks: str) -> tuple[Panel, ...]:
             kind="table",
             text="What fires, for which service, and for how long. The name opens the "
             "runbook.",
+            height=7,
             targets=(Target(since.and_(firing, *identity), "For"),),
             mappings=_SEVERITIES,
             labels=identity,
@@ -179,32 +215,10 @@ def _alerts(slos: Slos, runbooks: str) -> tuple[Panel, ...]:
             kind="state-timeline",
             text="When each alert fired. What began first is often the cause of the "
             "rest.",
+            height=7,
             targets=(Target(firing, "{{alertname}} {{job}}"),),
             mappings=(Mapping("1", "firing", "red"),),
             thresholds=Thresholds("red", ()),
             no_value="Nothing fired",
-        ),
-        Panel(
-            id=113,
-            title="Burn rate over one hour",
-            kind="timeseries",
-            text="How fast each error budget goes, as a multiple of the pace at which "
-            "it lasts. Alerts page at 14.4 (and 6 over six hours) and file tickets at "
-            "3 and 1. Needs the recording rules of jaxmon.",
-            targets=burn,
-            thresholds=BURN,
-            alerts=tuple(slo.alert for slo in slos),
-        ),
-        Panel(
-            id=114,
-            title="Error budget left",
-            kind="timeseries",
-            text="What is left of each error budget in its period. Below 0 the "
-            "objective is missed. Needs the recording rules of jaxmon.",
-            targets=left,
-            minimum=None,
-            maximum=1,
-            thresholds=BUDGET_LEFT,
-            alerts=tuple(slo.alert for slo in slos),
         ),
     )

@@ -59,6 +59,7 @@ def oncall(slos: Slos) -> Row:
                     ),
                 ),
                 width=8,
+                alerts=("JaxmonServiceVanished",),
             ),
             Panel(
                 id=204,

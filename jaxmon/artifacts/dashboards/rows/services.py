@@ -52,7 +52,7 @@ def oncall(slos: Slos) -> Row:
                 title="Services",
                 kind="table",
                 text="One line for each service; the colours are those of the "
-                "objectives. Choose the red one under Service q.above.",
+                "objectives. Choose the red one under Service above.",
                 targets=columns,
                 width=24,
                 height=6,

@@ -1,0 +1,23 @@
+"""
+Units of the catalogue, and what Grafana calls them.
+"""
+
+from __future__ import annotations
+
+from jaxmon.artifacts.shape import PER_SECOND
+
+
+UNITS = {
+    "": "short",
+    PER_SECOND: "ops",
+    "per minute": "opm",
+    "bytes": "bytes",
+    "bytes per second": "Bps",
+    "celsius": "celsius",
+    "joules": "joule",
+    "ratio": "percentunit",
+    "seconds": "s",
+    "times": "suffix: ×",  # noqa: RUF001 - the sign that a reader expects
+    "watts": "watt",
+}
+"""Grafana's name of each unit."""

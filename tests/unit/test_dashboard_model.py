@@ -1,0 +1,185 @@
+"""
+A panel that nobody could use is refused when it is made.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from jaxmon.artifacts import alerts
+from jaxmon.artifacts.dashboards import all_dashboards
+from jaxmon.artifacts.dashboards.model import (
+    Dashboard,
+    Panel,
+    Row,
+    Target,
+    Thresholds,
+    Variable,
+)
+from jaxmon.artifacts.promql import counter, eq, gauge, histogram, recorded
+from jaxmon.catalog import COMPILE_SECONDS, JIT_CALLS, LIVE_ARRAY_BYTES, LIVE_ARRAYS
+
+
+CALLS = counter(JIT_CALLS).rate().sum("function")
+PANEL = Panel(
+    id=1,
+    title="Calls",
+    kind="timeseries",
+    text="How many.",
+    targets=(Target(CALLS, "{{function}}"),),
+    width=24,
+)
+TABLE = replace(
+    PANEL, kind="table", labels=("function",), targets=(Target(CALLS, "Calls"),)
+)
+
+
+@pytest.mark.parametrize(
+    ("panel", "changes", "message"),
+    [
+        (PANEL, {"title": ""}, "needs a title"),
+        (PANEL, {"text": "How many"}, "ends with a full stop"),
+        (PANEL, {"targets": ()}, "and a query"),
+        (PANEL, {"width": 25}, "is 25 wide; give 1 to 24"),
+        (
+            PANEL,
+            {"targets": (Target(CALLS, "{{device}}"),)},
+            r"no label \['device'\]; it has \['function'\]",
+        ),
+        (
+            PANEL,
+            {"targets": (*PANEL.targets, Target(gauge(LIVE_ARRAY_BYTES)))},
+            "several units: .'per second', 'bytes'",
+        ),
+        (PANEL, {"targets": (Target(recorded("a:b:c")),)}, "unknown labels or unit"),
+        (PANEL, {"targets": (Target(CALLS * CALLS),)}, "unknown labels or unit"),
+        (
+            PANEL,
+            {"targets": (Target(CALLS.of_unit("furlongs")),)},
+            "has the unit 'furlongs'; there are ",
+        ),
+        (TABLE, {"labels": ("job",)}, r"labels \['function'\], not \['job'\]"),
+        (TABLE, {"targets": (Target(CALLS),)}, "are not all named"),
+        (TABLE, {"targets": TABLE.targets * 2}, "are not all named, each differently"),
+        (TABLE, {"sort": "Errors"}, "sorts by 'Errors'; it has .'Calls'"),
+    ],
+)
+def test_useless_panel_is_refused(panel, changes, message):
+    """
+    The message names the panel, and says what was found and what there is.
+    """
+    with pytest.raises(ValueError, match=message) as caught:
+        replace(panel, **changes)
+    assert "panel 1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "panels",
+    [
+        (replace(PANEL, width=12),),
+        (replace(PANEL, width=10), replace(PANEL, id=2, width=16)),
+        (replace(PANEL, width=12), replace(PANEL, id=2, width=12, height=4)),
+    ],
+    ids=["a gap", "over the edge", "unequal heights"],
+)
+def test_line_that_is_not_full_is_refused(panels):
+    """
+    Each line of a row is 24 wide and equally high.
+    """
+    with pytest.raises(ValueError, match="is no line 24 wide and equally high"):
+        Row(9, "Row", panels)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (replace(PANEL, title="Other"), r"id \[1\] given twice"),
+        (replace(PANEL, id=2), r"title \['Calls'\] given twice"),
+    ],
+)
+def test_ids_and_titles_are_given_once(second, message):
+    """
+    Links to a panel hold its id, people its title.
+    """
+    with pytest.raises(ValueError, match=message):
+        dashboard(rows=(Row(9, "A", (PANEL,)), Row(8, "B", (second,))))
+
+
+def test_uid_is_part_of_an_address():
+    """
+    A uid that Grafana would refuse is refused here.
+    """
+    with pytest.raises(ValueError, match="uid 'On call' is not like jaxmon-oncall"):
+        dashboard(uid="On call")
+
+
+def dashboard(**changes):
+    values = {"uid": "x", "title": "X", "description": "X.", "since": "now-1h"}
+    nothing = {"variables": (), "annotations": (), "rows": ()}
+    return Dashboard(**{**values, **nothing, **changes})
+
+
+def test_thresholds_rise():
+    """
+    Grafana draws steps in the order given, so they must be in order.
+    """
+    with pytest.raises(ValueError, match="do not rise"):
+        Thresholds("green", ((2, "red"), (1, "orange")))
+
+
+def test_description_ends_with_the_metrics():
+    """
+    The names come from the queries, sorted.
+    """
+    seconds = histogram(COMPILE_SECONDS).sum.rate().sum("function") / CALLS
+    panel = replace(
+        PANEL, targets=(Target(seconds.of_unit("seconds"), "{{function}}"),)
+    )
+    expected = f"How many.\n\nMetrics: `{COMPILE_SECONDS.name}`, `{JIT_CALLS.name}`"
+    assert panel.description == expected
+
+
+def test_variable_needs_a_label_that_exists():
+    """
+    A variable asks a metric for a label that its series have.
+    """
+    variable = Variable(
+        "device", "Device", LIVE_ARRAYS, "Which.", matchers=(eq("job", "$job"),)
+    )
+    assert variable.query == f'label_values({LIVE_ARRAYS.name}{{job="$job"}}, device)'
+    with pytest.raises(ValueError, match="has no label"):
+        replace(variable, label="function")
+
+
+def test_runbooks_that_panels_link_belong_to_alerts():
+    """
+    A panel names no alert that does not exist, and every alert has a panel.
+    """
+    linked = {
+        name
+        for one in all_dashboards()
+        for panel in one.panels
+        for name in panel.alerts
+    }
+    existing = {one.name for one in alerts.all_alerts()}
+    assert linked - existing == set()
+    assert {name for name in existing - linked if "Deploy" not in name} == set()
+
+
+def test_models_need_no_sdk():
+    """
+    What the dashboards show can be read without grafana-foundation-sdk.
+    """
+    source = (
+        "import sys; sys.modules['grafana_foundation_sdk'] = None\n"
+        "from jaxmon.artifacts.dashboards import all_dashboards\n"
+        "print(sum(len(one.panels) for one in all_dashboards()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) >= 30
