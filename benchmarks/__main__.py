@@ -1,7 +1,7 @@
 """
 Run the benchmarks, all or those named, and print one table.
 
-    python -m benchmarks [calls compiles exposition imports scrape] [--json PATH]
+    python -m benchmarks [NAME ...] [--json PATH]
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "compiles": _of("compiles"),
     "exposition": _exposition,
     "imports": _of("imports"),
+    "indicators": _of("indicators"),
     "scrape": _of("scrape"),
 }
 

@@ -1,0 +1,185 @@
+"""
+What a mark costs: a request, a step, an activity, each with an agent and without.
+
+A figure is the median over rounds of some hundred marks around nothing, less the same
+loop without them in the same round. Beside it, what prometheus_client takes for the
+three metrics of a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import repeat
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+from benchmarks.calls import agent
+from benchmarks.rows import Row, paired
+
+
+ROUNDS = 200
+MARKS = 200
+REQUEST_GOAL_NS = 5000.0
+STEP_GOAL_NS = 5000.0
+
+Run = Callable[[], object]
+
+
+class Mark(NamedTuple):
+    """
+    A loop with a mark in it, the same loop without, and a goal for the difference.
+    """
+
+    marked: Run
+    bare: Run
+    goal: float | None = None
+
+
+def measure() -> list[Row]:
+    """
+    Return nanoseconds for each kind of mark.
+    """
+    import jaxmon
+
+    request = jaxmon.request("predict")
+    empty = _blocks(nullcontext)
+    marks = {
+        "with jaxmon.request(route)": Mark(
+            _blocks(lambda: jaxmon.request("predict")), empty, REQUEST_GOAL_NS
+        ),
+        "@jaxmon.request(route)": Mark(
+            _calls(request(_nothing)), _calls(_nothing), REQUEST_GOAL_NS
+        ),
+        "jaxmon.asgi.Middleware, 20 routes": _middleware(),
+        "jaxmon.steps, a step": Mark(
+            _loop(lambda batches: jaxmon.steps(batches, items=32)),
+            _loop(lambda batches: batches),
+            STEP_GOAL_NS,
+        ),
+        "with jaxmon.activity(name)": Mark(
+            _blocks(lambda: jaxmon.activity("work")), empty
+        ),
+    }
+    theirs = {"prometheus_client, a request's metrics": _prometheus_client()}
+    with agent():
+        rows = _rows({**marks, **theirs})
+    return [
+        *rows,
+        *_rows(
+            {
+                f"{name}, no agent": mark._replace(goal=None)
+                for name, mark in marks.items()
+            }
+        ),
+    ]
+
+
+def _rows(marks: dict[str, Mark]) -> list[Row]:
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in marks}
+    for _ in range(ROUNDS):
+        for name, mark in marks.items():
+            bare, marked = _nanoseconds(mark.bare), _nanoseconds(mark.marked)
+            times[name].append((marked, bare))
+    return [
+        Row(
+            name=name,
+            value=paired(*zip(*times[name], strict=True)),
+            best=min(m for m, _ in times[name]) - min(b for _, b in times[name]),
+            unit="ns",
+            at_most=mark.goal,
+        )
+        for name, mark in marks.items()
+    ]
+
+
+def _nanoseconds(run: Run) -> float:
+    started = perf_counter_ns()
+    run()
+    return (perf_counter_ns() - started) / MARKS
+
+
+def _nothing() -> None:
+    pass
+
+
+def _blocks(make: Callable[[], Any]) -> Run:
+    def run() -> None:
+        for _ in repeat(None, MARKS):
+            with make():
+                pass
+
+    return run
+
+
+def _calls(function: Callable[[], object]) -> Run:
+    def run() -> None:
+        for _ in repeat(None, MARKS):
+            function()
+
+    return run
+
+
+def _loop(steps: Callable[[Iterable[None]], Iterable[None]]) -> Run:
+    def run() -> None:
+        for _ in steps(repeat(None, MARKS)):
+            pass
+
+    return run
+
+
+def _middleware() -> Mark:
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    from jaxmon.asgi import Middleware
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body"})
+
+    async def nowhere(_: Any) -> None:
+        pass
+
+    site = Starlette(
+        routes=[Route(f"/route{n}/{{item}}", lambda _: None) for n in range(20)]
+    )
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/route10/7",
+        "root_path": "",
+        "headers": [],
+        "app": site,
+    }
+
+    def serving(served: Any) -> Run:
+        async def serve() -> None:
+            for _ in repeat(None, MARKS):
+                await served(scope, None, nowhere)
+
+        return lambda: asyncio.run(serve())
+
+    return Mark(serving(Middleware(app)), serving(app))
+
+
+def _prometheus_client() -> Mark:
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+    registry = CollectorRegistry()
+    labels = ("route", "outcome", "start")
+    seconds = Histogram("seconds", "Time.", ("route", "start"), registry=registry)
+    count = Counter("requests", "Requests.", labels, registry=registry)
+    running = Gauge("running", "Running.", ("route",), registry=registry)
+
+    @contextmanager
+    def request() -> Iterator[None]:
+        with (
+            running.labels("predict").track_inprogress(),
+            seconds.labels("predict", "warm").time(),
+        ):
+            yield
+        count.labels("predict", "success", "warm").inc()
+
+    return Mark(_blocks(request), _blocks(nullcontext))
