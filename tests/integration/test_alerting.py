@@ -5,9 +5,11 @@ generated files in quick motion.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
 from jaxmon.exposition.server import Server, metrics_handler
 from tests.alertmanager import Alertmanager, Webhook
-from tests.support import Prometheus, until
+from tests.support import Prometheus, http_get, until
 
 
 SCALE = 60
@@ -117,6 +119,7 @@ def test_a_failing_service_pages_and_recovers(
         until(lambda: scrapes(server) >= 20, "20 scrapes")
         assert server.query('ALERTS{alertstate="firing"}') == []
         assert webhook.alerts() == []
+        assert unhealthy(server) == []
 
         failing.failing = True
         path, page = webhook.until_alert(BURN, seconds=30)
@@ -134,6 +137,16 @@ def test_a_failing_service_pages_and_recovers(
     name = page["annotations"]["runbook_url"].rpartition("/")[2]
     assert (runbooks.DIRECTORY / name).is_file()
     assert {where for where, _ in webhook.alerts()} == {"/page"}
+
+
+def unhealthy(server: Prometheus) -> list[dict[str, Any]]:
+    """
+    Return the rules that Prometheus could not evaluate, with its reason.
+    """
+    answer = json.loads(http_get(f"{server.url}/api/v1/rules"))
+    rules = [rule for group in answer["data"]["groups"] for rule in group["rules"]]
+    assert len(rules) > 100
+    return [rule for rule in rules if rule["health"] != "ok"]
 
 
 def scrapes(server: Prometheus) -> float:
