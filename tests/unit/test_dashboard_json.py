@@ -365,6 +365,22 @@ def test_columns_of_tables_exist(dashboard):
                 assert label in target["expr"] or "by" not in target["expr"]
 
 
+@EVERY_DASHBOARD
+def test_links_to_dashboards_lead_somewhere(dashboard):
+    """
+    A link names a dashboard and variables that exist.
+    """
+    names = {one["name"] for one in dashboard["templating"]["list"]}
+    text = json.dumps(dashboard)
+    links = re.findall(r'"(/d/[^"]+)"', text)
+    assert links
+    for link in links:
+        uid, _, query = link.removeprefix("/d/").partition("?")
+        assert uid in {one["uid"] for one in DASHBOARDS.values()}
+        assert set(re.findall(r"var-(\w+)=", query)) <= names
+        assert set(re.findall(r"\{(\w+):queryparam\}", query)) <= names
+
+
 def test_runbook_links_follow_the_option():
     """
     Panels about an alert link its runbook below the address that was given.

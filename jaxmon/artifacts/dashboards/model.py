@@ -105,7 +105,7 @@ class Panel:
         minimum: start of the axis, `None` where values may be negative.
         maximum: end of the axis, where there is a natural one.
         thresholds: drawn as dashed lines over time, as colours elsewhere.
-        mappings: texts for values.
+        mappings: texts for values; in a table they colour the first column.
         stacked: whether the series add up, to their sum or to 100 %.
         alerts: names of alerts about this; their runbooks are linked.
         labels: columns of a table, in order; all labels of its queries.

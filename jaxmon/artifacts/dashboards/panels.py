@@ -189,6 +189,9 @@ def _table(panel: Panel) -> d.Panel:
         )
     for target in panel.targets:
         builder.override_by_name(target.legend, _column(target))
+    if panel.mappings:
+        text = d.DynamicConfigValue("custom.cellOptions", {"type": "color-text"})
+        builder.override_by_name(column_title(panel.labels[0]), [text])
     for label, link in panel.cell_links:
         url = {"title": link.title, "url": link.url, "targetBlank": True}
         builder.override_by_name(

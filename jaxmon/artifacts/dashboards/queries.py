@@ -42,6 +42,12 @@ NAMED_PROCESS = "{{job}} {{instance}} {{worker}}"
 
 FIRING = (JOB, re("alertname", "Jaxmon.+"), eq("alertstate", "firing"))
 
+# Where a burn rate means a ticket in time, a ticket, a page in time, a page.
+BURN = Thresholds(
+    "green", ((1, "yellow"), (3, "orange"), (6, "semi-dark-red"), (14.4, "red"))
+)
+BUDGET_LEFT = Thresholds("red", ((0, "orange"), (0.25, "green")))
+
 UP = (Mapping("0", "down", RED), Mapping("1", "up", GREEN))
 
 VARIABLES = (

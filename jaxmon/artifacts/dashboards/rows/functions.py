@@ -6,12 +6,19 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.model import Panel, Row, Target
+from jaxmon.artifacts.dashboards.model import Link, Panel, Row, Target
 from jaxmon.artifacts.promql import counter, histogram
 from jaxmon.artifacts.slo import Slos
 
 
 RANGE = "$__range"
+
+_ONLY = Link(
+    "Show this function only",
+    "/d/jaxmon-debug?var-function=${__value.text}&${job:queryparam}"
+    "&${instance:queryparam}&${worker:queryparam}&${datasource:queryparam}"
+    "&${__url_time_range}",
+)
 
 
 def debug(slos: Slos) -> Row:
@@ -89,5 +96,6 @@ def _table(slos: Slos) -> Panel:
         width=24,
         height=10,
         labels=("function",),
+        cell_links=(("function", _ONLY),),
         sort="Time compiling",
     )

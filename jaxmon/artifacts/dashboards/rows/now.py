@@ -29,14 +29,9 @@ from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 
 
-# Where a burn rate means a ticket in time, a ticket, a page in time, a page.
-BURN = Thresholds(
-    "green", ((1, "yellow"), (3, "orange"), (6, "semi-dark-red"), (14.4, "red"))
-)
-BUDGET_LEFT = Thresholds("red", ((0, "orange"), (0.25, "green")))
-
 _OURS = re("alertname", "Jaxmon.+")
 _ZERO = call("vector", promql.number(0))
+_CONCERNED = ("route", "function", "loop", "instance")
 _SEVERITIES = (
     Mapping("page", "page", "red"),
     Mapping("ticket", "ticket", "orange"),
@@ -80,7 +75,7 @@ def budgets(slos: Slos) -> Row:
                 "which it lasts. Alerts page at 14.4 (and 6 over six hours) and file "
                 "tickets at 3 and 1. Needs the recording rules of jaxmon.",
                 targets=burn,
-                thresholds=BURN,
+                thresholds=q.BURN,
                 alerts=tuple(slo.alert for slo in slos),
             ),
             Panel(
@@ -92,7 +87,7 @@ def budgets(slos: Slos) -> Row:
                 targets=left,
                 minimum=None,
                 maximum=1,
-                thresholds=BUDGET_LEFT,
+                thresholds=q.BUDGET_LEFT,
                 alerts=tuple(slo.alert for slo in slos),
             ),
         ),
@@ -115,7 +110,7 @@ def _headline(slos: Slos) -> tuple[Panel, ...]:
             102,
             "How fast the fastest-burning error budget goes now; at 1 it lasts "
             "exactly as long as it should. Needs the recording rules of jaxmon.",
-            Target(burning, "Fastest burn", BURN),
+            Target(burning, "Fastest burn", q.BURN),
         ),
         _stat(
             103,
@@ -124,7 +119,7 @@ def _headline(slos: Slos) -> tuple[Panel, ...]:
             Target(
                 recorded(BUDGET_REMAINING, q.JOB).min(),
                 "Least budget left",
-                BUDGET_LEFT,
+                q.BUDGET_LEFT,
             ),
         ),
         _stat(
@@ -189,18 +184,20 @@ def _stat(
 
 
 def _alerts(runbooks: str) -> tuple[Panel, ...]:
-    identity = ("severity", "alertname", "job")
-    firing = alerts(*q.FIRING).max(*identity)
+    # Which of these an alert has depends on what it is about.
+    identity = ("severity", "alertname", "job", *_CONCERNED)
+    firing = alerts(*q.FIRING)
     since = time() - alerts_since(q.JOB, _OURS).min(*identity)
     return (
         Panel(
             id=111,
             title="Firing alerts",
             kind="table",
-            text="What fires, for which service, and for how long. The name opens the "
-            "runbook.",
+            text="What fires, for whom, and for how long. The name opens the runbook. "
+            "While JaxmonDeployInProgress is here, compile noise is muted.",
             height=7,
-            targets=(Target(since.and_(firing, *identity), "For"),),
+            width=15,
+            targets=(Target(since.and_(firing.max(*identity), *identity), "For"),),
             mappings=_SEVERITIES,
             labels=identity,
             cell_links=(
@@ -216,7 +213,8 @@ def _alerts(runbooks: str) -> tuple[Panel, ...]:
             text="When each alert fired. What began first is often the cause of the "
             "rest.",
             height=7,
-            targets=(Target(firing, "{{alertname}} {{job}}"),),
+            width=9,
+            targets=(Target(firing.max("alertname", "job"), "{{alertname}} {{job}}"),),
             mappings=(Mapping("1", "firing", "red"),),
             thresholds=Thresholds("red", ()),
             no_value="Nothing fired",

@@ -6,9 +6,17 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.model import Panel, Row, Target
-from jaxmon.artifacts.promql import counter, eq, up
+from jaxmon.artifacts.dashboards.model import Link, Panel, Row, Target
+from jaxmon.artifacts.promql import alerts, counter, eq, re, recorded, up
 from jaxmon.artifacts.slo import Slos, durations
+from jaxmon.artifacts.slo.model import CURRENT_BURN_RATE
+
+
+_DEBUG = Link(
+    "Debug this service",
+    "/d/jaxmon-debug?var-job=${__value.text}"
+    "&${datasource:queryparam}&${__url_time_range}",
+)
 
 
 def oncall(slos: Slos) -> Row:
@@ -19,7 +27,11 @@ def oncall(slos: Slos) -> Row:
     cold = counter(catalog.REQUESTS, eq("start", "cold"), *q.PROCESS).rate().sum("job")
     every = counter(catalog.REQUESTS, *q.PROCESS).rate().sum("job")
     recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).rate().sum("job")
+    firing = alerts(*q.FIRING, re("severity", "page|ticket")).count("job")
+    burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     columns = (
+        Target(firing, "Alerts", q.above(1)),
+        Target(burning, "Burn", q.BURN),
         Target(every, "Requests"),
         Target(
             q.share(q.failed().sum("job"), q.served().sum("job")),
@@ -52,12 +64,13 @@ def oncall(slos: Slos) -> Row:
                 title="Services",
                 kind="table",
                 text="One line for each service; the colours are those of the "
-                "objectives. Choose the red one under Service above.",
+                "objectives. The name opens its Debug dashboard.",
                 targets=columns,
                 width=24,
                 height=6,
                 labels=("job",),
-                sort="Errors",
+                cell_links=(("job", _DEBUG),),
+                sort="Burn",
             ),
         ),
     )
