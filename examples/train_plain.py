@@ -52,7 +52,7 @@ def main() -> None:
     x = jnp.linspace(-1.0, 1.0, 64)
     y = SLOPE * x + INTERCEPT
 
-    for index in range(steps):
+    for index in jaxmon.steps(range(steps), items=len(x)):
         line, loss = step(line, x, y)
         if index == 0:
             print(f"first loss: {loss:.6f}")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.catalog import COMPILES, JIT_CACHE_HITS, JIT_CALLS
+from jaxmon.catalog import STEPS as MARKED_STEPS
 from tests.support import ROOT, run_python
 
 
@@ -54,6 +55,8 @@ def test_example_learns_and_is_observed(example: Path, run_dir: Path) -> None:
     assert figure(out, rf"^{JIT_CACHE_HITS.name}{step}\}} (\d+)") == STEPS - 1
     compiled = rf'^{COMPILES.name}{step},outcome="compiled"\}} (\d+)'
     assert figure(out, compiled) == 1
+    if "jaxmon.steps(" in example.read_text():
+        assert figure(out, rf'^{MARKED_STEPS.name}\{{loop="train"\}} (\d+)') == STEPS
 
 
 def test_examples_are_there() -> None:
