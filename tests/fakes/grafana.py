@@ -389,6 +389,9 @@ class FakeGrafana(FaultyServer):
                 400, "folder not found"
             )  # pkg/api/apierrors/dashboard.go
         row = self.rows.get(new["uid"])
+        if new.get("id") and row is None:
+            # An id says that it exists: pkg/services/dashboards/database/database.go.
+            raise RefusedError(404, "Dashboard not found", status="not-found")
         if row is not None:
             self._check_lock(row, new, overwrite=bool(body.get("overwrite")))
         elif self.quirks.titles_unique and any(
