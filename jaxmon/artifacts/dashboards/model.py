@@ -102,7 +102,7 @@ class Panel:
         targets: all of one unit, except in a table.
         width: columns of 24.
         height: units of 30 pixels.
-        minimum: start of the axis, `None` where values may be negative.
+        minimum: start of the axis.
         maximum: end of the axis, where there is a natural one.
         thresholds: drawn as dashed lines over time, as colours elsewhere.
         mappings: texts for values; in a table they colour the first column.
@@ -121,7 +121,7 @@ class Panel:
     targets: tuple[Target, ...]
     width: int = 12
     height: int = 8
-    minimum: float | None = 0
+    minimum: float = 0
     maximum: float | None = None
     thresholds: Thresholds | None = None
     mappings: tuple[Mapping, ...] = ()

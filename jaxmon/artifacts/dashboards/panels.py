@@ -228,7 +228,7 @@ def _common(
     builder.datasource(sdk.DATASOURCE)
     if panel.kind not in ("heatmap", "table"):
         builder.unit(UNITS[panel.unit])
-    if panel.minimum is not None and panel.kind in ("bargauge", "timeseries"):
+    if panel.kind in ("bargauge", "timeseries"):
         builder.min(panel.minimum)
     if panel.maximum is not None:
         builder.max(panel.maximum)

@@ -85,7 +85,8 @@ def budgets(slos: Slos) -> Row:
                 text="What is left of each error budget in its period. Below 0 the "
                 "objective is missed. Needs the recording rules of jaxmon.",
                 targets=left,
-                minimum=None,
+                # Further below, it only hides the others.
+                minimum=-1,
                 maximum=1,
                 thresholds=q.BUDGET_LEFT,
                 alerts=tuple(slo.alert for slo in slos),
