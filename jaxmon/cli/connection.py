@@ -5,6 +5,7 @@ The way to a Grafana: its options on the command line, and where the token comes
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 
 TOKEN_VARIABLE = "GRAFANA_TOKEN"  # noqa: S105 - the variable's name
+
+_SILENT_SECONDS = 2.0
 
 HELP = f"""
 \b
@@ -92,8 +95,18 @@ def grafana(
         ca_file=ca_file,
         timeout=timeout,
         insecure_http=insecure_http,
+        sleep=_wait,
     )
     return Grafana(session)
+
+
+def _wait(seconds: float) -> None:
+    """
+    Sleep, and say so where somebody might wonder.
+    """
+    if seconds > _SILENT_SECONDS:
+        click.echo(f"Grafana is busy; trying again in {seconds:.0f} s", err=True)
+    time.sleep(seconds)
 
 
 def _token(file: Path | None) -> str:

@@ -94,6 +94,19 @@ def test_a_server_that_asks_for_an_hour(site):
     assert "1 failed, 1 created." in done.out
 
 
+def test_a_long_wait_is_announced(site, monkeypatch):
+    """
+    Who waits is told for how long.
+    """
+    waits = []
+    monkeypatch.setattr("jaxmon.cli.connection.time.sleep", waits.append)
+    reply = Reply(429, {"message": "quota"}, {"Retry-After": "20"})
+    site.grafana.fault("health", reply=reply)
+    done = site.push().ok()
+    assert waits == [20.0]
+    assert done.err == "Grafana is busy; trying again in 20 s\n"
+
+
 def test_one_that_fails_does_not_stop_the_others(site):
     """
     Grafana's reason is shown and the exit code is 4.
