@@ -308,7 +308,7 @@ def test_target_fits_its_panel(panel, target):
     """
     Tables and single figures ask for now, graphs for a range; formats match.
     """
-    instant = panel["type"] in ("stat", "table", "bargauge")
+    instant = panel["type"] in ("stat", "table")
     assert target.get("instant", False) is instant
     assert target.get("range", False) is not instant
     formats = {"table": "table", "heatmap": "heatmap"}

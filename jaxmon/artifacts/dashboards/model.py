@@ -19,14 +19,15 @@ from jaxmon.artifacts.promql import Expr, Matcher, counter, gauge
 from jaxmon.catalog import BY_NAME, Metric
 
 
-Kind = Literal["stat", "timeseries", "table", "heatmap", "bargauge", "state-timeline"]
+Kind = Literal["stat", "timeseries", "table", "heatmap", "state-timeline"]
 
+Color = Literal["blue", "green", "orange", "red", "semi-dark-red", "yellow"]
 Stacking = Literal["none", "normal", "percent"]
 
 WIDTH = 24
 """Columns of Grafana's grid."""
 
-_INSTANT: tuple[Kind, ...] = ("stat", "table", "bargauge")
+_INSTANT: tuple[Kind, ...] = ("stat", "table")
 _PROMETHEUS_OWN = ("up", "ALERTS")
 _LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _UID = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -42,8 +43,8 @@ class Thresholds:
         steps: values, rising, from which on another colour holds.
     """
 
-    base: str
-    steps: tuple[tuple[float, str], ...]
+    base: Color
+    steps: tuple[tuple[float, Color], ...]
 
     def __post_init__(self) -> None:
         values = [value for value, _ in self.steps]
@@ -60,7 +61,7 @@ class Mapping:
 
     value: str
     text: str
-    color: str
+    color: Color
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +259,7 @@ class Annotation:
     expr: Expr
     title: str
     text: str
-    color: str
+    color: Color
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from string import ascii_uppercase
 from typing import TypeVar
 
 from grafana_foundation_sdk.builders import (
-    bargauge,
     common,
     heatmap,
     prometheus,
@@ -41,7 +40,6 @@ _PLAIN = Thresholds("green", ())
 
 _Builder = TypeVar(
     "_Builder",
-    bargauge.Panel,
     heatmap.Panel,
     stat.Panel,
     statetimeline.Panel,
@@ -78,17 +76,6 @@ def _stat(panel: Panel) -> d.Panel:
         .color_scheme(sdk.color(d.FieldColorModeId.THRESHOLDS))
         .color_mode(c.BigValueColorMode.BACKGROUND)
         .graph_mode(c.BigValueGraphMode.NONE)
-        .reduce_options(_last())
-        .thresholds(sdk.thresholds(panel.thresholds or _PLAIN))
-    )
-    return builder.build()
-
-
-def _bargauge(panel: Panel) -> d.Panel:
-    builder = (
-        _common(bargauge.Panel(), panel)
-        .color_scheme(sdk.color(d.FieldColorModeId.THRESHOLDS))
-        .orientation(c.VizOrientation.HORIZONTAL)
         .reduce_options(_last())
         .thresholds(sdk.thresholds(panel.thresholds or _PLAIN))
     )
@@ -228,7 +215,7 @@ def _common(
     builder.datasource(sdk.DATASOURCE)
     if panel.kind not in ("heatmap", "table"):
         builder.unit(UNITS[panel.unit])
-    if panel.kind in ("bargauge", "timeseries"):
+    if panel.kind == "timeseries":
         builder.min(panel.minimum)
     if panel.maximum is not None:
         builder.max(panel.maximum)
@@ -269,7 +256,6 @@ def _tooltip() -> common.VizTooltipOptions:
 
 
 _KINDS: dict[Kind, Callable[[Panel], d.Panel]] = {
-    "bargauge": _bargauge,
     "heatmap": _heatmap,
     "stat": _stat,
     "state-timeline": _state_timeline,

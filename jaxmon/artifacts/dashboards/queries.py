@@ -28,8 +28,6 @@ from jaxmon.artifacts.promql import (
 from jaxmon.artifacts.slo import Slo, Slos, durations
 
 
-GREEN, YELLOW, ORANGE, RED = "green", "yellow", "orange", "red"
-
 JOB = re("job", "$job")
 # Of a sidecar's own figures, of a process, of a function, of one of its devices.
 HOST = (JOB, re("instance", "$instance"))
@@ -48,7 +46,7 @@ BURN = Thresholds(
 )
 BUDGET_LEFT = Thresholds("red", ((0, "orange"), (0.25, "green")))
 
-UP = (Mapping("0", "down", RED), Mapping("1", "up", GREEN))
+UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
 
 VARIABLES = (
     # Without a pattern for "All": only the jobs that run jaxmon, not every job of
@@ -138,17 +136,16 @@ def above(warning: float, critical: float | None = None) -> Thresholds:
     """
     Return colours for what should be low.
     """
-    steps = [(warning, ORANGE if critical is not None else RED)]
-    if critical is not None:
-        steps.append((critical, RED))
-    return Thresholds(GREEN, tuple(steps))
+    if critical is None:
+        return Thresholds("green", ((warning, "red"),))
+    return Thresholds("green", ((warning, "orange"), (critical, "red")))
 
 
 def below(good: float) -> Thresholds:
     """
     Return colours for what should be high.
     """
-    return Thresholds(RED, ((good, GREEN),))
+    return Thresholds("red", ((good, "green"),))
 
 
 def find(slos: Slos, name: str) -> Slo | None:
