@@ -5,7 +5,9 @@ Activities: where the wall time of the program goes.
 from __future__ import annotations
 
 import functools
+from threading import get_ident
 from types import TracebackType
+from typing import NamedTuple
 
 from jaxmon.indicators.current import Indicators, recorder, report
 from jaxmon.indicators.decorate import F, decorated
@@ -13,6 +15,16 @@ from jaxmon.indicators.timeline import Mark
 
 
 SITE = "activities"
+
+
+class _Opened(NamedTuple):
+    """
+    An activity that is open; without a mark if nobody recorded its beginning.
+    """
+
+    thread: int
+    indicators: Indicators | None = None
+    mark: Mark | None = None
 
 
 class Activity:
@@ -24,7 +36,7 @@ class Activity:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._open: list[tuple[Indicators, Mark] | None] = []
+        self._open: list[_Opened] = []
 
     def __enter__(self) -> None:
         self._open.append(_open(self._name))
@@ -35,8 +47,13 @@ class Activity:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if (opened := self._open.pop()) is not None:
-            _close(*opened)
+        here = get_ident()
+        # Of several threads that share this object, each closes its own; a generator
+        # may be closed by any.
+        mine = [opened for opened in self._open if opened.thread == here]
+        opened = (mine or self._open)[-1]
+        self._open.remove(opened)
+        _close(opened)
         if error is not None:
             report(error)
 
@@ -70,21 +87,23 @@ def activity(name: str) -> Activity:
     return Activity(name)
 
 
-def _open(name: str) -> tuple[Indicators, Mark] | None:
-    indicators = recorder()
+def _open(name: str) -> _Opened:
+    indicators, here = recorder(), get_ident()
     if indicators is None or not indicators.guard.on(SITE):
-        return None
+        return _Opened(here)
     try:
-        return indicators, indicators.timeline.open(str(name))
+        return _Opened(here, indicators, indicators.timeline.open(str(name)))
     except Exception:  # noqa: BLE001 - contained: the program goes on
         indicators.guard.failed(SITE)
-    return None
+    return _Opened(here)
 
 
-def _close(indicators: Indicators, mark: Mark) -> None:
+def _close(opened: _Opened) -> None:
+    indicators = opened.indicators
     # In a forked child the parent's timeline may be locked for good.
-    if indicators is recorder():
-        try:
-            indicators.timeline.close(mark)
-        except Exception:  # noqa: BLE001 - contained: the program goes on
-            indicators.guard.failed(SITE)
+    if indicators is None or opened.mark is None or indicators is not recorder():
+        return
+    try:
+        indicators.timeline.close(opened.mark)
+    except Exception:  # noqa: BLE001 - contained: the program goes on
+        indicators.guard.failed(SITE)

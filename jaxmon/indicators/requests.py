@@ -66,7 +66,27 @@ class OpenRequest:
             indicators.guard.failed(SITE)
 
 
-_serving: ContextVar[OpenRequest | None] = ContextVar("jaxmon_request", default=None)
+class _Entry:
+    """
+    A block that was entered: by which object, within which other, for which request.
+    """
+
+    __slots__ = ("by", "outer", "serving")
+
+    def __init__(self, by: Request, serving: OpenRequest, outer: _Entry | None) -> None:
+        self.by = by
+        self.serving = serving
+        self.outer = outer
+
+    @property
+    def is_nested(self) -> bool:
+        """
+        Tell whether the request began before this block.
+        """
+        return self.outer is not None and self.outer.serving is self.serving
+
+
+_entered: ContextVar[_Entry | None] = ContextVar("jaxmon_request", default=None)
 
 
 class Request:
@@ -74,21 +94,22 @@ class Request:
     A context manager, also with ``async with``, and a decorator. See `request`.
     """
 
-    __slots__ = ("_entered", "_route")
+    __slots__ = ("_last", "_route")
 
     def __init__(self, route: str) -> None:
         self._route = route
-        self._entered: list[tuple[OpenRequest, OpenRequest | None]] = []
+        self._last: _Entry | None = None
 
     def __enter__(self) -> OpenRequest:
-        # May have ended: a task that it started still runs in a copy of its context.
-        outer = _serving.get()
-        if outer:
-            ours = outer
+        outer = _entered.get()
+        if outer is not None and outer.serving:
+            ours = outer.serving
         else:
-            ours = OpenRequest(self._route, recorder())
-            _serving.set(ours)
-        self._entered.append((ours, outer))
+            # One that has ended is forgotten: this runs in a task that it started,
+            # which may start a task in its turn, and so on.
+            ours, outer = OpenRequest(self._route, recorder()), None
+        self._last = entry = _Entry(self, ours, outer)
+        _entered.set(entry)
         return ours
 
     def __exit__(
@@ -97,13 +118,16 @@ class Request:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        ours, outer = self._entered.pop()
-        if ours is outer:
+        entry = _entered.get()
+        if entry is not None and entry.by is self:
+            _entered.set(entry.outer)
+        else:
+            # A generator that is closed late, in somebody else's context.
+            entry = self._last
+        self._last = None
+        if entry is None or entry.is_nested:
             return
-        # Not so where a generator is closed late, in somebody else's context.
-        if _serving.get() is ours:
-            _serving.set(outer)
-        ours.end(error)
+        entry.serving.end(error)
         if error is not None:
             report(error)
 
@@ -137,8 +161,7 @@ def request(route: str) -> Request:
     a ``client_error``. Requests within a request are part of it and not counted. Of
     a decorated generator function, a request lasts until the generator ends.
 
-    Costs a few microseconds, next to nothing where no agent runs. Never raises. What
-    it returns serves one ``with`` at a time, and decorates any number of functions.
+    Costs a few microseconds, next to nothing where no agent runs. Never raises.
 
     Args:
         route: which kind of request: a template such as ``"/predict/{model}"``, never
@@ -159,15 +182,16 @@ def serving() -> OpenRequest | None:
     """
     Return the request that is being served in this context, if one is.
     """
-    return _serving.get() or None
+    entry = _entered.get()
+    return entry.serving if entry is not None and entry.serving else None
 
 
 def mark_cold() -> None:
     """
     Note that the request being served in this context, if any, pays for a compile.
     """
-    if (request := _serving.get()) is not None:
-        request.cold = True
+    if (entry := _entered.get()) is not None:
+        entry.serving.cold = True
 
 
 def _outcome(error: BaseException | None) -> Outcome:

@@ -22,7 +22,7 @@ class Route:
     The figures of one route, all of them 0 from its first request on.
     """
 
-    __slots__ = ("_lock", "counts", "in_progress", "name", "seconds")
+    __slots__ = ("_lock", "counts", "in_progress", "name", "seconds", "series")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -30,6 +30,9 @@ class Route:
         self.counts = dict.fromkeys(
             product(catalog.REQUEST_OUTCOMES, catalog.STARTS), 0
         )
+        self.series = {
+            kind: series(catalog.REQUESTS, name, *kind) for kind in self.counts
+        }
         self.seconds = {
             start: Histogram(catalog.REQUEST_SECONDS, name, start)
             for start in catalog.STARTS
@@ -78,7 +81,7 @@ class Routes:
         Return the families of requests.
         """
         routes = list(self._routes.values())
-        count, running = catalog.REQUESTS, catalog.REQUESTS_IN_PROGRESS
+        running = catalog.REQUESTS_IN_PROGRESS
         return [
             Family(
                 catalog.REQUEST_SECONDS,
@@ -90,9 +93,9 @@ class Routes:
                 ],
             ),
             Family(
-                count,
+                catalog.REQUESTS,
                 [
-                    (series(count, route.name, *kind), value)
+                    (route.series[kind], value)
                     for route in routes
                     for kind, value in route.counts.items()
                 ],

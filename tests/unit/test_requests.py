@@ -10,6 +10,7 @@ import functools
 import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -148,6 +149,34 @@ def test_a_task_that_outlives_its_request_has_requests_of_its_own(recorded):
     }
 
 
+def test_tasks_that_start_tasks_hold_no_request_that_ended(recorded):
+    """
+    However long the chain becomes, memory does not grow with it.
+    """
+
+    def entries():
+        gc.collect()
+        return sum(isinstance(one, requests._Entry) for one in gc.get_objects())
+
+    async def link(rest):
+        with jaxmon.request("link"):
+            following = asyncio.create_task(link(rest - 1)) if rest else None
+        if following is None:
+            return entries()
+        return following
+
+    async def main():
+        task: Any = asyncio.create_task(link(50))
+        while isinstance(task, asyncio.Task):
+            task = await task
+        return task
+
+    before = entries()
+
+    assert asyncio.run(main()) - before <= 2
+    assert counts(recorded) == {("link", "success", "warm"): 51}
+
+
 def test_concurrent_tasks_are_told_apart(recorded):
     """
     A compile in one task makes its request cold, and no other that is open.
@@ -170,6 +199,45 @@ def test_concurrent_tasks_are_told_apart(recorded):
     assert counts(recorded) == {
         ("predict", "success", "cold"): 10,
         ("predict", "success", "warm"): 20,
+    }
+
+
+def test_one_object_serves_any_number_of_requests_at_once(recorded):
+    """
+    However blocks overlap, each ends its own request, in time for the next one of
+    its task, and learns of its own compile only.
+    """
+    shared = jaxmon.request("shared")
+
+    async def serve(cold, begun, end):
+        async with shared as request:
+            begun.set()
+            await end.wait()
+            if cold:
+                mark_cold()
+        assert request.cold == bool(cold)
+        assert requests.serving() is None
+        with shared:
+            pass
+
+    async def main():
+        events = [asyncio.Event() for _ in range(4)]
+        tasks = [
+            asyncio.create_task(serve("cold", *events[:2])),
+            asyncio.create_task(serve("", *events[2:])),
+        ]
+        await events[0].wait()
+        await events[2].wait()
+        for end, task in ((events[1], tasks[0]), (events[3], tasks[1])):
+            end.set()
+            await task
+
+    asyncio.run(main())
+
+    assert recorded.value(IN_PROGRESS) == 0
+    assert counts(recorded) == {
+        ("shared", "success", "cold"): 1,
+        ("shared", "success", "warm"): 3,
     }
 
 

@@ -260,6 +260,33 @@ def test_marks_of_every_kind():
             assert recorded.value(TIME_SECONDS.name, activity=name) > 0
 
 
+def test_threads_that_share_an_activity_end_their_own():
+    """
+    One thread's leaving it does not end it for another.
+    """
+    shared, inside, leave = (
+        jaxmon.activity("work"),
+        threading.Event(),
+        threading.Event(),
+    )
+
+    def work():
+        with shared:
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=work)
+    with recording() as recorded:
+        with shared:
+            thread.start()
+            inside.wait()
+        assert recorded.timeline._owner is not None
+        assert recorded.timeline._owner.marks == []
+        leave.set()
+        thread.join()
+        assert shared._open == []
+
+
 def test_an_exception_passes_and_is_told():
     """
     The activity ends, the caller gets the very exception, the agent hears of it.
