@@ -333,6 +333,25 @@ def test_graphs_can_be_read(dashboard):
         assert panel["fieldConfig"]["defaults"]["min"] == lowest
 
 
+def test_heatmaps_have_colours_and_a_unit():
+    """
+    A heatmap has steps of colour, and an axis in the unit of what is measured.
+    """
+    heatmaps = [
+        one
+        for dashboard in DASHBOARDS.values()
+        for one in panels(dashboard)
+        if one["type"] == "heatmap"
+    ]
+    assert heatmaps
+    for panel in heatmaps:
+        assert panel["options"]["color"]["steps"] == 64
+        assert panel["options"]["color"]["exponent"] > 0
+        assert panel["options"]["calculate"] is False
+        assert panel["options"]["yAxis"]["unit"] == "s"
+        assert panel["fieldConfig"]["defaults"]["unit"] == "short"
+
+
 @EVERY_DASHBOARD
 def test_single_figures_show_the_last_value(dashboard):
     """

@@ -62,6 +62,7 @@ TABLE = replace(
             {"targets": (Target(CALLS.of_unit("furlongs")),)},
             "has the unit 'furlongs'; there are ",
         ),
+        (PANEL, {"kind": "heatmap"}, "is no heatmap of one histogram, but of "),
         (TABLE, {"labels": ("job",)}, r"labels \['function'\], not \['job'\]"),
         (TABLE, {"targets": (Target(CALLS),)}, "are not all named"),
         (TABLE, {"targets": TABLE.targets * 2}, "are not all named, each differently"),

@@ -306,6 +306,9 @@ def _problems(panel: Panel) -> Iterator[str]:
         yield "needs a title, a text that ends with a full stop, and a query"
     if not 0 < panel.width <= WIDTH:
         yield f"is {panel.width} wide; give 1 to {WIDTH}"
+    kinds = [BY_NAME[one].kind for one in panel.metrics if one in BY_NAME]
+    if panel.kind == "heatmap" and kinds != ["histogram"]:
+        yield f"is no heatmap of one histogram, but of {list(panel.metrics)}"
     if panel.kind == "table":
         yield from _table_problems(panel)
     elif len({target.expr.shape.unit for target in panel.targets}) > 1:

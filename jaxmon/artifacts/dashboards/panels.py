@@ -32,6 +32,7 @@ from jaxmon.artifacts.dashboards.model import (
     Thresholds,
 )
 from jaxmon.artifacts.dashboards.units import UNITS
+from jaxmon.catalog import BY_NAME
 
 
 _TITLES = {"alertname": "Alert", "sloth_slo": "SLO"}
@@ -135,14 +136,20 @@ def _state_timeline(panel: Panel) -> d.Panel:
 
 
 def _heatmap(panel: Panel) -> d.Panel:
+    # The SDK's colours have no steps, so that every cell would be black.
     color = (
-        heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Oranges")
+        heatmap.HeatmapColorOptions()
+        .mode(HeatmapColorMode.SCHEME)
+        .scheme("Oranges")
+        .fill("dark-orange")
+        .exponent(0.5)
+        .steps(64)
     )
+    (metric,) = panel.metrics
     builder = (
         _common(heatmap.Panel(), panel, format_=PromQueryFormat.HEATMAP)
-        .unit("short")
         .calculate(calculate=False)
-        .y_axis(heatmap.YAxisConfig().unit(UNITS[panel.unit]).min(0))
+        .y_axis(heatmap.YAxisConfig().unit(UNITS[BY_NAME[metric].unit]))
         .color(color)
         .hide_legend()
     )
@@ -192,6 +199,9 @@ def _column(target: Target) -> list[d.DynamicConfigValue]:
         d.DynamicConfigValue("unit", UNITS[target.expr.shape.unit or ""]),
         d.DynamicConfigValue("custom.align", "right"),
     ]
+    if target.expr.shape.unit == "":
+        # An increase is extrapolated; people count in whole numbers.
+        properties.append(d.DynamicConfigValue("decimals", 0))
     if target.thresholds is not None:
         steps = sdk.thresholds(target.thresholds).build()
         properties += [
@@ -213,7 +223,7 @@ def _common(
     """
     builder.title(panel.title).description(panel.description)
     builder.datasource(sdk.DATASOURCE)
-    if panel.kind not in ("heatmap", "table"):
+    if panel.kind != "table":
         builder.unit(UNITS[panel.unit])
     if panel.kind == "timeseries":
         builder.min(panel.minimum)

@@ -106,7 +106,7 @@ def _variable(variable: Variable) -> classic.QueryVariable:
         .definition(variable.query)
         .query({"query": variable.query, "refId": f"{variable.label}-values"})
         .refresh(d.VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(d.VariableSort.NATURAL_ASC)
+        .sort(d.VariableSort.ALPHABETICAL_CASE_INSENSITIVE_ASC)
         .multi(multi=True)
         .include_all(include_all=True)
         .current(d.VariableOption(selected=True, text="All", value="$__all"))
