@@ -64,10 +64,12 @@ class Middleware:
         if indicators is None or not indicators.guard.on(SITE):
             return UNMATCHED
         try:
-            return _template(_routes(scope.get("app", self.app)), scope) or UNMATCHED
+            # A copy, for routers may take notes in it.
+            template = _template(_routes(scope.get("app", self.app)), {**scope})
         except Exception:  # noqa: BLE001 - contained: the request is served
             indicators.guard.failed(SITE)
-        return UNMATCHED
+            return UNMATCHED
+        return template or UNMATCHED
 
 
 def _watched(send: Send, request: OpenRequest) -> Send:
@@ -121,6 +123,11 @@ def _template(routes: Iterable[Any], scope: Scope) -> str | None:
 
 
 def _of(route: Any, scope: Scope) -> str | None:
+    if included := getattr(route, "effective_route_contexts", None):
+        # A router that a newer FastAPI includes; its routes know their prefix.
+        return _template(
+            (getattr(one, "starlette_route", None) or one for one in included()), scope
+        )
     template = str(getattr(route, "path_format", ""))
     inner = getattr(route, "routes", None)
     if not inner:

@@ -8,6 +8,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from fastapi import APIRouter, FastAPI
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.middleware import Middleware as Install
@@ -151,6 +152,50 @@ def test_a_route_below_a_host_is_found(recorded):
     get(Middleware(site()), "/7", host="a.example.org")
 
     assert counts(recorded) == {("/{item}", "success", "warm"): 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "template"),
+    [
+        ("GET", "/api/items/7", "/api/items/{item}"),
+        ("POST", "/api/items", "/api/items"),
+        ("GET", "/api/inner/deep/a/b", "/api/inner/deep/{rest}"),
+        ("GET", "/acme/items/7", "/{tenant}/items/{item}"),
+        ("GET", "/direct/7", "/direct/{number}"),
+        ("GET", "/api/nothing", "unmatched"),
+    ],
+)
+def test_routes_of_fastapi_are_found(recorded, method, path, template):
+    """
+    Those of routers that are included, below each other as well, and of mounts.
+    """
+    items, inner, app = APIRouter(), APIRouter(prefix="/inner"), FastAPI()
+
+    @items.get("/items/{item}")
+    def item(item: int) -> int:
+        return item
+
+    @items.post("/items")
+    async def create() -> None: ...
+
+    @inner.get("/deep/{rest:path}")
+    async def deep(rest: str) -> str:
+        return rest
+
+    @app.get("/direct/{number}")
+    async def direct(number: int) -> int:
+        return number
+
+    tenants = FastAPI()
+    tenants.include_router(items)
+    items.include_router(inner)
+    app.include_router(items, prefix="/api")
+    app.mount("/{tenant}", tenants)
+    app.add_middleware(Middleware)
+    get(app, path, method=method)
+
+    ended = "client_error" if template == "unmatched" else "success"
+    assert counts(recorded) == {(template, ended, "warm"): 1}
 
 
 def test_an_application_without_routes_is_unmatched(recorded):
