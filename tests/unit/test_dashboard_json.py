@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 
 from jaxmon.artifacts.dashboards import Options, render_all
 from jaxmon.artifacts.shape import SCRAPED_LABELS
@@ -424,6 +425,39 @@ def test_thresholds_follow_the_objectives(tmp_path: Path):
         for title in ("Share of requests that fail", "Request errors"):
             steps = by_title[title]["fieldConfig"]["defaults"]["thresholds"]["steps"]
             assert [one["value"] for one in steps] == [None, bound]
+
+
+@pytest.mark.parametrize("number", [1, 30])
+def test_any_objectives_will_do(number: int, tmp_path: Path, validator):
+    """
+    A site's own file may have none of the names that ours has, and more of them.
+    """
+    document = {
+        "slos": [
+            {
+                "name": f"own-{index}",
+                "title": f"Own {index}",
+                "description": "Calls hit.",
+                "objective": "95%",
+                "by": ["job"],
+                "indicator": {
+                    "good": "jaxmon_jit_cache_hits_total",
+                    "total": "jaxmon_jit_calls_total",
+                },
+            }
+            for index in range(number)
+        ]
+    }
+    path = tmp_path / "slo.yaml"
+    path.write_text(yaml.safe_dump(document))
+    for text in render_all(Options(slo=path)).values():
+        dashboard = json.loads(text)
+        assert validator.is_valid(dashboard)
+        for panel in panels(dashboard):
+            references = [one["refId"] for one in panel["targets"]]
+            assert len(set(references)) == len(references)
+            if panel["title"] == "Burn rate over one hour":
+                assert len(references) == len(panel["links"]) == number
 
 
 def test_site_options_reach_the_json():

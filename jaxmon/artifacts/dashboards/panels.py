@@ -35,6 +35,11 @@ from jaxmon.artifacts.dashboards.units import UNITS
 from jaxmon.catalog import BY_NAME
 
 
+# Grafana's own names of queries: A to Z, then AA to ZZ.
+_REFERENCES = (
+    *ascii_uppercase,
+    *(f"{one}{two}" for one in ascii_uppercase for two in ascii_uppercase),
+)
 _TITLES = {"alertname": "Alert", "sloth_slo": "SLO"}
 _HIDDEN = ("Time", "__name__")
 _PLAIN = Thresholds("green", ())
@@ -159,7 +164,7 @@ def _heatmap(panel: Panel) -> d.Panel:
 def _table(panel: Panel) -> d.Panel:
     values = {
         "Value" if len(panel.targets) == 1 else f"Value #{reference}": target.legend
-        for reference, target in zip(ascii_uppercase, panel.targets, strict=False)
+        for reference, target in zip(_REFERENCES, panel.targets, strict=False)
     }
     renamed = {label: column_title(label) for label in panel.labels} | values
     order = (*panel.labels, *values)
@@ -233,7 +238,7 @@ def _common(
         builder.no_value(panel.no_value)
     if panel.mappings:
         builder.mappings([_mappings(panel.mappings)])
-    for reference, target in zip(ascii_uppercase, panel.targets, strict=False):
+    for reference, target in zip(_REFERENCES, panel.targets, strict=False):
         query = (
             prometheus.Dataquery()
             .ref_id(reference)
