@@ -1,5 +1,8 @@
 """
 ``jaxmon demo``: two instrumented programs, a sidecar, and what they show.
+
+Where Prometheus and Alertmanager are installed they run as well, and a fault can be
+provoked to watch its alert arrive.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
@@ -20,10 +24,14 @@ from urllib.request import ProxyHandler, build_opener
 
 import click
 
-from jaxmon.cli.children import Children
+from jaxmon.cli import stack
+from jaxmon.cli.active import active
+from jaxmon.cli.children import Child, Children
 from jaxmon.cli.extras import require
-from jaxmon.cli.overview import Style, one_line, steps, table, totals_table
-from jaxmon.cli.screen import Screen, is_terminal, wants_colour
+from jaxmon.cli.faults import PLACES, Fault
+from jaxmon.cli.overview import steps, totals_table
+from jaxmon.cli.stack import SCALE, Programs, Stack
+from jaxmon.cli.views import Scene, view
 from jaxmon.errors import CommandError
 
 
@@ -36,8 +44,6 @@ _HOST = "127.0.0.1"
 _START_SECONDS = 90.0
 _FETCH_SECONDS = 5.0
 _REDRAW_SECONDS = 1.0
-_SNAPSHOT_SECONDS = 10.0
-_WIDTH, _HEIGHT = 80, 24
 _SIDECAR_READY = re.compile(r"exporter: (http://\S+)/")
 _AGENT_READY = re.compile(r"metrics: (http://\S+)")
 # -P: files in the current directory are no part of the demo.
@@ -48,8 +54,9 @@ _EXPORTER = "from jaxmon.cli.main import exporter; exporter()"
 @click.command(
     epilog="""
 \b
-Example:
+Examples:
   jaxmon demo --duration 60
+  jaxmon demo --break stall
 """
 )
 @click.option(
@@ -64,22 +71,78 @@ Example:
     show_default=True,
     help="TCP port of the sidecar; the next free one where it is taken.",
 )
-def command(*, duration: float | None, port: int) -> None:
+@click.option(
+    "--break",
+    "fault",
+    type=click.Choice(sorted(PLACES)),
+    help="Provoke a fault: requests fail, memory runs out, each request compiles, "
+    "the training loop stands still.",
+)
+@click.option(
+    "--break-after",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Seconds until it begins.",
+)
+@click.option(
+    "--break-for",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="Seconds for which it lasts.",
+)
+@click.option(
+    "--prometheus/--no-prometheus",
+    "alerting",
+    default=True,
+    show_default=True,
+    help="Run Prometheus and Alertmanager, where they are installed.",
+)
+@click.option(
+    "--webhook",
+    metavar="URL",
+    help="Where Alertmanager sends to; /page and /ticket follow. Default: nowhere.",
+)
+def command(
+    *,
+    duration: float | None,
+    port: int,
+    fault: str | None,
+    break_after: float,
+    break_for: float,
+    alerting: bool,
+    webhook: str | None,
+) -> None:
     """
     Show jaxmon at work on this machine.
 
     Starts a training loop (Flax and Optax) and a model server (plain JAX), both
     instrumented, and a sidecar; then shows live what the sidecar knows. At the end
     all of them are stopped and nothing is left behind.
+
+    Where the programs prometheus and prometheus-alertmanager are installed, they run
+    with the rules of `jaxmon alerts build`, 60 times as fast as in production: a
+    minute stands for an hour. Alerts that are pending or firing are listed; with
+    --break one can watch them come and go.
     """
     require("demo", "jax", "flax", "optax")
+    if fault and duration is not None and duration <= break_after:
+        msg = (
+            f"--duration {duration:g} ends before the fault begins, after "
+            f"{break_after:g} seconds; give more time, or a smaller --break-after"
+        )
+        raise click.UsageError(msg)
+    broken = Fault(fault, after=break_after, lasting=break_for) if fault else None
     with (
         _signals_interrupt(),
         TemporaryDirectory(prefix="jaxmon-demo-") as directory,
         Children(_environ(directory), Path(directory)) as children,
     ):
-        places = _start(children, directory, port=port)
-        summary = _watch(children, places, duration)
+        demo = _start(children, directory, port=port, fault=broken)
+        if alerting:
+            demo.stack = _start_stack(children, directory, demo, webhook)
+        summary = demo.watch(duration)
         click.echo("\nStopping ...", err=True)
     _conclude(summary)
 
@@ -116,9 +179,11 @@ def _environ(run_dir: str) -> Mapping[str, str]:
     }
 
 
-def _start(children: Children, run_dir: str, *, port: int) -> dict[str, str]:
+def _start(
+    children: Children, run_dir: str, *, port: int, fault: Fault | None
+) -> _Demo:
     """
-    Start everything, and return the URLs of what there is to look at.
+    Start sidecar and workloads.
     """
     click.echo("Starting a training loop, a model server and a sidecar ...")
     sidecar = children.start(
@@ -131,14 +196,46 @@ def _start(children: Children, run_dir: str, *, port: int) -> dict[str, str]:
     )
     # The agents take free ports; the sidecar was promised its own.
     url = sidecar.says(_SIDECAR_READY, seconds=_START_SECONDS)
-    training = children.start("training", [*_PYTHON, "-m", "jaxmon.demo.train"])
-    serving = children.start("serving", [*_PYTHON, "-m", "jaxmon.demo.serve"])
-    return {
-        "live page": f"{url}/",
-        "sidecar metrics": f"{url}/metrics",
-        "training metrics": training.says(_AGENT_READY, seconds=_START_SECONDS),
-        "serving metrics": serving.says(_AGENT_READY, seconds=_START_SECONDS),
+    workloads = {}
+    for name, module in (("training", "train"), ("serving", "serve")):
+        faulty = fault is not None and fault.place == name
+        arguments = ["--fault", fault.name] if fault and faulty else []
+        workloads[name] = children.start(
+            name, [*_PYTHON, "-m", f"jaxmon.demo.{module}", *arguments]
+        )
+    agents = {
+        f"{name} metrics": child.says(_AGENT_READY, seconds=_START_SECONDS)
+        for name, child in workloads.items()
     }
+    places = {"live page": f"{url}/", "sidecar metrics": f"{url}/metrics", **agents}
+    return _Demo(children, workloads, places, url, fault)
+
+
+def _start_stack(
+    children: Children, directory: str, demo: _Demo, webhook: str | None
+) -> Stack | None:
+    """
+    Start Prometheus and Alertmanager where they are installed.
+    """
+    if (programs := Programs.installed()) is None:
+        click.echo(
+            "No alerts: with the programs prometheus and prometheus-alertmanager "
+            "installed, they would arrive here."
+        )
+        return None
+    click.echo(
+        f"Starting Prometheus and Alertmanager, {SCALE} times as fast as in "
+        "production: a minute here is an hour there ..."
+    )
+    target = demo.sidecar.removeprefix("http://")
+    found = stack.start(
+        programs, children, Path(directory), target=target, webhook=webhook
+    )
+    demo.places |= {
+        "prometheus": f"{found.prometheus}/alerts",
+        "alertmanager": f"{found.alertmanager}/",
+    }
+    return found
 
 
 def _free_port(first: int) -> int:
@@ -161,29 +258,57 @@ def _free_port(first: int) -> int:
     raise CommandError(msg)
 
 
-def _watch(
-    children: Children, places: Mapping[str, str], duration: float | None
-) -> Summary:
+@dataclass
+class _Demo:
     """
-    Show the figures until *duration* is over or Ctrl-C; return the last ones.
+    Everything that runs.
+
+    Args:
+        children: all processes.
+        workloads: those that can break, by name.
+        places: URLs of what there is to look at.
+        sidecar: its URL.
+        fault: what is to go wrong.
+        stack: Prometheus and Alertmanager.
     """
-    sidecar = places["live page"]
-    where = [f"  {name:<18}{url}" for name, url in places.items()]
-    live = is_terminal(sys.stdout)
-    started = time.monotonic()
-    end = float("inf") if duration is None else started + duration
-    with _Live(where, duration) if live else nullcontext(_Log(where)) as view:
-        summary = _fetch(sidecar)
-        try:
-            while (now := time.monotonic()) < end:
-                children.check()
-                summary = _fetch(sidecar)
-                view.show(summary, now - started)
-                time.sleep(max(0.0, min(_REDRAW_SECONDS, end - time.monotonic())))
-        except KeyboardInterrupt:
-            pass
-        view.finish(summary, time.monotonic() - started)
-    return summary
+
+    children: Children
+    workloads: Mapping[str, Child]
+    places: dict[str, str]
+    sidecar: str
+    fault: Fault | None
+    stack: Stack | None = None
+
+    def watch(self, duration: float | None) -> Summary:
+        """
+        Show the figures until *duration* is over or Ctrl-C; return the last ones.
+        """
+        where = [f"  {name:<18}{url}" for name, url in self.places.items()]
+        started = time.monotonic()
+        end = float("inf") if duration is None else started + duration
+        with view(where, duration) as shown:
+            scene = self._scene(0.0)
+            try:
+                while (now := time.monotonic()) < end:
+                    self.children.check()
+                    scene = self._scene(now - started)
+                    shown.show(scene)
+                    time.sleep(max(0.0, min(_REDRAW_SECONDS, end - time.monotonic())))
+            except KeyboardInterrupt:
+                pass
+            shown.finish(scene)
+        return scene.summary
+
+    def _scene(self, elapsed: float) -> Scene:
+        """
+        Do what is due, and return what is to be seen.
+        """
+        alerts = active(self.stack.alerts()) if self.stack is not None else None
+        scene = Scene(elapsed, _fetch(self.sidecar), alerts)
+        if (fault := self.fault) is None:
+            return scene
+        fault.apply(self.workloads[fault.place], elapsed)
+        return replace(scene, fault=fault.told(elapsed), broken=fault.lasts(elapsed))
 
 
 def _fetch(sidecar: str) -> Summary:
@@ -195,71 +320,11 @@ def _fetch(sidecar: str) -> Summary:
     """
     direct = build_opener(ProxyHandler({}))
     try:
-        with direct.open(f"{sidecar}api/summary", timeout=_FETCH_SECONDS) as answer:
+        with direct.open(f"{sidecar}/api/summary", timeout=_FETCH_SECONDS) as answer:
             return cast("Summary", json.load(answer))
     except (OSError, ValueError) as error:
         msg = f"the sidecar at {sidecar} does not answer: {error}"
         raise CommandError(msg) from error
-
-
-class _Live(Screen):
-    """
-    A table that is drawn in place.
-    """
-
-    def __init__(self, where: Sequence[str], duration: float | None) -> None:
-        super().__init__(sys.stdout)
-        self._where = where
-        self._duration = duration
-        self._style = Style(colour=wants_colour(sys.stdout))
-
-    def show(self, summary: Summary, elapsed: float) -> None:
-        """
-        Draw the figures of now.
-        """
-        width, height = self.size()
-        clock = f"  {_clock(elapsed)}"
-        if self._duration is not None:
-            clock += f" of {_clock(self._duration)}"
-        above = [*self._where, "", self._style.quiet(f"{clock}   Ctrl-C ends")]
-        room = height - len(above) - 1
-        self.draw(
-            [*above, *table(summary, width=width, height=room, style=self._style)]
-        )
-
-    def finish(self, summary: Summary, elapsed: float) -> None:
-        """
-        Draw the last figures; they stay on the screen.
-        """
-        self.show(summary, elapsed)
-
-
-class _Log:
-    """
-    A line now and then, where nothing can be drawn in place.
-    """
-
-    def __init__(self, where: Sequence[str]) -> None:
-        for line in where:
-            click.echo(line)
-        self._next = 0.0
-
-    def show(self, summary: Summary, elapsed: float) -> None:
-        """
-        Print a line when one is due.
-        """
-        if elapsed >= self._next:
-            self._next = elapsed + _SNAPSHOT_SECONDS
-            click.echo(f"  {_clock(elapsed)}  {one_line(summary)}")
-
-    def finish(self, summary: Summary, elapsed: float) -> None:
-        """
-        Print the table, once.
-        """
-        click.echo(f"\n  After {_clock(elapsed)}")
-        style = Style(colour=False)
-        for line in table(summary, width=_WIDTH, height=_HEIGHT, style=style):
-            click.echo(line)
 
 
 def _conclude(summary: Summary) -> None:
@@ -279,8 +344,3 @@ def _conclude(summary: Summary) -> None:
             "give it more time with --duration"
         )
         raise CommandError(msg)
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

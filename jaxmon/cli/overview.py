@@ -150,10 +150,10 @@ def _row(
     texts = [f"{cell:>{size}}" for cell, (_, size) in zip(cells, _COLUMNS, strict=True)]
     if rate is not None and rate < _LOW_HIT_RATE:
         texts[1] = style.warning(texts[1])
-    return f"{_INDENT}{_shortened(name, room - 1):<{room}}" + "".join(texts)
+    return f"{_INDENT}{shortened(name, room - 1):<{room}}" + "".join(texts)
 
 
-def _shortened(name: str, room: int) -> str:
+def shortened(name: str, room: int) -> str:
     """
     Return *name* without as many of its leading parts as *room* asks for.
     """
@@ -176,6 +176,14 @@ def _device(device: DeviceSummary) -> str:
     if (size := device["live_array_bytes"]) is not None:
         text += f", {_bytes(size)}"
     return text
+
+
+def clock(seconds: float) -> str:
+    """
+    Return *seconds* as hours, minutes and seconds.
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def _percent(ratio: float | None) -> str:

@@ -1,5 +1,5 @@
 """
-How fast a demo program goes, and when it ends.
+How fast a demo program goes, when it ends, and what is wrong with it meanwhile.
 """
 
 from __future__ import annotations
@@ -8,23 +8,54 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 
-def ticks(description: str, *, pause: float) -> Iterator[int]:
+class Pace:
     """
-    Count from 1, *pause* seconds of sleep after each, until told to end.
+    Ticks that the command line and signals govern.
 
-    That is after ``--seconds`` of the command line, or at SIGTERM. The sleep leaves
-    the machine to others: nothing here is worth a core.
+    SIGUSR1 begins the fault that ``--fault`` names, SIGUSR2 ends it; SIGTERM ends
+    the program, as does the end of ``--seconds``.
+
+    Args:
+        description: for ``--help``.
+        pause: seconds of sleep after each tick. The sleep leaves the machine to
+            others: nothing here is worth a core.
+        faults: what ``--fault`` may name.
     """
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--seconds", type=float, help="how long to run; default: ever")
-    seconds = parser.parse_args().seconds
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    end = float("inf") if seconds is None else time.monotonic() + seconds
-    tick = 0
-    while time.monotonic() < end:
-        tick += 1
-        yield tick
-        time.sleep(pause)
+
+    def __init__(
+        self, description: str, *, pause: float, faults: Sequence[str]
+    ) -> None:
+        parser = argparse.ArgumentParser(description=description)
+        parser.add_argument("--seconds", type=float, help="how long; default: ever")
+        parser.add_argument("--fault", choices=faults, help="what SIGUSR1 begins")
+        arguments = parser.parse_args()
+        self._seconds: float = arguments.seconds or float("inf")
+        self._fault: str | None = arguments.fault
+        self._pause = pause
+        self._broken = False
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGUSR1, lambda *_: self._break(broken=True))
+        signal.signal(signal.SIGUSR2, lambda *_: self._break(broken=False))
+
+    def __iter__(self) -> Iterator[int]:
+        """
+        Count from 1 until the end.
+        """
+        end = time.monotonic() + self._seconds
+        tick = 0
+        while time.monotonic() < end:
+            tick += 1
+            yield tick
+            time.sleep(self._pause)
+
+    def suffers(self, fault: str) -> bool:
+        """
+        Tell whether *fault* is the matter now.
+        """
+        return self._broken and self._fault == fault
+
+    def _break(self, *, broken: bool) -> None:
+        self._broken = broken

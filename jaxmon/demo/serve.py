@@ -1,13 +1,17 @@
 """
 Answer made-up requests with a small model in plain JAX, until stopped.
 
-Requests are padded to a few bucket shapes, as servers do. Now and then one comes that
-fits no bucket; it is served in its own shape, and pays for a compile.
+Requests are padded to a few bucket shapes, which are compiled before the first one is
+served. Now and then one comes that fits no bucket; it is served in its own shape, and
+pays for a compile. With the fault ``recompile`` none fits; with ``errors`` a store
+that some need is down; with ``oom`` a feature asks for more memory than there is.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
+import sys
 from functools import partial
 
 import jaxmon
@@ -19,13 +23,15 @@ import jax  # noqa: E402 - instrumented before anything binds jax.jit
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
-from jaxmon.demo.pace import ticks  # noqa: E402
+from jaxmon.demo.pace import Pace  # noqa: E402
 
 
 VOCABULARY, WIDTH = 512, 64
 BATCHES = (1, 4, 16)
 LENGTHS = (16, 64)
-ODD_EVERY = 100
+ODD_EVERY = 300
+COUNTS = (1, 5)
+COMPARED_EVERY = 10
 
 Parameters = dict[str, jax.Array]
 
@@ -48,7 +54,7 @@ def initial_parameters(key: jax.Array) -> Parameters:
 
 
 @jax.jit
-def forward(parameters: Parameters, tokens: jax.Array) -> jax.Array:
+def forward(parameters: Parameters, tokens: jax.typing.ArrayLike) -> jax.Array:
     """
     Return logits of the next token: one layer of attention, then a head.
     """
@@ -83,28 +89,98 @@ def serve(
     batch = np.zeros((bucket(len(prompts), BATCHES), length), np.int32)
     for row, prompt in zip(batch, prompts, strict=False):
         row[length - len(prompt) :] = prompt
-    answer = best(forward(parameters, jnp.asarray(batch)), count=count)
+    answer = best(forward(parameters, batch), count=count)
     return [list(map(int, row)) for row in np.asarray(answer)[: len(prompts)]]
+
+
+def warm_up(parameters: Parameters) -> None:
+    """
+    Compile for every bucket.
+    """
+    for batch, length, count in itertools.product(BATCHES, LENGTHS, COUNTS):
+        serve(parameters, [[0] * length] * batch, count=count)
+
+
+@jax.jit
+def compare_with_all(tokens: jax.Array) -> jax.Array:
+    """
+    Return a score for each pair of requests ever made, at four bytes each.
+    """
+    return jnp.zeros((1 << 25, 1 << 28), jnp.float32).at[0, 0].set(tokens.sum())
+
+
+def find_similar(tokens: list[int]) -> jax.Array | None:
+    """
+    Return how similar requests are, or `None` where memory does not suffice.
+    """
+    try:
+        return compare_with_all(np.asarray(tokens, np.int32)[:1]).block_until_ready()
+    except jax.errors.JaxRuntimeError as error:
+        print(f"no comparison: {error}", file=sys.stderr)
+        return None
+
+
+class StoreDownError(ConnectionError):
+    """
+    The store with the users' contexts does not answer.
+    """
+
+
+def load_context(*, store_down: bool) -> None:
+    """
+    Stand for a call of that store.
+    """
+    if store_down:
+        msg = "the store of contexts does not answer"
+        raise StoreDownError(msg)
+
+
+class Traffic:
+    """
+    Made-up requests, the same ones in each run.
+    """
+
+    def __init__(self) -> None:
+        self._chance = random.Random(0)  # noqa: S311 - traffic, not secrets
+        self._odd = itertools.count(LENGTHS[-1] + 1)
+
+    def prompts(self, *, odd: bool) -> list[list[int]]:
+        """
+        Return a batch; an *odd* one fits no bucket, and no program that is there.
+        """
+        chance, most = self._chance, LENGTHS[-1]
+        lengths = [chance.randint(1, most) for _ in range(chance.randint(1, 16))]
+        if odd:
+            lengths[0] = next(self._odd)
+        return [[chance.randrange(VOCABULARY) for _ in range(n)] for n in lengths]
+
+    def count(self) -> int:
+        """
+        Return how many tokens are asked for: mostly one.
+        """
+        return COUNTS[self._chance.random() < 1 / 4]
 
 
 def main() -> None:
     """
     Serve one batch after the other.
     """
+    pace = Pace(__doc__ or "", pause=0.1, faults=["errors", "oom", "recompile"])
     print(f"metrics: {agent.url}", flush=True)
-    chance = random.Random(0)  # noqa: S311 - traffic, not secrets
     parameters = initial_parameters(jax.random.key(0))
-    for tick in ticks(__doc__ or "", pause=0.1):
-        # A length that no bucket holds, a new one each time up to a bound.
-        odd = tick % ODD_EVERY == 0
-        longest = LENGTHS[-1] + 1 + tick // ODD_EVERY % 64 if odd else LENGTHS[-1]
-        prompts = [
-            [chance.randrange(VOCABULARY) for _ in range(chance.randint(1, longest))]
-            for _ in range(chance.randint(1, BATCHES[-1]))
-        ]
-        if odd:
-            prompts[0] = [chance.randrange(VOCABULARY) for _ in range(longest)]
-        serve(parameters, prompts, count=chance.choice((1, 1, 1, 5)))
+    warm_up(parameters)
+    traffic = Traffic()
+    for tick in pace:
+        odd = tick % ODD_EVERY == 0 or pace.suffers("recompile")
+        prompts = traffic.prompts(odd=odd)
+        try:
+            with jaxmon.request("/complete"):
+                load_context(store_down=pace.suffers("errors") and tick % 2 == 1)
+                if pace.suffers("oom") and tick % COMPARED_EVERY == 0:
+                    find_similar(prompts[0])
+                serve(parameters, prompts, count=traffic.count())
+        except StoreDownError as error:
+            print(f"request failed: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

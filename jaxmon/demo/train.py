@@ -1,8 +1,13 @@
 """
 Train a small classifier with Flax and Optax, until stopped.
+
+With the fault ``stall``, the data stop coming while the loop waits for them.
 """
 
 from __future__ import annotations
+
+import time
+from collections.abc import Iterator
 
 import jaxmon
 
@@ -14,7 +19,7 @@ import jax.numpy as jnp  # noqa: E402
 import optax  # noqa: E402
 from flax import nnx  # noqa: E402
 
-from jaxmon.demo.pace import ticks  # noqa: E402
+from jaxmon.demo.pace import Pace  # noqa: E402
 
 
 FEATURES, HIDDEN, CLASSES = 32, 128, 10
@@ -86,20 +91,39 @@ def eval_step(parameters: nnx.State, x: jax.Array, label: jax.Array) -> jax.Arra
     return jnp.mean(jnp.argmax(logits, axis=-1) == label)
 
 
+def evaluate(parameters: nnx.State, key: jax.Array) -> jax.Array:
+    """
+    Return the share of a held-out batch that is classified right.
+    """
+    with jaxmon.activity("evaluate"):
+        return eval_step(parameters, *make_batch(key)).block_until_ready()
+
+
+def batches(pace: Pace, key: jax.Array) -> Iterator[tuple[int, jax.Array, jax.Array]]:
+    """
+    Yield the number of a step and its batch.
+    """
+    for step in pace:
+        while pace.suffers("stall"):
+            time.sleep(0.1)
+        yield step, *make_batch(jax.random.fold_in(key, step))
+
+
 def main() -> None:
     """
     Train, evaluate now and then, report now and then.
     """
+    pace = Pace(__doc__ or "", pause=0.05, faults=["stall"])
     print(f"metrics: {agent.url}", flush=True)
     weights, state = parameters, optimizer.init(parameters)
     training, validation = jax.random.split(jax.random.key(2))
-    for step in ticks(__doc__ or "", pause=0.05):
-        weights, state, loss = train_step(
-            weights, state, *make_batch(jax.random.fold_in(training, step))
-        )
+    # Compiled before the loop starts, so that its first steps are like the others.
+    train_step(weights, state, *make_batch(training))
+    evaluate(weights, validation)
+    for step, x, label in jaxmon.steps(batches(pace, training), items=BATCH):
+        weights, state, loss = train_step(weights, state, x, label)
         if step % EVALUATE_EVERY == 0:
-            held_out = make_batch(jax.random.fold_in(validation, step))
-            accuracy = eval_step(weights, *held_out)
+            accuracy = evaluate(weights, jax.random.fold_in(validation, step))
             if step % REPORT_EVERY == 0:
                 print(f"step {step}: loss {loss:.3f}, accuracy {accuracy:.3f}")
 

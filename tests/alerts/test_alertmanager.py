@@ -236,3 +236,16 @@ def test_the_alerts_that_deployments_explain_are_marked():
         ("JaxmonCacheHitRateBudgetBurn", "ticket"),
         ("JaxmonWarmLatencyBudgetBurn", "ticket"),
     }
+
+
+def test_without_an_address_nobody_is_called(tmp_path):
+    """
+    Where there is nobody to call, the configuration is valid and has no address.
+    """
+    path = tmp_path / "silent.yaml"
+    options = alerts.Options(webhook=None)
+    path.write_text(alerts.render(options=options)["alertmanager.yaml"])
+    done = amtool("check-config", path)
+
+    assert done.returncode == 0, done.stderr
+    assert "http" not in path.read_text()

@@ -10,43 +10,15 @@ import re
 import select
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
 from jaxmon.catalog import JIT_CALLS
-from tests.support import clean_environ, free_port, http_get, until
-
-
-DEADLINE = 110
-DEMO = (sys.executable, str(Path(sys.executable).with_name("jaxmon")), "demo")
-
-
-@contextmanager
-def demo(
-    directory: Path, *options: str, terminal: int = subprocess.PIPE
-) -> Iterator[subprocess.Popen[str]]:
-    """
-    Run the demo; whatever is left of it at the end was the demo's to stop.
-    """
-    with subprocess.Popen(
-        [*DEMO, "--port", str(free_port()), *options],
-        env=clean_environ(TMPDIR=str(directory), TERM="xterm", COLUMNS="80"),
-        text=True,
-        stdout=terminal,
-        stderr=terminal,
-    ) as process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.terminate()
+from tests.demo import DEADLINE, demo, read_until
+from tests.support import http_get, until
 
 
 @pytest.fixture
@@ -60,9 +32,12 @@ def short_tmp(run_dir: Path) -> Path:
 def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
     """
     Totals are above zero and fit together; processes, sockets and files are gone.
+
+    Without Prometheus it says what is missing, once, and does the rest.
     """
-    with demo(short_tmp, "--duration", "15") as process:
-        urls = urls_told(process)
+    with demo(short_tmp, "--duration", "15", PATH=str(short_tmp)) as process:
+        started = read_until(process, "serving metrics")
+        urls = re.findall(r"http://\S+", started)
         children = psutil.Process(process.pid).children()
         for url, function in zip(urls[2:], ("train_step", "forward"), strict=True):
             call = rf'^{JIT_CALLS.name}\{{function="__main__.{function}"\}} [1-9]'
@@ -73,6 +48,7 @@ def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
         out, err = process.communicate(timeout=DEADLINE)
 
     assert process.returncode == 0, err
+    assert started.count("No alerts: with the programs prometheus and") == 1
     totals = totals_in(out)
     assert totals["steps"] > 10
     assert totals["calls"] > totals["steps"]
@@ -97,11 +73,11 @@ def test_terminal_shows_a_table_until_interrupted(short_tmp: Path) -> None:
     """
     ours, theirs = pty.openpty()
     try:
-        with demo(short_tmp, terminal=theirs) as process:
+        with demo(short_tmp, "--no-prometheus", terminal=theirs) as process:
             os.close(theirs)
-            seen = read_until(ours, b"train_step")
+            seen = read_screen(ours, b"train_step")
             process.send_signal(signal.SIGINT)
-            seen += read_until(ours, b"compiling")
+            seen += read_screen(ours, b"compiling")
             seen += read_to_end(ours)
             process.wait(DEADLINE)
     finally:
@@ -118,8 +94,8 @@ def test_death_of_a_child_is_told(short_tmp: Path) -> None:
     """
     A workload that dies ends the demo with its name, its end and exit code 1.
     """
-    with demo(short_tmp) as process:
-        urls_told(process)
+    with demo(short_tmp, "--no-prometheus") as process:
+        read_until(process, "serving metrics")
         workloads = psutil.Process(process.pid).children()
         training = next(c for c in workloads if "jaxmon.demo.train" in c.cmdline())
         training.kill()
@@ -128,19 +104,6 @@ def test_death_of_a_child_is_told(short_tmp: Path) -> None:
     assert process.returncode == 1
     assert "training ended with signal 9" in err
     assert not any(child.is_running() for child in workloads)
-
-
-def urls_told(process: subprocess.Popen[str]) -> list[str]:
-    """
-    Return live page, sidecar, training and serving as the demo tells them.
-    """
-    assert process.stdout is not None
-    urls: list[str] = []
-    for line in process.stdout:
-        urls += re.findall(r"http://\S+", line)
-        if len(urls) == 4:
-            return urls
-    pytest.fail(f"the demo ended after telling {urls}")
 
 
 def totals_in(out: str) -> dict[str, float]:
@@ -172,7 +135,7 @@ def is_listening(url: str) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
-def read_until(terminal: int, text: bytes) -> bytes:
+def read_screen(terminal: int, text: bytes) -> bytes:
     """
     Return what *terminal* shows up to and including a piece with *text*.
     """

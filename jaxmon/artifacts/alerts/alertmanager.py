@@ -76,5 +76,7 @@ def configuration(options: Options) -> dict[str, Any]:
 
 
 def _receiver(name: str, options: Options) -> dict[str, Any]:
+    if options.webhook is None:
+        return {"name": name}
     url = f"{options.webhook.rstrip('/')}/{name}"
     return {"name": name, "webhook_configs": [{"url": url}]}

@@ -30,12 +30,13 @@ class Options:
             ``.md`` follow.
         scale: divides every duration, so that alerts can be watched arriving: at 60,
             an hour is a minute. Thresholds that are no durations stay.
-        webhook: where Alertmanager sends to; a placeholder by default.
+        webhook: where Alertmanager sends to; a placeholder by default, nowhere when
+            `None`.
     """
 
     runbook_base: str = RUNBOOKS
     scale: float = 1
-    webhook: str = "https://alerts.example.com/jaxmon"
+    webhook: str | None = "https://alerts.example.com/jaxmon"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,181 @@
+"""
+A Prometheus and an Alertmanager with our rules, in quick motion.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+from jaxmon.cli.children import Children
+from jaxmon.errors import CommandError
+
+
+SCALE = 60
+"""How much faster than in production: what takes an hour there takes a minute."""
+
+JOB = "demo"
+
+_HOST = "127.0.0.1"
+_START_SECONDS = 60.0
+_FETCH_SECONDS = 5.0
+_PROMETHEUS = ("prometheus",)
+_ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
+_PROMETHEUS_READY = re.compile(r"(Server is ready)")
+_ALERTMANAGER_READY = re.compile(r"(Listening)")
+# Windows shrink, a compile takes as long as ever: fewer of them make a storm.
+_RECOMPILES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """
+    Paths of the two programs.
+    """
+
+    prometheus: str
+    alertmanager: str
+
+    @classmethod
+    def installed(cls) -> Programs | None:
+        """
+        Return those on PATH, `None` where one is missing.
+        """
+        prometheus, alertmanager = _which(_PROMETHEUS), _which(_ALERTMANAGER)
+        if prometheus is None or alertmanager is None:
+            return None
+        return cls(prometheus, alertmanager)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """
+    Where the two of them are.
+    """
+
+    prometheus: str
+    alertmanager: str
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """
+        Return the alerts that are pending or firing, as Prometheus describes them.
+
+        Raises:
+            CommandError: it does not answer.
+        """
+        url = f"{self.prometheus}/api/v1/alerts"
+        direct = build_opener(ProxyHandler({}))
+        try:
+            with direct.open(url, timeout=_FETCH_SECONDS) as answer:
+                found: list[dict[str, Any]] = json.load(answer)["data"]["alerts"]
+        except (OSError, ValueError) as error:
+            msg = f"Prometheus at {self.prometheus} does not answer: {error}"
+            raise CommandError(msg) from error
+        return found
+
+
+def start(
+    programs: Programs,
+    children: Children,
+    directory: Path,
+    *,
+    target: str,
+    webhook: str | None,
+) -> Stack:
+    """
+    Start both, and return them once they are ready.
+
+    Args:
+        programs: what to start.
+        children: among which they live.
+        directory: where their files and data go.
+        target: ``host:port`` to scrape.
+        webhook: where notifications go; nowhere when `None`.
+
+    Raises:
+        CommandError: one of them ended, or took too long.
+    """
+    ports = _free_ports()
+    stack = Stack(*(f"http://{_HOST}:{port}" for port in ports))
+    for name, text in _files(target, ports[1], webhook).items():
+        (directory / name).write_text(text, encoding="utf-8")
+    alertmanager = children.start(
+        "alertmanager",
+        [
+            programs.alertmanager,
+            f"--config.file={directory}/alertmanager.yaml",
+            f"--storage.path={directory}/alertmanager",
+            f"--web.listen-address={_HOST}:{ports[1]}",
+            f"--web.external-url={stack.alertmanager}",
+            # One instance needs no port for others to join it.
+            "--cluster.listen-address=",
+        ],
+    )
+    prometheus = children.start(
+        "prometheus",
+        [
+            programs.prometheus,
+            f"--config.file={directory}/prometheus.yaml",
+            f"--storage.tsdb.path={directory}/prometheus",
+            f"--web.listen-address={_HOST}:{ports[0]}",
+            f"--web.external-url={stack.prometheus}",
+        ],
+    )
+    alertmanager.says(_ALERTMANAGER_READY, seconds=_START_SECONDS)
+    prometheus.says(_PROMETHEUS_READY, seconds=_START_SECONDS)
+    return stack
+
+
+def _files(target: str, alertmanager: int, webhook: str | None) -> Mapping[str, str]:
+    """
+    Return what the two read, by file name.
+    """
+    import yaml
+
+    from jaxmon.artifacts import alerts, slo
+
+    shipped = slo.load()
+    slos = replace(
+        shipped, thresholds=replace(shipped.thresholds, recompiles=_RECOMPILES)
+    )
+    options = alerts.Options(scale=SCALE, webhook=webhook)
+    settings = {
+        "global": {
+            "scrape_interval": "1s",
+            "scrape_timeout": "1s",
+            "evaluation_interval": "1s",
+        },
+        "rule_files": ["recording.yaml", "alerts.yaml"],
+        "alerting": {"alertmanagers": [_targets(f"{_HOST}:{alertmanager}")]},
+        # The sidecar has what the agents have: scraping both would count twice.
+        "scrape_configs": [{"job_name": JOB, **_targets(target)}],
+    }
+    return {
+        "prometheus.yaml": yaml.safe_dump(settings),
+        **alerts.render(slos, options),
+    }
+
+
+def _targets(address: str) -> dict[str, Any]:
+    return {"static_configs": [{"targets": [address]}]}
+
+
+def _free_ports() -> list[int]:
+    """
+    Return two ports that nobody listens on.
+    """
+    with socket.socket() as first, socket.socket() as second:
+        for one in (first, second):
+            one.bind((_HOST, 0))
+        return [int(one.getsockname()[1]) for one in (first, second)]
+
+
+def _which(names: tuple[str, ...]) -> str | None:
+    return next(filter(None, map(shutil.which, names)), None)
