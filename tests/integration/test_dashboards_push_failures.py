@@ -6,6 +6,7 @@ What holds after every push is checked here, too: see `tests.push_site.check_sit
 
 from __future__ import annotations
 
+import random
 import ssl
 import subprocess
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.grafana import TOKEN, VIEWER
+from tests.fakes.grafana import TOKEN, VIEWER, Quirks
 from tests.fakes.http import Reply
 from tests.fakes.proxy import Proxy
 from tests.push_site import DEBUG, ONCALL, Site
@@ -463,3 +464,54 @@ def test_a_proxy_that_refuses(tls_site):
         )  # fmt: skip
     assert done.code == 1
     assert "Tunnel connection failed: 403 Forbidden" in done.err
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_history(make_site, seed, monkeypatch):
+    """
+    Pushes, edits, moves, rollbacks and failures in any order: what the end of every
+    test asserts holds, and a push after quiet has returned does not fail.
+    """
+    monkeypatch.setattr("jaxmon.grafana.http._backoff", lambda _: 0.0)
+    rng = random.Random(seed)  # noqa: S311 - repeatable, nothing to guard
+    site = make_site(quirks=Quirks(list_hides_first_message=rng.random() < 0.5))
+    grafana = site.grafana
+
+    def edit():
+        uid = rng.choice(list(grafana.rows))
+        grafana.edit(uid, refresh=f"{rng.randint(5, 60)}s", author="alice")
+
+    def fail():
+        where = rng.choice(["^GET", "^POST", "versions", "search", "folders"])
+        how = rng.choice(
+            [
+                {"drop": True},
+                {"drop": True, "handled": True},
+                {"cut": True},
+                {"reply": Reply(503, {}), "times": rng.randint(1, 6)},
+                {"reply": Reply(500, {})},
+                {"before": edit if grafana.rows else list},
+            ]
+        )
+        grafana.fault(where, **how)
+
+    actions = [
+        site.push,
+        lambda: site.push("--force"),
+        lambda: site.push("--dry-run"),
+        lambda: site.write({**ONCALL, "refresh": f"{rng.randint(1, 9)}m"}),
+        lambda: site.write({**DEBUG, "time": {"from": f"now-{rng.randint(1, 9)}h"}}),
+        fail,
+    ]
+    with_rows = [
+        edit,
+        lambda: grafana.restore(rng.choice(list(grafana.rows)), 1),
+        lambda: grafana.move(
+            rng.choice(list(grafana.rows)), rng.choice(["", "jaxmon"])
+        ),
+    ]
+    for _ in range(15):
+        done = rng.choice(actions + (with_rows if grafana.rows else []))()
+        assert done is None or done.code in (0, 1, 3, 4, 5)
+    grafana.faults.clear()
+    assert site.push().code in (0, 3)
