@@ -99,7 +99,7 @@ def test_a_long_wait_is_announced(site, monkeypatch):
     """
     Who waits is told for how long.
     """
-    waits = []
+    waits: list[float] = []
     monkeypatch.setattr("jaxmon.cli.connection.time.sleep", waits.append)
     reply = Reply(429, {"message": "quota"}, {"Retry-After": "20"})
     site.grafana.fault("health", reply=reply)
@@ -483,17 +483,15 @@ def test_any_history(make_site, seed, monkeypatch):
 
     def fail():
         where = rng.choice(["^GET", "^POST", "versions", "search", "folders"])
-        how = rng.choice(
-            [
-                {"drop": True},
-                {"drop": True, "handled": True},
-                {"cut": True},
-                {"reply": Reply(503, {}), "times": rng.randint(1, 6)},
-                {"reply": Reply(500, {})},
-                {"before": edit if grafana.rows else list},
-            ]
-        )
-        grafana.fault(where, **how)
+        hows: list[dict[str, Any]] = [
+            {"drop": True},
+            {"drop": True, "handled": True},
+            {"cut": True},
+            {"reply": Reply(503, {}), "times": rng.randint(1, 6)},
+            {"reply": Reply(500, {})},
+            {"before": edit if grafana.rows else list},
+        ]
+        grafana.fault(where, **rng.choice(hows))
 
     actions = [
         site.push,
