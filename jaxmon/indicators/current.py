@@ -38,8 +38,8 @@ class Indicators:
     Args:
         limit: most values of each label that the program chooses.
         guard: what contains our failures.
-        on_error: told of each exception that leaves a request or an activity; must
-            not raise.
+        on_error: told of each exception that leaves a request, an activity or the
+            source of a loop; must not raise.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ def recorder() -> Indicators | None:
 
 def report(error: BaseException) -> None:
     """
-    Tell the agent of an exception that left a request or an activity.
+    Tell the agent of an exception that left what is marked.
     """
     if _current.recorder is not None:
         _current.recorder.on_error(error)

@@ -86,7 +86,7 @@ class _Entry:
         return self.outer is not None and self.outer.serving is self.serving
 
 
-_entered: ContextVar[_Entry | None] = ContextVar("jaxmon_request", default=None)
+_entered: ContextVar[_Entry | None] = ContextVar("jaxmon.request", default=None)
 
 
 class Request:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
-from jaxmon.indicators.current import Indicators, recorder
+from jaxmon.indicators.current import Indicators, recorder, report
 from jaxmon.indicators.timeline import DATA_WAIT
 
 
@@ -59,8 +59,10 @@ class Run(Generic[T]):
         self._wait()
         try:
             batch = next(self._source)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if not isinstance(error, StopIteration):
+                report(error)
             raise
         self._work(batch)
         return batch

@@ -44,6 +44,7 @@ def test_each_batch_is_a_step(recorded):
         got.append(batch)
 
     assert got == ["a", "b", "c"]
+    assert recorded.errors == []
     assert recorded.value(STEPS.name, loop="train") == 3
     assert recorded.value(f"{STEP_SECONDS.name}_count", loop="train") == 3
     assert recorded.value(DATA_WAIT_SECONDS.name, loop="train") > 0
@@ -180,7 +181,8 @@ def test_a_loop_that_is_left_has_ended(recorded, leave):
 
 def test_an_exception_of_the_source_passes(recorded):
     """
-    The caller gets the very exception; the loop has ended, its steps are counted.
+    The caller gets the very exception, and the agent is told of it; the loop has
+    ended, its steps are counted.
     """
     problem = OSError("disk")
 
@@ -193,6 +195,7 @@ def test_an_exception_of_the_source_passes(recorded):
             pass
 
     assert caught.value is problem
+    assert recorded.errors == [problem]
     assert recorded.value(STEPS.name) == 1
     assert recorded.values(LAST) == []
 
