@@ -77,6 +77,17 @@ def test_items_are_counted_with_their_step(recorded, items, expected):
     assert recorded.value(ITEMS.name, loop="train", item="token") == expected
 
 
+@pytest.mark.contained
+def test_a_batch_that_cannot_be_counted_counts_nothing(recorded):
+    """
+    Not what the batch before it had, either.
+    """
+    list(jaxmon.steps(["abc", 4, "ab"], items=len))
+
+    assert recorded.value(ITEMS.name) == 5
+    assert recorded.value(STEPS.name) == 3
+
+
 def test_without_items_there_is_no_such_series(recorded):
     """
     A count that nobody asked for is absent, not 0.
