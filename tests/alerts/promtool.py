@@ -54,7 +54,6 @@ def run(case: Case, directory: Path, slos: Slos | None = None) -> None:
     Raises:
         AssertionError: promtool saw something else; shows what.
     """
-    program = require_program("promtool")
     slos = slos or slo.load()
     options = alerts.Options(runbook_base=RUNBOOKS)
     groups = needed(case.alert, alerts.render(slos, options))
@@ -65,13 +64,35 @@ def run(case: Case, directory: Path, slos: Slos | None = None) -> None:
         if one.get("alert") == case.alert
     }
     assert summaries, f"no rule makes {case.alert}"
-    (directory / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
     tests: list[dict[str, Any]] = [
         {"eval_time": at, "alertname": case.alert} for at in case.quiet
     ]
     for at, firing in case.firing.items():
         expected = [expectation(case.alert, one, summaries) for one in firing]
         tests.append({"eval_time": at, "alertname": case.alert, "exp_alerts": expected})
+    evaluate(directory, groups, case.series, alert_rule_test=tests)
+
+
+def evaluate(
+    directory: Path,
+    groups: list[dict[str, Any]],
+    series: dict[str, str],
+    **tests: list[dict[str, Any]],
+) -> None:
+    """
+    Have promtool evaluate *groups* every minute, in their order, and compare.
+
+    Args:
+        directory: to write to.
+        groups: as in a rule file.
+        series: values by series, one a minute, in promtool's notation.
+        tests: lists of promtool's tests, by their kind.
+
+    Raises:
+        AssertionError: promtool saw something else; shows what.
+    """
+    program = require_program("promtool")
+    (directory / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
     document = {
         "rule_files": ["rules.yaml"],
         "evaluation_interval": "1m",
@@ -80,10 +101,10 @@ def run(case: Case, directory: Path, slos: Slos | None = None) -> None:
             {
                 "interval": "1m",
                 "input_series": [
-                    {"series": series, "values": values}
-                    for series, values in case.series.items()
+                    {"series": name, "values": values}
+                    for name, values in series.items()
                 ],
-                "alert_rule_test": tests,
+                **tests,
             }
         ],
     }

@@ -163,6 +163,15 @@ def test_one_error_in_a_quiet_hour_is_no_alert(tmp_path):
     run(Case(ALERT, series, quiet=("116m", "118m", "150m")), tmp_path)
 
 
+def test_a_few_errors_of_many_requests_are_no_alert(tmp_path):
+    """
+    Four failures among 180 requests are 2 %, and still fewer than the minimum.
+    """
+    series = {GOOD: "0+3x180", BAD: "0+0x60 4+0x120"}
+
+    run(Case(ALERT, series, quiet=("62m", "64m", "90m")), tmp_path)
+
+
 def test_few_requests_that_all_fail_are_no_alert(tmp_path):
     """
     Fewer events than the minimum keep every pair silent.
@@ -247,6 +256,19 @@ FUNCTION = {"job": "web", "function": "step"}
                 "cache-hit-rate",
                 FUNCTION,
                 "80%",
+                "5%",
+                (*PAGES, *TICKETS),
+                page=False,
+                noise=True,
+            ),
+        ),
+        (
+            "JaxmonCacheHitRateBudgetBurn",
+            {CALLS.format("calls"): "0+100x60"},
+            firing(
+                "cache-hit-rate",
+                FUNCTION,
+                "100%",
                 "5%",
                 (*PAGES, *TICKETS),
                 page=False,

@@ -1,0 +1,111 @@
+"""
+What the recording rules record, evaluated by the real promtool.
+"""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from jaxmon.artifacts import alerts
+from tests.alerts.promtool import evaluate
+
+
+GOOD = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="warm"}'
+BAD = GOOD.replace("success", "error")
+OWN = 'sloth_id="jaxmon-request-error"'
+LABELS = (
+    f'{{job="web", route="/gen", {OWN}, sloth_service="jaxmon", '
+    'sloth_slo="request-error"'
+)
+CONSTANT = f'{{{OWN}, sloth_service="jaxmon", sloth_slo="request-error"}}'
+
+
+def groups():
+    """
+    Return the recording rules of the SLO on errors of requests.
+    """
+    found = yaml.safe_load(alerts.render()["recording.yaml"])["groups"]
+    return [one for one in found if one["name"].startswith("jaxmon-slo-request-error")]
+
+
+def expect(name, labels, value):
+    """
+    Return the test that *name* is one series with *value*, after two hours.
+    """
+    return {
+        "expr": f"round({name}{{{OWN}}}, 0.000001)",
+        "eval_time": "120m",
+        "exp_samples": [{"labels": labels, "value": value}],
+    }
+
+
+@pytest.mark.parametrize("window", ["5m", "30m", "1h", "2h", "6h", "1d", "3d"])
+def test_error_ratios_by_window(window, tmp_path):
+    """
+    Each window has its own ratio: here one error in a thousand all the time.
+    """
+    series = {GOOD: "0+999x120", BAD: "0+1x120"}
+    labels = f'{LABELS}, sloth_window="{window}"}}'
+    test = expect(f"slo:sli_error:ratio_rate{window}", labels, 0.001)
+
+    evaluate(tmp_path, groups(), series, promql_expr_test=[test])
+
+
+def test_a_busy_hour_weighs_more_in_the_period(tmp_path):
+    """
+    An hour of 100 requests a minute with 10 % errors, then one of 10 a minute without:
+    the period has 9.09 % errors, where the mean of ratios would be 5 %.
+    """
+    series = {GOOD: "0+90x60 5410+10x60", BAD: "0+10x60 600+0x60"}
+    test = {
+        "expr": f"round(slo:sli_error:ratio_rate30d{{{OWN}}}, 0.01)",
+        "eval_time": "120m",
+        "exp_samples": [{"labels": f'{LABELS}, sloth_window="30d"}}', "value": 0.09}],
+    }
+
+    evaluate(tmp_path, groups(), series, promql_expr_test=[test])
+
+
+def test_budgets_follow_from_the_ratio(tmp_path):
+    """
+    Two errors in ten thousand of one in a thousand: a fifth of the budget is gone.
+    """
+    series = {GOOD: "0+9998x120", BAD: "0+2x120"}
+    own = f"{LABELS}}}"
+    tests = [
+        expect("slo:current_burn_rate:ratio", own, 0.2),
+        expect("slo:period_burn_rate:ratio", own, 0.2),
+        expect("slo:period_error_budget_remaining:ratio", own, 0.8),
+        expect("slo:objective:ratio", CONSTANT, 0.999),
+        expect("slo:error_budget:ratio", CONSTANT, 0.001),
+        expect("slo:time_period:days", CONSTANT, 30),
+    ]
+
+    evaluate(tmp_path, groups(), series, promql_expr_test=tests)
+
+
+def test_no_errors_leave_the_whole_budget(tmp_path):
+    """
+    Without an error series the ratio is 0 and nothing is burnt.
+    """
+    tests = [
+        expect("slo:period_burn_rate:ratio", f"{LABELS}}}", 0),
+        expect("slo:period_error_budget_remaining:ratio", f"{LABELS}}}", 1),
+    ]
+
+    evaluate(tmp_path, groups(), {GOOD: "0+100x120"}, promql_expr_test=tests)
+
+
+def test_no_traffic_is_no_ratio(tmp_path):
+    """
+    Where nothing is asked nothing is claimed, neither success nor failure.
+    """
+    tests = [
+        {"expr": f"{name}{{{OWN}}}", "eval_time": "120m", "exp_samples": []}
+        for name in ("slo:sli_error:ratio_rate5m", "slo:sli_error:ratio_rate30d")
+    ]
+
+    evaluate(
+        tmp_path, groups(), {GOOD: "5+0x120", BAD: "1+0x120"}, promql_expr_test=tests
+    )
