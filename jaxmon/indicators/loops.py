@@ -86,7 +86,7 @@ class Loops:
 
     def count(self, loop: Loop, item: str, number: int) -> None:
         """
-        Add *number* items; 0 makes the series appear.
+        Add *number* items, 0 to make the series appear.
         """
         key = (loop.name, self.item_labels.admit(item))
         with self._lock:

@@ -92,9 +92,10 @@ class Run(Generic[T]):
             return
         try:
             if self._observed is None:
-                self._observed = _Observed(indicators, self._loop)
+                item = None if self._items is None else self._item
+                self._observed = _Observed(indicators, self._loop, item)
             else:
-                self._observed.finish(self._item)
+                self._observed.finish()
         except Exception:  # noqa: BLE001 - contained: the program goes on
             indicators.guard.failed(SITE)
 
@@ -122,12 +123,14 @@ class _Observed:
     A run of a loop as an agent follows it.
     """
 
-    __slots__ = ("_began", "_body", "_figures", "_mark", "indicators", "items")
+    __slots__ = ("_began", "_body", "_figures", "_item", "_mark", "indicators", "items")
 
-    def __init__(self, indicators: Indicators, loop: str) -> None:
+    def __init__(self, indicators: Indicators, loop: str, item: str | None) -> None:
         self.indicators = indicators
-        self.items: int | None = None
+        self.items = 0
+        self._item = item
         self._figures = indicators.loops.of(str(loop))
+        self._count_items()
         self._mark, self._body = indicators.timeline.open_loop()
         self._figures.begin()
         self._began = time.perf_counter()
@@ -139,16 +142,20 @@ class _Observed:
         self.indicators.timeline.rename(self._mark, self._body)
         self._figures.wait(time.perf_counter() - self._began)
 
-    def finish(self, item: str) -> None:
+    def finish(self) -> None:
         """
         Count the step that was open, and begin to wait.
         """
         began, self._began = self._began, time.perf_counter()
         self.indicators.timeline.rename(self._mark, DATA_WAIT)
         self._figures.step(self._began - began)
-        items, self.items = self.items, None
-        if items is not None:
-            self.indicators.loops.count(self._figures, str(item), items)
+        self._count_items()
+
+    def _count_items(self) -> None:
+        # Also when there are none: a rate needs a series that begins at 0.
+        items, self.items = self.items, 0
+        if self._item is not None:
+            self.indicators.loops.count(self._figures, str(self._item), items)
 
     def end(self) -> None:
         """

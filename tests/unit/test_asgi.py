@@ -89,6 +89,17 @@ async def foreign(scope, receive, send):
     await PlainTextResponse("foreign")(scope, receive, send)
 
 
+def passing_on(app):
+    """
+    Return a middleware that does not show what is inside.
+    """
+
+    async def call(scope, receive, send):
+        await app(scope, receive, send)
+
+    return call
+
+
 def site():
     """
     Return an application with routes of every kind.
@@ -127,7 +138,9 @@ def site():
         ("/nothing", "unmatched"),
     ],
 )
-@pytest.mark.parametrize("installed", ["inside", "outside", "around others"])
+@pytest.mark.parametrize(
+    "installed", ["inside", "outside", "around others", "around a function"]
+)
 def test_the_route_is_a_template(recorded, path, template, installed):
     """
     Never the path, wherever the middleware stands and however routes are nested.
@@ -137,6 +150,9 @@ def test_the_route_is_a_template(recorded, path, template, installed):
         app.add_middleware(Middleware)
     elif installed == "outside":
         app = Middleware(app)
+    elif installed == "around a function":
+        app.add_middleware(passing_on)
+        app.add_middleware(Middleware)
     else:
         app = Middleware(GZipMiddleware(Middleware(app)))
     get(app, path)

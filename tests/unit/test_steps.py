@@ -72,6 +72,7 @@ def test_items_are_counted_with_their_step(recorded, items, expected):
     As many for each step, or as many as a function finds in the batch.
     """
     for batch in jaxmon.steps([[2, 0], [3, 0, 0]], items=items, item="token"):
+        assert len(recorded.values(ITEMS.name, item="token")) == 1
         assert recorded.value(ITEMS.name, item="token") < expected, batch
 
     assert recorded.value(ITEMS.name, loop="train", item="token") == expected
@@ -275,7 +276,8 @@ def test_labels_are_bounded():
         assert recorded.value(STEPS.name, loop="other") == 2
         assert recorded.value(ITEMS.name, loop="other", item="other") == 2
         assert recorded.overflow()["loop"] == 2
-        assert recorded.overflow()["item"] == 2
+        # Once as the loop begins, once for its step.
+        assert recorded.overflow()["item"] == 4
 
 
 # --- nobody records, or recording fails ---------------------------------------
