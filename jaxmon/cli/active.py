@@ -19,6 +19,7 @@ _SUBJECTS = (
 )
 _INDENT = "  "
 _LEAST_WIDTH = 80
+_MOST = 6
 _NAME, _STATE, _SEVERITY, _SINCE = 31, 9, 10, 9
 
 
@@ -65,7 +66,7 @@ def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
 
 
 def lines(
-    alerts: Sequence[ActiveAlert], *, width: int, style: Style, most: int = 6
+    alerts: Sequence[ActiveAlert], *, width: int, style: Style, most: int = _MOST
 ) -> list[str]:
     """
     Return a table of at most *most* alerts, and where to read about the first.
@@ -80,7 +81,8 @@ def lines(
     table += [_row(one, about, style) for one in alerts[:most]]
     if rest := len(alerts) - most:
         table += [style.quiet(f"{_INDENT}{rest} more")] if rest > 0 else []
-    return [*table, f"{_INDENT}jaxmon runbook show {alerts[0].name}"]
+    hint = f"{_INDENT}{style.quiet('what to do:')} jaxmon runbook show {alerts[0].name}"
+    return [*table, hint]
 
 
 def _alert(described: Mapping[str, Any]) -> ActiveAlert:

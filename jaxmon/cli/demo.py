@@ -232,7 +232,7 @@ def _start_stack(
         programs, children, Path(directory), target=target, webhook=webhook
     )
     demo.places |= {
-        "prometheus": f"{found.prometheus}/alerts",
+        "prometheus": f"{found.prometheus}/",
         "alertmanager": f"{found.alertmanager}/",
     }
     return found

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _STEP = "train_step"
 _LOW_HIT_RATE = 0.95
 _LEAST_WIDTH = 80
+LEAST_HEIGHT = 5
 _COLUMNS = (
     ("CALLS", 9),
     ("HIT RATE", 10),
@@ -82,11 +83,14 @@ def table(summary: Summary, *, width: int, height: int, style: Style) -> list[st
     Return totals, functions and devices in at most *height* lines of *width*.
 
     Functions that the program calls come first; those that do not fit share a line.
-    Less than six lines of 80 columns would show nothing useful; the terminal cuts.
+    Devices are left out where two functions would not fit beside them. Less than
+    `LEAST_HEIGHT` lines of 80 columns would show nothing useful; the terminal cuts.
     """
     columns, devices = max(width, _LEAST_WIDTH), summary["devices"]
     about_devices = [_device(device)[: columns - 1] for device in devices]
-    room = max(height - len(about_devices) - 4, 2)
+    if height < LEAST_HEIGHT + 1 + len(about_devices):
+        about_devices = []
+    room = max(height - len(about_devices) - bool(about_devices) - 3, 2)
     functions = sorted(
         (one for one in summary["functions"] if one["calls"] or one["compile_seconds"]),
         key=lambda one: (-one["calls"], -one["compile_seconds"]),

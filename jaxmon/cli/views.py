@@ -14,7 +14,7 @@ import click
 
 from jaxmon.cli import active
 from jaxmon.cli.active import ActiveAlert
-from jaxmon.cli.overview import Style, clock, one_line, table
+from jaxmon.cli.overview import LEAST_HEIGHT, Style, clock, one_line, table
 from jaxmon.cli.screen import Screen, is_terminal, wants_colour
 
 
@@ -97,10 +97,16 @@ class _Live(Screen):
         above = [*self._where, "", style.quiet(f"{time}   Ctrl-C ends")]
         if scene.fault:
             above.append(style.warning(f"  {scene.fault}"))
+        room = height - len(above) - 1
         below: list[str] = []
         if scene.alerts is not None:
-            below = ["", *active.lines(scene.alerts, width=width, style=style)]
-        room = height - len(above) - len(below) - 1
+            # Beside them: a blank line, heading, how many more, what to do.
+            most = max(room - LEAST_HEIGHT - 4, 1)
+            below = [
+                "",
+                *active.lines(scene.alerts, width=width, style=style, most=most),
+            ]
+            room -= len(below)
         figures = table(scene.summary, width=width, height=room, style=style)
         self.draw([*above, *figures, *below])
 

@@ -88,7 +88,7 @@ def test_an_alert_is_told_with_its_age_and_runbook():
     assert first.split()[:3] == ["JaxmonCacheHitRateBudgetBurn", "firing", "ticket"]
     assert re.search(r" …x+ +0:01:1\d$", first)
     assert second.split()[:4] == ["JaxmonTargetDown", "pending", "ticket", "host:1"]
-    assert hint == "  jaxmon runbook show JaxmonCacheHitRateBudgetBurn"
+    assert hint == "  what to do: jaxmon runbook show JaxmonCacheHitRateBudgetBurn"
     assert {len(one) for one in (heading, first, second)} == {80}
 
 

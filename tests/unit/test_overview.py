@@ -118,7 +118,7 @@ def test_functions_without_room_share_a_line() -> None:
 
     last = table(many, width=80, height=10, style=PLAIN)[-1]
 
-    assert re.match(r"  15 more +150 +50.0 % +15 +0 +7.50 s", last)
+    assert re.match(r"  14 more +140 +50.0 % +14 +0 +7.00 s", last)
 
 
 def test_colour_changes_no_text() -> None:
