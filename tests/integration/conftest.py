@@ -1,5 +1,5 @@
 """
-Fixtures of the tests that push dashboards to Grafana.
+Fixtures that several tests share: Grafana to push to, and GPUs to read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from tests.fakes.grafana import FakeGrafana
+from tests.fakes.nvml.build import build
+from tests.fakes.nvml.gpus import Gpus, fake_gpus
 from tests.push_site import Site, check_site
 
 
@@ -52,3 +54,20 @@ def pushed(site: Site) -> Site:
     """
     assert site.push().code == 0
     return site
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """
+    Return the directory of the compiled fake NVML.
+    """
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def gpus(nvml_library: Path, tmp_path: Path) -> Iterator[Callable[..., Gpus]]:
+    """
+    Return a function that starts the NVML collector on a number of fake devices.
+    """
+    with fake_gpus(nvml_library, tmp_path) as start:
+        yield start

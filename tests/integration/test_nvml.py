@@ -4,154 +4,17 @@ The NVML collector behind the real pynvml, with a C library in the driver's plac
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from tests.fakes.nvml.build import build
-from tests.support import clean_environ, until
+from tests.fakes.nvml.gpus import UUID, Gpus, failures, of
+from tests.support import until
 
 
 pytest.importorskip("pynvml")
-
-# Polls as often as it is told to and prints what came of it, so that a test can
-# change the driver between two polls of one process.
-DRIVER = """
-import json, logging, sys, threading
-from jaxmon_exporter.collectors.nvml import NvidiaGpus
-from jaxmon_exporter.polling import Poller
-
-lines = []
-class Lines(logging.Handler):
-    def emit(self, record):
-        lines.append(record.getMessage())
-logging.getLogger("jaxmon.exporter").addHandler(Lines())
-logging.getLogger("jaxmon.exporter").setLevel(logging.INFO)
-collector = NvidiaGpus()
-collector.deadline = 0.2
-poller = Poller(collector)
-for command in sys.stdin:
-    if command == "poll\\n":
-        poller.poll()
-    elif command == "background\\n":
-        threading.Thread(target=poller.poll, daemon=True).start()
-    status = poller.status()
-    families = poller.families()
-    page = {name: value for family in families for name, value in family.samples}
-    print(json.dumps({
-        "page": page, "success": status.success, "reason": status.reason,
-        "message": status.message, "log": lines,
-    }), flush=True)
-collector.close()
-"""
-
-UUID = "GPU-5f0c9d2e-1a2b-3c4d-5e6f-{:012d}"
-
-
-class Gpus:
-    """
-    A process with the collector and a fake driver that a test controls.
-    """
-
-    def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
-        self._process = process
-        self._control = directory / "control"
-        self._calls = directory / "calls"
-
-    def order(self, *lines: str) -> None:
-        """
-        Replace what the driver has been told to do.
-        """
-        scratch = self._control.with_suffix(".new")
-        scratch.write_text("".join(f"{line}\n" for line in lines))
-        scratch.rename(self._control)
-
-    def tell(self, command: str) -> Any:
-        """
-        Send *command* and return the collector's state after it.
-        """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def poll(self) -> Any:
-        """
-        Poll once and return what came of it.
-        """
-        return self.tell("poll")
-
-    def calls(self, name: str, device: int) -> int:
-        """
-        Return how often the driver was asked for *name* of *device*.
-        """
-        return self._calls.read_text().splitlines().count(f"{name} {device}")
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """
-    Return the directory of the compiled fake.
-    """
-    return build(tmp_path_factory.mktemp("nvml"))
-
-
-@pytest.fixture
-def gpus(library: Path, tmp_path: Path) -> Iterator[Callable[..., Gpus]]:
-    """
-    Return a function that starts the collector on a number of fake devices.
-    """
-    with ExitStack() as stack:
-
-        def start(count: int = 2, *orders: str) -> Gpus:
-            environ = clean_environ(
-                LD_LIBRARY_PATH=str(library),
-                FAKE_NVML_GPUS=str(count),
-                FAKE_NVML_CONTROL=str(tmp_path / "control"),
-                FAKE_NVML_LOG=str(tmp_path / "calls"),
-            )
-            process = stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-W", "error", "-c", DRIVER],
-                    env=environ,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            stack.callback(process.kill)
-            gpus = Gpus(process, tmp_path)
-            gpus.order(*orders)
-            return gpus
-
-        yield start
-
-
-def of(page: dict[str, float], device: int) -> dict[str, float]:
-    """
-    Return the figures of one device by metric and further labels.
-    """
-    label = f'uuid="{UUID.format(device)}"'
-    return {
-        name.replace(label, "").replace("{,", "{").replace("{}", ""): value
-        for name, value in page.items()
-        if label in name and "_info" not in name
-    }
-
-
-def failures(page: dict[str, float]) -> dict[str, float]:
-    return {
-        name.partition('reason="')[2].rstrip('"}'): value
-        for name, value in page.items()
-        if name.startswith("jaxmon_collector_errors_total")
-    }
 
 
 def test_every_figure_has_its_value_in_base_units(gpus: Callable[..., Gpus]) -> None:

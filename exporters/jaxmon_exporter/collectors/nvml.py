@@ -13,7 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from jaxmon.catalog import (
     ACCELERATOR_ENERGY_JOULES,
@@ -28,22 +28,20 @@ from jaxmon.catalog import (
     Metric,
 )
 from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.collectors.nvml_codes import (
+    DRIVER,
+    LOST,
+    NORMAL_ABSENCE,
+    UNSUPPORTED,
+    Handle,
+    Nvml,
+    failure,
+)
+from jaxmon_exporter.collectors.xids import Xids
 from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 
 
 log = logging.getLogger("jaxmon.exporter")
-
-# pynvml has no types; a handle is an opaque pointer.
-Nvml: TypeAlias = Any
-Handle: TypeAlias = Any
-
-# NVML return codes, by what can be done about them.
-_UNSUPPORTED = {3, 13, 25, 26}
-_LOST = {15, 16, 28}
-_DRIVER = {1: "uninitialized", 9: "driver_not_loaded", 12: "library_not_found"}
-_DRIVER |= {18: "driver_mismatch"}
-_NO_PERMISSION = 4
-_NORMAL_ABSENCE = {6, 21, 27}
 
 _ADVICE = {
     "library_not_found": "libnvidia-ml.so.1 is not here: no NVIDIA driver on this "
@@ -155,10 +153,12 @@ class NvidiaGpus:
         self._devices: dict[str, _Device] = {}
         self._count = 0
         self._failures: Counter[str] = Counter()
+        self._xids = Xids(self._failures)
 
     def collect(self) -> Iterable[Family]:
         """
-        Read all devices; microseconds per figure while the driver is well.
+        Read all devices; while the driver is well, that takes microseconds per
+        figure, and a millisecond per device to see that no Xid error came.
 
         Raises:
             CollectorUnavailable: no pynvml, no driver, no device.
@@ -175,15 +175,17 @@ class NvidiaGpus:
             raise CollectorUnavailable(reason, "the driver shows no GPU here")
         return [
             *(family for families in found for family in families),
+            *self._xids.families(),
             partial_failures(self.name, self._failures),
         ]
 
     def close(self) -> None:
         """
-        Shut NVML down; the inventory stays, for the identity of lost devices.
+        Shut NVML down; identities and counts of the devices stay.
         """
         nvml, self._nvml = self._nvml, None
         if nvml is not None:
+            self._xids.close(nvml)
             try:
                 nvml.nvmlShutdown()
             except nvml.NVMLError as error:
@@ -222,6 +224,7 @@ class NvidiaGpus:
             for device in self._devices.values()
             for family in _identity(device, up=False)
         ]
+        down += self._xids.families()
         return CollectorUnavailable(reason, f"{error}: {advice}", down)
 
     def _take_inventory(self, nvml: Nvml) -> None:
@@ -241,7 +244,7 @@ class NvidiaGpus:
                 uuid = _text(nvml.nvmlDeviceGetUUID(handle))
                 info = _info(nvml, handle, uuid, index, driver)
             except nvml.NVMLError as error:
-                if error.value in _DRIVER:
+                if error.value in DRIVER:
                     raise
             else:
                 device = self._devices.setdefault(uuid, _Device(uuid))
@@ -254,6 +257,8 @@ class NvidiaGpus:
         """
         Return the figures of one device; of a lost one, who it was.
         """
+        # First: the Xid that explains a loss was queued before it.
+        listening = self._xids.drain(nvml, device.uuid)
         found: list[Family] = []
         try:
             if device.handle is None:
@@ -269,6 +274,8 @@ class NvidiaGpus:
             return _identity(device, up=False)
         if device.lost:
             log.info("GPU %s is back", device.uuid)
+        if device.lost or not listening:
+            self._xids.listen(nvml, device.uuid, device.handle)
         device.lost = False
         return [*_identity(device, up=True), *found]
 
@@ -279,16 +286,15 @@ class NvidiaGpus:
             value = figure.read(nvml, device.handle)
         except nvml.NVMLError as error:
             code = error.value
-            if code in _UNSUPPORTED:
+            if code in UNSUPPORTED:
                 log.debug("%s: no %s: %s", device.uuid, figure.metric.name, error)
                 device.unsupported.add(figure)
-            elif code in _LOST:
+            elif code in LOST:
                 raise _Lost from error
-            elif code in _DRIVER:
+            elif code in DRIVER:
                 raise
-            elif code not in _NORMAL_ABSENCE:
-                denied = code == _NO_PERMISSION
-                self._failures["no_permission" if denied else "figure_failed"] += 1
+            elif code not in NORMAL_ABSENCE:
+                self._failures[failure(code, "figure_failed")] += 1
             return []
         if value is None:
             return []
@@ -326,7 +332,7 @@ def pci_address(bus_id: str) -> str:
 
 
 def _reason(error: Any, otherwise: str = "driver_error") -> str:
-    return _DRIVER.get(error.value, otherwise)
+    return DRIVER.get(error.value, otherwise)
 
 
 def _text(value: str | bytes) -> str:

@@ -13,6 +13,13 @@
  *   call NAME I CODE     the same for device I alone
  *   hang NAME            NAME does not return while the line stands
  *   util I PERCENT       utilisation of device I
+ *   events I MASK        event types that device I supports, 31 otherwise
+ *
+ * The file FAKE_NVML_XIDS is the driver's queue, to be appended to: a line "I XID"
+ * or "I XID COUNT" is one Xid error of device I, or COUNT. An event set delivers
+ * what comes after a device was registered with it. What the driver's manual leaves
+ * open is harsh here: a wait of 0 ms ends with an event only, a set does not outlive
+ * nvmlShutdown, and there are no more than 64 sets.
  *
  * Calls are counted in FAKE_NVML_LOG, one name and device per line.
  */
@@ -30,11 +37,14 @@ enum {
     NOT_SUPPORTED = 3,
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
+    TIMEOUT = 10,
     GPU_IS_LOST = 15,
+    INSUFFICIENT_RESOURCES = 23,
     ARGUMENT_VERSION_MISMATCH = 25,
 };
 
-enum { MAX_DEVICES = 16, MEMORY_INFO_V2 = 0x02000028, FIELD_MEMORY_TEMP = 82 };
+enum { MAX_DEVICES = 16, MAX_SETS = 64, XID_CRITICAL_ERROR = 8, EVENT_TYPES = 31 };
+enum { MEMORY_INFO_V2 = 0x02000028, FIELD_MEMORY_TEMP = 82 };
 
 typedef int nvml_return;
 
@@ -69,7 +79,20 @@ typedef struct {
     } value;
 } field_value;
 
+typedef struct {
+    device *device;
+    unsigned long long type, data;
+    unsigned gpu_instance, compute_instance;
+} event_data;
+
+typedef struct {
+    int live;
+    int registered[MAX_DEVICES];
+    long delivered[MAX_DEVICES]; /* events of the device that are past */
+} event_set;
+
 static device devices[MAX_DEVICES];
+static event_set event_sets[MAX_SETS];
 static int initialised;
 
 static int device_count(void)
@@ -132,6 +155,54 @@ static unsigned ordered_utilization(int index)
     return result;
 }
 
+static unsigned long long ordered_event_types(int index)
+{
+    const char *path = getenv("FAKE_NVML_CONTROL");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    char line[128];
+    int which;
+    unsigned long long mask, result = EVENT_TYPES;
+
+    if (!file)
+        return result;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "events %d %llu", &which, &mask) == 2 && which == index)
+            result = mask;
+    fclose(file);
+    return result;
+}
+
+/*
+ * Count the events of each device into totals. With a set, stop at the first one
+ * that it has not delivered, and return its Xid and device; else return -1.
+ */
+static int queued(long totals[MAX_DEVICES], const event_set *set, int *index)
+{
+    const char *path = getenv("FAKE_NVML_XIDS");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    char line[128];
+    int which, xid, found = -1;
+    long count;
+
+    memset(totals, 0, MAX_DEVICES * sizeof *totals);
+    if (!file)
+        return found;
+    while (found < 0 && fgets(line, sizeof line, file)) {
+        count = 1;
+        if (sscanf(line, "%d %d %ld", &which, &xid, &count) < 2)
+            continue;
+        if (which < 0 || which >= MAX_DEVICES)
+            continue;
+        totals[which] += count;
+        if (set && set->registered[which] && set->delivered[which] < totals[which]) {
+            *index = which;
+            found = xid;
+        }
+    }
+    fclose(file);
+    return found;
+}
+
 static nvml_return enter(const char *name, int index)
 {
     const char *path = getenv("FAKE_NVML_LOG");
@@ -181,7 +252,8 @@ nvml_return nvmlInitWithFlags(unsigned flags)
 nvml_return nvmlShutdown(void)
 {
     ENTER(-1);
-    initialised--;
+    if (--initialised == 0)
+        memset(event_sets, 0, sizeof event_sets);
     return SUCCESS;
 }
 
@@ -189,6 +261,7 @@ const char *nvmlErrorString(nvml_return code)
 {
     switch (code) {
     case UNINITIALIZED: return "Uninitialized";
+    case TIMEOUT: return "Timeout";
     case NOT_SUPPORTED: return "Not Supported";
     case GPU_IS_LOST: return "GPU is lost";
     default: return "Some other error";
@@ -304,5 +377,83 @@ nvml_return nvmlDeviceGetFieldValues(device *self, int count, field_value *value
             values[i].value.u32 = 55 + self->index;
         }
     }
+    return SUCCESS;
+}
+
+nvml_return nvmlDeviceGetSupportedEventTypes(device *self, unsigned long long *types)
+{
+    ENTER(self->index);
+    *types = ordered_event_types(self->index);
+    return SUCCESS;
+}
+
+nvml_return nvmlEventSetCreate(event_set **out)
+{
+    ENTER(-1);
+    for (int i = 0; i < MAX_SETS; i++) {
+        if (!event_sets[i].live) {
+            memset(&event_sets[i], 0, sizeof event_sets[i]);
+            event_sets[i].live = 1;
+            *out = &event_sets[i];
+            return SUCCESS;
+        }
+    }
+    return INSUFFICIENT_RESOURCES;
+}
+
+nvml_return nvmlDeviceRegisterEvents(device *self, unsigned long long types,
+                                     event_set *set)
+{
+    long totals[MAX_DEVICES];
+
+    ENTER(self->index);
+    if (!set->live || types != XID_CRITICAL_ERROR)
+        return INVALID_ARGUMENT;
+    if (types & ~ordered_event_types(self->index))
+        return NOT_SUPPORTED;
+    queued(totals, NULL, NULL);
+    set->registered[self->index] = 1;
+    set->delivered[self->index] = totals[self->index];
+    return SUCCESS;
+}
+
+/* The first device of a set; orders about that device hold for the set. */
+static int device_of(const event_set *set)
+{
+    for (int i = 0; i < MAX_DEVICES; i++)
+        if (set->registered[i])
+            return i;
+    return -1;
+}
+
+nvml_return nvmlEventSetWait_v2(event_set *set, event_data *out, unsigned milliseconds)
+{
+    long totals[MAX_DEVICES];
+    int xid, index;
+
+    ENTER(device_of(set));
+    if (!set->live)
+        return INVALID_ARGUMENT;
+    for (unsigned waited = 0;; waited++) {
+        if ((xid = queued(totals, set, &index)) >= 0)
+            break;
+        if (milliseconds && waited == milliseconds)
+            return TIMEOUT;
+        usleep(1000);
+    }
+    set->delivered[index]++;
+    out->device = &devices[index];
+    out->type = XID_CRITICAL_ERROR;
+    out->data = (unsigned long long)xid;
+    out->gpu_instance = out->compute_instance = 0xFFFFFFFF;
+    return SUCCESS;
+}
+
+nvml_return nvmlEventSetFree(event_set *set)
+{
+    ENTER(device_of(set));
+    if (!set->live)
+        return INVALID_ARGUMENT;
+    set->live = 0;
     return SUCCESS;
 }

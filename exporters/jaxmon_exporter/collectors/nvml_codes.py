@@ -1,0 +1,31 @@
+"""
+NVML's return codes, by what can be done about them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+
+# pynvml has no types; a handle and an event set are opaque pointers.
+Nvml: TypeAlias = Any
+Handle: TypeAlias = Any
+EventSet: TypeAlias = Any
+
+# The device, or the driver, will never be able to.
+UNSUPPORTED = {3, 13, 25, 26}
+# This device no longer answers; the others may.
+LOST = {15, 16, 28}
+# No device answers; NVML must be initialised again.
+DRIVER = {1: "uninitialized", 9: "driver_not_loaded", 12: "library_not_found"}
+DRIVER |= {18: "driver_mismatch"}
+NO_PERMISSION = 4
+TIMEOUT = 10
+NORMAL_ABSENCE = {6, 21, 27}
+
+
+def failure(code: int, otherwise: str) -> str:
+    """
+    Return the reason under which a failed call is counted.
+    """
+    return "no_permission" if code == NO_PERMISSION else otherwise
