@@ -83,7 +83,8 @@ class Timeline:
         loop, ``step`` where there is none.
         """
         stack = self._stack()
-        around = stack.marks[-1].name if stack.marks else STEP
+        with self._lock:  # another thread may close what this one opened
+            around = stack.marks[-1].name if stack.marks else STEP
         stack.loops = True
         return self._push(DATA_WAIT, stack), around
 
