@@ -150,8 +150,8 @@ class Timeline:
             self._charge()
             if self._yields_to(stack):
                 self._follow(stack)
-            stack.marks.append(mark)
             self._seconds.setdefault(name, 0.0)
+            stack.marks.append(mark)
         return mark
 
     def _yields_to(self, stack: Stack) -> bool:
