@@ -225,7 +225,7 @@ def _start_stack(
         return None
     click.echo(
         f"Starting Prometheus and Alertmanager, {SCALE} times as fast as in "
-        "production: a minute here is an hour there ..."
+        "production ..."
     )
     target = demo.sidecar.removeprefix("http://")
     found = stack.start(

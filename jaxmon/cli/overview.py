@@ -83,12 +83,12 @@ def table(summary: Summary, *, width: int, height: int, style: Style) -> list[st
     Return totals, functions and devices in at most *height* lines of *width*.
 
     Functions that the program calls come first; those that do not fit share a line.
-    Devices are left out where two functions would not fit beside them. Less than
+    Devices are left out where four functions would not fit beside them. Less than
     `LEAST_HEIGHT` lines of 80 columns would show nothing useful; the terminal cuts.
     """
     columns, devices = max(width, _LEAST_WIDTH), summary["devices"]
     about_devices = [_device(device)[: columns - 1] for device in devices]
-    if height < LEAST_HEIGHT + 1 + len(about_devices):
+    if height < LEAST_HEIGHT + 3 + len(about_devices):
         about_devices = []
     room = max(height - len(about_devices) - bool(about_devices) - 3, 2)
     functions = sorted(
