@@ -30,7 +30,7 @@ class OwnError(JaxRuntimeError):
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (XlaRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"), "oom"),
+        (XlaRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 B"), "oom"),
         (OwnError("UNKNOWN: Ran out of memory in memory space hbm"), "oom"),
         (JaxRuntimeError("INVALID_ARGUMENT: shape"), "invalid_argument"),
         (JaxRuntimeError("FAILED_PRECONDITION: device"), "invalid_argument"),

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.contained
 
 def fail(guard: Guard, site: str = "here", *, stays_on: bool = False) -> None:
     try:
-        raise KeyError(site)
+        {}[site]
     except KeyError:
         guard.failed(site, stays_on=stays_on)
 
@@ -67,11 +67,13 @@ def test_threads_that_fail_at_once_are_counted_and_logged_once_each(
         for _ in range(20):
             guard, barrier = Guard(), threading.Barrier(16)
 
-            def work(guard: Guard = guard, barrier: threading.Barrier = barrier) -> None:
+            def work(guard: Guard, barrier: threading.Barrier) -> None:
                 barrier.wait(30)
                 fail(guard)
 
-            threads = [threading.Thread(target=work) for _ in range(16)]
+            threads = [
+                threading.Thread(target=work, args=(guard, barrier)) for _ in range(16)
+            ]
             for thread in threads:
                 thread.start()
             for thread in threads:
