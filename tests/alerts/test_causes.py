@@ -182,6 +182,20 @@ CASES = {
             )
         },
     ),
+    "a first step that compiles is not stalled, until it is stuck": Case(
+        "JaxmonTrainingStalled",
+        {LAST_STEP: "0+0x30", OLDEST: "0+60x30"},
+        quiet=("11m", "14m"),
+        firing={
+            "15m": page(
+                "A process of job train finished its last step of loop main 15m 0s "
+                "ago.",
+                job="train",
+                loop="main",
+                slo="step-freshness",
+            )
+        },
+    ),
     "a loop that ended is not stalled": Case(
         "JaxmonTrainingStalled",
         {LAST_STEP: "0+60x10 stale _x60"},

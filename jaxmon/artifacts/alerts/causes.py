@@ -160,7 +160,11 @@ def _host_memory_growth(thresholds: Thresholds) -> Alert:
 
 
 def _training_stalled(thresholds: Thresholds) -> Alert:
+    # The first step of a large model compiles for long; that is progress, for a while.
+    oldest = gauge(catalog.COMPILE_OLDEST_SECONDS)
+    compiling = (oldest > 0) < durations.seconds(thresholds.stuck_after)
     age = promql.time() - gauge(catalog.LAST_STEP_TIMESTAMP_SECONDS)
+    age = age.unless(compiling, *_PROCESS)
     return Alert(
         name=STALLED_ALERT,
         # One stuck process stops the others: the oldest step is what counts.
