@@ -18,7 +18,7 @@ pytestmark = pytest.mark.contained
 
 def fail(guard: Guard, site: str = "here", *, stays_on: bool = False) -> None:
     try:
-        {}[site]
+        dict[str, str]()[site]
     except KeyError:
         guard.failed(site, stays_on=stays_on)
 

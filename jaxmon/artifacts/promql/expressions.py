@@ -1,0 +1,208 @@
+"""
+Instant vectors and scalars, and what can be done with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from jaxmon.artifacts.promql.windows import checked
+from jaxmon.artifacts.shape import SCALAR, Shape
+
+
+_ATOMIC, _COMPARED, _SET = 3, 1, 0
+_ADDED, _MULTIPLIED = 2, 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """
+    An instant vector (or scalar) as text, with how tightly it binds.
+    """
+
+    text: str
+    binding: float = _ATOMIC
+    shape: Shape = field(default=Shape(), compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def sum(self, *by: str) -> Expr:
+        """
+        Add up, keeping the labels *by*.
+        """
+        return self._aggregate("sum", by)
+
+    def max(self, *by: str) -> Expr:
+        """
+        Take the largest, keeping the labels *by*.
+        """
+        return self._aggregate("max", by)
+
+    def min(self, *by: str) -> Expr:
+        """
+        Take the smallest, keeping the labels *by*.
+        """
+        return self._aggregate("min", by)
+
+    def avg(self, *by: str) -> Expr:
+        """
+        Average, keeping the labels *by*.
+        """
+        return self._aggregate("avg", by)
+
+    def count(self, *by: str) -> Expr:
+        """
+        Count the series, keeping the labels *by*.
+        """
+        return self._aggregate("count", by).of_unit("")
+
+    def of_unit(self, unit: str) -> Expr:
+        """
+        Return the same with another *unit*, where the real one cannot be derived.
+        """
+        return Expr(self.text, self.binding, self.shape.measured(unit))
+
+    def topk(self, number: int) -> Expr:
+        """
+        Keep the *number* largest.
+        """
+        return Expr(f"topk({number}, {self.text})", shape=self.shape)
+
+    def bottomk(self, number: int) -> Expr:
+        """
+        Keep the *number* smallest.
+        """
+        return Expr(f"bottomk({number}, {self.text})", shape=self.shape)
+
+    def __truediv__(self, other: Expr | float) -> Expr:
+        return self._binary("/", other, _MULTIPLIED)
+
+    def __mul__(self, other: Expr | float) -> Expr:
+        return self._binary("*", other, _MULTIPLIED)
+
+    def __add__(self, other: Expr | float) -> Expr:
+        return self._binary("+", other, _ADDED)
+
+    def __sub__(self, other: Expr | float) -> Expr:
+        return self._binary("-", other, _ADDED)
+
+    def __gt__(self, other: Expr | float) -> Expr:
+        return self._binary(">", other, _COMPARED)
+
+    def __ge__(self, other: Expr | float) -> Expr:
+        return self._binary(">=", other, _COMPARED)
+
+    def __lt__(self, other: Expr | float) -> Expr:
+        return self._binary("<", other, _COMPARED)
+
+    def equals(self, other: Expr | float) -> Expr:
+        """
+        Keep the series whose value is *other*'s.
+        """
+        return self._binary("==", other, _COMPARED)
+
+    def above(self, other: Expr | float) -> Expr:
+        """
+        Return 1 where a value is more than *other*'s, 0 elsewhere.
+        """
+        return self._binary("> bool", other, _COMPARED)
+
+    def over(
+        self,
+        function: Literal["avg", "count", "max", "sum"],
+        window: str,
+        resolution: str,
+    ) -> Expr:
+        """
+        Fold the values over *window*, evaluated anew every *resolution*.
+        """
+        subquery = f"({self.text})[{checked(window)}:{checked(resolution)}]"
+        return Expr(f"{function}_over_time({subquery})", shape=self.shape)
+
+    def and_(self, other: Expr, *on: str) -> Expr:
+        """
+        Keep the series that *other* has too, comparing the labels *on* (all by
+        default).
+        """
+        return self._binary(f"and{_on(on)}", other, _SET)
+
+    def or_(self, other: Expr) -> Expr:
+        """
+        Add the series of *other* that are missing here.
+        """
+        return self._binary("or", other, _SET)
+
+    def unless(self, other: Expr, *on: str) -> Expr:
+        """
+        Drop the series that *other* has too, comparing the labels *on* (all by
+        default).
+        """
+        return self._binary(f"unless{_on(on)}", other, _SET)
+
+    def joined(self, info: Expr, on: tuple[str, ...], *, take: tuple[str, ...]) -> Expr:
+        """
+        Take over the labels *take* from the info metric *info*, matched *on*.
+        """
+        matching = f"* on ({', '.join(on)}) group_left ({', '.join(take)})"
+        product = self._binary(matching, info, _MULTIPLIED)
+        labels = self.shape.labels and self.shape.labels.union(take)
+        shape = Shape(product.shape.metrics, labels, self.shape.unit)
+        return Expr(product.text, product.binding, shape)
+
+    def _aggregate(self, operator: str, by: tuple[str, ...]) -> Expr:
+        kept = f" by ({', '.join(by)}) " if by else ""
+        return Expr(f"{operator}{kept}({self.text})", shape=self.shape.keeping(by))
+
+    def _binary(self, operator: str, other: Expr | float, binding: float) -> Expr:
+        right = other if isinstance(other, Expr) else number(other)
+        left_text = self._operand(binding, strict=False)
+        right_text = right._operand(binding, strict=True)  # noqa: SLF001 - one of us
+        # Without the matching: "and on (job)" combines as "and" does.
+        kind = operator.partition(" on ")[0]
+        shape = self.shape.beside(right.shape, kind)
+        return Expr(f"{left_text} {operator} {right_text}", binding, shape)
+
+    def _operand(self, binding: float, *, strict: bool) -> str:
+        loose = self.binding <= binding if strict else self.binding < binding
+        # Mixed or chained set operators and comparisons read better in brackets.
+        if loose or (self.binding == binding and binding <= _COMPARED):
+            return f"({self.text})"
+        return self.text
+
+
+def number(value: float) -> Expr:
+    """
+    Return a scalar; whole numbers without a decimal point.
+    """
+    return Expr(f"{value:.12g}", shape=SCALAR)
+
+
+def time() -> Expr:
+    """
+    Return the evaluation time as a Unix timestamp.
+    """
+    return Expr("time()", shape=SCALAR.measured("seconds"))
+
+
+def call(function: str, *arguments: Expr | str | float) -> Expr:
+    """
+    Return ``function(arguments…)`` for functions without a rule of their own, such as
+    ``vector``, ``clamp_max``, ``sort_desc``.
+    """
+    shapes = [one.shape for one in arguments if isinstance(one, Expr)]
+    vectors = [one for one in shapes if not one.scalar]
+    shape = next(iter(vectors or shapes), Shape())
+    return Expr(f"{function}({', '.join(map(str, arguments))})", shape=shape)
+
+
+def ratio(part: Expr, whole: Expr) -> Expr:
+    """
+    Return *part* / *whole*, nothing where *whole* is 0: no traffic is no answer.
+    """
+    return part / (whole > 0)
+
+
+def _on(labels: tuple[str, ...]) -> str:
+    return f" on ({', '.join(labels)})" if labels else ""

@@ -1,0 +1,262 @@
+"""
+What Prometheus stores: counters, gauges and histograms of the catalogue, recorded
+series, and its own ``up`` and ``ALERTS``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from jaxmon.artifacts.promql.expressions import Expr
+from jaxmon.artifacts.promql.matchers import Matcher, eq
+from jaxmon.artifacts.promql.windows import RATE_INTERVAL, checked
+from jaxmon.artifacts.shape import SCRAPED_LABELS, Shape, shape_of
+from jaxmon.catalog import Metric
+
+
+# Alerts have the labels of their expression and their rule: too many to say.
+_ALERTS = Shape(frozenset(["ALERTS"]), unit="")
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """
+    Series that only rise; on its own a counter says nothing.
+    """
+
+    selector: str
+    shape: Shape = field(default=Shape(), compare=False, repr=False)
+
+    def rate(self, window: str = RATE_INTERVAL) -> Expr:
+        """
+        Return the rise per second over *window*.
+        """
+        text = f"rate({self.selector}[{checked(window)}])"
+        return Expr(text, shape=self.shape.rated())
+
+    def increase(self, window: str = RATE_INTERVAL) -> Expr:
+        """
+        Return the rise over *window*.
+        """
+        text = f"increase({self.selector}[{checked(window)}])"
+        return Expr(text, shape=self.shape)
+
+    def rise(self, window: str, *, known: str = "1h") -> Expr:
+        """
+        Return where and by how much the count rose within *window*, also of series
+        that were born with a value, which `increase` takes for a rise of 0.
+
+        Args:
+            window: how far back.
+            known: a series without a sample for this long before is a new one.
+        """
+        rises = self.increase(window) > 0
+        text = f"last_over_time({self.selector}[{checked(known)}] offset {window})"
+        born = self.total().unless(Expr(text, shape=self.shape)) > 0
+        return rises.or_(born)
+
+    def total(self) -> Expr:
+        """
+        Return the count since the process started; for instant tables only.
+        """
+        return Expr(self.selector, shape=self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """
+    Buckets, count and sum of one metric.
+    """
+
+    metric: Metric
+    matchers: tuple[Matcher, ...]
+
+    def quantile(self, q: float, *by: str, window: str = RATE_INTERVAL) -> Expr:
+        """
+        Estimate the *q* quantile (0 to 1) per combination of the labels *by*.
+        """
+        if not 0 <= q <= 1:
+            msg = f"quantile {q} is not within 0 to 1"
+            raise ValueError(msg)
+        buckets = self._series("bucket").rate(window).sum("le", *by)
+        shape = shape_of(self.metric).keeping(by)
+        return Expr(f"histogram_quantile({q:g}, {buckets})", shape=shape)
+
+    def mean(self, *by: str, window: str = RATE_INTERVAL) -> Expr:
+        """
+        Return the mean per combination of the labels *by*.
+        """
+        total, number = self.sum.rate(window).sum(*by), self.count.rate(window).sum(*by)
+        return (total / number).of_unit(self.metric.unit)
+
+    @property
+    def count(self) -> Counter:
+        """
+        How many observations there were.
+        """
+        return self._series("count")
+
+    @property
+    def sum(self) -> Counter:
+        """
+        What the observations add up to.
+        """
+        return self._series("sum")
+
+    def at_most(self, bound: float) -> Counter:
+        """
+        Return the count of observations up to *bound*, in the unit of the metric.
+
+        Raises:
+            ValueError: the histogram has no bucket that ends there.
+        """
+        if bound not in self.metric.buckets:
+            bounds = ", ".join(f"{b:g}" for b in self.metric.buckets)
+            msg = f"{self.metric.name} has no bucket {bound:g}; it has {bounds}"
+            raise ValueError(msg)
+        return self._series("bucket", eq("le", str(float(bound))))
+
+    def buckets(self, *by: str, window: str = RATE_INTERVAL) -> Expr:
+        """
+        Return the rise of each bucket, for a heatmap.
+        """
+        return self._series("bucket").increase(window).sum("le", *by)
+
+    def _series(
+        self, suffix: Literal["bucket", "count", "sum"], *more: Matcher
+    ) -> Counter:
+        shape = shape_of(self.metric)
+        labels = shape.labels
+        if suffix == "bucket" and labels is not None:
+            labels |= {"le"}
+        unit = shape.unit if suffix == "sum" else ""
+        return Counter(
+            _selector(f"{self.metric.name}_{suffix}", (*self.matchers, *more)),
+            Shape(shape.metrics, labels, unit),
+        )
+
+
+def counter(metric: Metric, *matchers: Matcher) -> Counter:
+    """
+    Return the series of a counter.
+    """
+    _check(metric, matchers, "counter")
+    return Counter(_selector(metric.name, matchers), shape_of(metric))
+
+
+def gauge(metric: Metric, *matchers: Matcher) -> Expr:
+    """
+    Return the current values of a gauge or an info metric.
+    """
+    _check(metric, matchers, "gauge", "info")
+    return Expr(_selector(metric.name, matchers), shape=shape_of(metric))
+
+
+def gauge_over(
+    metric: Metric,
+    function: Literal["avg", "max", "min", "last"],
+    window: str,
+    *matchers: Matcher,
+) -> Expr:
+    """
+    Return a gauge folded over *window*.
+    """
+    selector = gauge(metric, *matchers)
+    text = f"{function}_over_time({selector}[{checked(window)}])"
+    return Expr(text, shape=selector.shape)
+
+
+def gauge_slope(metric: Metric, window: str, *matchers: Matcher) -> Expr:
+    """
+    Return the slope per second of a gauge over *window*, by linear regression.
+    """
+    text = f"deriv({gauge(metric, *matchers)}[{checked(window)}])"
+    return Expr(text, shape=shape_of(metric).rated())
+
+
+def gauge_changes(metric: Metric, window: str, *matchers: Matcher) -> Expr:
+    """
+    Return how often a gauge took another value within *window*.
+    """
+    text = f"changes({gauge(metric, *matchers)}[{checked(window)}])"
+    return Expr(text, shape=shape_of(metric).measured(""))
+
+
+def histogram(metric: Metric, *matchers: Matcher) -> Histogram:
+    """
+    Return the series of a histogram.
+    """
+    _check(metric, matchers, "histogram")
+    return Histogram(metric, matchers)
+
+
+def up(*matchers: Matcher) -> Expr:
+    """
+    Return whether Prometheus could scrape its targets.
+    """
+    shape = Shape(frozenset(["up"]), frozenset(["job", "instance"]), "")
+    return Expr(_selector("up", matchers), shape=shape)
+
+
+def alerts(*matchers: Matcher) -> Expr:
+    """
+    Return 1 for each pending and firing alert.
+    """
+    return Expr(_selector("ALERTS", matchers), shape=_ALERTS)
+
+
+def alerts_since(*matchers: Matcher) -> Expr:
+    """
+    Return since when each alert has been pending or firing, as a Unix timestamp.
+    """
+    shape = _ALERTS.measured("seconds")
+    return Expr(_selector("ALERTS_FOR_STATE", matchers), shape=shape)
+
+
+def recorded(
+    name: str, *matchers: Matcher, labels: tuple[str, ...] = (), unit: str = "ratio"
+) -> Expr:
+    """
+    Return the series of a recording rule (``level:metric:operations``).
+
+    Args:
+        name: as the rule says it.
+        matchers: conditions on the labels.
+        labels: those that the series have, where it matters.
+        unit: base unit of the values.
+
+    Raises:
+        ValueError: *name* is not that of a recording rule.
+    """
+    if ":" not in name:
+        msg = f"{name!r} is not a recording rule; use counter, gauge or histogram"
+        raise ValueError(msg)
+    shape = Shape(frozenset([name]), frozenset(labels) if labels else None, unit)
+    return Expr(_selector(name, matchers), shape=shape)
+
+
+def recorded_sum(name: str, window: str, *matchers: Matcher) -> Expr:
+    """
+    Return the values of a recording rule added up over *window*.
+    """
+    series = recorded(name, *matchers)
+    return Expr(f"sum_over_time({series}[{checked(window)}])", shape=series.shape)
+
+
+def _check(metric: Metric, matchers: tuple[Matcher, ...], *kinds: str) -> None:
+    if metric.kind not in kinds:
+        msg = f"{metric.name} is a {metric.kind}, not a {' or '.join(kinds)}"
+        raise ValueError(msg)
+    allowed = (*metric.labels, *SCRAPED_LABELS)
+    for matcher in matchers:
+        if matcher.label not in allowed:
+            msg = (
+                f"{metric.name} has no label {matcher.label!r}; it has "
+                f"{', '.join(allowed)}"
+            )
+            raise ValueError(msg)
+
+
+def _selector(name: str, matchers: tuple[Matcher, ...]) -> str:
+    return f"{name}{{{','.join(map(str, matchers))}}}" if matchers else name
