@@ -62,5 +62,7 @@ def read_until(process: subprocess.Popen[str], pattern: str) -> str:
         seen += line
         if re.search(pattern, line):
             return seen
+    if process.stderr is not None:
+        seen += process.stderr.read()
     msg = f"the demo ended without {pattern!r}:\n{seen}"
     raise AssertionError(msg)

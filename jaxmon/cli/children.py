@@ -117,6 +117,14 @@ class Children:
         self._children.append(child)
         return child
 
+    def end(self, child: Child) -> None:
+        """
+        End *child* before the others.
+        """
+        self._children.remove(child)
+        child.process.terminate()
+        child.stop(seconds=self._patience)
+
     def check(self) -> None:
         """
         Do nothing while all of them live.

@@ -25,6 +25,8 @@ JOB = "demo"
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
+_ATTEMPTS = 3
+_TAKEN = "address already in use"
 _FETCH_SECONDS = 5.0
 _PROMETHEUS = ("prometheus",)
 _ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
@@ -102,35 +104,50 @@ def start(
     Raises:
         CommandError: one of them ended, or took too long.
     """
-    ports = _free_ports()
-    stack = Stack(*(f"http://{_HOST}:{port}" for port in ports))
-    for name, text in _files(target, ports[1], webhook).items():
-        (directory / name).write_text(text, encoding="utf-8")
-    alertmanager = children.start(
-        "alertmanager",
-        [
-            programs.alertmanager,
-            f"--config.file={directory}/alertmanager.yaml",
-            f"--storage.path={directory}/alertmanager",
-            f"--web.listen-address={_HOST}:{ports[1]}",
-            f"--web.external-url={stack.alertmanager}",
-            # One instance needs no port for others to join it.
-            "--cluster.listen-address=",
-        ],
-    )
-    prometheus = children.start(
-        "prometheus",
-        [
-            programs.prometheus,
-            f"--config.file={directory}/prometheus.yaml",
-            f"--storage.tsdb.path={directory}/prometheus",
-            f"--web.listen-address={_HOST}:{ports[0]}",
-            f"--web.external-url={stack.prometheus}",
-        ],
-    )
-    alertmanager.says(_ALERTMANAGER_READY, seconds=_START_SECONDS)
-    prometheus.says(_PROMETHEUS_READY, seconds=_START_SECONDS)
-    return stack
+    for attempt in range(_ATTEMPTS):
+        ports = _free_ports()
+        for name, text in _files(target, ports[1], webhook).items():
+            (directory / name).write_text(text, encoding="utf-8")
+        alertmanager = children.start(
+            "alertmanager",
+            [
+                *(
+                    programs.alertmanager,
+                    f"--config.file={directory}/alertmanager.yaml",
+                ),
+                *(f"--storage.path={directory}/alertmanager", *_web(ports[1])),
+                # One instance needs no port for others to join it.
+                "--cluster.listen-address=",
+            ],
+        )
+        prometheus = children.start(
+            "prometheus",
+            [
+                *(programs.prometheus, f"--config.file={directory}/prometheus.yaml"),
+                *(f"--storage.tsdb.path={directory}/prometheus", *_web(ports[0])),
+            ],
+        )
+        try:
+            alertmanager.says(_ALERTMANAGER_READY, seconds=_START_SECONDS)
+            prometheus.says(_PROMETHEUS_READY, seconds=_START_SECONDS)
+        except CommandError as error:
+            if _TAKEN not in str(error) or attempt + 1 == _ATTEMPTS:
+                raise
+            # Somebody was quicker: try other ports.
+            for child in (alertmanager, prometheus):
+                children.end(child)
+        else:
+            break
+    return Stack(*map(_url, ports))
+
+
+def _web(port: int) -> tuple[str, str]:
+    address = f"--web.listen-address={_HOST}:{port}"
+    return address, f"--web.external-url={_url(port)}"
+
+
+def _url(port: int) -> str:
+    return f"http://{_HOST}:{port}"
 
 
 def _files(target: str, alertmanager: int, webhook: str | None) -> Mapping[str, str]:

@@ -1,0 +1,99 @@
+"""
+The Prometheus and Alertmanager that a command starts.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jaxmon.cli import stack
+from jaxmon.cli.children import Children
+from jaxmon.cli.stack import Programs
+from tests.support import free_port, http_get, require_program, until
+
+
+@pytest.fixture
+def programs() -> Programs:
+    """
+    Return both programs; skip where one is missing.
+    """
+    return Programs(
+        require_program("prometheus"), require_program("prometheus-alertmanager")
+    )
+
+
+@pytest.fixture
+def children(tmp_path: Path) -> Iterator[Children]:
+    """
+    Return what ends all that is started.
+    """
+    with Children(os.environ, tmp_path) as running:
+        yield running
+
+
+def test_alerts_of_the_rules_are_told(
+    programs: Programs, children: Children, tmp_path: Path
+) -> None:
+    """
+    The rules are evaluated in quick motion, on a target that does not answer.
+    """
+    found = stack.start(
+        programs, children, tmp_path, target=f"127.0.0.1:{free_port()}", webhook=None
+    )
+
+    assert found.alerts() == []
+    rules = http_get(f"{found.prometheus}/api/v1/rules")
+    assert "JaxmonTrainingStalled" in rules
+    assert '"duration":5,' in rules  # five minutes for a target that is down
+    targets = f"{found.prometheus}/api/v1/targets"
+    until(lambda: '"health":"down"' in http_get(targets), "a scrape")
+    known = f"{found.prometheus}/api/v1/alertmanagers"
+    until(lambda: found.alertmanager in http_get(known), "Alertmanager to be known")
+
+
+def test_a_port_that_was_taken_meanwhile_is_given_up(
+    programs: Programs,
+    children: Children,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    Both are started anew on other ports; the first ones are ended and forgotten.
+    """
+    choose = stack._free_ports
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+        choices = iter([[port, free_port()], [free_port(), port], choose()])
+        monkeypatch.setattr(stack, "_free_ports", lambda: next(choices))
+        found = stack.start(
+            programs, children, tmp_path, target="127.0.0.1:1", webhook=None
+        )
+
+    assert str(port) not in found.prometheus + found.alertmanager
+    assert found.alerts() == []
+    children.check()
+
+
+def test_both_programs_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    One of them alone is as good as none; Alertmanager has two names.
+    """
+    monkeypatch.setenv("PATH", str(tmp_path))
+    answers = [Programs.installed()]
+    for name in ("prometheus", "alertmanager"):
+        program = tmp_path / name
+        shutil.copy("/bin/true", program)
+        answers.append(Programs.installed())
+
+    assert answers[:2] == [None, None]
+    assert answers[2] == Programs(
+        str(tmp_path / "prometheus"), str(tmp_path / "alertmanager")
+    )
