@@ -85,6 +85,7 @@ smoke: build ## Install the wheel into a fresh environment and try it.
 	$(PYTHON) -m venv .cache/smoke
 	.cache/smoke/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
 	cd .cache/smoke && bin/jaxmon --help && bin/jaxmon --version && \
+	  bin/jaxmon runbook list && bin/jaxmon alerts check && \
 	  bin/python -I -c 'import jaxmon, jaxmon_exporter; print("imports", jaxmon.__version__)'
 
 .PHONY: clean
