@@ -4,6 +4,8 @@ Every metric that jaxmon exports, once.
 Agent, sidecar, dashboards, alerts, docs and tests refer to the constants below;
 no other module spells a metric name. Names are complete as exposed (base unit and
 ``_total`` included). See `docs/metrics.md`, which is generated from here.
+
+The module is long because it is one table; split, a name could hide in any part.
 """
 
 from __future__ import annotations
