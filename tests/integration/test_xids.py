@@ -205,6 +205,7 @@ def test_one_gpu_that_cannot_report_leaves_the_others(
     fleet.report(1, 74)
     page = fleet.poll()["page"]
     assert (xids(page, 0), xids(page, 1)) == ({}, {**NONE, "74": 1})
+    assert fleet.calls("nvmlEventSetCreate") == 1
 
 
 def test_missing_permission_is_counted_once(gpus: Callable[..., Gpus]) -> None:
