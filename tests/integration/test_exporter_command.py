@@ -24,7 +24,7 @@ from click.testing import CliRunner
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from jaxmon.catalog import BY_NAME, METRICS
-from jaxmon.cli.exporter import command
+from jaxmon.cli.main import main
 from jaxmon.exposition.parse import parse
 from jaxmon.exposition.server import Response, Server
 from tests.support import clean_environ, http_get, run_python, until
@@ -210,12 +210,12 @@ def test_stand_alone_script_reports_errors_the_same_way(run_dir: Path) -> None:
 )
 def test_wrong_options_end_with_code_two(arguments: tuple[str, ...]) -> None:
     """A command line that cannot be used is refused before anything starts."""
-    assert CliRunner().invoke(command, arguments).exit_code == 2
+    assert CliRunner().invoke(main, ["exporter", *arguments]).exit_code == 2
 
 
 def test_help_lists_pages_exit_codes_and_variables() -> None:
     """The help says what a reader of a unit file needs."""
-    text = CliRunner().invoke(command, ["--help"]).output
+    text = CliRunner().invoke(main, ["exporter", "--help"]).output
     for word in ("/metrics", "/-/ready", "Exit codes", "JAXMON_EXPORTER_PORT", "9467"):
         assert word in text
 
