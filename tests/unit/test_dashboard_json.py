@@ -5,7 +5,9 @@ The JSON of the dashboards: Grafana's schema, and the rules of dashboard-linter.
 from __future__ import annotations
 
 import json
+import os
 import re
+import warnings
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +23,9 @@ from jaxmon.catalog import BY_NAME
 from tests.support import ROOT
 
 
-SCHEMA = ROOT / "tests" / "schemas" / "grafana-dashboard.json"
+# Path of jsonschema/dashboard.jsonschema.json of grafana-foundation-sdk, which is in
+# its repository but not in its wheel. It is not ours to keep here.
+SCHEMA = "GRAFANA_DASHBOARD_SCHEMA"
 ANYTHING = {"type": "object", "additionalProperties": {}}
 
 RENDERED = render_all()
@@ -78,8 +82,46 @@ def validator() -> jsonschema.Draft7Validator:
     """
     Return what checks a dashboard against the schema of the foundation SDK.
     """
-    schema = relaxed(json.loads(SCHEMA.read_text()))
+    if SCHEMA not in os.environ:
+        pytest.skip(f"{SCHEMA} names no dashboard.jsonschema.json")
+    schema = relaxed(json.loads(Path(os.environ[SCHEMA]).read_text()))
     return jsonschema.Draft7Validator(schema)
+
+
+@EVERY_DASHBOARD
+def test_dashboard_survives_the_models_of_the_sdk(dashboard):
+    """
+    Read into the SDK's typed models and written again, nothing is lost or added.
+    """
+    assert reread(dashboard) == dashboard
+
+
+def test_models_of_the_sdk_would_notice():
+    """
+    A key that Grafana does not know is lost on the way.
+    """
+    dashboard = {**next(iter(DASHBOARDS.values())), "titel": "x"}
+    assert reread(dashboard) != dashboard
+
+
+def reread(dashboard: dict[str, Any]) -> Any:
+    with warnings.catch_warnings():
+        # The SDK warns of its classic models when they are imported.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from grafana_foundation_sdk.cog.encoder import JSONEncoder
+        from grafana_foundation_sdk.cog.plugins import register_default_plugins
+        from grafana_foundation_sdk.models.dashboard import Dashboard
+
+        register_default_plugins()
+        text = JSONEncoder().encode(Dashboard.from_json(dashboard))
+    return json.loads(text, object_hook=out_of_the_menu)
+
+
+def out_of_the_menu(read: dict[str, Any]) -> dict[str, Any]:
+    # The models put every link and annotation there, whatever they were read from.
+    if read.get("placement") == "inControlsMenu":
+        del read["placement"]
+    return read
 
 
 @EVERY_DASHBOARD
@@ -428,7 +470,7 @@ def test_thresholds_follow_the_objectives(tmp_path: Path):
 
 
 @pytest.mark.parametrize("number", [1, 30])
-def test_any_objectives_will_do(number: int, tmp_path: Path, validator):
+def test_any_objectives_will_do(number: int, tmp_path: Path):
     """
     A site's own file may have none of the names that ours has, and more of them.
     """
@@ -452,7 +494,7 @@ def test_any_objectives_will_do(number: int, tmp_path: Path, validator):
     path.write_text(yaml.safe_dump(document))
     for text in render_all(Options(slo=path)).values():
         dashboard = json.loads(text)
-        assert validator.is_valid(dashboard)
+        assert reread(dashboard) == dashboard
         for panel in panels(dashboard):
             references = [one["refId"] for one in panel["targets"]]
             assert len(set(references)) == len(references)
