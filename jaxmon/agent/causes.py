@@ -9,11 +9,10 @@ import weakref
 from collections import deque
 from typing import Any
 
-from jaxmon.agent.stack import Jitted
+from jaxmon.agent.stack import MAX_SOURCES, Jitted
 
 
 _REMEMBERED = 16
-_MAX_SOURCES = 10_000
 
 # Shapes apart from the rest, so that "only the shapes differ" is a comparison.
 Signature = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -41,7 +40,7 @@ class Causes:
         """
         source = jitted.source or repr(jitted.fun)
         again = source in self._sources
-        if len(self._sources) < _MAX_SOURCES:
+        if len(self._sources) < MAX_SOURCES:
             self._sources[source] = None
         history = self._history(jitted.fun)
         signature = _signature(avals)

@@ -21,7 +21,7 @@ from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.misses import Misses
 from jaxmon.agent.probe import Ending
-from jaxmon.agent.stack import Program, is_nested, program_at
+from jaxmon.agent.stack import MAX_SOURCES, Program, is_nested, program_at
 from jaxmon.agent.tally import Tally
 
 
@@ -221,15 +221,12 @@ class Compiles:
         """
         if program.jitted is not None:
             function = self._misses.function_of(program.jitted)
-            if program.jitted.source and len(self._sources) < _MAX_SOURCES:
+            if program.jitted.source and len(self._sources) < MAX_SOURCES:
                 self._sources[program.jitted.source] = function
             return function
         if program.source is not None and program.source in self._sources:
             return self._sources[program.source]
         return self._table.by_short_name(_bare(name))
-
-
-_MAX_SOURCES = 10_000
 
 
 def _bare(name: str) -> str:

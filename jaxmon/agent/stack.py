@@ -16,6 +16,9 @@ from typing import Any
 from jaxmon.agent.calls import closure
 
 
+MAX_SOURCES = 10_000
+"""Source lines of jitted functions that are remembered."""
+
 # A missed call: pjit's and pmap's ``cache_miss`` and, to 0.8, what it calls.
 CALL = ("cache_miss", "_python_pjit_helper")
 # Ahead of time: ``f.trace``, ``f.lower`` and ``f.eval_shape``; functions of pjit
