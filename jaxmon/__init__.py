@@ -10,6 +10,9 @@ Observability for JAX: compiles, cache hits, recompiles and device memory.
 
 Importing this package loads the standard library only; JAX is first touched by
 `instrument`. Metrics are then served on ``http://127.0.0.1:9466/metrics``.
+
+PYTEST_DONT_REWRITE: within `jaxmon run`, pytest finds this package loaded already, and
+would otherwise warn that it came too late to rewrite the assertions of its plugin.
 """
 
 from __future__ import annotations
@@ -21,11 +24,18 @@ if TYPE_CHECKING:
     from jaxmon.agent import Agent as Agent
     from jaxmon.agent import instrument as instrument
     from jaxmon.agent import uninstrument as uninstrument
+    from jaxmon.agent.checking.determinism import check_determinism as check_determinism
+    from jaxmon.agent.checking.deviations import DeterminismCheck as DeterminismCheck
+    from jaxmon.agent.checking.deviations import Deviation as Deviation
+    from jaxmon.agent.checking.gradients import GradientCheck as GradientCheck
+    from jaxmon.agent.checking.gradients import check_gradients as check_gradients
+    from jaxmon.errors import BudgetExceeded as BudgetExceeded
     from jaxmon.errors import JaxmonError as JaxmonError
     from jaxmon.errors import SettingsError as SettingsError
     from jaxmon.indicators.activities import activity as activity
     from jaxmon.indicators.requests import request as request
     from jaxmon.indicators.steps import steps as steps
+    from jaxmon.testing.budget import budget as budget
 
     __version__: str
 
@@ -33,8 +43,15 @@ _HOMES = {
     "Agent": "jaxmon.agent",
     "instrument": "jaxmon.agent",
     "uninstrument": "jaxmon.agent",
+    "check_determinism": "jaxmon.agent.checking.determinism",
+    "DeterminismCheck": "jaxmon.agent.checking.deviations",
+    "Deviation": "jaxmon.agent.checking.deviations",
+    "GradientCheck": "jaxmon.agent.checking.gradients",
+    "check_gradients": "jaxmon.agent.checking.gradients",
+    "BudgetExceeded": "jaxmon.errors",
     "JaxmonError": "jaxmon.errors",
     "SettingsError": "jaxmon.errors",
+    "budget": "jaxmon.testing.budget",
     "activity": "jaxmon.indicators.activities",
     "request": "jaxmon.indicators.requests",
     "steps": "jaxmon.indicators.steps",
@@ -42,9 +59,16 @@ _HOMES = {
 
 __all__ = [
     "Agent",
+    "BudgetExceeded",
+    "DeterminismCheck",
+    "Deviation",
+    "GradientCheck",
     "JaxmonError",
     "SettingsError",
     "activity",
+    "budget",
+    "check_determinism",
+    "check_gradients",
     "instrument",
     "request",
     "steps",

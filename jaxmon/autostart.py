@@ -22,18 +22,23 @@ _JAX = "jax"
 _IMPORT_MACHINERY = "<frozen importlib._bootstrap>"
 
 
-def when_jax_is_imported(**settings: Any) -> None:
+def when_jax_is_imported(**settings: Any) -> Callable[[], None]:
     """
     Call `jaxmon.instrument` with *settings* once ``import jax`` has succeeded.
 
     Where JAX is imported already, that is now. A failure to start is logged and goes
     no further; an import of JAX that fails does so as without jaxmon, and may be
     tried again.
+
+    Returns:
+        What calls it off, as long as JAX has not been imported.
     """
+    finder = _JaxFinder(settings)
     if _JAX in sys.modules:
         _start(settings)
     else:
-        sys.meta_path.insert(0, _JaxFinder(settings))
+        sys.meta_path.insert(0, finder)
+    return finder.leave
 
 
 def _as_import_machinery(function: _Function) -> _Function:
@@ -56,6 +61,13 @@ class _JaxFinder:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
+
+    def leave(self) -> None:
+        """
+        Wait no longer. Harmless when repeated.
+        """
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
 
     @_as_import_machinery
     def find_spec(
@@ -90,7 +102,7 @@ class _JaxFinder:
             del loader.exec_module
             loader.exec_module(module)
             if module.__name__ == _JAX and self in sys.meta_path:
-                sys.meta_path.remove(self)
+                self.leave()
                 _start(self._settings)
 
         try:

@@ -5,6 +5,10 @@ Errors that jaxmon raises on purpose.
     ├── SettingsError     a setting that cannot be used; says what is allowed
     ├── PageError         a metrics page that is not one
     ├── SloError          a line of slo.yaml that cannot be used
+    ├── WebConfigError    a web configuration that cannot be used
+    ├── WireError         bytes that are not the protocol buffer they should be
+    ├── BaselineError     a file or an option of `jaxmon baseline` that cannot be used
+    ├── BudgetExceeded    a block cost more than `jaxmon.budget` allows
     └── CommandError      ends a `jaxmon` command with an exit code
 """
 
@@ -34,6 +38,30 @@ class PageError(JaxmonError, ValueError):
 class SloError(JaxmonError, ValueError):
     """
     A line of ``slo.yaml`` that cannot be used; starts with file and line.
+    """
+
+
+class WebConfigError(JaxmonError, ValueError):
+    """
+    A web configuration (TLS, passwords) that cannot be used; starts with the file.
+    """
+
+
+class WireError(JaxmonError, ValueError):
+    """
+    Bytes that should be a protocol buffer and are not.
+    """
+
+
+class BaselineError(JaxmonError, ValueError):
+    """
+    A file or an option of ``jaxmon baseline`` that cannot be used.
+    """
+
+
+class BudgetExceeded(JaxmonError, AssertionError):  # noqa: N818 - says what happened
+    """
+    A block cost more than its `jaxmon.budget` allows; the message tells what did.
     """
 
 

@@ -23,6 +23,9 @@ from jaxmon.errors import JaxmonError
 
 MAX_SLOTS = 1024
 _SOCKET_NAME = re.compile(r"agent-(\d{1,4})\.sock")
+# A directory like this is shared with its group on purpose: so Kubernetes leaves a
+# volume with an fsGroup. Its files get its group.
+_SHARED = stat.S_ISGID | stat.S_IRWXG
 # Linux gives sockaddr_un 108 bytes, the terminating zero included.
 _MAX_SOCKET_PATH = 107
 
@@ -74,11 +77,16 @@ class Slot:
     """
     A held slot. Release it to unlink its files; a killed process leaves them,
     and the next holder of the slot replaces them.
+
+    Its socket is to have the permissions *mode*.
     """
 
-    def __init__(self, number: int, socket: Path, lock: Path, fd: int) -> None:
+    def __init__(
+        self, number: int, socket: Path, lock: Path, fd: int, mode: int
+    ) -> None:
         self.number = number
         self.socket = socket
+        self.mode = mode
         self._lock = lock
         self._fd: int | None = fd
 
@@ -115,7 +123,7 @@ def acquire(directory: Path) -> Slot:
     """
     # The program may change its directory before the files are unlinked.
     directory = directory.absolute()
-    _prepare(directory)
+    mode = _prepare(directory)
     for number in range(MAX_SLOTS):
         path = directory / f"agent-{number}.sock"
         if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
@@ -125,26 +133,26 @@ def acquire(directory: Path) -> Slot:
             )
             raise RunDirError(msg)
         lock = path.with_suffix(".lock")
-        if (fd := _hold(lock)) is not None:
+        if (fd := _hold(lock, mode)) is not None:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 os.close(fd)
                 msg = f"cannot replace {path}: {error.strerror}; remove it"
                 raise RunDirError(msg) from error
-            return Slot(number, path, lock, fd)
+            return Slot(number, path, lock, fd, mode)
     msg = f"all {MAX_SLOTS} slots in {directory} are taken; set another JAXMON_RUN_DIR"
     raise RunDirError(msg)
 
 
-def _hold(lock: Path) -> int | None:
+def _hold(lock: Path, mode: int) -> int | None:
     """
     Return a descriptor that holds *lock*, `None` when another process does.
     """
     while True:
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            fd = os.open(lock, flags, 0o600)
+            fd = os.open(lock, flags, mode)
         except OSError as error:
             msg = (
                 f"cannot create {lock}: {error.strerror}; set JAXMON_RUN_DIR to a "
@@ -152,6 +160,10 @@ def _hold(lock: Path) -> int | None:
             )
             raise RunDirError(msg) from error
         try:
+            # Against the umask, so that others of the group can take the slot over;
+            # not ours to change where another user left it.
+            with contextlib.suppress(PermissionError):
+                os.fchmod(fd, mode)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # A releasing holder may have unlinked the file between open and
             # flock; a lock on an unlinked file would hold nothing.
@@ -165,15 +177,17 @@ def _hold(lock: Path) -> int | None:
         os.close(fd)
 
 
-def _prepare(directory: Path) -> None:
+def _prepare(directory: Path) -> int:
     """
-    Create *directory* for this user only, and refuse one that others control.
+    Create *directory* for this user only, refuse one that others control, and return
+    the permissions of files in it.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Not followed when it is a link: under a shared temporary directory
         # somebody else may have made it.
         status = directory.lstat()
+        mode = _file_mode(directory)
     except OSError as error:
         msg = (
             f"run directory {directory}: {error.strerror}; set JAXMON_RUN_DIR to a "
@@ -193,3 +207,16 @@ def _prepare(directory: Path) -> None:
             f"{os.getuid()}; set JAXMON_RUN_DIR to a directory of your own"
         )
         raise RunDirError(msg)
+    return mode
+
+
+def _file_mode(directory: Path) -> int:
+    """
+    Return the permissions of files in *directory*: for this user alone, or also for
+    the group of a directory that is set-group-ID and open to that group.
+
+    Raises:
+        OSError: there is no such directory.
+    """
+    shared = directory.stat().st_mode & _SHARED == _SHARED
+    return 0o660 if shared else 0o600

@@ -22,6 +22,21 @@ _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 _NONE = ("", "none")
 
+_SWITCHES = (
+    "enabled",
+    "socket",
+    "calls",
+    "programs",
+    "transfers",
+    "nonfinite",
+    "event_values",
+    "report",
+    "device_figures",
+    "profile_gpu",
+)
+_DIRECTORIES = ("run_dir", "report_dir", "figures_dir")
+_INTERVALS = ("memory_interval", "memory_lines_interval", "shadow_interval")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -40,6 +55,25 @@ class Settings:
         max_functions: most function labels; further functions share ``other``.
         memory_interval: seconds between two looks at device memory and live
             arrays; 0 turns them off.
+        memory_lines_interval: seconds between two looks at the source lines that
+            hold memory; 0 turns them off, and leak detection with them.
+        leak_window: seconds of growth without a pause that make a leak.
+        programs: read size, cost and fingerprint of each compiled program.
+        sample_rate: calls of each function that are timed, per second; 0 turns
+            timing off, and the checks of sampled calls with it.
+        transfers: observe transfers between host and device.
+        nonfinite: count non-finite values in the outputs of sampled calls.
+        shadow_interval: seconds between two repetitions of a sampled call, which
+            compare the outputs; 0 turns them off. They cost device time.
+        event_values: keep values of static arguments in the local event log.
+        report: print a summary when the process ends.
+        report_dir: directory for reports of out-of-memory errors; `None` takes
+            ``jaxmon-reports`` in the directory for temporary files.
+        figures_dir: directory in which the agent leaves the figures of each function
+            as it stops, for `jaxmon baseline`; `None` leaves none.
+        device_figures: ask NVML about the GPUs of this process, for a sidecar that has
+            no driver in its container.
+        profile_gpu: let `jaxmon profile` trace GPUs, which has crashed programs.
     """
 
     enabled: bool = True
@@ -50,21 +84,40 @@ class Settings:
     calls: bool = True
     max_functions: int = 200
     memory_interval: float = 10.0
+    memory_lines_interval: float = 60.0
+    leak_window: float = 600.0
+    programs: bool = True
+    sample_rate: float = 1.0
+    transfers: bool = True
+    nonfinite: bool = False
+    shadow_interval: float = 0.0
+    event_values: bool = True
+    report: bool = False
+    report_dir: str | None = None
+    figures_dir: str | None = None
+    device_figures: bool = False
+    profile_gpu: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("enabled", "socket", "calls"):
+        for name in _SWITCHES:
             _require(name, getattr(self, name), bool, "True or False")
         _require("host", self.host, str, "a host name or address")
         if self.port is not None:
             _require("port", self.port, int, "0 to 65535, or None for no TCP port")
             _within("port", self.port, 0, 65535)
-        if self.run_dir is not None:
-            _require("run_dir", self.run_dir, str, "a directory, or None")
+        for name in _DIRECTORIES:
+            if getattr(self, name) is not None:
+                _require(name, getattr(self, name), str, "a directory, or None")
         _require("max_functions", self.max_functions, int, "1 to 10000")
         _within("max_functions", self.max_functions, 1, 10_000)
-        _require("memory_interval", self.memory_interval, (int, float), "seconds")
-        if self.memory_interval != 0:
-            _within("memory_interval", self.memory_interval, 0.1, 86_400)
+        for name in _INTERVALS:
+            _require(name, getattr(self, name), (int, float), "seconds")
+            if getattr(self, name) != 0:
+                _within(name, getattr(self, name), 0.1, 86_400)
+        _require("leak_window", self.leak_window, (int, float), "seconds")
+        _within("leak_window", self.leak_window, 1, 604_800)
+        _require("sample_rate", self.sample_rate, (int, float), "calls a second")
+        _within("sample_rate", self.sample_rate, 0, 1000)
 
 
 class Options(TypedDict, total=False):
@@ -80,6 +133,19 @@ class Options(TypedDict, total=False):
     calls: bool
     max_functions: int
     memory_interval: float
+    memory_lines_interval: float
+    leak_window: float
+    programs: bool
+    sample_rate: float
+    transfers: bool
+    nonfinite: bool
+    shadow_interval: float
+    event_values: bool
+    report: bool
+    report_dir: str | os.PathLike[str] | None
+    figures_dir: str | os.PathLike[str] | None
+    device_figures: bool
+    profile_gpu: bool
 
 
 def load(
@@ -95,8 +161,9 @@ def load(
     environ = os.environ if environ is None else environ
     known = {field.name: field for field in fields(Settings)}
     options = dict(options)
-    if isinstance(options.get("run_dir"), os.PathLike):
-        options["run_dir"] = os.fspath(options["run_dir"])
+    for name in _DIRECTORIES:
+        if isinstance(options.get(name), os.PathLike):
+            options[name] = os.fspath(options[name])
     if unknown := sorted(set(options) - set(known)):
         msg = (
             f"unknown setting {', '.join(map(repr, unknown))}; "
@@ -106,7 +173,7 @@ def load(
     values = {
         name: _parse(name, str(field.type), environ[PREFIX + name.upper()])
         for name, field in known.items()
-        if PREFIX + name.upper() in environ
+        if PREFIX + name.upper() in environ and name not in options
     }
     return Settings(**{**values, **options})
 

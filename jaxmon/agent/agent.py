@@ -11,15 +11,20 @@ from collections.abc import Callable
 from types import ModuleType
 
 from jaxmon import catalog, rundir
-from jaxmon.agent import collect
-from jaxmon.agent.functions import UNKNOWN, FunctionTable
-from jaxmon.agent.guard import Guard, log
+from jaxmon.agent.checking.determinism import Determinism
+from jaxmon.agent.compiling.payers import Payers
+from jaxmon.agent.context import context_of
+from jaxmon.agent.functions import UNKNOWN
+from jaxmon.agent.guard import log
+from jaxmon.agent.holding.memory_profile import MemoryProfile
 from jaxmon.agent.hooks import Hooks
-from jaxmon.agent.identity import Identity
-from jaxmon.agent.memory import Memory
-from jaxmon.agent.payers import Payers
+from jaxmon.agent.parts import Parts
+from jaxmon.agent.showing import collect, debug
+from jaxmon.agent.showing.overview import Overview
+from jaxmon.agent.showing.profile import Profiler
 from jaxmon.errors import JaxmonError
-from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.container import ContainerFamilies
+from jaxmon.exposition.families import Family, series
 from jaxmon.exposition.histogram import Histogram
 from jaxmon.exposition.page import metrics_handler
 from jaxmon.exposition.process import ProcessFamilies
@@ -47,27 +52,23 @@ class Agent:
         self.settings = settings
         self.url: str | None = None
         self.socket: str | None = None
-        self._jax = jax
-        self._guard = Guard()
-        self._table = FunctionTable(settings.max_functions)
+        self._context = context_of(jax, settings)
+        self._guard, self._table = self._context.guard, self._context.table
         self._table.named(UNKNOWN)
         self._indicators = Indicators(
             settings.max_functions, self._guard, on_error=self._see_error
         )
-        self._hooks = Hooks(
-            jax,
-            self._table,
-            self._guard,
-            Payers(self._indicators.timeline, self._guard),
-            count_calls=settings.calls,
-        )
-        self._memory = Memory(jax, self._guard, interval=settings.memory_interval)
-        self._identity = Identity(jax)
+        self._parts = Parts(self._context)
+        self._profiler = Profiler(self._context)
+        self._hooks = Hooks(self._parts, Payers(self._indicators.timeline, self._guard))
+        self._overview = Overview(self._parts, self._hooks)
         self._process = ProcessFamilies()
+        self._container = ContainerFamilies()
         self._scrapes = Histogram(catalog.SCRAPE_SECONDS)
         self._server: Server | None = None
         self._slot: rundir.Slot | None = None
         self._pid = os.getpid()
+        self._print_report = self._report() if settings.report else None
         self.running = False
 
     def __repr__(self) -> str:
@@ -80,12 +81,12 @@ class Agent:
         """
         self._hooks.attach()
         indicators.attach(self._indicators)
-        atexit.register(self.stop)
+        atexit.register(self._exit)
         self.running = True
         try:
             self._serve()
-            if self.settings.memory_interval:
-                self._memory.start()
+            for part in self._parts.by_name.values():
+                part.start()
         except (OSError, RuntimeError) as error:  # no descriptors or threads left
             log.warning("jaxmon observes, but cannot serve what it sees: %s", error)
             self._close()
@@ -99,11 +100,46 @@ class Agent:
         if not self.running:
             return
         self.running = False
-        atexit.unregister(self.stop)
+        atexit.unregister(self._exit)
         indicators.detach(self._indicators)
         self._hooks.detach()
-        self._memory.stop()
+        self._leave_figures()
+        self._profiler.stop()
+        for part in reversed(self._parts.by_name.values()):
+            part.stop()
         self._close()
+
+    def _report(self) -> Callable[[], None]:
+        """
+        Return what prints the report.
+
+        Loaded now, not at the end: a dataclass is made by `exec`, after which Python
+        no longer knows that an interrupt ends the program, and with which exit code.
+        """
+        from jaxmon.agent.showing import exit_report  # noqa: PLC0415 - few want a report
+
+        return lambda: exit_report.write(exit_report.text(self._parts, self._overview))
+
+    def _exit(self) -> None:
+        """
+        Report, if that is wanted, while the hooks are still in place, and stop.
+        """
+        if self._print_report is not None:
+            try:
+                self._print_report()
+            except Exception:  # noqa: BLE001 - contained: the program ends as it did
+                self._guard.failed("report")
+        self.stop()
+
+    def _leave_figures(self) -> None:
+        if self.settings.figures_dir is None:
+            return
+        try:
+            from jaxmon.agent.showing import figures  # noqa: PLC0415 - few want them
+
+            figures.leave(self._parts, self.settings.figures_dir)
+        except Exception as error:  # noqa: BLE001 - contained: the program goes on
+            log.warning("jaxmon could not leave its figures: %s", error)
 
     def _close(self) -> None:
         if self._server is not None:
@@ -112,13 +148,41 @@ class Agent:
             self._slot.release()
         self.url = self.socket = None
 
+    @property
+    def determinism(self) -> Determinism:
+        """
+        Where the outcomes of checks are kept.
+        """
+        return self._parts.determinism
+
     def refresh(self) -> None:
         """
-        Look at device memory and live arrays now, not at the next interval.
+        Look at device memory, live arrays and who holds them now, not at the next
+        interval.
 
-        Costs about 1.5 µs for each live array.
+        Costs about 2 µs for each live array. What fails is counted, not raised.
         """
-        self._memory.look()
+        for site, look in (
+            ("memory", self._parts.memory.look),
+            ("allocations", self._parts.allocations.look),
+        ):
+            try:
+                look()
+            except Exception:  # noqa: BLE001 - contained: the program goes on
+                self._guard.failed(site, stays_on=True)
+
+    def memory(self) -> MemoryProfile:
+        """
+        Return live memory by the source line of the program that allocated it.
+
+        Two of them tell what grew in between: ``later.growth_since(earlier)``. Costs
+        about 1 µs for each live array, with the interpreter lock held; allocates
+        nothing on a device.
+
+        Raises:
+            ProfileError: JAX's memory profile cannot be read.
+        """
+        return self._parts.allocations.profile()
 
     def abandon(self) -> None:
         """
@@ -128,9 +192,10 @@ class Agent:
         come off and the descriptors are closed, files stay.
         """
         self.running = False
-        atexit.unregister(self.stop)
+        atexit.unregister(self._exit)
         indicators.detach(self._indicators)
         self._hooks.detach()
+        self._profiler.abandon()
         if self._server is not None:
             self._server.abandon()
         if self._slot is not None:
@@ -145,10 +210,10 @@ class Agent:
             ("functions", self._functions),
             ("compiles", lambda: collect.compiles(self._hooks.compiles)),
             ("indicators", self._indicators.collect),
-            ("memory", self._memory.collect),
-            ("identity", self._identity.collect),
+            *((name, part.collect) for name, part in self._parts.by_name.items()),
             ("hooks", self._hooks.collect),
             ("process", self._process.collect),
+            ("container", self._container.collect),
         )
         families: list[Family] = []
         for site, source in sources:
@@ -165,6 +230,7 @@ class Agent:
 
     def _own(self) -> list[Family]:
         errors, overflow = catalog.INTERNAL_ERRORS, catalog.LABEL_OVERFLOW
+        dropped = catalog.DROPPED
         server = self._server
         return [
             Family(
@@ -181,7 +247,14 @@ class Agent:
                     )
                 ],
             ),
-            gauge(catalog.DROPPED, server.dropped if server else 0, "connection"),
+            Family(
+                dropped,
+                [
+                    (series(dropped, "connection"), server.dropped if server else 0),
+                    (series(dropped, "program"), self._parts.programs.refused.value),
+                    (series(dropped, "sample"), self._parts.sampling.dropped),
+                ],
+            ),
             Family(catalog.SCRAPE_SECONDS, self._scrapes.samples()),
         ]
 
@@ -195,6 +268,10 @@ class Agent:
             {
                 "/metrics": metrics_handler(self.collect, self._scrapes),
                 "/-/healthy": _healthy,
+            },
+            local_routes={
+                **debug.routes(self._overview, self._context.events),
+                "/debug/profile": self._profiler.page,
             },
             name="jaxmon-server",
             on_error=self._on_server_error,
@@ -233,7 +310,7 @@ class Agent:
             return False
         try:
             self._slot = rundir.acquire(rundir.locate(self.settings.run_dir))
-            server.listen_unix(self._slot.socket)
+            server.listen_unix(self._slot.socket, self._slot.mode)
         except (JaxmonError, OSError) as error:
             log.warning("jaxmon serves no Unix socket for the sidecar: %s", error)
             if self._slot is not None:

@@ -106,6 +106,14 @@ def uninstrument() -> None:
             agent.stop()
 
 
+def running() -> Agent | None:
+    """
+    Return the agent that runs in this process, if one does.
+    """
+    agent = _current.agent
+    return agent if agent is not None and agent.running else None
+
+
 def _jax() -> ModuleType:
     try:
         return import_module("jax")

@@ -87,7 +87,10 @@ class Function:
         """
         Count a call that had to compile this function again.
         """
-        self.recompiles.setdefault(cause, Tally()).add()
+        tally = self.recompiles.get(cause)
+        if tally is None:
+            tally = self.recompiles.setdefault(cause, Tally())
+        tally.add()
 
     def calls_and_hits(self) -> tuple[int, int]:
         """

@@ -29,12 +29,16 @@ class Guard:
 
     Args:
         strict: raise instead of containing; for jaxmon's own tests.
+
+    Attributes:
+        off: sites that may not run any more.
     """
 
     strict = False
 
     def __init__(self) -> None:
         self._failures: dict[str, Tally] = {}
+        self.off: set[str] = set()
         # Reentrant: telling of a failure may run into another.
         self._lock = threading.RLock()
 
@@ -42,8 +46,7 @@ class Guard:
         """
         Tell whether *site* may still run.
         """
-        failures = self._failures.get(site)
-        return failures is None or failures.value < LIMIT
+        return site not in self.off
 
     def failed(self, site: str, *, stays_on: bool = False) -> None:
         """
@@ -59,6 +62,8 @@ class Guard:
         with self._lock:
             failures.add()
             count = failures.value
+            if count >= LIMIT:
+                self.off.add(site)
         # A handler of the log is the user's, and may itself raise.
         with contextlib.suppress(Exception):
             if count == 1:

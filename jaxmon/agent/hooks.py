@@ -4,11 +4,15 @@ Attaches the hooks to JAX, and takes them off again.
 | hook | what it attaches to | what it yields |
 |---|---|---|
 | calls | ``pjit._cpp_pjit``, `jax.pmap` | calls and hits |
-| misses | ``pjit._infer_params``, pmap's ``_prepare_pmap`` | misses |
+| misses | ``pjit._infer_params`` and others | misses, and why |
 | compiles | ``compiler.compile_or_get_cached`` | compiles, in progress |
 | monitoring | `jax.monitoring` | phases, outcomes, persistent cache |
+| persistent_cache | ``compiler._cache_write``, warnings | what is not kept, errors |
+| sampling | JAX's hook after a cached call, at times | dispatch and execution times |
+| transfers | JAX's array class, what sends arrays | transfers, waits |
 | errors | ``traceback_util._filtering_mode`` | errors that leave a call |
-| uncaught | `sys.excepthook`, `threading.excepthook` | errors nobody caught |
+| uncaught | `sys.excepthook` and its like, asyncio's log | errors nobody caught |
+| out_of_memory | `jax.errors.JaxRuntimeError` | errors that a wait ends with |
 
 Each is independent: what a future JAX no longer has costs the figures of that hook
 only, which is said once in the log and by ``jaxmon_hook_active``.
@@ -16,23 +20,23 @@ only, which is said once in the log and by ``jaxmon_hook_active``.
 
 from __future__ import annotations
 
-import functools
-import sys
-import threading
 from collections.abc import Callable
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent import calls
-from jaxmon.agent.calls import CallLayer
-from jaxmon.agent.compiles import Compiles
-from jaxmon.agent.functions import FunctionTable
-from jaxmon.agent.guard import Guard, log
+from jaxmon.agent.calling import calls, window
+from jaxmon.agent.calling.calls import CallLayer
+from jaxmon.agent.compiling.compiles import Compiles
+from jaxmon.agent.compiling.misses import Misses, targets
+from jaxmon.agent.compiling.payers import Payers
+from jaxmon.agent.failing.leaving import Births, Leaving
+from jaxmon.agent.failing.uncaught import Uncaught
+from jaxmon.agent.guard import log
 from jaxmon.agent.listeners import Listeners
-from jaxmon.agent.misses import Misses, targets
-from jaxmon.agent.patches import Patches
-from jaxmon.agent.payers import Payers
+from jaxmon.agent.moving import crossings
+from jaxmon.agent.parts import Parts
+from jaxmon.agent.patches import Patches, Stand
 from jaxmon.agent.probe import Observer, Probe
 from jaxmon.exposition.families import Family, series
 
@@ -42,32 +46,32 @@ class Hooks:
     All hooks of one agent.
     """
 
-    def __init__(
-        self,
-        jax: ModuleType,
-        table: FunctionTable,
-        guard: Guard,
-        payers: Payers,
-        *,
-        count_calls: bool,
-    ) -> None:
-        self._jax: Any = jax
-        self._guard = guard
-        self._count_calls = count_calls
+    def __init__(self, parts: Parts, payers: Payers) -> None:
+        context = parts.context
+        self._jax = context.jax
+        self._guard = context.guard
+        self._count_calls = context.settings.calls
+        self._sample = context.settings.sample_rate > 0
+        self._observe_transfers = context.settings.transfers
+        self._transfers = parts.transfers
+        self._errors = parts.errors
+        self._cache = parts.cache
         self._patches = Patches()
         self._probes: list[Probe] = []
         self._attached: dict[str, bool] = {}
-        core: Any = jax._src.core  # noqa: SLF001
+        core: Any = self._jax._src.core  # noqa: SLF001
         clean = getattr(core, "trace_state_clean", _always)
-        self._calls = CallLayer(table, guard)
-        self._misses = Misses(table, self._calls, payers, clean)
+        self._sampling = parts.sampling
+        self._calls = CallLayer(context.table, context.guard, self._sampling.made)
+        self._misses = Misses(context, self._calls, payers, clean)
         self.compiles = Compiles(
-            table,
-            self._misses,
-            guard,
-            clean=clean,
-            persistent_cache=lambda: bool(self._jax.config.jax_compilation_cache_dir),
+            context, self._misses, parts.programs, parts.cache, clean=clean
         )
+        self._leaving = Leaving(parts.errors, self._misses.function_of, clean)
+        self._births = Births(
+            self._leaving.on_birth, guard=context.guard, site="out_of_memory"
+        )
+        self._uncaught = Uncaught(self.see_error)
         self._listeners: Listeners | None = None
         self._active = True
 
@@ -77,11 +81,17 @@ class Hooks:
         """
         self._attach("monitoring", self._attach_monitoring)
         self._attach("compiles", self._attach_compiles)
+        self._attach("persistent_cache", self._attach_persistent_cache)
         self._attach("misses", self._attach_misses)
         self._attach("errors", self._attach_errors)
         self._attach("uncaught", self._attach_uncaught)
+        self._attach("out_of_memory", self._attach_births)
+        if self._observe_transfers:
+            self._attach(crossings.SITE, self._attach_transfers)
         if self._count_calls:
             self._attach(calls.SITE, self._attach_calls)
+            if self._sample:
+                self._attach(window.SITE, self._sampling.attach)
 
     def detach(self) -> None:
         """
@@ -91,6 +101,10 @@ class Hooks:
         for probe in self._probes:
             probe.active = False
         self._calls.active = False
+        self._sampling.detach()
+        self._births.detach()
+        self._uncaught.detach()
+        self._transfers.detach()
         self._patches.undo()
         if self._listeners is not None:
             self._listeners.unregister()
@@ -101,7 +115,7 @@ class Hooks:
         """
         if self._active and self._guard.on("uncaught"):
             try:
-                self._misses.on_uncaught(error)
+                self._errors.uncaught(error)
             except Exception:  # noqa: BLE001 - contained: the program is reporting
                 self._guard.failed("uncaught")
 
@@ -110,6 +124,12 @@ class Hooks:
         Tell whether *hook* is attached and has not switched itself off.
         """
         return self._attached.get(hook, False) and self._guard.on(hook)
+
+    def active(self) -> dict[str, bool]:
+        """
+        Tell of each hook whether it observes.
+        """
+        return {hook: self.is_active(hook) for hook in list(self._attached)}
 
     def collect(self) -> list[Family]:
         """
@@ -122,8 +142,8 @@ class Hooks:
             Family(
                 metric,
                 [
-                    (series(metric, hook), int(self.is_active(hook)))
-                    for hook in self._attached
+                    (series(metric, hook), int(active))
+                    for hook, active in self.active().items()
                 ],
             )
         ]
@@ -146,18 +166,37 @@ class Hooks:
     def _attach_calls(self) -> None:
         self._calls.install(self._patches, self._jax)
 
+    def _attach_transfers(self) -> None:
+        self._transfers.attach(self._patches)
+
     def _attach_misses(self) -> None:
         for module, name in targets(self._jax):
             self._probe(module, name, self._misses.on_miss, "misses")
+        pjit = self._jax._src.pjit  # noqa: SLF001
+        if hasattr(pjit, "_get_fastpath_data"):  # else misses are counted, not told why
+            self._probe(pjit, "_get_fastpath_data", self._misses.on_done, "misses")
 
     def _attach_compiles(self) -> None:
         compiler = self._jax._src.compiler  # noqa: SLF001
         observer = self.compiles.on_compile
         self._probe(compiler, "compile_or_get_cached", observer, "compiles")
 
+    def _attach_persistent_cache(self) -> None:
+        source, cache = self._jax._src, self._cache  # noqa: SLF001
+        site = "persistent_cache"
+        self._probe(source.compiler, "_cache_write", cache.on_write, site)
+        for module, observe in (
+            (source.compiler, cache.on_warning),
+            (source.lru_cache, cache.on_refusal),
+        ):
+            warnings = module.warnings
+            warn = Probe(warnings.warn, observe, guard=self._guard, site=site)
+            self._probes.append(warn)
+            self._patches.replace(module, "warnings", Stand(warnings, {"warn": warn}))
+
     def _attach_errors(self) -> None:
         util = self._jax._src.traceback_util  # noqa: SLF001
-        self._probe(util, "_filtering_mode", self._misses.on_error, "errors")
+        self._probe(util, "_filtering_mode", self._leaving.on_error, "errors")
 
     def _attach_monitoring(self) -> None:
         self._listeners = Listeners(
@@ -169,23 +208,11 @@ class Hooks:
         self._listeners.register()
 
     def _attach_uncaught(self) -> None:
-        # Plain functions: an excepthook does not stand in the traceback it prints.
-        hook, thread_hook = sys.excepthook, threading.excepthook
+        self._uncaught.attach(self._patches)
 
-        @functools.wraps(hook)
-        def excepthook(
-            kind: type[BaseException], error: BaseException, tb: TracebackType | None
-        ) -> None:
-            self.see_error(error)
-            hook(kind, error, tb)
-
-        @functools.wraps(thread_hook)
-        def thread_excepthook(args: threading.ExceptHookArgs) -> None:
-            self.see_error(args.exc_value)
-            thread_hook(args)
-
-        self._patches.replace(sys, "excepthook", excepthook)
-        self._patches.replace(threading, "excepthook", thread_excepthook)
+    def _attach_births(self) -> None:
+        # Named so since 0.4.14; before 0.8 an alias of jaxlib's XlaRuntimeError.
+        self._births.attach(self._jax.errors.JaxRuntimeError)
 
     def _probe(
         self, module: ModuleType, name: str, observe: Observer, site: str

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from jaxmon.agent.guard import log
 
 
 @dataclass(frozen=True, slots=True)
 class _Patch:
-    owner: ModuleType
+    owner: ModuleType | type
     name: str
     original: object
     ours: object
@@ -20,7 +21,7 @@ class _Patch:
 
 class Patches:
     """
-    Module attributes that we replaced, put back last in, first out.
+    Attributes of modules and classes that we replaced, put back last in, first out.
 
     An attribute that somebody else replaced after us is left alone: their
     wrapper keeps calling ours, so ours must go on working when it is inactive.
@@ -29,7 +30,7 @@ class Patches:
     def __init__(self) -> None:
         self._patches: list[_Patch] = []
 
-    def replace(self, owner: ModuleType, name: str, ours: object) -> None:
+    def replace(self, owner: ModuleType | type, name: str, ours: object) -> None:
         """
         Set ``owner.name`` to *ours* until `undo`.
         """
@@ -50,3 +51,20 @@ class Patches:
                     patch.owner.__name__,
                     patch.name,
                 )
+
+
+class Stand(ModuleType):
+    """
+    Stands in for the module *original* where one other module uses it, so that
+    *attributes* are replaced for that user alone.
+    """
+
+    def __init__(self, original: ModuleType, attributes: dict[str, object]) -> None:
+        super().__init__(original.__name__, original.__doc__)
+        self._original = original
+        self.__dict__.update(attributes)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_original":
+            raise AttributeError(name)
+        return getattr(self._original, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from socket import socket
 from time import monotonic
@@ -31,7 +31,7 @@ from jaxmon.exposition.messages import (
 _LINGER_SECONDS = 1.0
 _CLOSING_TURNS = 8
 
-Answer: TypeAlias = Callable[[Request], Response]
+Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class Connection:
@@ -90,9 +90,9 @@ class Connection:
         self._reader = asyncio.StreamReader(limit=MAX_HEAD, loop=loop)
         protocol = asyncio.StreamReaderProtocol(self._reader, loop=loop)
         tls: dict[str, Any] = {}
-        if self._listener.ssl is not None:
+        if (context := self._listener.context()) is not None:
             tls = {
-                "ssl": self._listener.ssl,
+                "ssl": context,
                 "ssl_handshake_timeout": self._listener.handshake_timeout,
                 "ssl_shutdown_timeout": _LINGER_SECONDS,
             }
@@ -104,6 +104,12 @@ class Connection:
             self.sock.close()
             raise
         self._writer = asyncio.StreamWriter(transport, protocol, self._reader, loop)
+        gate = self._listener.gate
+        if gate is not None and not gate.admits_certificate(
+            transport.get_extra_info("peercert")
+        ):
+            transport.abort()
+            raise ConnectionAbortedError
 
     async def _exchange(self) -> bool:
         """
@@ -123,7 +129,7 @@ class Connection:
             )
             return False
         self.responding = True
-        response = self._answer(request)
+        response = await self._answer(request)
         await self._write(
             render_response(response, keep=keep, body=request.method != "HEAD")
         )

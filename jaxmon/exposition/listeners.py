@@ -8,16 +8,56 @@ import contextlib
 import errno
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from ssl import SSLContext
 
 
 _BACKLOG = 128
+
+
+class Gate(Protocol):
+    """
+    Decides who is let in.
+    """
+
+    @property
+    def encrypted(self) -> bool:
+        """
+        Whether clients must speak TLS.
+        """
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """
+        Headers for every response.
+        """
+        ...
+
+    def context(self) -> SSLContext:
+        """
+        Return what the next connection is encrypted with.
+        """
+        ...
+
+    def admits_certificate(self, certificate: Mapping[str, object] | None) -> bool:
+        """
+        Tell whether a verified client certificate, if there is one, lets in.
+        """
+        ...
+
+    def admits(self, path: str, authorization: str | None) -> bool | Future[bool]:
+        """
+        Tell whether a request for *path* with that header may be answered.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +68,33 @@ class Listener:
     Args:
         sock: bound and listening.
         ssl: speak TLS.
+        gate: decides who is let in, and holds the newest certificates.
         handshake_timeout: seconds for the TLS handshake.
+        local: a Unix socket, guarded by the permissions of its file.
     """
 
     sock: socket.socket
     ssl: SSLContext | None = None
+    gate: Gate | None = None
     handshake_timeout: float = 5.0
+    local: bool = False
+
+    def context(self) -> SSLContext | None:
+        """
+        Return what the next connection is encrypted with, if it is.
+        """
+        if self.gate is not None and self.gate.encrypted:
+            return self.gate.context()
+        return self.ssl
 
 
 def tcp(
-    host: str, port: int, *, ssl: SSLContext | None = None, handshake_timeout: float
+    host: str,
+    port: int,
+    *,
+    ssl: SSLContext | None = None,
+    gate: Gate | None = None,
+    handshake_timeout: float,
 ) -> Listener:
     """
     Listen on *host*, an address: names are not resolved.
@@ -53,7 +110,7 @@ def tcp(
         dualstack_ipv6=address[0] == "::" and socket.has_dualstack_ipv6(),
     )
     sock.settimeout(0)
-    return Listener(sock, ssl, handshake_timeout)
+    return Listener(sock, ssl, gate, handshake_timeout)
 
 
 def unix(path: Path, mode: int) -> Listener:
@@ -76,7 +133,7 @@ def unix(path: Path, mode: int) -> Listener:
     except BaseException:
         sock.close()
         raise
-    return Listener(sock)
+    return Listener(sock, local=True)
 
 
 def _numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:

@@ -59,11 +59,13 @@ class Timeouts:
         read: for a whole request head, however its bytes trickle in.
         write: to take a whole response.
         idle: between two requests of a connection.
+        answer: not the client, but a page that another thread makes.
     """
 
     read: float
     write: float
     idle: float
+    answer: float
 
 
 class RequestError(Exception):
@@ -127,11 +129,14 @@ def error_response(status: HTTPStatus, message: str) -> Response:
     """
     Return a plain-text response of one line.
     """
-    allow = {"Allow": ", ".join(METHODS)}
+    headers = {
+        HTTPStatus.METHOD_NOT_ALLOWED: {"Allow": ", ".join(METHODS)},
+        HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": "Basic"},
+    }
     return Response(
         f"{status.value} {status.phrase}: {message}\n".encode(),
         status=status.value,
-        headers=allow if status is HTTPStatus.METHOD_NOT_ALLOWED else {},
+        headers=headers.get(status, {}),
     )
 
 

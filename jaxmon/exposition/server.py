@@ -8,17 +8,20 @@ nothing, resolves no names, and neither a handler nor a client can stop it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import selectors
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
 from http import HTTPStatus
 from operator import itemgetter
 from threading import Thread, current_thread, get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.exposition import listeners
-from jaxmon.exposition.listeners import Listener
+from jaxmon.exposition.listeners import Gate, Listener
 from jaxmon.exposition.messages import Request, Response, Timeouts, error_response
 from jaxmon.exposition.page import metrics_handler
 
@@ -31,9 +34,18 @@ if TYPE_CHECKING:
     from jaxmon.exposition.connection import Connection
 
 
-__all__ = ["Handler", "OnError", "Request", "Response", "Server", "metrics_handler"]
+__all__ = [
+    "Handler",
+    "OnError",
+    "Page",
+    "Request",
+    "Response",
+    "Server",
+    "metrics_handler",
+]
 
-Handler: TypeAlias = Callable[[Request], Response]
+Page: TypeAlias = Callable[[Request], Response]
+Handler: TypeAlias = Callable[[Request], "Response | Future[Response]"]
 OnError: TypeAlias = Callable[[str, BaseException], None]
 
 _JOIN_SECONDS = 5.0
@@ -46,10 +58,13 @@ class Server:
     Serves *routes* on every socket it was told to listen on, until `stop`.
 
     A server runs once: listen, start, stop. Handlers run on its thread, one at a
-    time, so they must be quick.
+    time, so they must be quick; one that takes its time returns a future, which it
+    completes on a thread of its own.
 
     Args:
         routes: handler by path.
+        local_routes: pages for clients of a Unix socket only, which its file's
+            permissions guard.
         name: of the thread.
         max_connections: how many clients are served at a time. One more closes
             the connection that has waited longest between two requests; when
@@ -58,6 +73,7 @@ class Server:
         write_timeout: seconds for a client to take a response.
         idle_timeout: seconds that an unused connection stays open; longer than
             the usual scrape interval, so that a scraper keeps its own.
+        answer_timeout: seconds that a page made on another thread may take.
         on_error: told of failures, by site: ``server`` or ``server:`` and the
             path of the handler that raised. Called on the server thread.
     """
@@ -66,18 +82,23 @@ class Server:
         self,
         routes: Mapping[str, Handler],
         *,
+        local_routes: Mapping[str, Handler] | None = None,
         name: str = "jaxmon-server",
         max_connections: int = 64,
         read_timeout: float = 5.0,
         write_timeout: float = 10.0,
         idle_timeout: float = 75.0,
+        answer_timeout: float = 180.0,
         on_error: OnError | None = None,
     ) -> None:
         self.dropped = 0
         self._routes = dict(routes)
+        self._local_routes = self._routes | dict(local_routes or {})
         self._name = name
         self._max_connections = max_connections
-        self._timeouts = Timeouts(read_timeout, write_timeout, idle_timeout)
+        self._timeouts = Timeouts(
+            read_timeout, write_timeout, idle_timeout, answer_timeout
+        )
         self._on_error = on_error
         self._listeners: list[Listener] = []
         self._connections: dict[asyncio.Task[None], Connection] = {}
@@ -93,6 +114,7 @@ class Server:
         port: int,
         *,
         ssl: SSLContext | None = None,
+        gate: Gate | None = None,
         ssl_handshake_timeout: float = 5.0,
     ) -> int:
         """
@@ -104,13 +126,14 @@ class Server:
                 takes IPv4 clients as well. Names are not resolved.
             port: 0 for any free one.
             ssl: serve HTTPS with this context. It may be reloaded while in use.
+            gate: encrypts, and asks for passwords or certificates, instead.
             ssl_handshake_timeout: seconds for a client to finish the handshake.
 
         Raises:
             OSError: the address is not one, not of this host, or in use.
         """
         listener = listeners.tcp(
-            host, port, ssl=ssl, handshake_timeout=ssl_handshake_timeout
+            host, port, ssl=ssl, gate=gate, handshake_timeout=ssl_handshake_timeout
         )
         self._add(listener)
         bound: int = listener.sock.getsockname()[1]
@@ -259,8 +282,10 @@ class Server:
     def _admit(self, sock: socket.socket, listener: Listener, *, full: bool) -> None:
         from jaxmon.exposition.connection import Connection  # noqa: PLC0415 - see start()
 
+        routes = self._local_routes if listener.local else self._routes
+        answer = functools.partial(self._answer, routes, listener.gate)
         connection = Connection(
-            sock, listener, self._answer, timeouts=self._timeouts, full=full
+            sock, listener, answer, timeouts=self._timeouts, full=full
         )
         task = self._loop.create_task(connection.serve())
         self._connections[task] = connection
@@ -288,18 +313,38 @@ class Server:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._report("server", error)
 
-    def _answer(self, request: Request) -> Response:
-        handler = self._routes.get(request.path)
+    async def _answer(
+        self, routes: Mapping[str, Handler], gate: Gate | None, request: Request
+    ) -> Response:
+        if gate is None:
+            return await self._page(routes, request)
+        if not await _admitted(gate, request):
+            response = error_response(HTTPStatus.UNAUTHORIZED, "name and password")
+        else:
+            response = await self._page(routes, request)
+        return replace(response, headers={**gate.headers, **response.headers})
+
+    async def _page(self, routes: Mapping[str, Handler], request: Request) -> Response:
+        import asyncio  # noqa: PLC0415 - see start()
+
+        handler = routes.get(request.path)
         if handler is None:
-            pages = ", ".join(self._routes)
+            pages = ", ".join(routes)
             return error_response(HTTPStatus.NOT_FOUND, f"the pages here are {pages}")
         try:
-            return handler(request)
-        except BaseException as error:  # noqa: BLE001 - the server outlives handlers
+            response = handler(request)
+            if isinstance(response, Future):
+                async with asyncio.timeout(self._timeouts.answer):
+                    response = await asyncio.wrap_future(response)
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task and task.cancelling():
+                raise  # the server stops
             self._report(f"server:{request.path}", error)
             return error_response(
                 HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made right now"
             )
+        return response
 
     def _report(self, site: str, error: BaseException) -> None:
         if self._on_error is not None:
@@ -311,6 +356,13 @@ class Server:
     ) -> None:
         error = context.get("exception")
         self._report("server", error or RuntimeError(context["message"]))
+
+
+async def _admitted(gate: Gate, request: Request) -> bool:
+    import asyncio  # noqa: PLC0415 - see start()
+
+    found = gate.admits(request.path, request.headers.get("authorization"))
+    return await asyncio.wrap_future(found) if isinstance(found, Future) else found
 
 
 @contextlib.contextmanager

@@ -1,0 +1,3 @@
+"""
+JAX's persistent compilation cache.
+"""

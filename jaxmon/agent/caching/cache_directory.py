@@ -1,0 +1,110 @@
+"""
+The directory of the persistent compilation cache, looked at within bounds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+
+SUFFIX = "-cache"
+"""End of the name of an entry; ``<module>-<hash>`` before it is its key."""
+
+# Beyond either, size and number of entries are not told.
+_MOST_FILES = 100_000
+_SECONDS = 5.0
+
+_KEYS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """
+    What a look at the directory found.
+
+    Attributes:
+        entries: how many programs it holds, `None` if they could not be counted.
+        size: their bytes, `None` likewise.
+        free: bytes that its file system has left, `None` if it does not tell.
+        problem: why it cannot be used, in words, `None` if it can.
+        elsewhere: keys of modules asked for, but not the ones asked for; a few.
+    """
+
+    entries: int | None = None
+    size: int | None = None
+    free: int | None = None
+    problem: str | None = None
+    elsewhere: tuple[str, ...] = ()
+
+
+def is_local(path: str) -> bool:
+    """
+    Tell whether *path* is one of this host, not ``gs://`` or another address.
+    """
+    return "://" not in path
+
+
+def look(
+    path: str,
+    *,
+    sought: Mapping[str, Collection[str]],
+    writes: bool,
+    clock: Callable[[], float] = time.monotonic,
+) -> Listing:
+    """
+    Return what is in the directory at *path*. May block for as long as it hangs.
+
+    Args:
+        path: a local directory.
+        sought: keys that were not found there, by module.
+        writes: whether this process is to write there.
+        clock: seconds; a look ends after 5 of them.
+    """
+    entries, size = 0, 0
+    elsewhere: set[str] = set()
+    complete = True
+    give_up = clock() + _SECONDS
+    try:
+        with os.scandir(path) as found:
+            for number, entry in enumerate(found):
+                if number >= _MOST_FILES or clock() > give_up:
+                    complete = False
+                    break
+                if not entry.name.endswith(SUFFIX):
+                    continue
+                key = entry.name.removesuffix(SUFFIX)
+                module = key.rpartition("-")[0]
+                if key not in sought.get(module, (key,)) and len(elsewhere) < _KEYS:
+                    elsewhere.add(key)
+                try:
+                    size += entry.stat().st_size
+                except FileNotFoundError:  # evicted since
+                    continue
+                entries += 1
+    except FileNotFoundError:
+        return Listing(problem="it does not exist")
+    except NotADirectoryError:
+        return Listing(problem="it is not a directory")
+    except OSError as error:
+        return Listing(problem=f"it cannot be read: {error.strerror}")
+    problem = None
+    if writes and not os.access(path, os.W_OK | os.X_OK):
+        problem = "this process may not write there"
+    return Listing(
+        entries=entries if complete else None,
+        size=size if complete else None,
+        free=_free(path),
+        problem=problem,
+        elsewhere=tuple(sorted(elsewhere)),
+    )
+
+
+def _free(path: str) -> int | None:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize

@@ -1,0 +1,283 @@
+"""
+Why JAX's persistent cache cannot hit, told from what is configured and was seen.
+
+An obstacle is named when it costs something, not when it merely could: the cache's
+defaults (a threshold of a second, no eviction, the path in the key) are obstacles to
+some programs only. See `docs/persistent-cache.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+
+RESET = "jax.experimental.compilation_cache.compilation_cache.reset_cache()"
+
+# Programs compiled faster than the threshold are worth a word when all of them
+# together took as long as this.
+_WORTH_SECONDS = 1.0
+
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """
+    One reason why programs are not found in the cache.
+
+    Args:
+        reason: one of `catalog.PERSISTENT_CACHE_OBSTACLES`.
+        message: what was found.
+        advice: what to do.
+    """
+
+    reason: str
+    message: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """
+    Programs that were compiled and not kept, for one reason.
+
+    Attributes:
+        programs: how many.
+        seconds: what compiling them took.
+        functions: the same by function, at least for those that came first.
+    """
+
+    programs: int = 0
+    seconds: float = 0.0
+    functions: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        worst = sorted(self.functions, key=self.functions.__getitem__, reverse=True)
+        names = ", ".join(worst[:_NAMED]) + (", ..." if len(worst) > _NAMED else "")
+        many = "1 program" if self.programs == 1 else f"{self.programs} programs"
+        return f"{many} ({names}), {self.seconds:.1f} s of compiling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """
+    What is known of the cache at one moment.
+
+    Attributes:
+        enabled: JAX's switch, ``jax_enable_compilation_cache``.
+        directory: as configured.
+        asked: whether JAX looked for a program, with or without a directory.
+        given_up: why JAX does not use the directory although it is configured.
+        trouble: why the directory cannot be used.
+        max_size: bytes that the entries may have, -1 for any number.
+        size: bytes that they have, `None` if unknown.
+        free: bytes left on the file system, `None` if unknown.
+        check_contents: JAX's switch of that name.
+        min_seconds: compile time from which a program is kept.
+        min_bytes: size from which it is.
+        process: number of this process in its cluster.
+        refused: programs not kept, by reason.
+        hits: programs found.
+        elsewhere: programs compiled although the directory holds one of that name,
+            which was made under another path, or none that is known. Empty where
+            the path is not part of each key.
+    """
+
+    enabled: bool = True
+    directory: str | None = None
+    asked: bool = False
+    given_up: str | None = None
+    trouble: str | None = None
+    max_size: int = -1
+    size: int | None = None
+    free: int | None = None
+    check_contents: bool = False
+    min_seconds: float = 1.0
+    min_bytes: int = 0
+    process: int = 0
+    refused: Mapping[str, Refused] = field(default_factory=dict)
+    hits: int = 0
+    elsewhere: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def obstacles(now: Situation) -> list[Obstacle]:
+    """
+    Return the obstacles in a situation; the first one that explains all, alone.
+    """
+    for whole in (
+        _disabled,
+        _no_directory,
+        _unusable,
+        _not_in_use,
+        _check_contents,
+    ):
+        if found := whole(now):
+            return [found]
+    rules = (
+        _below_threshold,
+        _too_large,
+        _path_in_key,
+        _not_writer,
+        _no_eviction,
+        _host_callback,
+    )
+    return list(_found(rules, now))
+
+
+def _found(
+    rules: tuple[Callable[[Situation], Obstacle | None], ...], now: Situation
+) -> Iterator[Obstacle]:
+    for rule in rules:
+        if found := rule(now):
+            yield found
+
+
+def _disabled(now: Situation) -> Obstacle | None:
+    if not now.enabled:
+        return Obstacle(
+            "disabled",
+            "jax_enable_compilation_cache is off.",
+            "Set JAX_ENABLE_COMPILATION_CACHE=true before anything is compiled.",
+        )
+    if now.max_size == 0 and now.directory:
+        return Obstacle(
+            "disabled",
+            "jax_compilation_cache_max_size is 0, so nothing is kept.",
+            "Set it to the bytes that the cache may take, or to -1.",
+        )
+    return None
+
+
+def _no_directory(now: Situation) -> Obstacle | None:
+    # The program may still be about to set it while nothing was compiled.
+    if now.directory or not now.asked:
+        return None
+    return Obstacle(
+        "no_directory",
+        "jax_compilation_cache_dir is not set: each process compiles everything.",
+        "Set JAX_COMPILATION_CACHE_DIR to a directory that outlives the process and "
+        "that only trusted users may write to.",
+    )
+
+
+def _unusable(now: Situation) -> Obstacle | None:
+    if not now.trouble:
+        return None
+    return Obstacle(
+        "unusable_directory",
+        f"The directory {now.directory} cannot be used: {now.trouble}.",
+        "Give it a directory that this process may read and write, with free space. "
+        f"JAX tries a directory once; restart, or call {RESET}.",
+    )
+
+
+def _not_in_use(now: Situation) -> Obstacle | None:
+    if not now.given_up:
+        return None
+    return Obstacle(
+        "not_in_use",
+        f"JAX does not use {now.directory}: {now.given_up}.",
+        f"Configure the cache before anything is compiled, or call {RESET} after.",
+    )
+
+
+def _check_contents(now: Situation) -> Obstacle | None:
+    if not now.check_contents:
+        return None
+    return Obstacle(
+        "check_contents",
+        "jax_compilation_cache_check_contents is on, which compiles each program once "
+        "in each process to compare it.",
+        "Switch it off outside of tests.",
+    )
+
+
+def _below_threshold(now: Situation) -> Obstacle | None:
+    small = now.refused.get("below_size")
+    if small and now.min_bytes > 0:
+        return Obstacle(
+            "below_threshold",
+            f"Not kept, for an entry has less than {now.min_bytes:,} bytes: {small}.",
+            "Set JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1.",
+        )
+    fast = now.refused.get("below_threshold")
+    if not fast or fast.seconds < _WORTH_SECONDS:
+        return None
+    return Obstacle(
+        "below_threshold",
+        f"Not kept, for each compiled in less than {now.min_seconds:g} s: {fast}.",
+        "Set JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS to less, 0 for everything.",
+    )
+
+
+def _too_large(now: Situation) -> Obstacle | None:
+    large = now.refused.get("too_large")
+    if not large:
+        return None
+    return Obstacle(
+        "too_large",
+        f"Larger than the whole cache may be ({now.max_size:,} bytes): {large}.",
+        "Set JAX_COMPILATION_CACHE_MAX_SIZE to more.",
+    )
+
+
+def _path_in_key(now: Situation) -> Obstacle | None:
+    # One hit shows that the path is the one under which programs were kept.
+    if now.hits or not now.elsewhere:
+        return None
+    names = ", ".join(list(now.elsewhere)[:_NAMED])
+    other = next((path for path in now.elsewhere.values() if path), None)
+    advice = (
+        "Mount it at the same path everywhere, or set "
+        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES=none in all processes."
+    )
+    if other is None:
+        advice += " If the path is the same, the program or the versions changed."
+    return Obstacle(
+        "path_in_key",
+        "In this JAX the path of the directory is part of each key. Nothing was found "
+        f"under {now.directory}, which holds {names} made under "
+        f"{other or 'what may be another path'}.",
+        advice,
+    )
+
+
+def _not_writer(now: Situation) -> Obstacle | None:
+    lost = now.refused.get("not_writer")
+    if not lost:
+        return None
+    return Obstacle(
+        "not_writer",
+        f"Only process 0 of a cluster writes; this is process {now.process}. "
+        f"Compiled and not kept here: {lost}.",
+        "Let all hosts share the directory of process 0; a directory of its own stays "
+        "empty.",
+    )
+
+
+def _no_eviction(now: Situation) -> Obstacle | None:
+    if now.max_size != -1 or now.size is None or now.free is None:
+        return None
+    if now.size <= now.free:
+        return None
+    return Obstacle(
+        "no_eviction",
+        f"Nothing is ever removed, the entries have {now.size:,} bytes, and the file "
+        f"system has {now.free:,} left.",
+        "Set JAX_COMPILATION_CACHE_MAX_SIZE to the bytes that the cache may take "
+        "(needs the package filelock), or remove old entries.",
+    )
+
+
+def _host_callback(now: Situation) -> Obstacle | None:
+    lost = now.refused.get("host_callback")
+    if not lost:
+        return None
+    return Obstacle(
+        "host_callback",
+        "This JAX does not keep programs that call back into Python "
+        f"(jax.debug.print, pure_callback, io_callback): {lost}.",
+        "Take the callbacks out of programs that are slow to compile, or use a JAX "
+        "that keeps them (0.12).",
+    )

@@ -1,0 +1,3 @@
+"""
+Calls, and the time that sampled ones take.
+"""

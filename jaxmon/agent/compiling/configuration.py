@@ -1,0 +1,109 @@
+"""
+The part of JAX's configuration that compiled programs depend on, with names.
+
+JAX keys its caches by ``config.trace_context()``, a tuple. What its values are called
+is told since 0.10.2; to 0.7 the function is Python, and its code lists what it reads;
+between, the settings known to matter are read one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """
+    Attributes:
+        names: as a user writes them: ``jax_enable_x64``.
+        values: returns what they are now, on this thread. Costs a microsecond or two.
+    """
+
+    names: tuple[str, ...]
+    values: Callable[[], tuple[Any, ...]]
+
+
+# Settings in the trace context of 0.6.2 and 0.10.2 that a program may change.
+_KNOWN = (
+    "mesh_context_manager",
+    "abstract_mesh_context_manager",
+    "compute_on_context_manager",
+    "xla_metadata_context_manager",
+    "user_context",
+    "debug_key_reuse",
+    "random_seed_offset",
+    "threefry_partitionable",
+    "threefry_gpu_kernel_lowering",
+    "use_direct_linearize",
+    "_check_vma",
+    "softmax_custom_jvp",
+    "enable_pgle",
+    "pgle_profiling_runs",
+    "explicit_x64_dtypes",
+    "numpy_dtype_promotion",
+    "error_checking_behavior_nan",
+    "error_checking_behavior_divide",
+    "error_checking_behavior_oob",
+    "enable_x64",
+    "default_device",
+    "disable_jit",
+    "numpy_rank_promotion",
+    "default_matmul_precision",
+    "eager_constant_folding",
+    "no_execution",
+    "jax_xla_profile_version",
+    "use_shardy_partitioner",
+    "use_high_dynamic_range_gumbel",
+)
+
+
+def context_of(jax: Any) -> Configuration:
+    """
+    Return the configuration that the programs of this JAX depend on.
+    """
+    config = jax._src.config  # noqa: SLF001
+    context = getattr(config, "trace_context", None)
+    if context is None:
+        return _read_one_by_one(config)
+    count = len(context())
+    tell = getattr(config, "trace_context_names", None)
+    if tell is not None:
+        try:
+            names = tuple(tell())
+        except NotImplementedError:  # with a jaxlib of before
+            names = ()
+        if len(names) == count:
+            return Configuration(names, context)
+    code = getattr(context, "__code__", None)
+    read = [name for name in code.co_names if name != "value"] if code else []
+    names = tuple(_public(config, name) for name in read[len(read) - count :])
+    if len(names) == count:
+        return Configuration(names, context)
+    return _read_one_by_one(config)
+
+
+def _read_one_by_one(config: Any) -> Configuration:
+    states = [
+        (_public(config, name), getattr(config, name))
+        for name in _KNOWN
+        if hasattr(getattr(config, name, None), "value")
+    ]
+
+    def values() -> tuple[Any, ...]:
+        return tuple([state.value for _, state in states])
+
+    return Configuration(tuple(name for name, _ in states), values)
+
+
+def _public(config: Any, name: str) -> str:
+    """
+    Return what a user calls the setting that JAX's code calls *name*.
+    """
+    state = getattr(config, name, None)
+    for attribute in ("name", "_name"):
+        found = getattr(state, attribute, None)
+        if isinstance(found, str):
+            return found
+    return name

@@ -1,0 +1,87 @@
+"""
+Optimised HLO: a fingerprint that hosts can compare, and what is in it.
+
+XLA's own fingerprint of an executable covers source lines, and differs between an
+executable that was compiled and the same one loaded from the persistent cache. Two
+hosts that run one program would look different. So a program is told by a digest of
+its optimised HLO, without the metadata that only names source lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+
+# Hex digits of a fingerprint: 64 bits tell the programs of a fleet apart.
+_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Hlo:
+    """
+    What the text of a program tells.
+
+    Attributes:
+        fingerprint: hex digits; equal for equal programs, whoever compiled them.
+            Blind to large constants, which HLO text leaves out. `None` where this
+            JAX cannot print HLO without source lines.
+        instructions: in all computations, those within fusions included.
+        fusions: of these, the fusions.
+        promotes: whether something is computed in float64 although no argument is.
+    """
+
+    fingerprint: str | None
+    instructions: int
+    fusions: int
+    promotes: bool = False
+
+
+def options(jax: Any) -> Any:
+    """
+    Return how to print HLO without what differs between hosts, `None` if unknown.
+
+    Metadata is left out, and backend configuration, which holds results of tuning.
+    The class moved within jaxlib: ``xla_client.hlo`` has it since 0.9,
+    ``xla_client._xla`` before.
+    """
+    client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to the options
+    for home in ("hlo", "_xla"):
+        kind = getattr(getattr(client, home, None), "HloPrintOptions", None)
+        if kind is not None:
+            found = kind()
+            found.print_metadata = False
+            found.print_backend_config = False
+            return found
+    return None
+
+
+def read(modules: list[Any], printing: Any) -> Hlo:
+    """
+    Read the modules of an executable, usually one.
+
+    Holds the GIL about 1 ms for each 100 kB of text.
+
+    Args:
+        modules: what ``hlo_modules()`` of the executable returns.
+        printing: what `options` returned.
+    """
+    digest = sha256()
+    instructions = fusions = 0
+    promotes = False
+    for module in modules:
+        text = module.to_string(*(() if printing is None else (printing,)))
+        digest.update(text.encode())
+        # Each instruction has a line of its own, and nothing else is indented.
+        instructions += text.count("\n  ")
+        fusions += text.count(" fusion(")
+        promotes = promotes or _promotes(text)
+    fingerprint = None if printing is None else digest.hexdigest()[:_DIGITS]
+    return Hlo(fingerprint, instructions, fusions, promotes)
+
+
+def _promotes(text: str) -> bool:
+    # The first line has the types of arguments and results, before and after "->".
+    arguments = text.partition("\n")[0].partition("entry_computation_layout=")[2]
+    return "f64[" in text and "f64[" not in arguments.partition("->")[0]

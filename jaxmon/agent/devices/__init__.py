@@ -1,0 +1,3 @@
+"""
+Who the devices are, and what their driver says of them.
+"""

@@ -1,0 +1,81 @@
+"""
+Who a GPU is: JAX numbers devices as CUDA does, monitoring tools name them by UUID.
+
+Asked of the CUDA driver that JAX has loaded. No context is made, no memory is taken:
+``cuDeviceGet``, ``cuDeviceGetUuid`` and ``cuDeviceGetPCIBusId`` only read. NVML would
+not do: its numbers differ from CUDA's, and ``CUDA_VISIBLE_DEVICES`` hides some.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import uuid
+from dataclasses import dataclass
+
+
+LIBRARY = "libcuda.so.1"
+
+_UUID_BYTES = 16
+_PCI_LENGTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """
+    Args:
+        uuid: as NVML and nvidia-smi print it: ``GPU-…``, of a MIG device ``MIG-…``.
+        pci_bus_id: as sysfs prints it: ``0000:07:00.0``.
+    """
+
+    uuid: str
+    pci_bus_id: str
+
+
+def identify(ordinal: int, library: str | None = None) -> Gpu | None:
+    """
+    Return who the GPU *ordinal* of this process is, `None` if that cannot be told.
+
+    Costs microseconds. Call it once JAX has started its CUDA backend.
+
+    Args:
+        ordinal: JAX's ``local_hardware_id``.
+        library: of the driver, `LIBRARY` if not given.
+    """
+    try:
+        driver = ctypes.CDLL(library or LIBRARY)
+        device = ctypes.c_int()
+        if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), ordinal):
+            return None
+        return Gpu(_uuid(driver, device), _pci_bus_id(driver, device))
+    except (OSError, AttributeError):  # no driver, or one without these functions
+        return None
+
+
+def _uuid(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
+    """
+    Return the UUID, empty if there is none.
+
+    The second version of the call names the MIG device, the first the GPU it is
+    part of; without MIG both tell the same.
+    """
+    whole = _asked(driver, "cuDeviceGetUuid", device)
+    part = _asked(driver, "cuDeviceGetUuid_v2", device)
+    found = part or whole
+    if found is None:
+        return ""
+    kind = "MIG" if whole is not None and part not in (None, whole) else "GPU"
+    return f"{kind}-{uuid.UUID(bytes=found)}"
+
+
+def _asked(driver: ctypes.CDLL, name: str, device: ctypes.c_int) -> bytes | None:
+    function = getattr(driver, name, None)
+    raw = ctypes.create_string_buffer(_UUID_BYTES)
+    return raw.raw if function is not None and not function(raw, device) else None
+
+
+def _pci_bus_id(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
+    text = ctypes.create_string_buffer(_PCI_LENGTH)
+    if driver.cuDeviceGetPCIBusId(text, _PCI_LENGTH, device):
+        return ""
+    # CUDA gives the domain four digits as sysfs does, in capitals.
+    return text.value.decode("ascii", "replace").lower()

@@ -1,0 +1,56 @@
+"""
+Which chip a TPU device of JAX is: JAX gives coordinates, the host PCI addresses.
+
+libtpu takes the chips of a host in the order of their nodes, those that are named in
+``TPU_VISIBLE_CHIPS`` if there is such a list. Where the two do not add up, no device
+has a name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxmon import tpus
+from jaxmon.tpus import Chip
+
+
+def identify(
+    devices: Sequence[Any],
+    *,
+    root: Path = tpus.ROOT,
+    environ: Mapping[str, str] = os.environ,
+) -> dict[int, Chip]:
+    """
+    Return the chip of each of *devices* by the device's id, nothing if that cannot
+    be told. Reads some files of the kernel.
+
+    Args:
+        devices: the local TPU devices of JAX.
+        root: where ``sys`` and ``dev`` are.
+        environ: of this process.
+    """
+    ordered = sorted(devices, key=lambda device: device.local_hardware_id)
+    # Two cores of a chip have the same coordinates.
+    places = list(dict.fromkeys(_coordinates(device) for device in ordered))
+    chips = _visible(tpus.find(root), environ)
+    if None in places or len(places) != len(chips):
+        return {}
+    by_place = dict(zip(places, chips, strict=True))
+    return {device.id: by_place[_coordinates(device)] for device in ordered}
+
+
+def _coordinates(device: Any) -> tuple[int, ...] | None:
+    coordinates = getattr(device, "coords", None)
+    return None if coordinates is None else tuple(coordinates)
+
+
+def _visible(chips: list[Chip], environ: Mapping[str, str]) -> list[Chip]:
+    for name in ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"):
+        if chosen := environ.get(name, "").strip():
+            indices = [part.strip() for part in chosen.split(",")]
+            known = {str(chip.index): chip for chip in chips}
+            return [known[index] for index in indices if index in known]
+    return chips

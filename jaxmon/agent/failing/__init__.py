@@ -1,0 +1,3 @@
+"""
+Errors, where they surface, and reports when memory runs out.
+"""

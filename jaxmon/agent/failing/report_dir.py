@@ -1,0 +1,166 @@
+"""
+The directory that reports are written to: ours alone, and bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from jaxmon.errors import JaxmonError
+
+
+MAX_REPORTS = 20
+"""Reports that are kept in a directory, of all processes together."""
+
+MAX_BYTES = 256 * 1024
+"""Most bytes of one file of a report."""
+
+_NAME = "jaxmon-reports"
+_REPORT = re.compile(r"(oom-\d{8}T\d{6}Z-\d+-\d+)\.(?:json|txt)")
+_UNFINISHED = re.compile(r"\.oom-.*\.part")
+# A file that nobody finished for this long belongs to a process that was killed.
+_STALE_SECONDS = 3600
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class ReportDirError(JaxmonError):
+    """
+    The report directory cannot be used.
+    """
+
+
+class ReportDirectory:
+    """
+    Writes reports and removes the oldest.
+
+    Everything happens relative to an open descriptor of the directory, so nobody who
+    can write beside it can make us write elsewhere.
+
+    Args:
+        chosen: a directory that the user named; `None` for ``jaxmon-reports`` in
+            the directory for temporary files, where others can make files, too.
+    """
+
+    def __init__(self, chosen: str | None = None) -> None:
+        self._is_chosen = chosen is not None
+        # The program may change its directory before there is anything to report.
+        self.path = (
+            Path(chosen) if chosen else Path(tempfile.gettempdir()) / _NAME
+        ).absolute()
+
+    def write(self, stem: str, texts: Mapping[str, str]) -> Path:
+        """
+        Write a file for each suffix in *texts*; return the path of the first.
+
+        Each file appears complete or not at all, readable by this user only.
+
+        Raises:
+            ReportDirError: the directory cannot be used.
+            OSError: it cannot be written, such as a full disk.
+        """
+        directory = self._open()
+        try:
+            self._prune(directory)
+            for suffix, text in texts.items():
+                _write(directory, f"{stem}{suffix}", _cut(text))
+        finally:
+            os.close(directory)
+        return self.path / f"{stem}{next(iter(texts))}"
+
+    def _open(self) -> int:
+        try:
+            self.path.mkdir(mode=0o700, parents=self._is_chosen, exist_ok=True)
+            descriptor = os.open(self.path, _DIRECTORY)
+        except OSError as error:
+            what = (
+                "is a link, which anybody may have made"
+                if self.path.is_symlink()
+                else f"cannot be used: {error.strerror}"
+            )
+            raise ReportDirError(self._refusal(what)) from error
+        try:
+            self._check(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _check(self, descriptor: int) -> None:
+        """
+        Refuse a directory that others control.
+        """
+        status = os.fstat(descriptor)
+        mine = status.st_uid == os.getuid()
+        # A volume that an administrator mounts belongs to root.
+        if not mine and not (self._is_chosen and status.st_uid == 0):
+            what = f"belongs to uid {status.st_uid}, not to {os.getuid()}"
+            raise ReportDirError(self._refusal(what))
+        if not self._is_chosen and stat.S_IMODE(status.st_mode) & 0o077:
+            os.fchmod(descriptor, 0o700)
+
+    def _refusal(self, what: str) -> str:
+        return (
+            f"report directory {self.path} {what}; set JAXMON_REPORT_DIR to a "
+            "directory of your own that can be written"
+        )
+
+    def _prune(self, directory: int) -> None:
+        """
+        Make room for one more report, and remove what was never finished.
+        """
+        reports: dict[str, list[str]] = {}
+        for name in os.listdir(directory):
+            if found := _REPORT.fullmatch(name):
+                reports.setdefault(found[1], []).append(name)
+            elif _UNFINISHED.fullmatch(name):
+                _remove(directory, name, older_than=time.time() - _STALE_SECONDS)
+        # Names begin with the time, so they sort by age.
+        for stem in sorted(reports)[: max(len(reports) - MAX_REPORTS + 1, 0)]:
+            for name in reports[stem]:
+                _remove(directory, name)
+
+
+def stem_of(moment: float, number: int) -> str:
+    """
+    Return the name, without suffix, of the report number *number* of this process.
+    """
+    when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(moment))
+    return f"oom-{when}-{os.getpid()}-{number}"
+
+
+def _write(directory: int, name: str, content: bytes) -> None:
+    part = f".{name}.{os.getpid()}.part"
+    descriptor = os.open(part, _FRESH, 0o600, dir_fd=directory)
+    try:
+        try:
+            while content:
+                content = content[os.write(descriptor, content) :]
+        finally:
+            os.close(descriptor)
+        os.rename(part, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(part, dir_fd=directory)
+        raise
+
+
+def _remove(directory: int, name: str, older_than: float | None = None) -> None:
+    # Another process may be faster.
+    with contextlib.suppress(OSError):
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if older_than is None or status.st_mtime < older_than:
+            os.unlink(name, dir_fd=directory)
+
+
+def _cut(text: str) -> bytes:
+    # Names of files and texts of errors may hold what UTF-8 has no bytes for.
+    return text.encode(errors="backslashreplace")[:MAX_BYTES]

@@ -1,0 +1,3 @@
+"""
+Device memory: how much, by which source line, and whether it leaks.
+"""

@@ -1,0 +1,263 @@
+"""
+What a program spends between two moments: compiles, recompiles, transfers, memory.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from jaxmon.agent.agent import Agent
+from jaxmon.agent.events import Event
+from jaxmon.agent.functions import OTHER, UNKNOWN, Function, label
+from jaxmon.agent.holding import memory_profile
+from jaxmon.agent.holding.holdings import Growth, Holdings, holdings
+from jaxmon.agent.holding.memory_profile import MemoryProfile
+from jaxmon.errors import JaxmonError
+
+
+# A line that moves data: file, line, direction, how.
+Line: TypeAlias = tuple[str, int, str, str]
+
+# The hooks that count; their failures are counted under the same names.
+_HOOKS = ("monitoring", "compiles", "misses")
+_BUILT = ("compiled", "cache_hit")
+
+UNSEEN = "unseen"
+"""The cause of a recompile whose earlier compile nobody saw."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCost:
+    """
+    Args:
+        name: label of the function.
+        internal: it is JAX's own.
+        compiles: programs built, or loaded from the persistent cache.
+        causes: calls that had to compile it again, by cause; `UNSEEN` for one of a
+            function that was compiled before anybody looked.
+        seconds: time to trace, lower, compile and load.
+    """
+
+    name: str
+    internal: bool
+    compiles: int
+    causes: dict[str, int]
+    seconds: float
+
+    @property
+    def recompiles(self) -> int:
+        """
+        Calls that had to compile it again, whatever the cause.
+        """
+        return sum(self.causes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """
+    Args:
+        functions: those that were compiled, most seconds first.
+        recompiles: the events of kind ``recompile``, oldest first; the last 200.
+        transfers: number by direction, `None` where not asked for.
+        lines: transfers by line, most first.
+        memory: growth of live arrays, `None` where not asked for.
+        holders: growth in bytes by source line, most first.
+    """
+
+    functions: tuple[FunctionCost, ...]
+    recompiles: tuple[Event, ...]
+    transfers: dict[str, int] | None
+    lines: dict[Line, int]
+    memory: Growth | None
+    holders: dict[str, int]
+
+
+class _Figures(NamedTuple):
+    """
+    What a function had cost at one moment.
+    """
+
+    compiles: int
+    causes: Counter[str]
+    missed: int
+    seconds: float
+
+
+_NOTHING = _Figures(0, Counter(), 0, 0.0)
+
+
+class Ledger:
+    """
+    Opened when made; `cost` tells what was spent since, as often as asked.
+
+    Counts all threads of the process.
+
+    Args:
+        agent: runs, and goes on to run.
+        unseen: look for functions that were compiled before the agent saw them;
+            takes about 50 ms.
+        transfers: count transfers.
+        memory: add up live arrays, after collecting garbage.
+
+    Raises:
+        JaxmonError: the agent does not see what is asked for.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        unseen: bool = False,
+        transfers: bool = False,
+        memory: bool = False,
+    ) -> None:
+        self._agent = agent
+        self._parts = agent._parts  # noqa: SLF001 - one package
+        self._context = self._parts.context
+        self._failures = Counter(self._context.guard.failures())
+        self._check()
+        self._held = self._look() if memory else None
+        self._transfers = self._transferred() if transfers else None
+        self._event = self._context.events.last()
+        self._functions = {f: _figures(f) for f in self._context.table}
+        self._compiled_before = self._unseen() if unseen else frozenset[str]()
+
+    def cost(self) -> Cost:
+        """
+        Return what was spent since the ledger was opened.
+
+        Raises:
+            JaxmonError: the agent was stopped meanwhile, or a hook gave up.
+        """
+        if not self._agent.running:
+            msg = (
+                "jaxmon was stopped while a budget was kept; call "
+                "jaxmon.uninstrument() after its block"
+            )
+            raise JaxmonError(msg)
+        self._check()
+        costs = [self._since(function) for function in self._context.table]
+        directions, lines = self._moved()
+        memory, holders = self._grown()
+        return Cost(
+            functions=tuple(
+                sorted(
+                    (cost for cost in costs if cost.compiles),
+                    key=lambda cost: (-cost.seconds, cost.name),
+                )
+            ),
+            recompiles=tuple(self._context.events.since(self._event, "recompile")),
+            transfers=directions,
+            lines=lines,
+            memory=memory,
+            holders=holders,
+        )
+
+    def _check(self) -> None:
+        hooks = self._agent._hooks  # noqa: SLF001 - one package
+        failures = self._context.guard.failures()
+        for hook in _HOOKS:
+            if (
+                not hooks.is_active(hook)
+                or failures.get(hook, 0) > self._failures[hook]
+            ):
+                msg = (
+                    f"jaxmon cannot count compiles: its hook {hook!r} failed with JAX "
+                    f"{self._context.jax.__version__}; a warning in the log says why"
+                )
+                raise JaxmonError(msg)
+
+    def _since(self, function: Function) -> FunctionCost:
+        now, before = _figures(function), self._functions.get(function, _NOTHING)
+        compiles = now.compiles - before.compiles
+        causes = dict(now.causes - before.causes)
+        if (
+            function.name in self._compiled_before
+            and compiles > sum(causes.values())
+            and now.missed > before.missed
+        ):
+            causes[UNSEEN] = 1
+        seconds = now.seconds - before.seconds
+        return FunctionCost(function.name, function.internal, compiles, causes, seconds)
+
+    def _unseen(self) -> frozenset[str]:
+        """
+        Return the labels of functions that JAX has programs for, although nobody
+        has seen it compile them.
+        """
+        seen = {f.name for f, figures in self._functions.items() if figures.compiles}
+        names = {
+            label(one)[0]
+            for one in gc.get_objects()
+            if type(one).__name__ == "PjitFunction" and one._cache_size()  # noqa: SLF001
+        }
+        return frozenset(names - seen - {OTHER, UNKNOWN})
+
+    def _transferred(self) -> tuple[Counter[str], Counter[Line]]:
+        found = self._parts.transfers.snapshot()
+        directions = found.get("directions")
+        if not directions:
+            msg = (
+                "jaxmon cannot count transfers: the agent does not observe them; "
+                "start it with transfers=True, and see what its log says"
+            )
+            raise JaxmonError(msg)
+        counts = {name: one["count"] for name, one in directions.items()}
+        lines = Counter[Line]()
+        for one in found["lines"]:
+            line = (one["file"], one["line"], one["direction"], one["how"])
+            lines[line] += one["count"]
+        return Counter(counts), lines
+
+    def _moved(self) -> tuple[dict[str, int] | None, dict[Line, int]]:
+        if self._transfers is None:
+            return None, {}
+        counts, lines = self._transferred()
+        before, lines_before = self._transfers
+        directions = {name: counts[name] - before[name] for name in sorted(counts)}
+        return directions, dict((lines - lines_before).most_common())
+
+    def _look(self) -> tuple[Holdings, MemoryProfile | None]:
+        held = holdings(self._context.jax)
+        try:
+            return held, self._parts.allocations.profile()
+        except JaxmonError:  # without it we know how much, but not whose
+            return held, None
+
+    def _grown(self) -> tuple[Growth | None, dict[str, int]]:
+        if self._held is None:
+            return None, {}
+        (held, profile), (held_before, profile_before) = self._look(), self._held
+        growth = held.since(held_before)
+        if profile is None or profile_before is None:
+            return growth, {}
+        lines = memory_profile.rows(profile.growth_since(profile_before))
+        return growth, {
+            memory_profile.place(line): line["bytes"]
+            for line in lines
+            if line["kind"] == "buffer" and line["bytes"] > 0
+        }
+
+
+def totals(agent: Agent) -> tuple[int, int, float]:
+    """
+    Return compiles, recompiles and seconds of all functions since *agent* started.
+    """
+    found = [_figures(function) for function in agent._table]  # noqa: SLF001
+    return (
+        sum(one.compiles for one in found),
+        sum(one.causes.total() for one in found),
+        sum(one.seconds for one in found),
+    )
+
+
+def _figures(function: Function) -> _Figures:
+    return _Figures(
+        sum(function.compiles[outcome].value for outcome in _BUILT),
+        Counter({cause: n.value for cause, n in list(function.recompiles.items())}),
+        function.missed.value,
+        sum(histogram.sum for histogram in list(function.phases.values())),
+    )

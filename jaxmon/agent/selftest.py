@@ -1,0 +1,57 @@
+"""
+``python -m jaxmon.agent.selftest``: does everything attach to this JAX, and count?
+
+Prints one JSON document. `jaxmon doctor` runs it in a process of its own, on the CPU,
+so that no accelerator is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from jaxmon.agent.current import instrument, uninstrument
+
+
+_CALLS = 3
+
+
+def run() -> dict[str, Any]:
+    """
+    Return which hooks observe, known calls that were miscounted, as pairs of counted
+    and expected, and what the cache is like.
+    """
+    agent = instrument(
+        enabled=True, port=None, socket=False, calls=True, memory_interval=0
+    )
+    try:
+        jax = sys.modules["jax"]
+
+        def increment(x: float) -> float:
+            return x + 1
+
+        probe: Any = jax.jit(increment)
+        for _ in range(_CALLS):
+            probe(1.0)
+        overview = agent._overview.whole()  # noqa: SLF001 - of our own package
+        name = f"{__name__}.{increment.__qualname__}"
+        figures = overview["functions"].get(name, {})
+        expected = {"calls": _CALLS, "hits": _CALLS - 1, "misses": 1}
+        return {
+            "jax": jax.__version__,
+            "hooks": overview["hooks"],
+            "miscounted": {
+                what: [figures.get(what), number]
+                for what, number in expected.items()
+                if figures.get(what) != number
+            },
+            "cache": overview["cache"],
+            "internal_errors": overview["internal_errors"],
+        }
+    finally:
+        uninstrument()
+
+
+if __name__ == "__main__":
+    json.dump(run(), sys.stdout)

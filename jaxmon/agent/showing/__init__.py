@@ -1,0 +1,3 @@
+"""
+What is known, put together for machines and for people.
+"""

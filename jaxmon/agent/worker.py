@@ -1,0 +1,181 @@
+"""
+A thread for work that must not happen in the user's call or in a scrape.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.tally import Tally
+
+
+Job: TypeAlias = Callable[[], None]
+
+# Jobs take at most this share of the thread's time; beyond it they come less often.
+_SHARE = 0.01
+
+_TURN_SECONDS = 0.05
+
+
+class Worker:
+    """
+    A daemon thread that runs jobs handed to it, and one job again and again.
+
+    The thread starts with the first need for it. What it runs is contained by
+    *guard*: a site that keeps failing is switched off.
+
+    Args:
+        name: of the thread, and the site under which failures are counted.
+        guard: contains failures.
+        every: seconds between two runs of *routine*, which come less often when
+            the routine would take more than a hundredth of the time.
+        routine: what is run regularly.
+        limit: most jobs waiting; further ones are refused.
+        spread: share of *every* by which the time between two runs varies at random,
+            so that they do not fall into step with the program.
+
+    Attributes:
+        refused: jobs that found no place.
+    """
+
+    def __init__(  # noqa: PLR0913 - options, each with a default
+        self,
+        name: str,
+        guard: Guard,
+        *,
+        every: float = 0,
+        routine: Job | None = None,
+        limit: int = 64,
+        spread: float = 0,
+    ) -> None:
+        self.refused = Tally()
+        self._name = name
+        self._guard = guard
+        self._every = every if routine is not None else 0
+        self._routine = routine
+        self._limit = limit
+        self._spread = spread
+        # Our own: the program may have seeded the shared one.
+        self._random = random.Random()  # noqa: S311 - nothing secret
+        # Its put() may be entered again by the garbage collector, on one thread.
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.RLock()
+        self._stopped = False
+
+    def start(self) -> None:
+        """
+        Start the thread, once. Raises nothing: a thread that cannot start is a
+        failure of this site.
+        """
+        with self._lock:
+            if self._thread is not None or self._stopped:
+                return
+            thread = threading.Thread(
+                target=self._run, name=f"jaxmon-{self._name}", daemon=True
+            )
+            # Known before it starts: the garbage collector may submit a job meanwhile,
+            # on this thread.
+            self._thread = thread
+            try:
+                thread.start()
+            except RuntimeError:  # no threads left
+                self._thread = None
+                self._guard.failed(self._name, stays_on=True)
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """
+        Drop what waits and end the thread; wait for it at most *timeout* seconds.
+        """
+        with self._lock:
+            self._stopped = True
+            thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._jobs.put(None)
+        if thread is not threading.current_thread() and thread.is_alive():
+            thread.join(timeout)
+        self._discard()
+        # For a thread that is still busy.
+        self._jobs.put(None)
+
+    def drain(self, timeout: float) -> bool:
+        """
+        Wait until what was submitted before has been done, at most *timeout* seconds;
+        return whether it was. Not for use on the worker's own thread.
+        """
+        if self._thread is None and self._jobs.empty():
+            return True
+        if self._stopped or not self._guard.on(self._name):
+            return False
+        done = threading.Event()
+        # Not by submit(): there may be no place.
+        self._jobs.put(done.set)
+        self.start()
+        end = time.monotonic() + timeout
+        while not done.wait(min(_TURN_SECONDS, max(end - time.monotonic(), 0))):
+            # A site that was switched off, or stopped, meanwhile does nothing more.
+            thread = self._thread
+            if time.monotonic() >= end or thread is None or not thread.is_alive():
+                return done.is_set()
+        return True
+
+    def submit(self, job: Job) -> bool:
+        """
+        Have *job* run soon; return whether there was a place for it. Never blocks.
+        """
+        if self._stopped or not self._guard.on(self._name):
+            return False
+        if self._jobs.qsize() >= self._limit:
+            self.refused.add()
+            return False
+        self._jobs.put(job)
+        if self._thread is None:
+            self.start()
+        return True
+
+    def _run(self) -> None:
+        due = time.monotonic() + self._pause()
+        while not self._stopped and self._guard.on(self._name):
+            timeout = max(due - time.monotonic(), 0) if self._every else None
+            if timeout == 0:
+                before = time.thread_time()
+                self._do(self._routine)
+                spent = time.thread_time() - before
+                due = time.monotonic() + max(self._pause(), spent / _SHARE)
+                continue
+            try:
+                job = self._jobs.get(timeout=timeout)
+            except Empty:
+                continue
+            self._do(job)
+            # This frame would keep the job, and what it refers to, while waiting.
+            del job
+        if not self._stopped:  # switched off: nobody else will do what waits
+            self._discard()
+
+    def _discard(self) -> None:
+        """
+        Forget what waits: it may hold what the program wants to be rid of.
+        """
+        with contextlib.suppress(Empty):
+            while True:
+                self._jobs.get_nowait()
+
+    def _pause(self) -> float:
+        return self._every * (1 + self._spread * self._random.uniform(-1, 1))
+
+    def _do(self, job: Job | None) -> None:
+        if job is None:
+            return
+        try:
+            job()
+        except Exception:  # noqa: BLE001 - contained: our own thread goes on
+            self._guard.failed(self._name)

@@ -1,0 +1,123 @@
+"""
+The closed sets of values that labels have.
+"""
+
+from __future__ import annotations
+
+
+PHASES = ("trace", "lower", "backend_compile", "cache_retrieval")
+OUTCOMES = ("compiled", "cache_hit", "failed")
+CAUSES = (
+    "shape",
+    "dtype",
+    "weak_type",
+    "static_argument",
+    "tree_structure",
+    "sharding",
+    "committed",
+    "context",
+    "options",
+    "new_function",
+    "evicted",
+    "unknown",
+)
+ERROR_KINDS = (
+    "oom",
+    "invalid_argument",
+    "nan",
+    "key_reuse",
+    "trace_error",
+    "cancelled",
+    "deadline",
+    "unavailable",
+    "internal",
+    "other",
+)
+PERSISTENT_CACHE_RESULTS = ("hit", "miss")
+PERSISTENT_CACHE_OPERATIONS = ("read", "write")
+# Why JAX's persistent cache cannot hit, or not for everybody.
+PERSISTENT_CACHE_OBSTACLES = (
+    "disabled",
+    "no_directory",
+    "unusable_directory",
+    "not_in_use",
+    "check_contents",
+    "below_threshold",
+    "too_large",
+    "path_in_key",
+    "not_writer",
+    "no_eviction",
+    "host_callback",
+)
+TPU_TRANSFER_DIRECTIONS = (
+    "dcn_transmit",
+    "dcn_receive",
+    "device_to_host",
+    "host_to_device",
+)
+TRANSFER_DIRECTIONS = ("device_to_host", "host_to_device")
+CHECK_OUTCOMES = ("passed", "failed")
+STARTS = ("cold", "warm")
+# Xids after which a GPU or its work is usually lost (NVIDIA's Xid catalogue):
+# double-bit ECC, NVLink, fallen off the bus, contained and uncontained ECC, GSP.
+CRITICAL_XIDS = ("48", "62", "64", "74", "79", "94", "95", "119", "120")
+REQUEST_OUTCOMES = ("success", "client_error", "error")
+MEMORY_KINDS = ("in_use", "peak", "limit", "reserved", "largest_allocation")
+PRESSURE_RESOURCES = ("cpu", "memory", "io")
+PRESSURE_KINDS = ("some", "full")
+CLOCKS = ("graphics", "sm", "memory", "video")
+ENGINES = ("encoder", "decoder", "jpeg", "ofa")
+# Corrected errors cost nothing; uncorrected ones a program, or its results.
+SEVERITIES = ("corrected", "uncorrected")
+# Since the driver was loaded, and in the life of the GPU.
+ECC_SCOPES = ("volatile", "aggregate")
+THROTTLE_REASONS = (
+    "power",
+    "thermal",
+    "sync_boost",
+    "board_limit",
+    "low_utilization",
+    "reliability",
+    "sw_thermal",
+    "hw_thermal",
+    "hw_power_brake",
+)
+# What no healthy host has for long: heat, a power supply or a board that gives in.
+UNDUE_THROTTLING = (
+    "thermal",
+    "board_limit",
+    "reliability",
+    "sw_thermal",
+    "hw_thermal",
+    "hw_power_brake",
+)
+# In the order of NVML's bits.
+CLOCK_EVENTS = (
+    "idle",
+    "application_clocks",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal",
+    "hw_thermal",
+    "hw_power_brake",
+    "display_clock",
+)
+PCIE_ERRORS = ("correctable", "non_fatal", "fatal")
+LINK_KINDS = ("current", "maximum")
+NVLINK_ERRORS = (
+    "crc_flit",
+    "crc_data",
+    "replay",
+    "recovery",
+    "ecc_data",
+    "malformed_packet",
+    "buffer_overrun",
+    "receive",
+    "receive_remote",
+    "link_integrity",
+    "transmit_discard",
+    "recovery_failed",
+    "effective",
+    "symbol",
+)

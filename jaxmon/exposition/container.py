@@ -1,0 +1,171 @@
+"""
+The container or service that this process is in, as its control group tells.
+
+Only a process inside sees these figures from everywhere: a sidecar is in a container of
+its own. Control groups of version 2, the unified hierarchy; see
+https://docs.kernel.org/admin-guide/cgroup-v2.html for the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from jaxmon import catalog
+from jaxmon.catalog import Metric
+from jaxmon.exposition.families import Family, gauge, series
+
+
+_MICROSECONDS = 1e6
+_LEVELS = 64
+
+
+class ContainerFamilies:
+    """
+    Reads the control group of this process. A look costs about 0.2 ms.
+
+    Nothing is exported where there is none: on a bare host, with version 1, or
+    outside Linux.
+
+    Args:
+        root: where ``proc`` and ``sys`` are.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+
+    def collect(self) -> list[Family]:
+        """
+        Return what the kernel tells now; any thread.
+        """
+        group = _group(self._root)
+        if group is None or not (group / "cgroup.events").exists():
+            return []
+        found = [*_memory(self._root, group), *_cpu(self._root, group)]
+        pressure = catalog.CONTAINER_PRESSURE_SECONDS
+        samples = [
+            (series(pressure, resource, kind), seconds)
+            for resource in ("cpu", "memory", "io")
+            for kind, seconds in stalled(group / f"{resource}.pressure")
+        ]
+        return [
+            family for family in (*found, Family(pressure, samples)) if family.samples
+        ]
+
+
+def stalled(path: Path) -> Iterator[tuple[str, float]]:
+    """
+    Yield ``some`` and ``full`` with the seconds that work was stalled for want of a
+    resource, from a file of pressure stall information; nothing if there is none.
+
+    ``some``: at least one task waited; ``full``: all did.
+    """
+    for line in _read(path).splitlines():
+        kind, _, rest = line.partition(" ")
+        figures = dict(part.split("=", 1) for part in rest.split() if "=" in part)
+        with contextlib.suppress(ValueError, KeyError):
+            yield kind, int(figures["total"]) / _MICROSECONDS
+
+
+def _group(root: Path) -> Path | None:
+    """
+    Return the directory of this process's group, `None` at the root of all groups.
+    """
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, name = rest.partition(":")
+        if number == "0" and not controllers:
+            mounted = root / "sys/fs/cgroup"
+            inside = mounted / name.strip("/")
+            # A container without a namespace of its own for groups sees a name that
+            # is not mounted there; what is mounted is its own group.
+            return inside if inside.is_dir() else mounted
+    return None
+
+
+def _memory(root: Path, group: Path) -> list[Family]:
+    used = _number(group / "memory.current")
+    if used is None:
+        return []
+    stat, events = _table(group / "memory.stat"), _table(group / "memory.events")
+    found = [gauge(catalog.CONTAINER_MEMORY_USED_BYTES, used)]
+    if (inactive := stat.get("inactive_file")) is not None:
+        working_set = max(used - inactive, 0)
+        found.append(gauge(catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, working_set))
+    limits = [_number(one / "memory.max") for one in _upwards(root, group)]
+    if limit := min((one for one in limits if one is not None), default=None):
+        found.append(gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, limit))
+    if (kills := events.get("oom_kill")) is not None:
+        found.append(gauge(catalog.CONTAINER_OOM_KILLS, kills))
+    return found
+
+
+def _cpu(root: Path, group: Path) -> list[Family]:
+    stat = _table(group / "cpu.stat")
+    found = []
+    for metric, figures in (
+        (catalog.CONTAINER_CPU_SECONDS, {"user": "user_usec", "system": "system_usec"}),
+        (catalog.CONTAINER_CPU_THROTTLED_SECONDS, {"": "throttled_usec"}),
+    ):
+        samples = _of_table(metric, stat, figures)
+        if samples:
+            found.append(Family(metric, samples))
+    limits = [_cores(one / "cpu.max") for one in _upwards(root, group)]
+    if cores := min((one for one in limits if one is not None), default=None):
+        found.append(gauge(catalog.CONTAINER_CPU_LIMIT, cores))
+    return found
+
+
+def _of_table(
+    metric: Metric, table: dict[str, int], figures: dict[str, str]
+) -> list[tuple[str, float]]:
+    return [
+        (series(metric, *([label] if label else [])), table[key] / _MICROSECONDS)
+        for label, key in figures.items()
+        if key in table
+    ]
+
+
+def _upwards(root: Path, group: Path) -> Iterable[Path]:
+    """
+    Yield *group* and the groups around it: the tightest limit of all holds.
+    """
+    mounted = root / "sys/fs/cgroup"
+    for _ in range(_LEVELS):
+        yield group
+        if group == mounted:
+            return
+        group = group.parent
+
+
+def _cores(path: Path) -> float | None:
+    """
+    Return how many cores ``cpu.max`` allows, `None` for no limit.
+    """
+    quota, _, period = _read(path).strip().partition(" ")
+    with contextlib.suppress(ValueError, ZeroDivisionError):
+        return int(quota) / int(period)
+    return None
+
+
+def _table(path: Path) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for line in _read(path).splitlines():
+        name, _, text = line.partition(" ")
+        with contextlib.suppress(ValueError):
+            found[name] = int(text)
+    return found
+
+
+def _number(path: Path) -> int | None:
+    with contextlib.suppress(ValueError):
+        return int(_read(path))
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):  # not there, or gone with its group
+        return ""

@@ -1,0 +1,170 @@
+"""
+The TPU chips of this host, found on its PCI bus: no driver is asked, no chip opened.
+
+Sidecar and agents both name a chip after its address there, which joins what
+they tell about it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+ROOT = Path("/")
+
+_GOOGLE = "0x1ae0"
+_MOST_CHIPS = 64
+_NOT_A_NUMBER = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """
+    A generation of TPUs.
+
+    Args:
+        name: as Google calls it.
+        cores: devices that the runtime makes of one chip.
+        vfio: programs reach it through VFIO, not through a driver of its own.
+    """
+
+    name: str
+    cores: int
+    vfio: bool = True
+
+
+_MODELS = {
+    "0x005e": Model("TPU v4", 1, vfio=False),
+    "0x0063": Model("TPU v5e", 1),
+    "0x0062": Model("TPU v5p", 1),
+    "0x006f": Model("TPU v6e", 1),
+    "0x0076": Model("TPU7x", 2),
+}
+# One device id, told apart by the id of the board.
+_FIRST_MODELS = {
+    ("0x0027", "0x004e"): Model("TPU v2", 2, vfio=False),
+    ("0x0027", "0x004f"): Model("TPU v3", 2, vfio=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """
+    A TPU chip.
+
+    Args:
+        uuid: ``TPU-`` and the address; a chip has no number of its own.
+        index: position among the chips of the host, in the order of their nodes,
+            which is how the runtime numbers them.
+        model: its generation.
+        pci_bus_id: as sysfs prints it; of the first function, if there are two.
+        node: what a program opens: ``/dev/accel0``, ``/dev/vfio/12``; ``""`` if
+            unknown.
+    """
+
+    uuid: str
+    index: int
+    model: Model
+    pci_bus_id: str
+    node: str
+
+
+def find(root: Path = ROOT) -> list[Chip]:
+    """
+    Return the chips of this host in the order of their nodes; reads some hundred
+    small files of the kernel at most.
+
+    Args:
+        root: where ``sys`` and ``dev`` are.
+    """
+    found: dict[str, tuple[Model, str, str]] = {}
+    for device in sorted((root / "sys/bus/pci/devices").glob("*")):
+        model = _model(device)
+        if model is None or len(found) == _MOST_CHIPS:
+            continue
+        # The cores of a chip may be functions of one device.
+        slot, _, _ = device.name.partition(".")
+        key = slot if model.cores > 1 else device.name
+        found.setdefault(key, (model, device.name, _node(device, vfio=model.vfio)))
+    ordered = sorted(found.values(), key=lambda chip: (_number(chip[2]), chip[1]))
+    return [
+        Chip(f"TPU-{address}", index, model, address, node or _accel(root, index))
+        for index, (model, address, node) in enumerate(ordered)
+    ]
+
+
+def owners(root: Path, nodes: frozenset[str]) -> dict[str, int]:
+    """
+    Return the process that has each of *nodes* open, as far as this one may look.
+
+    Looks through the open files of all processes: tens of milliseconds on a busy
+    host.
+    """
+    found: dict[str, int] = {}
+    for process in (root / "proc").glob("[0-9]*"):
+        try:
+            files = list((process / "fd").iterdir())
+        except OSError:  # ended meanwhile, or another user's
+            continue
+        for file in files:
+            try:
+                target = str(file.readlink())
+            except OSError:
+                continue
+            if target in nodes and process.name.isdecimal():
+                pid = int(process.name)
+                # Of a family of processes that share it: the first.
+                found[target] = min(found.get(target, pid), pid)
+    return found
+
+
+def _model(device: Path) -> Model | None:
+    try:
+        if (device / "vendor").read_text().strip() != _GOOGLE:
+            return None
+        kind = (device / "device").read_text().strip()
+        if kind in _MODELS:
+            return _MODELS[kind]
+        board = (device / "subsystem_device").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return _FIRST_MODELS.get((kind, board))
+
+
+def _node(device: Path, *, vfio: bool) -> str:
+    """
+    Return what the kernel made of *device* for programs to open.
+    """
+    for node in _names(device / "accel"):
+        if re.fullmatch(r"accel\d+", node):
+            return f"/dev/{node}"
+    if not vfio:
+        return ""
+    try:
+        group = (device / "iommu_group").readlink().name
+    except OSError:
+        return ""
+    return f"/dev/vfio/{group}" if group.isdecimal() else ""
+
+
+def _accel(root: Path, index: int) -> str:
+    """
+    Return the node of a chip that does not tell its own: in the order of addresses.
+    """
+    node = f"/dev/accel{index}"
+    return node if (root / node.lstrip("/")).exists() else ""
+
+
+def _names(directory: Path) -> Iterator[str]:
+    try:
+        yield from sorted(one.name for one in directory.iterdir())
+    except OSError:
+        return
+
+
+def _number(node: str) -> int:
+    digits = re.search(r"\d+$", node)
+    return int(digits[0]) if digits else _NOT_A_NUMBER

@@ -1,0 +1,104 @@
+"""
+Reads protocol buffers without their schema: field by field, as they are encoded.
+
+For messages whose few fields of interest are stable and whose generated classes would
+be a heavy dependency. See https://protobuf.dev/programming-guides/encoding/.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from jaxmon.errors import WireError
+
+
+Value: TypeAlias = "int | memoryview"
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_WIDTHS = {_FIXED64: 8, _FIXED32: 4}
+_MAX_SHIFT = 63
+_MAX = (1 << 64) - 1
+# A byte of a number: seven bits of it, and whether more follow.
+_BITS, _MORE = 0x7F, 0x80
+
+
+def fields(message: bytes | memoryview) -> Iterator[tuple[int, Value]]:
+    """
+    Yield number and value of each field, in order, nothing copied.
+
+    A value is an integer (a varint) or the raw bytes of anything else: a string, a
+    message, packed numbers, a fixed-width number. Groups, which were deprecated
+    before any of our messages was written, are refused.
+
+    Raises:
+        WireError: *message* is truncated, or is no protocol buffer.
+    """
+    view = memoryview(message)
+    position, end = 0, len(view)
+    while position < end:
+        key, position = varint(view, position)
+        number, kind = key >> 3, key & 7
+        if kind == _VARINT:
+            value, position = varint(view, position)
+            yield number, value
+            continue
+        if kind == _BYTES:
+            length, position = varint(view, position)
+        elif kind in _WIDTHS:
+            length = _WIDTHS[kind]
+        else:
+            msg = f"byte {position}: field {number} has wire type {kind}"
+            raise WireError(msg)
+        if length > end - position:
+            msg = f"byte {position}: field {number} is cut off"
+            raise WireError(msg)
+        yield number, view[position : position + length]
+        position += length
+
+
+def varint(view: memoryview, position: int) -> tuple[int, int]:
+    """
+    Return the variable-length integer at *position*, and where it ends.
+
+    Raises:
+        WireError: it does not end, or is longer than 64 bits.
+    """
+    try:
+        value = view[position]
+        position += 1
+        if value < _MORE:
+            return value, position
+        value &= _BITS
+        for shift in range(7, _MAX_SHIFT + 1, 7):
+            byte = view[position]
+            position += 1
+            value |= (byte & _BITS) << shift
+            if byte < _MORE:
+                return value & _MAX, position
+    except IndexError:
+        pass
+    msg = f"byte {position}: a number that does not end"
+    raise WireError(msg)
+
+
+def packed(value: Value, limit: int = sys.maxsize) -> list[int]:
+    """
+    Return the numbers of a repeated field, packed or a single one; at most *limit*.
+    """
+    if isinstance(value, int):
+        return [value][:limit]
+    numbers: list[int] = []
+    position = 0
+    while position < len(value) and len(numbers) < limit:
+        number, position = varint(value, position)
+        numbers.append(number)
+    return numbers
+
+
+def text(value: Value) -> str:
+    """
+    Return a string field; what is not UTF-8 is replaced.
+    """
+    return "" if isinstance(value, int) else str(value, "utf-8", "replace")
