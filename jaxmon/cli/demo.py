@@ -208,6 +208,7 @@ def _start(
         for name, child in workloads.items()
     }
     places = {"live page": f"{url}/", "sidecar metrics": f"{url}/metrics", **agents}
+    places["explanation"] = f"jaxmon explain --run-dir {run_dir}"
     return _Demo(children, workloads, places, url, fault)
 
 
@@ -266,7 +267,7 @@ class _Demo:
     Args:
         children: all processes.
         workloads: those that can break, by name.
-        places: URLs of what there is to look at.
+        places: URL or command, by what there is to look at.
         sidecar: its URL.
         fault: what is to go wrong.
         stack: Prometheus and Alertmanager.
@@ -283,7 +284,7 @@ class _Demo:
         """
         Show the figures until *duration* is over or Ctrl-C; return the last ones.
         """
-        where = [f"  {name:<18}{url}" for name, url in self.places.items()]
+        where = [f"  {name:<18}{place}" for name, place in self.places.items()]
         started = time.monotonic()
         end = float("inf") if duration is None else started + duration
         with view(where, duration) as shown:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from pathlib import Path
@@ -12,7 +13,8 @@ from pathlib import Path
 import click
 
 from jaxmon import rundir
-from jaxmon_exporter.options import COLLECTORS, Options
+from jaxmon.errors import CommandError
+from jaxmon_exporter.options import COLLECTORS, COMPAT, Options
 
 
 _ENV = "JAXMON_EXPORTER_"
@@ -31,13 +33,23 @@ Pages:
 \b
 Exit codes:
   0   stopped by SIGTERM or SIGINT
-  1   could not start: the address is in use or not of this host
+  1   could not start: the address is in use or not of this host; or, if asked to,
+      ended because the driver of the GPUs was upgraded
   2   the command line or a variable is wrong
 
 \b
 Example:
   jaxmon exporter --port 9467 --run-dir /run/jaxmon
 """
+
+
+def _address(_context: click.Context, _parameter: click.Parameter, url: str) -> str:
+    from jaxmon_exporter.http_page import usable
+
+    try:
+        return usable(url) if url else ""
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command(epilog=_EPILOG)
@@ -85,6 +97,16 @@ Example:
     help="Seconds between two looks at the host.",
 )
 @click.option(
+    "--disk",
+    "disks",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    envvar=f"{_ENV}DISK",
+    show_envvar=True,
+    help="Watch the file system of this directory; repeat for more. By default "
+    "that of JAX's persistent cache, if JAX_COMPILATION_CACHE_DIR names one here.",
+)
+@click.option(
     "--nvml-interval",
     type=_SECONDS,
     default=_DEFAULTS.nvml_interval,
@@ -92,6 +114,76 @@ Example:
     show_default=True,
     show_envvar=True,
     help="Seconds between two looks at NVIDIA GPUs.",
+)
+@click.option(
+    "--gpu-processes",
+    type=click.IntRange(0, 1000),
+    default=_DEFAULTS.gpu_processes,
+    envvar=f"{_ENV}GPU_PROCESSES",
+    show_default=True,
+    show_envvar=True,
+    help="Tell the memory of this many processes per GPU, the largest, by their "
+    "number; the rest as one. 0: none.",
+)
+@click.option(
+    "--exit-on-driver-mismatch",
+    is_flag=True,
+    envvar=f"{_ENV}EXIT_ON_DRIVER_MISMATCH",
+    show_envvar=True,
+    help="End with code 1 when NVIDIA's driver was upgraded under this process: only "
+    "a new one can load the new library.",
+)
+@click.option(
+    "--gpm-interval",
+    type=_SECONDS,
+    default=_DEFAULTS.gpm_interval,
+    envvar=f"{_ENV}GPM_INTERVAL",
+    show_default=True,
+    show_envvar=True,
+    help="Seconds between two samples of what GPUs are busy with (Hopper and later).",
+)
+@click.option(
+    "--dcgm",
+    metavar="URL",
+    default="",
+    callback=_address,
+    envvar=f"{_ENV}DCGM",
+    show_envvar=True,
+    help="Fill gaps from a dcgm-exporter: http://localhost:9400/metrics. Off by "
+    "default.",
+)
+@click.option(
+    "--dcgm-interval",
+    type=_SECONDS,
+    default=_DEFAULTS.dcgm_interval,
+    envvar=f"{_ENV}DCGM_INTERVAL",
+    show_default=True,
+    show_envvar=True,
+    help="Seconds between two looks at the dcgm-exporter.",
+)
+@click.option(
+    "--dcgm-all-gpus",
+    is_flag=True,
+    envvar=f"{_ENV}DCGM_ALL_GPUS",
+    show_envvar=True,
+    help="Take from it also GPUs that NVML does not show to this process.",
+)
+@click.option(
+    "--compat",
+    type=click.Choice(COMPAT),
+    default=None,
+    envvar=f"{_ENV}COMPAT",
+    show_envvar=True,
+    help="Give GPU figures dcgm-exporter's names too, for dashboards made for it.",
+)
+@click.option(
+    "--tpu-interval",
+    type=_SECONDS,
+    default=_DEFAULTS.tpu_interval,
+    envvar=f"{_ENV}TPU_INTERVAL",
+    show_default=True,
+    show_envvar=True,
+    help="Seconds between two looks at TPUs.",
 )
 @click.option(
     "--disable",
@@ -102,6 +194,33 @@ Example:
     show_envvar=True,
     help="Leave a collector out; repeat for more (in the variable, separate by "
     "spaces).",
+)
+@click.option(
+    "--prices",
+    "price_table",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar=f"{_ENV}PRICES",
+    show_envvar=True,
+    help="What accelerators cost: YAML 'model: dollars', or CSV 'model,dollars', per "
+    "hour.",
+)
+@click.option(
+    "--price",
+    "prices",
+    metavar="MODEL=DOLLARS",
+    multiple=True,
+    envvar=f"{_ENV}PRICE",
+    show_envvar=True,
+    help="Dollars per hour of one model, wins over --prices: H100=2.5; repeat for "
+    "more.",
+)
+@click.option(
+    "--web-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar=f"{_ENV}WEB_CONFIG",
+    show_envvar=True,
+    help="TLS, client certificates and passwords, in the format of Prometheus's "
+    "exporters; read again when it or a certificate changes.",
 )
 @click.option(
     "--demo",
@@ -126,8 +245,20 @@ def command(
     run_dir: Path | None,
     agents_interval: float,
     host_interval: float,
+    disks: tuple[Path, ...],
     nvml_interval: float,
+    gpu_processes: int,
+    exit_on_driver_mismatch: bool,
+    gpm_interval: float,
+    dcgm: str,
+    dcgm_interval: float,
+    dcgm_all_gpus: bool,
+    compat: str | None,
+    tpu_interval: float,
     disabled: tuple[str, ...],
+    price_table: Path | None,
+    prices: tuple[str, ...],
+    web_config: Path | None,
     demo: bool,
     log_level: str,
 ) -> None:
@@ -137,6 +268,7 @@ def command(
     Collects from every instrumented process on the host over Unix sockets, so
     Prometheus has one target per host. Runs until SIGTERM or SIGINT.
     """
+    from jaxmon_exporter.prices import from_file, from_flags
     from jaxmon_exporter.service import Service
 
     logging.basicConfig(
@@ -149,19 +281,50 @@ def command(
         port=port,
         agents_interval=agents_interval,
         host_interval=host_interval,
+        disks=disks or _cache_directory(),
         nvml_interval=nvml_interval,
+        gpu_processes=gpu_processes,
+        exit_on_driver_mismatch=exit_on_driver_mismatch,
+        gpm_interval=gpm_interval,
+        dcgm=dcgm,
+        dcgm_interval=dcgm_interval,
+        dcgm_all_gpus=dcgm_all_gpus,
+        compat=compat or "",
+        tpu_interval=tpu_interval,
         disabled=frozenset(disabled),
+        prices={
+            **(from_file(price_table) if price_table else {}),
+            **from_flags(prices),
+        },
+        web_config=web_config,
         demo=demo,
     )
     stopping = _stop_event()
-    service = Service(options)
+    reasons: list[str] = []
+
+    def give_up(reason: str) -> None:
+        reasons.append(reason)
+        stopping.set()
+
+    service = Service(options, give_up=give_up)
     bound = service.start()
-    click.echo(f"jaxmon exporter: http://{_reachable(host)}:{bound}/", err=True)
+    scheme = "https" if service.encrypted else "http"
+    click.echo(f"jaxmon exporter: {scheme}://{_reachable(host)}:{bound}/", err=True)
     click.echo(f"jaxmon exporter: agents in {options.run_dir}", err=True)
     try:
         stopping.wait()
     finally:
         service.stop()
+    if reasons:
+        raise CommandError(reasons[0])
+
+
+def _cache_directory() -> tuple[Path, ...]:
+    """
+    Return the directory of JAX's persistent cache, if it is a local one.
+    """
+    directory = os.environ.get("JAX_COMPILATION_CACHE_DIR", "")
+    return (Path(directory),) if directory and "://" not in directory else ()
 
 
 def _reachable(host: str) -> str:

@@ -12,7 +12,11 @@ from jaxmon.cli.extras import require
 from jaxmon.errors import CommandError
 
 
-OWNED: tuple[str, ...] = ("alerts", "dashboards")
+OWNED: tuple[str, ...] = (
+    "alerts",
+    "dashboards",
+    "exporters/kubernetes/autoscaling",
+)
 """Directories that hold nothing but generated files."""
 
 
@@ -21,7 +25,14 @@ def render() -> dict[str, str]:
     Return every generated file as text by path, relative to the repository.
     """
     require("generate", "grafana_foundation_sdk")
-    from jaxmon.artifacts import alerts, cli_doc, dashboards, metrics_doc, settings_doc
+    from jaxmon.artifacts import (
+        alerts,
+        autoscaling,
+        cli_doc,
+        dashboards,
+        metrics_doc,
+        settings_doc,
+    )
     from jaxmon.artifacts.slo.load import DEFAULT
     from jaxmon.cli.main import load, main
 
@@ -32,6 +43,7 @@ def render() -> dict[str, str]:
         "alerts/slo.yaml": DEFAULT.read_text(encoding="utf-8"),
         **_in("alerts", alerts.render()),
         **_in("dashboards", dashboards.render_all()),
+        **_in(autoscaling.PATH, autoscaling.render()),
     }
 
 

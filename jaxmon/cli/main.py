@@ -16,9 +16,13 @@ from jaxmon.version import version
 
 COMMANDS = {
     "run": "jaxmon.cli.run",
+    "explain": "jaxmon.cli.explain",
     "exporter": "jaxmon.cli.exporter",
     "demo": "jaxmon.cli.demo",
+    "profile": "jaxmon.cli.profile",
+    "doctor": "jaxmon.cli.doctor",
     "alerts": "jaxmon.cli.alerts",
+    "baseline": "jaxmon.cli.baseline",
     "runbook": "jaxmon.cli.runbook",
     "dashboards": "jaxmon.cli.dashboards",
     "generate": "jaxmon.cli.generate",
@@ -63,6 +67,7 @@ def main() -> None:
     In a program:         import jaxmon; jaxmon.instrument()
     Without touching it:  jaxmon run train.py
     Beside it:            jaxmon exporter
+    Ask one that runs:    jaxmon explain
     """
 
 

@@ -37,6 +37,7 @@ Examples:
 @click.option(
     "--memory-interval", type=float, help="Seconds between looks at memory; 0 for none."
 )
+@click.option("--report", is_flag=True, help="Print a summary when PROGRAM ends.")
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -50,6 +51,7 @@ def command(
     no_calls: bool,
     max_functions: int | None,
     memory_interval: float | None,
+    report: bool,
     program: str,
     args: tuple[str, ...],
 ) -> None:
@@ -74,6 +76,7 @@ def command(
         "calls": False if no_calls else None,
         "max_functions": max_functions,
         "memory_interval": memory_interval,
+        "report": report or None,
     }
     settings: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
     if no_tcp:

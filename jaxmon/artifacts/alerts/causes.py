@@ -34,11 +34,15 @@ def cause_alerts(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
     yield _cold_starts(thresholds)
     yield _out_of_memory(thresholds)
     yield _device_memory_high(thresholds)
+    yield _memory_leak(thresholds)
     yield _host_memory_growth(thresholds)
     yield _training_stalled(thresholds)
     yield _compile_stuck(thresholds)
     yield _gpu_lost(thresholds)
     yield _gpu_xid(thresholds)
+    yield _gpu_ecc_errors(thresholds)
+    yield _gpu_throttled(thresholds)
+    yield _tpu_runtime_down(thresholds)
     yield _target_down(thresholds, day)
     yield _service_vanished(thresholds, hour)
     yield _collector_down(thresholds, day)
@@ -134,6 +138,24 @@ def _device_memory_high(thresholds: Thresholds) -> Alert:
     )
 
 
+def _memory_leak(thresholds: Thresholds) -> Alert:
+    by = (*_PROCESS, "device")
+    return Alert(
+        name="JaxmonMemoryLeak",
+        expr=gauge(catalog.LEAK_GROWTH_BYTES).max(*by) > 0,
+        # The agent has seen a window of growth already; a cache that fills ends.
+        for_=thresholds.leak_for,
+        severity=TICKET,
+        summary="Live arrays of a process only grow.",
+        description=(
+            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}keeps more and more on "
+            "device {{ $labels.device }}: {{ $value | humanize1024 }}B more within the "
+            "agent's last window."
+        ),
+    )
+
+
 def _host_memory_growth(thresholds: Thresholds) -> Alert:
     window = thresholds.host_memory_window
     rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
@@ -220,6 +242,60 @@ def _gpu_xid(thresholds: Thresholds) -> Alert:
         description=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
             f"{{{{ $labels.xid }}}} {{{{ $value | humanize }}}} times within {window}."
+        ),
+    )
+
+
+def _gpu_ecc_errors(thresholds: Thresholds) -> Alert:
+    window, by = thresholds.ecc_window, ("job", "instance", "uuid")
+    # The aggregate counts them once more, and starts at what the GPU has lived through.
+    volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
+    errors = counter(catalog.GPU_ECC_ERRORS, *volatile).increase(window).sum(*by) > 0
+    failed = gauge(catalog.GPU_ROW_REMAP_FAILURE).max(*by) > 0
+    return Alert(
+        name="JaxmonGpuEccErrors",
+        expr=errors.or_(failed),
+        severity=TICKET,
+        summary="The memory of a GPU is damaged.",
+        description=(
+            "GPU {{ $labels.uuid }} of {{ $labels.instance }} had memory errors that "
+            f"could not be corrected within {window}, or a bad row of its memory could "
+            "not be replaced."
+        ),
+    )
+
+
+def _gpu_throttled(thresholds: Thresholds) -> Alert:
+    window = thresholds.throttled_window
+    # Its power limit holds a busy GPU down all day: that is what the limit is for.
+    undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
+    share = counter(catalog.GPU_THROTTLE_SECONDS, undue).rate(window)
+    return Alert(
+        name="JaxmonGpuThrottled",
+        expr=share.max("job", "instance", "uuid") > thresholds.throttled,
+        severity=TICKET,
+        summary="A GPU is held down by heat or by its board.",
+        description=(
+            "The clock of GPU {{ $labels.uuid }} of {{ $labels.instance }} was held "
+            "down for {{ $value | humanizePercentage }} of the last "
+            f"{window}, by more than its power limit."
+        ),
+    )
+
+
+def _tpu_runtime_down(thresholds: Thresholds) -> Alert:
+    by = ("job", "instance")
+    # Idle chips have no runtime: only beside a program that uses them is it missing.
+    used = gauge(catalog.RUNTIME_INFO, eq("platform", "tpu")).max(*by)
+    return Alert(
+        name="JaxmonTpuRuntimeDown",
+        expr=gauge(catalog.TPU_RUNTIME_UP).max(*by).equals(0).and_(used, *by),
+        for_=thresholds.tpu_runtime_down_for,
+        severity=TICKET,
+        summary="A program uses TPUs whose runtime tells nothing.",
+        description=(
+            "A program of job {{ $labels.job }} on {{ $labels.instance }} uses TPUs, "
+            "and no runtime answers there; what the chips do cannot be seen."
         ),
     )
 

@@ -9,13 +9,18 @@ from jaxmon.artifacts.dashboards.queries import ANNOTATIONS, VARIABLES
 from jaxmon.artifacts.dashboards.rows import (
     accelerators,
     compilation,
+    determinism,
     errors,
+    execution,
     functions,
     memory,
     monitoring,
     processes,
+    programs,
     requests,
+    tpus,
     training,
+    transfers,
 )
 from jaxmon.artifacts.slo import Slos
 
@@ -34,12 +39,17 @@ def dashboard(slos: Slos) -> Dashboard:
         annotations=ANNOTATIONS,
         rows=(
             functions.debug(slos),
+            execution.debug(),
             compilation.debug(),
+            programs.debug(),
             requests.debug(),
             training.debug(),
             memory.debug(),
+            transfers.debug(),
+            determinism.debug(),
             errors.debug(),
             accelerators.debug(),
+            tpus.debug(),
             processes.debug(),
             monitoring.debug(),
         ),

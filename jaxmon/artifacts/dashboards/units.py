@@ -14,6 +14,8 @@ UNITS = {
     "bytes": "bytes",
     "bytes per second": "Bps",
     "celsius": "celsius",
+    "dollars": "currencyUSD",
+    "hertz": "hertz",
     "joules": "joule",
     "ratio": "percentunit",
     "seconds": "s",

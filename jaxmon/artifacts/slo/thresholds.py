@@ -71,6 +71,10 @@ class Thresholds:
         default="10m",
         metadata=_of("duration", "How long the share must stay above that."),
     )
+    leak_for: str = field(
+        default="20m",
+        metadata=_of("duration", "How long a leak of live arrays must be suspected."),
+    )
     host_memory_growth: float = field(
         default=0.1,
         metadata=_of(
@@ -99,6 +103,28 @@ class Thresholds:
     xid_window: str = field(
         default="10m",
         metadata=_of("duration", "Window in which a critical Xid error is news."),
+    )
+    ecc_window: str = field(
+        default="10m",
+        metadata=_of(
+            "duration", "Window in which a GPU's uncorrected memory error is news."
+        ),
+    )
+    throttled: float = field(
+        default=0.1,
+        metadata=_of(
+            "ratio", "Share of throttled_window in which a GPU is held down unduly."
+        ),
+    )
+    throttled_window: str = field(
+        default="15m",
+        metadata=_of("duration", "Window over which throttling is averaged."),
+    )
+    tpu_runtime_down_for: str = field(
+        default="10m",
+        metadata=_of(
+            "duration", "How long no runtime must answer where a program uses TPUs."
+        ),
     )
     target_down_for: str = field(
         default="5m", metadata=_of("duration", "How long a target must not answer.")

@@ -8,7 +8,8 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
-from jaxmon.artifacts.promql import counter, gauge
+from jaxmon.artifacts.promql import Counter, Expr, counter, eq, gauge
+from jaxmon.catalog import Metric
 
 
 def oncall() -> Row:
@@ -21,6 +22,9 @@ def oncall() -> Row:
     size = gauge(catalog.ACCELERATOR_MEMORY_SIZE_BYTES, *q.HOST)
     temperature = gauge(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, *q.HOST).max(*by)
     xid = counter(catalog.GPU_XID_ERRORS, *q.HOST).increase().sum(*by, "xid")
+    undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
+    held = counter(catalog.GPU_THROTTLE_SECONDS, *q.HOST, undue).rate()
+    held = held.max(*by, "reason")
     return Row(
         8,
         "Accelerators",
@@ -90,6 +94,29 @@ def oncall() -> Row:
                 mappings=q.UP,
                 thresholds=q.below(1),
                 alerts=("JaxmonGpuLost",),
+            ),
+            Panel(
+                id=707,
+                title="Accelerators held down",
+                kind="timeseries",
+                text="Share of time in which heat, a power supply or the board held "
+                "the clock down. One accelerator slows its whole job.",
+                targets=(Target(held > 0, f"{named} {{{{reason}}}}"),),
+                width=12,
+                maximum=1,
+                no_value="None",
+                alerts=("JaxmonGpuThrottled",),
+            ),
+            Panel(
+                id=708,
+                title="Memory errors not corrected",
+                kind="timeseries",
+                text="Errors in the memory of accelerators that ECC could not correct. "
+                "Each ends the program that read them.",
+                targets=(Target(_uncorrected().increase().sum(*by) > 0, named),),
+                width=12,
+                no_value="None",
+                alerts=("JaxmonGpuEccErrors",),
             ),
         ),
         collapsed=True,
@@ -171,13 +198,162 @@ def debug() -> Row:
                 text="Errors that NVIDIA's driver reported within the chosen time; its "
                 "Xid catalogue says what each means.",
                 targets=(Target(xid > 0, "Errors"),),
-                width=24,
+                width=16,
                 height=6,
                 labels=(*by, "xid"),
                 no_value="No Xid",
                 sort="Errors",
                 alerts=("JaxmonGpuXid",),
             ),
+            Panel(
+                id=1807,
+                title="Cost of 1,000 steps",
+                kind="timeseries",
+                text="Price of all accelerators of the job, by the sidecar's price "
+                "table, while 1,000 steps are made. Rises when steps slow down.",
+                targets=(Target(_cost_of_steps(1000), "{{job}}"),),
+                width=8,
+                height=6,
+                no_value="No prices given",
+            ),
+            Panel(
+                id=1808,
+                title="Throttling by reason",
+                kind="timeseries",
+                text="Share of time in which each reason held the clock down; reasons "
+                "overlap. Power is normal under load, heat is not.",
+                targets=(
+                    Target(
+                        counter(catalog.GPU_THROTTLE_SECONDS, *q.HOST)
+                        .rate()
+                        .max(*by, "reason"),
+                        f"{named} {{{{reason}}}}",
+                    ),
+                ),
+                width=8,
+                maximum=1,
+                no_value="Not known here",
+                alerts=("JaxmonGpuThrottled",),
+            ),
+            Panel(
+                id=1809,
+                title="NVLink traffic",
+                kind="timeseries",
+                text="Data over all NVLinks of each accelerator, both ways. An "
+                "accelerator below its peers waits for one of them.",
+                targets=_traffic(
+                    catalog.GPU_NVLINK_TRANSMIT_BYTES, catalog.GPU_NVLINK_RECEIVE_BYTES
+                ),
+                width=8,
+                no_value="No NVLink",
+            ),
+            Panel(
+                id=1810,
+                title="PCIe traffic",
+                kind="timeseries",
+                text="Data between each accelerator and its host. Much of it during "
+                "steps: arrays that are moved to and fro.",
+                targets=_traffic(
+                    catalog.GPU_PCIE_TRANSMIT_BYTES, catalog.GPU_PCIE_RECEIVE_BYTES
+                ),
+                width=8,
+                no_value="Not known here",
+            ),
+            Panel(
+                id=1811,
+                title="Memory health",
+                kind="table",
+                text="Memory errors within the chosen time, and whether bad rows wait "
+                "for a reset or could not be replaced.",
+                targets=(
+                    Target(
+                        _uncorrected().increase("$__range").sum(*by), "Not corrected"
+                    ),
+                    Target(
+                        gauge(catalog.GPU_ROW_REMAP_PENDING, *q.HOST).max(*by),
+                        "Waiting for a reset",
+                    ),
+                    Target(
+                        gauge(catalog.GPU_ROW_REMAP_FAILURE, *q.HOST).max(*by),
+                        "Not replaced",
+                    ),
+                ),
+                width=24,
+                height=6,
+                labels=by,
+                no_value="Not known here",
+                sort="Not corrected",
+                alerts=("JaxmonGpuEccErrors",),
+            ),
+            Panel(
+                id=1812,
+                title="Tensor cores busy",
+                kind="timeseries",
+                text="Share of cycles in which tensor cores worked: what a program "
+                "gets out of the accelerator. Low on a busy one: other work, or waits.",
+                targets=_activity(catalog.GPU_TENSOR_ACTIVE_RATIO),
+                width=8,
+                maximum=1,
+                no_value="Not known here",
+            ),
+            Panel(
+                id=1813,
+                title="Multiprocessors busy",
+                kind="timeseries",
+                text="Mean share of time in which a multiprocessor had work. Below the "
+                "utilisation: kernels too small for the accelerator.",
+                targets=_activity(catalog.GPU_SM_ACTIVE_RATIO),
+                width=8,
+                maximum=1,
+                no_value="Not known here",
+            ),
+            Panel(
+                id=1814,
+                title="Memory bandwidth in use",
+                kind="timeseries",
+                text="Share of the bandwidth of the accelerator's memory. Near 80 % "
+                "the program is bound by it.",
+                targets=_activity(catalog.GPU_DRAM_ACTIVE_RATIO),
+                width=8,
+                maximum=1,
+                no_value="Not known here",
+            ),
         ),
         collapsed=True,
     )
+
+
+def _activity(metric: Metric) -> tuple[Target, ...]:
+    """
+    Return what a part of each accelerator, or of an instance of it, is busy with.
+    """
+    return (Target(gauge(metric, *q.HOST), "{{instance}} {{uuid}}"),)
+
+
+def _uncorrected() -> Counter:
+    """
+    Return memory errors that ECC could not correct, since the driver was loaded.
+    """
+    severity, scope = eq("severity", "uncorrected"), eq("scope", "volatile")
+    return counter(catalog.GPU_ECC_ERRORS, *q.HOST, severity, scope)
+
+
+def _traffic(sent: Metric, received: Metric) -> tuple[Target, ...]:
+    """
+    Return both directions of a link.
+    """
+    by, named = ("job", "instance", "uuid"), "{{instance}} {{uuid}}"
+    return (
+        Target(counter(sent, *q.HOST).rate().sum(*by), f"{named} sent"),
+        Target(counter(received, *q.HOST).rate().sum(*by), f"{named} received"),
+    )
+
+
+def _cost_of_steps(number: int) -> Expr:
+    """
+    Return dollars for *number* steps of each job; ranks of one step count it once.
+    """
+    price = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.HOST).sum("job")
+    ranks = counter(catalog.STEPS, *q.HOST).rate().max("job", "loop").sum("job")
+    cost = price / 3600 * number
+    return (cost / (ranks > 0)).of_unit("dollars")

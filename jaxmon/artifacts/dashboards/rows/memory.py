@@ -51,7 +51,7 @@ def oncall(slos: Slos) -> Row:
                     Target(gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE).sum(*by), named),
                 ),
                 width=8,
-                alerts=("JaxmonHostMemoryGrowth",),
+                alerts=("JaxmonMemoryLeak", "JaxmonHostMemoryGrowth"),
             ),
             Panel(
                 id=603,
@@ -96,6 +96,8 @@ def debug() -> Row:
     allocations = counter(catalog.DEVICE_ALLOCATIONS, *q.DEVICE).rate().sum(*by)
     arrays = gauge(catalog.LIVE_ARRAYS, *q.DEVICE).sum(*by)
     size = promql.ratio(gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE).sum(*by), arrays)
+    dtypes = gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE).sum(*by, "dtype")
+    leak = gauge(catalog.LEAK_GROWTH_BYTES, *q.DEVICE).max(*by)
     info = ("job", "instance", "platform", "device_kind")
     devices = gauge(catalog.DEVICE_INFO, *q.DEVICE).count(*info)
     return Row(
@@ -117,6 +119,23 @@ def debug() -> Row:
                 kind="timeseries",
                 text="Allocations per second on each device. Steady in a warm loop.",
                 targets=(Target(allocations, named),),
+            ),
+            Panel(
+                id=1606,
+                title="Live bytes by dtype",
+                kind="timeseries",
+                text="What the program holds on each device, by dtype. float64 in a "
+                "float32 program: something is promoted.",
+                targets=(Target(dtypes > 0, f"{named} {{{{dtype}}}}"),),
+            ),
+            Panel(
+                id=1607,
+                title="Suspected leak",
+                kind="timeseries",
+                text="Bytes by which source lines only grew within the agent's window. "
+                "Above 0 the agent's event names the lines.",
+                targets=(Target(leak, named),),
+                alerts=("JaxmonMemoryLeak",),
             ),
             Panel(
                 id=1603,

@@ -1,0 +1,191 @@
+"""
+A baseline: figures by function, with the versions that they were made by, as a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from jaxmon.baseline.figures import FIGURES
+from jaxmon.errors import BaselineError
+
+
+SCHEMA = 1
+
+VERSIONS = ("jax", "jaxlib", "python", "platform", "device")
+"""What is kept of the environment; ``device`` is the kind of the first one."""
+
+_MOST_BYTES = 64 << 20
+_DIGITS = 4
+
+# Programs have these; where processes compile the same function, the largest counts.
+_SUMMED = ("compiles", "recompiles", "compile_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """
+    Args:
+        versions: by name, one of `VERSIONS`.
+        functions: figures by name of the function; of JAX's own there are none. A
+            figure that JAX does not tell is absent.
+    """
+
+    versions: Mapping[str, str]
+    functions: Mapping[str, Mapping[str, float]]
+
+    def __str__(self) -> str:
+        document = {
+            "schema": SCHEMA,
+            "versions": {k: self.versions[k] for k in VERSIONS if k in self.versions},
+            "functions": {
+                name: {key: figures[key] for key in FIGURES if key in figures}
+                for name, figures in sorted(self.functions.items())
+            },
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def from_processes(documents: Iterable[Mapping[str, Any]]) -> Record:
+    """
+    Return the record of a run, from what each agent left behind.
+
+    Counts and seconds of several processes are added up; of the size of a program
+    the largest is kept.
+    """
+    versions: dict[str, str] = {}
+    functions: dict[str, dict[str, float]] = {}
+    for document in documents:
+        versions = {**document["versions"], **versions}
+        for name, figures in document["functions"].items():
+            known = functions.setdefault(name, {})
+            for key, value in figures.items():
+                known[key] = (
+                    round(known.get(key, 0) + value, _DIGITS)
+                    if key in _SUMMED
+                    else max(known.get(key, 0), value)
+                )
+    return Record(versions, functions)
+
+
+def write(record: Record, path: Path) -> None:
+    """
+    Write *record* to *path*, whole or not at all.
+
+    Raises:
+        BaselineError: it cannot be written there.
+    """
+    temporary = None
+    try:
+        with NamedTemporaryFile(
+            "w",
+            dir=path.parent,
+            prefix=f".{path.name}.",
+            delete=False,
+            encoding="utf-8",
+        ) as file:
+            temporary = file.name
+            file.write(str(record))
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # noqa: PTH101 - as open() would have it
+        os.replace(temporary, path)  # noqa: PTH105 - reads better in a pair
+    except OSError as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108 - see above
+        msg = f"cannot write {path}: {error.strerror or error}"
+        raise BaselineError(msg) from error
+
+
+def check_writable(path: Path) -> None:
+    """
+    Do nothing if `write` to *path* can be expected to succeed.
+
+    Raises:
+        BaselineError: it cannot.
+    """
+    reason = None
+    if path.is_dir():
+        reason = "it is a directory"
+    elif not path.parent.is_dir():
+        reason = "its directory does not exist"
+    elif not os.access(path.parent, os.W_OK | os.X_OK):
+        reason = "its directory cannot be written to"
+    if reason is not None:
+        msg = f"cannot write {path}: {reason}"
+        raise BaselineError(msg)
+
+
+def read(path: Path) -> Record:
+    """
+    Return the record in the file *path*.
+
+    Raises:
+        BaselineError: there is none, or it is damaged, or a later jaxmon wrote it.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}"
+        raise BaselineError(msg) from error
+    if len(data) > _MOST_BYTES:
+        msg = f"{path} is larger than any baseline"
+        raise BaselineError(msg)
+    try:
+        return _record(json.loads(data))
+    except (ValueError, OverflowError, RecursionError) as error:
+        msg = f"{path} is no baseline: {error}; `jaxmon baseline record` writes one"
+        raise BaselineError(msg) from error
+
+
+def _record(document: Any) -> Record:
+    """
+    Return *document* as a record.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _mapping("the file", document)
+    schema = found.get("schema")
+    if schema != SCHEMA:
+        msg = f"its schema is {schema!r:.40}, this jaxmon reads {SCHEMA}"
+        raise ValueError(msg)
+    versions = _mapping("versions", found.get("versions"))
+    for name, value in versions.items():
+        if not isinstance(value, str):
+            msg = f"versions.{name} is {value!r:.40}, not a text"
+            raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
+    functions = {
+        name: _figures(name, _mapping(name, figures))
+        for name, figures in _mapping("functions", found.get("functions")).items()
+    }
+    return Record(versions, functions)
+
+
+def _figures(function: str, found: Mapping[str, Any]) -> dict[str, float]:
+    """
+    Return the figures that are known; a later jaxmon may have more.
+    """
+    for name, value in found.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value < 0:
+            msg = f"{function}: {name} is {value!r:.40}, not a number from 0"
+            raise ValueError(msg)
+    return {name: found[name] for name in FIGURES if name in found}
+
+
+def _mapping(what: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        msg = f"{what} is {value!r:.40}, not an object"
+        raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
+    return value

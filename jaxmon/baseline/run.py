@@ -1,0 +1,108 @@
+"""
+A command, run under an agent that leaves its figures behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from jaxmon.baseline.record import Record, from_processes
+from jaxmon.bootstrap import environment
+from jaxmon.errors import BaselineError
+
+
+# The agent of a recorded process serves nobody, and reads every program.
+_SETTINGS = {
+    "enabled": True,
+    "port": None,
+    "socket": False,
+    "calls": False,
+    "max_functions": 10_000,
+    "memory_interval": 0,
+    "memory_lines_interval": 0,
+    "programs": True,
+    "sample_rate": 0,
+    "transfers": False,
+    "nonfinite": False,
+    "shadow_interval": 0,
+    "report": False,
+}
+# What a compile takes is only seen where it happens.
+_WITHOUT_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """
+    Args:
+        code: exit code, as a shell would tell it.
+        record: what the run cost; empty where no process left its figures.
+    """
+
+    code: int
+    record: Record
+
+
+def run(command: Sequence[str], python: Sequence[str] = (sys.executable,)) -> Run:
+    """
+    Run *command* as it is, and return how it ended and what it cost.
+
+    Args:
+        command: a program and its arguments; a script (``train.py``), ``-m`` or
+            ``-c`` at the beginning stand for *python* and themselves.
+        python: interpreter and options.
+
+    Raises:
+        BaselineError: there is no such program.
+    """
+    if command[0] in ("-m", "-c") or command[0].endswith(".py"):
+        command = [*python, *command]
+    program = shutil.which(command[0])
+    if program is None:
+        msg = f"there is no program {command[0]!r}; give a script, -m, -c or a program"
+        raise BaselineError(msg)
+    with TemporaryDirectory(prefix="jaxmon-baseline-") as directory:
+        settings = {**_SETTINGS, "figures_dir": directory}
+        environ = {**environment(os.environ, settings), **_WITHOUT_CACHE}
+        process = subprocess.Popen(  # noqa: S603 - what we are asked to run
+            command, executable=program, env=environ
+        )
+        with _signals_of(process):
+            code = process.wait()
+        record = from_processes(_left_in(Path(directory)))
+    return Run(code if code >= 0 else 128 - code, record)
+
+
+@contextlib.contextmanager
+def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """
+    Leave Ctrl-C to *process*, which gets it as well, and pass on what only we get.
+
+    For a process that has been started: what is ignored would be ignored there, too.
+    """
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+    for one in _FORWARDED:
+        before[one] = signal.signal(one, lambda number, _: process.send_signal(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _left_in(directory: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(directory.glob("*.json")):
+        yield json.loads(path.read_bytes())

@@ -1,0 +1,224 @@
+"""
+``jaxmon profile``: where the devices' time goes in a running program.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from http.client import HTTPException
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jaxmon.errors import CommandError, WireError
+
+
+if TYPE_CHECKING:
+    from jaxmon.cli.workers import Worker
+    from jaxmon.profile.table import Row
+
+
+_OK = 200
+_WIDTH = 80
+_CUT_SHORT = "jaxmon-cut-short"
+# Ending and sending a trace comes after recording it.
+_PATIENCE = 60.0
+
+
+@click.command(
+    epilog="\b\nExamples:\n  jaxmon profile\n  jaxmon profile 2 --seconds 10"
+)
+@click.argument("worker", required=False)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 60, min_open=True),
+    default=3.0,
+    show_default=True,
+    help="How long to record.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("jaxmon-profile"),
+    show_default=True,
+    help="Directory for the files.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Operations to list.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+@click.option(
+    "--run-dir",
+    envvar="JAXMON_RUN_DIR",
+    type=click.Path(path_type=Path),
+    help="Where the agents' sockets are.",
+)
+def command(
+    worker: str | None,
+    seconds: float,
+    out: Path,
+    top: int,
+    *,
+    as_json: bool,
+    run_dir: Path | None,
+) -> None:
+    """
+    Record what the devices of a running program do, and show which operations take
+    the time. WORKER is its number; needless where one program runs.
+
+    Files for XProf and Perfetto are written as well. The program is slowed
+    down a little while it is recorded. On a GPU this is off unless the program
+    allows it (JAXMON_PROFILE_GPU=1), and it is refused while the program profiles
+    itself.
+    """
+    from jaxmon.cli import workers
+    from jaxmon.profile import table, xspace
+
+    chosen = workers.pick(worker, run_dir)
+    space, cut_short = _record(chosen, seconds)
+    try:
+        planes = xspace.parse(space)
+    except WireError as error:
+        msg = f"worker {chosen.number} sent a trace that cannot be read: {error}"
+        raise CommandError(msg) from error
+    rows = table.rows(planes)
+    names = _labels(chosen)
+    files = _write(out, space, planes)
+    if as_json:
+        click.echo(_document(rows, names, files, cut_short))
+        return
+    click.echo(f"worker {chosen.told}")
+    if cut_short:
+        click.echo(f"Cut short: {cut_short}.")
+    click.echo()
+    for line in _lines(rows, names, top):
+        click.echo(line)
+    click.echo(f"\nFor XProf: xprof --logdir {out}")
+    click.echo(f"For https://ui.perfetto.dev:\n  {files['perfetto']}")
+
+
+def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
+    """
+    Return the trace of *worker*, and why it is shorter than asked for, if it is.
+    """
+    from jaxmon.exposition import client
+
+    target = f"/debug/profile?seconds={seconds:g}"
+    try:
+        answer = client.get(worker.socket, target, timeout=seconds + _PATIENCE)
+    except (OSError, HTTPException) as error:
+        msg = f"worker {worker.number} sent no trace: {error}; is it still running?"
+        raise CommandError(msg) from error
+    if answer.status != _OK:
+        from jaxmon.report.layout import clean
+
+        said = clean(answer.body.decode("utf-8", "replace"))
+        reason = said.strip().partition(": ")[2] or said
+        msg = f"worker {worker.number} cannot be profiled: {reason}"
+        raise CommandError(msg)
+    return answer.body, answer.headers.get(_CUT_SHORT)
+
+
+def _labels(worker: Worker) -> dict[str, str]:
+    """
+    Return jaxmon's label by XLA's name of a program, where only one fits.
+    """
+    try:
+        functions = worker.ask("/debug/functions").get("functions", {})
+    except CommandError:
+        return {}  # the table is worth having without
+    found: dict[str, list[str]] = defaultdict(list)
+    for label in functions:
+        short = label.rpartition(".")[2].replace("<lambda>", "_lambda_")
+        for wrapper in ("jit", "pmap"):
+            found[f"{wrapper}_{short}"].append(label)
+    return {name: labels[0] for name, labels in found.items() if len(labels) == 1}
+
+
+def _write(out: Path, space: bytes, planes: Iterable[Any]) -> dict[str, str]:
+    """
+    Write the trace where XProf looks for it, and once more for Perfetto.
+    """
+    import socket
+    import time
+
+    from jaxmon.profile import perfetto
+
+    stamp = time.strftime("%Y_%m_%d_%H_%M_%S")
+    directory = out / "plugins" / "profile" / stamp
+    host = socket.gethostname()
+    files = {
+        "xprof": directory / f"{host}.xplane.pb",
+        "perfetto": directory / f"{host}.trace.json.gz",
+    }
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        files["xprof"].write_bytes(space)
+        files["perfetto"].write_bytes(perfetto.render(planes))
+    except OSError as error:
+        msg = f"cannot write to {directory}: {error.strerror}; choose another --out"
+        raise CommandError(msg) from error
+    return {name: str(path) for name, path in files.items()}
+
+
+def _lines(rows: list[Row], names: dict[str, str], top: int) -> list[str]:
+    """
+    Return the table, 80 columns wide.
+    """
+    from jaxmon.report.layout import Column, clean, duration, share, table
+
+    if not rows:
+        return [
+            "No operation ran meanwhile. Record for longer (--seconds), or see with",
+            "jaxmon explain whether the program makes progress.",
+        ]
+    total = sum(row.seconds for row in rows)
+    cells = [
+        (
+            clean(names.get(row.program, row.program)),
+            clean(row.operation),
+            f"{row.count:,}",
+            duration(row.seconds),
+            share(row.seconds, total),
+        )
+        for row in rows[:top]
+    ]
+    layout = (
+        Column("FUNCTION", 28, right=False),
+        Column("OPERATION", right=False),
+        Column("RUNS", 9),
+        Column("TIME", 10),
+        Column("SHARE", 8),
+    )
+    lines = table(layout, cells, width=_WIDTH, indent="")
+    if rest := rows[top:]:
+        left = sum(row.seconds for row in rest)
+        lines.append(f"and {len(rest):,} more with {share(left, total)} of the time")
+    return lines
+
+
+def _document(
+    rows: list[Row],
+    names: dict[str, str],
+    files: dict[str, str],
+    cut_short: str | None,
+) -> str:
+    operations = [
+        {
+            "function": names.get(row.program),
+            "program": row.program,
+            "operation": row.operation,
+            "count": row.count,
+            "seconds": row.seconds,
+        }
+        for row in rows
+    ]
+    document = {"operations": operations, "files": files, "cut_short": cut_short}
+    return json.dumps(document, indent=2)

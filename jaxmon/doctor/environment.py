@@ -1,0 +1,71 @@
+"""
+Environment variables that change how JAX and jaxmon behave, or that nobody reads.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+
+from jaxmon.doctor.finding import Finding
+from jaxmon.errors import SettingsError
+from jaxmon.settings import PREFIX, Settings, load
+
+
+AREA = "environment"
+
+# Read elsewhere than in the settings of the agent.
+_OTHERS = ("JAXMON_BOOTSTRAP",)
+_OTHER_PREFIXES = ("JAXMON_EXPORTER_", "JAXMON_GRAFANA_")
+
+_COSTLY = {
+    "JAX_DISABLE_JIT": "nothing is compiled; every operation runs by itself",
+    "JAX_DEBUG_NANS": "each output is checked on the host, which waits for the device",
+    "JAX_DEBUG_INFS": "each output is checked on the host, which waits for the device",
+    "JAX_CHECK_TRACER_LEAKS": "traces are slower and not cached",
+    "JAX_ENABLE_CHECKS": "internal checks slow down every trace",
+    "JAX_TRACEBACK_FILTERING": "",
+}
+_OFF = ("", "0", "false", "off", "no")
+
+
+def check(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """
+    Yield what is to be said about *environ*.
+    """
+    yield _settings(environ)
+    yield from _unknown(environ)
+    for name, what in _COSTLY.items():
+        if what and environ.get(name, "").lower() not in _OFF:
+            advice = f"unset {name} in production"
+            yield Finding(AREA, "warning", f"{name}={environ[name]}: {what}", advice)
+    if environ.get("JAX_ENABLE_X64", "").lower() not in _OFF:
+        text = "JAX_ENABLE_X64: arrays may be float64, which costs memory and time"
+        yield Finding(AREA, "note", text)
+
+
+def _settings(environ: Mapping[str, str]) -> Finding:
+    try:
+        settings = load({}, environ)
+    except SettingsError as error:
+        advice = "correct or unset it: jaxmon.instrument() raises this error"
+        return Finding(AREA, "failure", str(error), advice)
+    if not settings.enabled:
+        advice = "unset it to observe programs"
+        return Finding(AREA, "warning", "JAXMON_ENABLED switches jaxmon off", advice)
+    chosen = [f.name for f in fields(Settings) if PREFIX + f.name.upper() in environ]
+    given = ", ".join(PREFIX + name.upper() for name in chosen)
+    return Finding(AREA, "ok", f"jaxmon's settings: {given or 'the defaults'}")
+
+
+def _unknown(environ: Mapping[str, str]) -> Iterator[Finding]:
+    known = [PREFIX + field.name.upper() for field in fields(Settings)]
+    for name in sorted(environ):
+        if not name.startswith(PREFIX) or name in (*known, *_OTHERS):
+            continue
+        if name.startswith(_OTHER_PREFIXES):
+            continue
+        close = difflib.get_close_matches(name, known, 1)
+        advice = f"did you mean {close[0]}?" if close else "see docs/settings.md"
+        yield Finding(AREA, "warning", f"{name} is no setting of jaxmon", advice)

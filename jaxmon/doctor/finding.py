@@ -1,0 +1,36 @@
+"""
+What a check found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+
+Status = Literal["ok", "note", "warning", "failure"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """
+    Args:
+        area: what was looked at: ``versions``, ``hooks``, ``cache``...
+        status: ``note`` is worth knowing, ``warning`` will cost something,
+            ``failure`` means that figures will be missing or a program will not run.
+        text: what was found.
+        advice: what to do, empty where nothing is to be done.
+    """
+
+    area: str
+    status: Status
+    text: str
+    advice: str = ""
+
+
+def worst(findings: list[Finding]) -> Status:
+    """
+    Return the gravest status among *findings*.
+    """
+    return max((f.status for f in findings), key=STATUSES.index, default="ok")

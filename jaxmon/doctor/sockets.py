@@ -1,0 +1,93 @@
+"""
+Where agents and sidecar meet: run directory, sockets, ports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from jaxmon import rundir
+from jaxmon.doctor.finding import Finding
+from jaxmon.exposition import fetch
+from jaxmon.exposition.fetch import FetchError, fetch_all
+from jaxmon.rundir import RunDirError
+
+
+AREA = "sockets"
+
+_TIMEOUT = 3.0
+_MAX_BYTES = 64 << 10
+
+
+def check(directory: Path, port: int | None) -> Iterator[Finding]:
+    """
+    Yield what is to be said about the run *directory* and the agents' *port*.
+    """
+    usable = _directory(directory)
+    yield usable
+    if usable.status == "ok":
+        yield from _agents(directory)
+    if port:
+        yield _port(port)
+
+
+def _directory(directory: Path) -> Finding:
+    existed = directory.exists()
+    try:
+        slot = rundir.acquire(directory)
+        try:
+            # The name is free; whether the file system takes sockets shows here.
+            with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
+                probe.bind(str(slot.socket))
+        finally:
+            slot.release()
+    except RunDirError as error:
+        return Finding(AREA, "failure", str(error), "agents then serve TCP only")
+    except OSError as error:
+        text = f"run directory {directory} takes no sockets: {error.strerror}"
+        return Finding(AREA, "failure", text, "set JAXMON_RUN_DIR to a local directory")
+    finally:
+        if not existed:
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+    return Finding(AREA, "ok", f"run directory {directory}")
+
+
+def _agents(directory: Path) -> Iterator[Finding]:
+    sockets = rundir.sockets(directory)
+    answers = fetch_all(sockets, "/-/healthy", timeout=_TIMEOUT, max_bytes=_MAX_BYTES)
+    up, dead = [], []
+    for worker, answer in answers.items():
+        if not isinstance(answer, FetchError):
+            up.append(worker)
+        elif answer.reason == fetch.GONE:
+            dead.append(worker)
+        else:
+            text = f"agent {worker} does not answer: {answer}"
+            advice = "its process may be stopped, or hold Python's lock in native code"
+            yield Finding(AREA, "warning", text, advice)
+    if up:
+        yield Finding(AREA, "ok", f"agents running here: {', '.join(up)}")
+    if dead:
+        text = f"sockets of killed processes: {', '.join(dead)}"
+        yield Finding(AREA, "note", f"{text}; the next agents replace them")
+
+
+def _port(port: int) -> Finding:
+    with contextlib.closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                text = f"port {port} cannot be used: {os.strerror(error.errno or 0)}"
+                return Finding(AREA, "warning", text, "set JAXMON_PORT to another")
+            text = f"port {port} is taken: the next agent takes the next free one"
+            advice = "scrape the sidecar, which finds agents by their sockets"
+            return Finding(AREA, "note", text, advice)
+    return Finding(AREA, "ok", f"port {port} is free")

@@ -1,0 +1,236 @@
+"""
+Text for a terminal: harmless characters, known width, human units.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+
+INDENT = "  "
+UNKNOWN = "-"
+ELLIPSIS = "…"
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+_PREFIXES = ("", " k", " M", " G", " T", " P", " E")
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_PLAIN_SPACE = str.maketrans("\t\n\r\v\f", "     ")
+
+
+def clean(text: str) -> str:
+    """
+    Return *text* as one harmless line.
+
+    What would move the cursor, change colours, reverse the direction of writing or
+    take no place is spelled out, as Python would.
+    """
+    text = text.translate(_PLAIN_SPACE)
+    if text.isascii() and text.isprintable():
+        return text
+    text = unicodedata.normalize("NFC", text)
+    return "".join(
+        one
+        if one.isprintable() and not unicodedata.category(one).startswith("M")
+        else one.encode("unicode_escape").decode("ascii")
+        for one in text
+    )
+
+
+def columns(text: str) -> int:
+    """
+    Return how many columns the `clean` *text* takes.
+    """
+    if text.isascii():
+        return len(text)
+    return sum(_columns(one) for one in text)
+
+
+def shortened(text: str, room: int) -> str:
+    """
+    Return *text*, without so much of its middle that it fits into *room* columns.
+    """
+    if columns(text) <= room:
+        return text
+    head = _fitting(text, (room - 1) // 2)
+    tail = _fitting(text[::-1], room - 1 - columns(head))[::-1]
+    return f"{head}{ELLIPSIS}{tail}"
+
+
+def ending(text: str, room: int) -> str:
+    """
+    Return *text*, without so much of its beginning that it fits into *room* columns:
+    of a path the end tells most.
+    """
+    if columns(text) <= room:
+        return text
+    return ELLIPSIS + _fitting(text[::-1], room - 1)[::-1]
+
+
+def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+    """
+    Return *text* in lines of at most *width* columns.
+
+    Args:
+        text: `clean`; is broken at spaces, and within words longer than a line.
+        width: of a line, indentation included.
+        first: what the first line begins with.
+        rest: what the others begin with.
+    """
+    lines: list[str] = []
+    line, begun = first, False
+    for word in text.split():
+        if begun and columns(line) + 1 + columns(word) <= width:
+            line = f"{line} {word}"
+            continue
+        if begun:
+            lines.append(line)
+            line = rest
+        while columns(line) + columns(word) > width:
+            part = _fitting(word, max(width - columns(line), 1)) or word[0]
+            lines.append(line + part)
+            line, word = rest, word[len(part) :]  # noqa: PLW2901 - what is left of it
+        line, begun = line + word, True
+    return [*lines, line] if begun else lines
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """
+    Args:
+        heading: in capitals, or empty.
+        size: columns it takes, the gap before it included; 0 takes what is left.
+        right: whether it is aligned to the right, as figures are.
+        cut: how cells that are too long are made to fit.
+    """
+
+    heading: str
+    size: int = 0
+    right: bool = True
+    cut: Callable[[str, int], str] = shortened
+
+
+def table(
+    layout: Sequence[Column],
+    rows: Iterable[Sequence[str]],
+    *,
+    width: int,
+    indent: str = INDENT,
+) -> list[str]:
+    """
+    Return *rows* of `clean` cells under their headings.
+    """
+    left = width - columns(indent) - sum(one.size for one in layout)
+    sizes = [one.size or left for one in layout]
+    return [
+        _row(layout, sizes, cells, indent)
+        for cells in ([one.heading for one in layout], *rows)
+    ]
+
+
+def size(count: float) -> str:
+    """
+    Return a number of bytes: ``1.5 GB``, in powers of 1000.
+    """
+    sign, count = "-" if count < 0 else "", abs(count)
+    for unit in _UNITS:
+        if count < 999.5:  # noqa: PLR2004 - what would be shown as 1000
+            return f"{sign}{count:.3g} {unit}"
+        count /= 1000
+    return f"{sign}{count * 1000:,.0f} {_UNITS[-1]}"
+
+
+def amount(count: float) -> str:
+    """
+    Return a large number: ``1.23 T``, ``850``.
+    """
+    for prefix in _PREFIXES[:-1]:
+        if abs(count) < 999.5:  # noqa: PLR2004 - what would be shown as 1000
+            return f"{count:.3g}{prefix}"
+        count /= 1000
+    return f"{count:.3g}{_PREFIXES[-1]}"
+
+
+def duration(seconds: float) -> str:
+    """
+    Return a time as people say it: ``12 µs``, ``85 ms``, ``14.2 s``, ``3 min 20 s``.
+    """
+    seconds = max(seconds, 0.0)
+    if seconds < 0.000995:  # noqa: PLR2004 - what would be shown as 1 ms
+        return f"{seconds * 1e6:.3g} µs" if seconds else "0 s"
+    if seconds < 0.0995:  # noqa: PLR2004 - beyond, seconds with a decimal will do
+        return f"{seconds * 1e3:.2g} ms"
+    if seconds < 59.95:  # noqa: PLR2004 - what would be shown as 60.0
+        return f"{seconds:.{1 if seconds >= 1 else 2}f} s"
+    whole = round(seconds)
+    for unit, name, part, below in (
+        (_DAY, "d", _HOUR, "h"),
+        (_HOUR, "h", _MINUTE, "min"),
+        (_MINUTE, "min", 1, "s"),
+    ):
+        if whole >= unit:
+            rest = whole % unit // part
+            return f"{whole // unit} {name}" + (f" {rest} {below}" if rest else "")
+    return f"{seconds:.1f} s"
+
+
+def ago(seconds: float) -> str:
+    """
+    Return how long ago something was: ``10 s ago``, ``just now``.
+    """
+    whole = round(seconds)
+    if whole < 1:
+        return "just now"
+    return f"{duration(whole)} ago".replace(".0 s", " s")
+
+
+def share(part: float, whole: float) -> str:
+    """
+    Return *part* of *whole* as a percentage.
+    """
+    percent = 100 * part / whole if whole > 0 else 0.0
+    if 99.5 <= percent < 100:  # noqa: PLR2004 - almost all is not all
+        return f"{min(percent, 99.9):.1f} %"
+    few = 0 < percent < 10  # noqa: PLR2004 - where a decimal matters
+    return f"{percent:.{1 if few else 0}f} %"
+
+
+def times(count: int) -> str:
+    """
+    Return how often: ``once``, ``twice``, ``12 times``.
+    """
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def counted(count: float, noun: str) -> str:
+    """
+    Return ``1 array``, ``12 arrays``.
+    """
+    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
+
+
+def _columns(character: str) -> int:
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _fitting(text: str, room: int) -> str:
+    """
+    Return as much of the beginning of *text* as fits into *room* columns.
+    """
+    for index, character in enumerate(text):
+        room -= _columns(character)
+        if room < 0:
+            return text[:index]
+    return text
+
+
+def _row(
+    layout: Sequence[Column], sizes: Sequence[int], cells: Sequence[str], indent: str
+) -> str:
+    line = indent
+    for column, room, cell in zip(layout, sizes, cells, strict=True):
+        # A column to the left keeps its gap behind it.
+        text = column.cut(cell, room - 1)
+        padding = " " * (room - columns(text))
+        line += padding + text if column.right else text + padding
+    return line.rstrip()

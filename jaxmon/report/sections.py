@@ -1,0 +1,172 @@
+"""
+The sections of a report that are about compiles: findings, functions, recompiles.
+
+Each returns lines of at most *width* columns, the heading first, or none where there is
+nothing to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby, islice
+
+from jaxmon.report.layout import (
+    INDENT,
+    UNKNOWN,
+    Column,
+    ago,
+    counted,
+    duration,
+    share,
+    shortened,
+    table,
+    wrapped,
+)
+from jaxmon.report.model import Advice, Function, Recompile, Snapshot
+from jaxmon.report.words import what_to_do
+
+
+_MOST_FUNCTIONS = 12
+_MOST_RECOMPILES = 4
+_MOST_DIFFERENCES = 3
+_MOST_OF_A_NAME = 70
+_MOST_OF_A_TEXT = 300
+
+
+def findings(
+    advice: Sequence[Advice], width: int, *, room: int | None = None
+) -> list[str]:
+    """
+    Return what to change, the most urgent first.
+
+    Args:
+        advice: may be empty, and then says so.
+        width: of a line.
+        room: most lines; advice that does not fit is counted, not shown.
+    """
+    if not advice:
+        return ["FINDINGS", f"{INDENT}None: nothing stands out."]
+    lines = ["FINDINGS"]
+    for number, one in enumerate(advice, 1):
+        block = _finding(number, one, width)
+        rest = len(advice) - number
+        if room is not None and len(lines) + len(block) + bool(rest) > room:
+            if number > 1:
+                left = counted(rest + 1, "further finding")
+                hint = f"{INDENT}{left}: `jaxmon explain` tells all while it runs."
+                return [*lines, hint]
+            block = block[: room - len(lines)]
+        lines += block
+    return lines
+
+
+def functions(
+    snapshot: Snapshot, width: int, *, most: int = _MOST_FUNCTIONS
+) -> list[str]:
+    """
+    Return the functions by the time that they lost to compiles.
+    """
+    lost, observed = snapshot.lost, snapshot.process.observed
+    if not snapshot.functions or not lost:
+        return []
+    users = [one for one in snapshot.functions if not one.internal]
+    operations = [one for one in snapshot.functions if one.internal and one.lost]
+    shown = [one for one in users if one.lost or one.calls][:most]
+    rows = [(one.name, [one]) for one in shown]
+    if more := [one for one in users if one not in shown]:
+        rows.append((f"{len(more)} more", more))
+    if operations:
+        rows.append((f"operations outside jit ({len(operations)})", operations))
+    layout = [
+        Column("FUNCTION", right=False),
+        Column("CALLS", 10),
+        Column("HITS", 8),
+        Column("COMPILES", 10),
+        Column("AGAIN", 7),
+        Column("LOST", 13),
+    ]
+    heading = f"TIME LOST TO COMPILES: {duration(lost)}"
+    if observed:
+        heading += f", {share(lost, observed)} of {duration(observed)}"
+    return [
+        heading,
+        *table(layout, (_function_row(*row) for row in rows), width=width),
+    ]
+
+
+def _finding(number: int, advice: Advice, width: int) -> list[str]:
+    lead = f"{INDENT}{number}. "
+    indent = " " * len(lead)
+    lines = wrapped(advice.finding, width, first=lead, rest=indent)
+    for evidence in advice.evidence:
+        lines += wrapped(
+            shortened(evidence, _MOST_OF_A_TEXT),
+            width,
+            first=f"{indent}{INDENT}",
+            rest=f"{indent}{INDENT * 3}",
+        )
+    if advice.action:
+        text = f"Advice: {advice.action}"
+        lines += wrapped(text, width, first=indent, rest=indent)
+    return lines
+
+
+def _function_row(name: str, entries: Sequence[Function]) -> list[str]:
+    calls = [one.calls for one in entries if one.calls is not None]
+    hits = [one.hits for one in entries if one.hits is not None]
+    again = sum(sum(one.recompiles.values()) for one in entries)
+    return [
+        name,
+        f"{sum(calls):,}" if calls else UNKNOWN,
+        share(sum(hits), sum(calls)) if hits and sum(calls) else UNKNOWN,
+        f"{sum(one.built for one in entries):,}",
+        f"{again:,}",
+        duration(sum(one.lost for one in entries)),
+    ]
+
+
+def recompiles(snapshot: Snapshot, advice: Sequence[Advice], width: int) -> list[str]:
+    """
+    Return the recompiles by function and cause; advice where `findings` has none, once
+    for each cause.
+    """
+    lines = []
+    advised = {one.subject for one in advice if one.topic == "recompile"}
+    told_about = set[str]()
+    again = [f for f in snapshot.functions if f.recompiles and not f.internal]
+    for function in again[:_MOST_FUNCTIONS]:
+        causes = sorted(function.recompiles.items(), key=lambda one: -one[1])
+        told = ", ".join(f"{cause} {n:,}" for cause, n in causes)
+        text = f"{shortened(function.name, _MOST_OF_A_NAME)}: {told}"
+        lines += wrapped(text, width, first=INDENT, rest=INDENT * 3)
+        latest = [one for one in snapshot.recompiles if one.function == function.name]
+        lines += _latest(latest, snapshot.process.now, width)
+        if function.name not in advised and causes[0][0] not in told_about:
+            told_about.add(causes[0][0])
+            text = f"Advice: {what_to_do(causes[0][0])}"
+            lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 2)
+    if rest := len(again) - _MOST_FUNCTIONS:
+        lines += [f"{INDENT}and {rest} more functions"] if rest > 0 else []
+    return ["RECOMPILES, the latest ones first", *lines] if lines else []
+
+
+def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:
+    """
+    Return the last recompiles; equal ones in a row share a line.
+    """
+    lines: list[str] = []
+    newest = sorted(found, key=lambda one: -one.time)
+    groups = groupby(newest, key=lambda one: (one.cause, one.differences))
+    for (cause, differences), group in islice(groups, _MOST_RECOMPILES):
+        same = list(group)
+        facts = [f"{len(same)} alike"] if len(same) > 1 else []
+        if same[0].seconds is not None:
+            facts.append(duration(same[0].seconds))
+        facts.append(ago(now - same[0].time))
+        told = list(differences[:_MOST_DIFFERENCES]) or [cause]
+        if rest := len(differences) + same[0].omitted - len(told):
+            told += [f"and {rest} more"] if rest > 0 else []
+        what = "; ".join(shortened(one, _MOST_OF_A_TEXT) for one in told)
+        text = f"{what} ({', '.join(facts)})"
+        lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 4)
+    return lines

@@ -1,0 +1,239 @@
+"""
+The sections of a report that are tables of facts: programs, cache, memory, transfers.
+
+Each returns lines of at most *width* columns, the heading first, or none where there is
+nothing to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxmon.report.layout import (
+    INDENT,
+    UNKNOWN,
+    Column,
+    amount,
+    counted,
+    duration,
+    ending,
+    size,
+    table,
+    times,
+    wrapped,
+)
+from jaxmon.report.model import Device, Snapshot, Transfer
+
+
+_MOST_FUNCTIONS = 12
+_MOST_DEVICES = 8
+_MOST_PLACES = 8
+_MOST_REPORTS = 3
+_WORTH_SECONDS = 0.001
+_DIRECTIONS = {
+    "device_to_host": "to host",
+    "host_to_device": "to device",
+    "sync": "wait",
+}
+
+
+def programs(snapshot: Snapshot, width: int) -> list[str]:
+    """
+    Return what XLA says about the latest program of each function, and how long
+    sampled calls took.
+    """
+    known = [one for one in snapshot.functions if one.program or one.samples]
+    known = [one for one in known if not one.internal]
+    if not known:
+        return []
+    known.sort(key=lambda one: -(one.calls or one.misses))
+    layout = [
+        Column("FUNCTION", right=False),
+        Column("PROGRAMS", 10),
+        Column("FLOP", 9),
+        Column("TEMPORARY", 11),
+        Column("DISPATCH", 10),
+        Column("EXECUTION", 11),
+    ]
+    rows = [
+        [
+            one.name,
+            _known(one.program.get("programs"), _whole),
+            _known(one.program.get("flops"), amount),
+            _known(one.program.get("temporary_bytes"), size),
+            _known(one.samples.get("dispatch_seconds"), duration),
+            _known(one.samples.get("execution_seconds"), duration),
+        ]
+        for one in known[:_MOST_FUNCTIONS]
+    ]
+    heading = "PROGRAMS: the latest of each function; median times of sampled calls"
+    return [heading, *table(layout, rows, width=width)]
+
+
+def cache(snapshot: Snapshot, width: int) -> list[str]:
+    """
+    Return what the persistent cache did, and why it could not do more.
+    """
+    found = snapshot.cache
+    if found.enabled is None and not found.hits and not found.misses:
+        return []
+    if not found.enabled or not found.directory:
+        heading = "PERSISTENT CACHE: off"
+    else:
+        heading = f"PERSISTENT CACHE: {counted(found.hits, 'hit')}, {found.misses:,} "
+        heading += "miss" if found.misses == 1 else "misses"
+        if found.saved > 0:
+            heading += f", {duration(found.saved)} saved"
+    lines = [heading]
+    if found.directory:
+        facts = [found.directory]
+        if found.entries is not None:
+            facts.append(f"{found.entries:,} entries")
+        if found.bytes is not None:
+            facts.append(size(found.bytes))
+        if found.writes:
+            facts.append(f"written {times(found.writes)}")
+        lines += wrapped(", ".join(facts), width, first=INDENT, rest=INDENT * 2)
+    for one in found.obstacles:
+        text = f"{one.message} {one.advice}".strip()
+        lines += wrapped(text, width, first=f"{INDENT}- ", rest=INDENT * 2)
+    return lines
+
+
+def devices(snapshot: Snapshot, width: int) -> list[str]:
+    """
+    Return what the devices hold.
+    """
+    if not snapshot.devices:
+        return []
+    layout = [
+        Column("DEVICE", right=False),
+        Column("IN USE", 11),
+        Column("PEAK", 11),
+        Column("LIMIT", 11),
+        Column("LIVE ARRAYS", 13),
+        Column("IN BYTES", 11),
+    ]
+    rows = [_device(one) for one in snapshot.devices[:_MOST_DEVICES]]
+    lines = ["DEVICE MEMORY", *table(layout, rows, width=width)]
+    if rest := len(snapshot.devices) - _MOST_DEVICES:
+        lines += [f"{INDENT}{rest} more"] if rest > 0 else []
+    return lines
+
+
+def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
+    """
+    Return the source lines that hold most device memory.
+    """
+    lines = [one for one in snapshot.lines if one.bytes]
+    if not lines:
+        return []
+    layout = [
+        Column("BYTES", 8),
+        Column("ARRAYS", 9),
+        Column("GROWTH", 10),
+        Column("", 2),
+        Column("ALLOCATED AT", right=False, cut=ending),
+    ]
+    rows = [
+        [
+            size(one.bytes),
+            f"{one.arrays:,}",
+            f"{'+' if one.growth > 0 else ''}{size(one.growth)}" if one.growth else "0",
+            "",
+            f"{one.place} {one.function}".strip(),
+        ]
+        for one in lines[:_MOST_PLACES]
+    ]
+    return ["MEMORY BY SOURCE LINE", *table(layout, rows, width=width)]
+
+
+def transfers(snapshot: Snapshot, width: int) -> list[str]:
+    """
+    Return the source lines that wait longest for transfers.
+    """
+    lines = [one for one in snapshot.transfers if one.seconds >= _WORTH_SECONDS]
+    if not lines:
+        return []
+    layout = [
+        Column("COUNT", 9),
+        Column("BYTES", 9),
+        Column("WAITED", 12),
+        Column("", 2),
+        Column("WHAT", 21, right=False),
+        Column("AT", right=False, cut=ending),
+    ]
+    rows = [
+        [
+            f"{one.count:,}",
+            size(one.bytes),
+            duration(one.seconds),
+            "",
+            _movement(one),
+            one.place,
+        ]
+        for one in lines[:_MOST_PLACES]
+    ]
+    return ["TRANSFERS BETWEEN HOST AND DEVICE", *table(layout, rows, width=width)]
+
+
+def errors(snapshot: Snapshot, width: int) -> list[str]:
+    """
+    Return what failed, and where reports of it are.
+    """
+    lines = []
+    for one in snapshot.functions:
+        if kinds := {kind: n for kind, n in one.errors.items() if n}:
+            told = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
+            text = f"{one.name}: {told}"
+            lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
+    for path in snapshot.oom_reports[-_MOST_REPORTS:]:
+        text = f"report: {path}"
+        lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
+    return ["ERRORS", *lines] if lines else []
+
+
+def notes(snapshot: Snapshot, width: int) -> list[str]:
+    """
+    Return what this report lacks, and why.
+    """
+    texts = []
+    if snapshot.functions_left_out:
+        left = counted(snapshot.functions_left_out, "further function")
+        texts.append(f"{left} are left out here; the totals lack them.")
+    if snapshot.hooks_off:
+        texts.append(
+            f"These hooks do not observe, and their figures are missing: "
+            f"{', '.join(snapshot.hooks_off)}."
+        )
+    if failed := {site: n for site, n in snapshot.failures.items() if n}:
+        told = ", ".join(f"{site} {n:,}" for site, n in failed.items())
+        texts.append(f"jaxmon itself failed, and some figures may be missing: {told}.")
+    lines = []
+    for text in texts:
+        lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
+    return ["NOTES", *lines] if lines else []
+
+
+def _movement(line: Transfer) -> str:
+    direction = _DIRECTIONS.get(line.direction, line.direction)
+    return f"{direction}, {line.how}" if line.how not in ("", "unknown") else direction
+
+
+def _device(device: Device) -> list[str]:
+    return [
+        f"{device.name} {device.kind}".strip(),
+        _known(device.in_use, size),
+        _known(device.peak, size),
+        _known(device.limit, size),
+        _known(device.live_arrays, _whole),
+        _known(device.live_bytes, size),
+    ]
+
+
+def _known(value: float | None, text: Callable[[float], str]) -> str:
+    return UNKNOWN if value is None else text(value)
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"

@@ -1,0 +1,108 @@
+"""
+A report as text: all of it for `jaxmon explain`, one screen of it when a program ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from jaxmon.report import sections, tables
+from jaxmon.report.layout import INDENT, columns, duration, ending, shortened, size
+from jaxmon.report.model import Advice, Snapshot
+
+
+WIDTH = 80
+MOST_LINES = 40
+"""Most lines of the exit report."""
+
+_MOST_FUNCTIONS = 5
+
+
+def explanation(
+    snapshot: Snapshot, advice: Sequence[Advice], *, worker: str, width: int = WIDTH
+) -> list[str]:
+    """
+    Return all there is to tell about a running program, in lines of *width* columns.
+    """
+    return _joined(
+        [
+            _head(snapshot, f"worker {worker}", width),
+            sections.findings(advice, width),
+            sections.functions(snapshot, width),
+            sections.recompiles(snapshot, advice, width),
+            tables.programs(snapshot, width),
+            tables.cache(snapshot, width),
+            tables.devices(snapshot, width),
+            tables.memory_lines(snapshot, width),
+            tables.transfers(snapshot, width),
+            tables.errors(snapshot, width),
+            tables.notes(snapshot, width),
+        ]
+    )
+
+
+def summary(
+    snapshot: Snapshot, advice: Sequence[Advice], *, width: int = WIDTH
+) -> list[str]:
+    """
+    Return what matters most about a program that ends, in at most `MOST_LINES`.
+    """
+    title = f"── {shortened(f'jaxmon: {snapshot.process.program}', width - 8)} "
+    facts = [
+        [title + "─" * (width - columns(title))],
+        sections.functions(snapshot, width, most=_MOST_FUNCTIONS),
+        _memory(snapshot, width),
+    ]
+    above = _joined(facts)
+    room = MOST_LINES - len(above) - 2
+    findings = sections.findings(advice, width, room=room)
+    return [*_joined([above, findings]), "─" * width]
+
+
+def _head(snapshot: Snapshot, name: str, width: int) -> list[str]:
+    process = snapshot.process
+    who = [name, f"pid {process.pid}" if process.pid else "", process.program]
+    since = [
+        f"observed for {duration(process.observed)}",
+        f"JAX {process.jax}" if process.jax else "",
+        f"Python {process.python}" if process.python else "",
+    ]
+    if snapshot.compiling:
+        since.append(f"compiling now, for {duration(snapshot.compiling_seconds)}")
+    return [
+        shortened(" · ".join(filter(None, who)), width),
+        shortened(" · ".join(filter(None, since)), width),
+    ]
+
+
+def _memory(snapshot: Snapshot, width: int) -> list[str]:
+    """
+    Return a line on the fullest device.
+    """
+    known = [one for one in snapshot.devices if one.peak or one.live_bytes]
+    if not known:
+        return []
+    device = max(known, key=lambda one: one.peak or one.live_bytes or 0)
+    if device.peak:
+        told = f"{size(device.peak)} at most"
+        told += f" of {size(device.limit)}" if device.limit else ""
+    else:
+        told = f"{size(device.live_bytes or 0)} in live arrays at the last look"
+    line = f"DEVICE MEMORY: {told}, on device {device.name}"
+    lines = [line]
+    if snapshot.lines:
+        top = snapshot.lines[0]
+        text = f"{INDENT}the largest part, {size(top.bytes)}, from "
+        lines.append(text + ending(top.place, width - columns(text)))
+    return [shortened(one, width) for one in lines]
+
+
+def _joined(parts: Iterable[Sequence[str]]) -> list[str]:
+    """
+    Return the lines of the *parts* that have any, an empty line between two.
+    """
+    lines: list[str] = []
+    for part in parts:
+        if part:
+            lines += ["", *part] if lines else part
+    return lines

@@ -1,0 +1,237 @@
+"""
+Budgets: a block that may cost so much, and an error that tells what cost more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from jaxmon.agent import Agent
+from jaxmon.agent.functions import OTHER, label
+from jaxmon.agent.holding.ledger import Cost, Ledger
+from jaxmon.errors import BudgetExceeded, JaxmonError
+from jaxmon.indicators.decorate import decorated
+from jaxmon.testing import words
+from jaxmon.testing.limits import FIGURES, Limits
+from jaxmon.testing.observer import OBSERVER
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Spent:
+    """
+    What a block cost; known when the block has ended. As a string, every detail.
+
+    Attributes:
+        compiles: programs built, or loaded from the persistent cache.
+        recompiles: calls that had to compile a function again; where there is no
+            limit, only those whose earlier compile was observed.
+        seconds: time to trace, lower, compile and load these programs.
+        transfers: transfers between host and device, `None` where there is no limit.
+        live_bytes_growth: what live arrays grew by, `None` where there is no limit.
+    """
+
+    compiles: int = 0
+    recompiles: int = 0
+    seconds: float = 0.0
+    transfers: int | None = None
+    live_bytes_growth: int | None = None
+    _details: str = "nothing is known before the block has ended"
+
+    def __str__(self) -> str:
+        return self._details
+
+    def _take(self, cost: Cost) -> None:
+        self.compiles = sum(one.compiles for one in cost.functions)
+        self.recompiles = sum(one.recompiles for one in cost.functions)
+        self.seconds = sum(one.seconds for one in cost.functions)
+        if cost.transfers is not None:
+            self.transfers = sum(cost.transfers.values())
+        if cost.memory is not None:
+            self.live_bytes_growth = cost.memory.bytes
+        self._details = words.details(cost)
+
+
+class _Block:
+    """
+    One block under *limits*, from `open` to `close`.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.spent = Spent()
+        self._limits = limits
+        self._agent: Agent
+        self._ledger: Ledger
+
+    def open(self) -> None:
+        """
+        Begin to count.
+        """
+        limits = self._limits
+        self._agent = OBSERVER.take()
+        try:
+            self._ledger = Ledger(
+                self._agent,
+                unseen=limits.recompiles is not None,
+                transfers=limits.transfers is not None,
+                memory=limits.live_bytes_growth is not None,
+            )
+        except BaseException:
+            OBSERVER.give_back(self._agent)
+            raise
+
+    def close(self) -> None:
+        """
+        Count for the last time.
+        """
+        try:
+            self.spent._take(_chosen(self._ledger.cost(), self._limits))  # noqa: SLF001
+        finally:
+            OBSERVER.give_back(self._agent)
+
+    def check(self) -> None:
+        """
+        Compare what was spent with the limits.
+
+        Raises:
+            BudgetExceeded: it is more.
+        """
+        __tracebackhide__ = True
+        exceeded = {
+            name: (spent, limit)
+            for name in FIGURES
+            if (limit := getattr(self._limits, name)) is not None
+            and (spent := getattr(self.spent, name)) > limit
+        }
+        if exceeded:
+            raise BudgetExceeded(words.message(exceeded, str(self.spent)))
+
+
+class Budget:
+    """
+    What `budget` returns: for ``with`` blocks, or a decorator.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._blocks: list[_Block] = []
+
+    def __enter__(self) -> Spent:
+        block = _Block(self._limits)
+        block.open()
+        self._blocks.append(block)
+        return block.spent
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[False]:
+        __tracebackhide__ = True
+        block = self._blocks.pop()
+        if error is None:
+            block.close()
+            block.check()
+        else:
+            # What left the block is the news, whatever it cost.
+            with contextlib.suppress(Exception):
+                block.close()
+        return False
+
+    def __call__(self, function: F) -> F:
+        """
+        Return *function* with the budget around each call.
+        """
+        return decorated(function, lambda: Budget(self._limits))
+
+
+def budget(  # noqa: PLR0913 - each is optional, and named by the caller
+    *,
+    compiles: int | None = None,
+    recompiles: int | None = None,
+    transfers: int | None = None,
+    live_bytes_growth: int | None = None,
+    function: Callable[..., Any] | str | None = None,
+    internal: bool = False,
+) -> Budget:
+    """
+    Bound what a ``with`` block, or each call of a decorated function, may cost.
+
+    Reads the agent that runs, else starts a silent one for the block. All threads
+    of the process count; what JAX finishes after the block does not.
+
+    Args:
+        compiles: most programs built, or loaded from the persistent cache, whether a
+            call or ``lower().compile()`` asked for them. A compile that fails is none.
+        recompiles: most calls that compile a function which was compiled before, in
+            the block or earlier.
+        transfers: most transfers between host and device, in either direction.
+        live_bytes_growth: most bytes that the arrays which live after the block may
+            have more than those before it; garbage is collected first.
+        function: count compiles and recompiles of this function only: itself, or
+            its name, with or without the module.
+        internal: count JAX's own functions as well: ``jnp`` operations outside of
+            `jax.jit` are compiled, too.
+
+    Example:
+        >>> import jax, jaxmon
+        >>> double = jax.jit(lambda x: x * 2)
+        >>> with jaxmon.budget(compiles=1, recompiles=0) as spent:
+        ...     for _ in range(3):
+        ...         y = double(1.0)
+        >>> spent.compiles
+        1
+
+    Raises:
+        BudgetExceeded: as the block ends, unless an exception leaves it.
+        SettingsError: a limit that is none.
+        JaxmonError: this JAX, or the agent that runs, does not tell.
+    """
+    return Budget(
+        Limits(
+            compiles=compiles,
+            recompiles=recompiles,
+            transfers=transfers,
+            live_bytes_growth=live_bytes_growth,
+            function=function,
+            internal=internal,
+        )
+    )
+
+
+def _chosen(cost: Cost, limits: Limits) -> Cost:
+    """
+    Return *cost* without the functions that do not count.
+
+    Raises:
+        JaxmonError: some have no label, so that nobody knows whether they do.
+    """
+    if not limits.internal and any(one.name == OTHER for one in cost.functions):
+        msg = (
+            f"jaxmon cannot tell which functions were compiled: {OTHER!r} stands for "
+            "those beyond max_functions; instrument with a larger one, or let the "
+            "budget start its own agent"
+        )
+        raise JaxmonError(msg)
+    wanted = limits.function
+    name = wanted if wanted is None or isinstance(wanted, str) else label(wanted)[0]
+    functions = tuple(
+        one
+        for one in cost.functions
+        if (
+            name in (one.name, one.name.rpartition(".")[2])
+            or one.name.endswith(f".{name}")
+            if name is not None
+            else limits.internal or not one.internal
+        )
+    )
+    names = {one.name for one in functions}
+    events = tuple(event for event in cost.recompiles if event.function in names)
+    return replace(cost, functions=functions, recompiles=events)

@@ -1,0 +1,57 @@
+"""
+The agent that budgets read: the one that runs, else one of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from jaxmon.agent import Agent
+from jaxmon.agent.current import instrument, running, uninstrument
+from jaxmon.testing.silent import SILENT
+
+
+class Observer:
+    """
+    Lends the running agent, or starts a silent one for as long as anybody needs it.
+
+    Budgets may overlap, in one thread or in several: the last one ends the agent.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._own: Agent | None = None
+        self._users = 0
+
+    def take(self) -> Agent:
+        """
+        Return an agent that runs; give it back.
+
+        Raises:
+            JaxmonError: JAX is not installed.
+        """
+        with self._lock:
+            agent = running()
+            if agent is None:
+                agent = self._own = instrument(**SILENT)
+                self._users = 0
+            if agent is self._own:
+                self._users += 1
+            return agent
+
+    def give_back(self, agent: Agent) -> None:
+        """
+        End *agent* if it is ours and nobody else has it.
+        """
+        with self._lock:
+            if agent is not self._own:
+                return
+            self._users -= 1
+            if self._users:
+                return
+            self._own = None
+            if running() is agent:
+                uninstrument()
+
+
+OBSERVER = Observer()

@@ -1,0 +1,123 @@
+"""
+A plugin for pytest: budgets as marks, and a report of the tests that compiled most.
+
+Loaded by every pytest of the environment, so it imports nothing but pytest until a
+test is marked or a report is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from typing import Any, NoReturn
+
+import pytest
+
+
+MARK = "jaxmon_budget"
+
+_MARK_HELP = (
+    f"{MARK}(compiles=None, recompiles=None, transfers=None, live_bytes_growth=None, "
+    "function=None, internal=False): fail if the test costs more; see jaxmon.budget. "
+    "A nearer mark wins, figure by figure."
+)
+_REPORT_HELP = (
+    "report the N tests (10) in which JAX compiled most; with xdist, of all workers"
+)
+_DEFAULT = "10"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """
+    Add ``--jaxmon-report``, and the same for the ini file.
+    """
+    group = parser.getgroup("jaxmon", "JAX, observed by jaxmon")
+    group.addoption(
+        "--jaxmon-report",
+        nargs="?",
+        const=_DEFAULT,
+        default=None,
+        metavar="N",
+        help=_REPORT_HELP,
+    )
+    parser.addini("jaxmon_report", f"{_REPORT_HELP}; 0 for none", default="0")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """
+    Register the mark, and start what the report needs if there is to be one.
+    """
+    config.addinivalue_line("markers", _MARK_HELP)
+    given = config.getoption("--jaxmon-report")
+    text = config.getini("jaxmon_report") if given is None else given
+    try:
+        most = int(text)
+    except ValueError:
+        most = -1
+    if most < 0:
+        msg = f"--jaxmon-report={text} is no number of tests; give 1 or more, or 0"
+        raise pytest.UsageError(msg)
+    if most:
+        from jaxmon.testing.report import Recorder  # noqa: PLC0415 - see above
+
+        config.pluginmanager.register(Recorder(most), "jaxmon-report")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """
+    Observe a marked test from its fixtures on: what these compile is what a
+    recompile in the test is compared with.
+    """
+    if "jax" not in sys.modules or item.get_closest_marker(MARK) is None:
+        return (yield)
+    from jaxmon.testing.observer import OBSERVER  # noqa: PLC0415 - see above
+
+    agent = OBSERVER.take()
+    try:
+        return (yield)
+    finally:
+        OBSERVER.give_back(agent)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """
+    Keep the budget of a test that has one; its fixtures do not count.
+    """
+    __tracebackhide__ = True
+    limits: dict[str, Any] = {}
+    for mark in item.iter_markers(MARK):  # the nearest first
+        if mark.args:
+            _fail(f"takes names, such as compiles=1, not {mark.args!r}")
+        limits = {**mark.kwargs, **limits}
+    if not limits:
+        return (yield)
+    from jaxmon.errors import BudgetExceeded, SettingsError  # noqa: PLC0415 - see above
+    from jaxmon.testing.budget import budget  # noqa: PLC0415 - see above
+
+    # Failing outside of the except clauses keeps their errors out of the report.
+    failure = ""
+    try:
+        block = budget(**limits)
+    except (SettingsError, TypeError) as error:
+        failure = str(error)
+    if failure:
+        _fail(failure)
+    passed = False
+    result = None
+    try:
+        with block:
+            result = yield
+            passed = True
+    except BudgetExceeded as error:
+        if not passed:  # a budget inside the test
+            raise
+        failure = str(error)
+    if failure:
+        _fail(failure)
+    return result
+
+
+def _fail(reason: str) -> NoReturn:
+    pytest.fail(f"@pytest.mark.{MARK}: {reason}", pytrace=False)

@@ -1,0 +1,34 @@
+"""
+The settings of an agent that counts for tests.
+"""
+
+from __future__ import annotations
+
+from jaxmon.settings import Options
+
+
+# It serves nobody and looks at nothing by itself. Each setting is given, so that the
+# environment of the tests has no say.
+SILENT: Options = {
+    "enabled": True,
+    "host": "127.0.0.1",
+    "port": None,
+    "socket": False,
+    "run_dir": None,
+    "calls": False,
+    "max_functions": 10_000,
+    "memory_interval": 0,
+    "memory_lines_interval": 0,
+    "leak_window": 600,
+    "programs": False,
+    "sample_rate": 0,
+    "transfers": True,
+    "nonfinite": False,
+    "shadow_interval": 0,
+    "event_values": True,
+    "report": False,
+    "report_dir": None,
+    "figures_dir": None,
+    "device_figures": False,
+    "profile_gpu": False,
+}
