@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from importlib import resources
 
-from jaxmon.exposition.server import Handler, Request, Response
+from jaxmon.exposition.server import Page, Request, Response
 from jaxmon_exporter.summary import Summary
 
 
@@ -19,7 +19,7 @@ _INLINE = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
-def landing_page() -> Handler:
+def landing_page() -> Page:
     """
     Return the handler of ``/``: one HTML page, read once, that loads nothing else.
     """
@@ -37,7 +37,7 @@ def landing_page() -> Handler:
     return lambda _request: response
 
 
-def summary_page(summary: Callable[[], Summary]) -> Handler:
+def summary_page(summary: Callable[[], Summary]) -> Page:
     """
     Return the handler of ``/api/summary``.
     """
@@ -52,7 +52,7 @@ def summary_page(summary: Callable[[], Summary]) -> Handler:
     return handle
 
 
-def health_page() -> Handler:
+def health_page() -> Page:
     """
     Return the handler of ``/-/healthy``: this process serves requests.
 
@@ -63,7 +63,7 @@ def health_page() -> Handler:
     return lambda _request: response
 
 
-def ready_page(ready: Callable[[], bool]) -> Handler:
+def ready_page(ready: Callable[[], bool]) -> Page:
     """
     Return the handler of ``/-/ready``: 200 once every collector was polled.
     """

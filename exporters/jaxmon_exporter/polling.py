@@ -26,6 +26,7 @@ from jaxmon.catalog import (
 )
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.precedence import unowned, unserved
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -36,6 +37,8 @@ _MAX_BACKOFF = 60.0
 _MAX_DOUBLINGS = 6
 
 Clock = Callable[[], float]
+# Says what of the second families joins the first.
+Merge = Callable[[Sequence[Family], Sequence[Family]], list[Family]]
 
 
 class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
@@ -264,12 +267,25 @@ class Poller:
 class Polling:
     """
     All collectors of a sidecar.
+
+    Args:
+        collectors: read what they tell at its source.
+        secondary: have from others what they tell, to fill gaps.
+        merge: says what of the second joins the first.
     """
 
     def __init__(
-        self, collectors: Iterable[Collector], *, clock: Clock = time.monotonic
+        self,
+        collectors: Iterable[Collector],
+        *,
+        secondary: Iterable[Collector] = (),
+        merge: Merge = unserved,
+        clock: Clock = time.monotonic,
     ) -> None:
-        self._pollers = [Poller(collector, clock=clock) for collector in collectors]
+        self._primary = [Poller(collector, clock=clock) for collector in collectors]
+        self._secondary = [Poller(collector, clock=clock) for collector in secondary]
+        self._pollers = self._primary + self._secondary
+        self._merge = merge
 
     def start(self) -> None:
         """
@@ -313,9 +329,16 @@ class Polling:
 
         A metric may come in several families, one per collector or agent.
         """
-        found = _status_families(self.statuses())
-        for poller in self._pollers:
-            found += poller.families()
+        statuses = self.statuses()
+        found = _status_families(statuses)
+        owned: set[str] = set()
+        for poller in self._primary:
+            found += unowned(poller.families(), owned)
+        # Before all have looked, nobody knows what is left to others.
+        looked = all(status.polled for status in statuses[: len(self._primary)])
+        if self._secondary and looked:
+            others = [one for poller in self._secondary for one in poller.families()]
+            found += self._merge(found, others)
         return found
 
 

@@ -8,9 +8,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError
+from jaxmon.exposition.container import ContainerFamilies
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
 from jaxmon.exposition.process import ProcessFamilies
@@ -18,12 +21,24 @@ from jaxmon.exposition.server import Server, metrics_handler
 from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors.agents import Agents
+from jaxmon_exporter.collectors.dcgm import Dcgm
 from jaxmon_exporter.collectors.demo import Demo
+from jaxmon_exporter.collectors.gpm import Gpm
 from jaxmon_exporter.collectors.host import Host
 from jaxmon_exporter.collectors.nvml import NvidiaGpus
+from jaxmon_exporter.collectors.tpu import Tpus
+from jaxmon_exporter.compat import DcgmNames
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.polling import Collector, Polling
+from jaxmon_exporter.precedence import unserved
+from jaxmon_exporter.prices import Prices
 from jaxmon_exporter.summary import Summary, summarise
+
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jaxmon_exporter.gate import Gate
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -32,15 +47,33 @@ log = logging.getLogger("jaxmon.exporter")
 class Service:
     """
     A running sidecar: made, started once, stopped once.
+
+    Args:
+        give_up: called from another thread with the reason why only a new process
+            can go on; at most once a poll.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(
+        self, options: Options, *, give_up: Callable[[str], None] = log.error
+    ) -> None:
         self._options = options
         self._version = version()
         self._process = ProcessFamilies()
+        self._container = ContainerFamilies()
         self._seconds = Histogram(SCRAPE_SECONDS)
         self._errors: Counter[str] = Counter()
-        self._polling = Polling(_collectors(options))
+        self._gate = _gate(options.web_config) if options.web_config else None
+        self._names = DcgmNames() if options.compat == "dcgm" else None
+        self._polling = Polling(
+            _collectors(options, give_up),
+            secondary=_secondary(options),
+            merge=partial(
+                unserved,
+                all_gpus=options.dcgm_all_gpus,
+                all_rates=self._names is not None,
+            ),
+        )
+        self._prices = Prices(options.prices) if options.prices else None
         self._server = Server(
             {
                 "/": pages.landing_page(),
@@ -62,7 +95,7 @@ class Service:
         """
         host, wanted = self._options.host, self._options.port
         try:
-            port = self._server.listen_tcp(host, wanted)
+            port = self._server.listen_tcp(host, wanted, gate=self._gate)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             msg = (
@@ -79,16 +112,31 @@ class Service:
         Finish the responses under way and stop, within some eight seconds.
         """
         self._server.stop()
+        if self._gate is not None:
+            self._gate.close()
         if stuck := self._polling.stop():
             log.warning("left behind, still waiting: %s", ", ".join(stuck))
+
+    @property
+    def encrypted(self) -> bool:
+        """
+        Tell whether clients must speak TLS.
+        """
+        return self._gate is not None and self._gate.encrypted
 
     def families(self) -> Iterator[Family]:
         """
         Return what ``/metrics`` shows; reads memory and ``/proc/self`` alone.
         """
         yield gauge(BUILD_INFO, 1, self._version)
-        yield from self._polling.families()
+        found = self._polling.families()
+        yield from found
+        if self._names is not None:
+            yield from self._names.families(found)
+        if self._prices is not None:
+            yield self._prices.family(found)
         yield from self._process.collect()
+        yield from self._container.collect()
         yield gauge(DROPPED, self._server.dropped, "connection")
         yield Family(SCRAPE_SECONDS, self._seconds.samples())
         if self._errors:
@@ -118,11 +166,32 @@ class Service:
             log.error("%s failed; counted from now on", site, exc_info=error)
 
 
-def _collectors(options: Options) -> list[Collector]:
+def _gate(path: Path) -> Gate:
+    from jaxmon_exporter.gate import Gate  # noqa: PLC0415 - few want one; 15 ms
+
+    return Gate(path)
+
+
+def _collectors(options: Options, give_up: Callable[[str], None]) -> list[Collector]:
     known: dict[str, Callable[[], Collector]] = {
+        "host": lambda: Host(interval=options.host_interval, directories=options.disks),
+        "nvml": lambda: NvidiaGpus(
+            interval=options.nvml_interval,
+            processes=options.gpu_processes,
+            on_mismatch=give_up if options.exit_on_driver_mismatch else None,
+        ),
+        "gpm": lambda: Gpm(
+            interval=options.gpm_interval, all_rates=options.compat == "dcgm"
+        ),
+        "tpu": lambda: Tpus(interval=options.tpu_interval),
+        # Last: agents tell of devices that no driver told us of.
         "agents": lambda: Agents(options.run_dir, interval=options.agents_interval),
-        "host": lambda: Host(interval=options.host_interval),
-        "nvml": lambda: NvidiaGpus(interval=options.nvml_interval),
     }
     chosen = [make() for name, make in known.items() if name not in options.disabled]
     return [*chosen, Demo()] if options.demo else chosen
+
+
+def _secondary(options: Options) -> list[Collector]:
+    if not options.dcgm or "dcgm" in options.disabled:
+        return []
+    return [Dcgm(options.dcgm, interval=options.dcgm_interval)]

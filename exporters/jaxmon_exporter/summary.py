@@ -190,12 +190,13 @@ class _Figures:
 
     def by(self, metric: Metric, *names: str, **only: str) -> dict[str, float]:
         """
-        Return values by the joined values of the labels *names*, where *only* holds.
+        Return values by the joined values of the labels *names*, where *only* holds;
+        over other labels they are added up.
         """
-        found: dict[str, float] = {}
+        found: dict[str, float] = defaultdict(float)
         for row, value in self.rows(metric):
             if all(row.get(label) == wanted for label, wanted in only.items()):
-                found[_key(row, *names)] = value
+                found[_key(row, *names)] += value
         return found
 
 

@@ -15,18 +15,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jaxmon import rundir
-from jaxmon.catalog import AGENT_UP, BY_NAME
+from jaxmon.catalog import AGENT_UP, BORROWED, BY_NAME
 from jaxmon.errors import PageError
+from jaxmon.exposition import fetch
 from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.fetch import FetchError, fetch_all
 from jaxmon.exposition.parse import parse, relabel, to_family
-from jaxmon_exporter import fetch
-from jaxmon_exporter.fetch import FetchError, fetch_all
 from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
+from jaxmon_exporter.precedence import device_of, unowned
 
 
 log = logging.getLogger("jaxmon.exporter")
 
 BAD_PAGE = "page"
+_BORROWED = {metric.name for metric in BORROWED}
 _FAILURES = (fetch.TIMEOUT, fetch.TOO_LARGE, fetch.BROKEN, BAD_PAGE)
 
 
@@ -80,6 +82,7 @@ class Agents:
         )
         up = Family(AGENT_UP)
         found = [up]
+        owned: set[str] = set()
         for worker in sockets:
             try:
                 page = _families(worker, answers.pop(worker))
@@ -92,7 +95,7 @@ class Agents:
             else:
                 self._troubles.pop(worker, None)
             up.samples.append((series(AGENT_UP, worker), 0.0 if page is None else 1.0))
-            found += page or []
+            found += unowned(page or [], owned)
         for worker in self._troubles.keys() - sockets.keys():
             del self._troubles[worker]
         return [*found, partial_failures(self.name, self._failures)]
@@ -123,7 +126,11 @@ def _families(worker: str, answer: str | FetchError) -> list[Family]:
     """
     if isinstance(answer, FetchError):
         raise answer
-    families = [to_family(relabel(one, "worker", worker)) for one in parse(answer)]
+    families = [
+        # A device is not the worker's: others may use it, and the driver tells of it.
+        to_family(one if one.name in _BORROWED else relabel(one, "worker", worker))
+        for one in parse(answer)
+    ]
     for family in families:
         _check(family)
     return families
@@ -137,6 +144,9 @@ def _check(family: Family) -> None:
     known = BY_NAME.get(name)
     if known is not None and "agent" not in known.sources:
         msg = f"{name} is not an agent's to export"
+        raise PageError(msg)
+    if name in _BORROWED and not all(device_of(one) for one, _ in family.samples):
+        msg = f"{name} does not begin with the uuid of a device"
         raise PageError(msg)
     if known is not None and known is not family.metric:
         msg = f"{name} is a {family.metric.kind} there and a {known.kind} here"

@@ -29,12 +29,15 @@ from jaxmon.catalog import (
     Metric,
 )
 from jaxmon.exposition.families import Family, labels_text
+from jaxmon_exporter.collectors import demo_gpus
 
 
 ACCELERATORS = 8
 WORKERS = 4
 _GIB = 1 << 30
 _MEMORY_BYTES = 80 * _GIB
+# Share of the arrays, and of the memory in use, by dtype.
+_DTYPES = (("bfloat16", 0.72, 0.6), ("float32", 0.2, 0.28), ("int32", 0.08, 0.02))
 _POWER_LIMIT = 700.0
 _IDLE_POWER = 85.0
 
@@ -141,6 +144,18 @@ class Demo:
         page.add(ACCELERATOR_TEMPERATURE_CELSIUS, round(47 + 35 * busy), uuid, "memory")
         for xid in catalog.CRITICAL_XIDS:
             page.add(catalog.GPU_XID_ERRORS, 0, uuid, xid)
+        page.add(catalog.GPU_POWER_INSTANT_WATTS, round(power * 1.02, 1), uuid)
+        page.add(catalog.GPU_POWER_AVERAGE_WATTS, round(power, 1), uuid)
+        page.add(catalog.ACCELERATOR_NUMA_NODE, index // 4, uuid)
+        more = demo_gpus.figures(
+            elapsed,
+            busy=busy,
+            worked=energy,
+            used=used,
+            dusty=index == ACCELERATORS - 1,
+        )
+        for metric, value, labels in more:
+            page.add(metric, value, uuid, *labels)
 
     def _agent(self, page: _Page, worker: int, elapsed: float, now: float) -> None:
         # Not a number: the synthetic workers never collide with real slots.
@@ -164,6 +179,27 @@ class Demo:
         hits, misses = 16 + worker, 5
         page.add(catalog.PERSISTENT_CACHE_REQUESTS, hits, "hit")
         page.add(catalog.PERSISTENT_CACHE_REQUESTS, misses, "miss")
+        page.add(catalog.PERSISTENT_CACHE_WRITES, misses if worker == 0 else 0)
+        for operation in catalog.PERSISTENT_CACHE_OPERATIONS:
+            page.add(catalog.PERSISTENT_CACHE_ERRORS, 0, operation)
+        page.add(catalog.PERSISTENT_CACHE_SAVED_SECONDS, hits * 11)
+        page.add(catalog.PERSISTENT_CACHE_SIZE_BYTES, 190 * 2**20)
+        page.add(catalog.PERSISTENT_CACHE_ENTRIES, 21)
+        for reason in catalog.PERSISTENT_CACHE_OBSTACLES:
+            here = reason == "not_writer" and worker > 0
+            page.add(catalog.PERSISTENT_CACHE_OBSTACLE, int(here), reason)
+        # A batch into each step, a loss out of every tenth.
+        steps = round(elapsed * 3)
+        for direction, count, size in (
+            ("device_to_host", steps // 10, 4),
+            ("host_to_device", steps, 3 * 2**20),
+        ):
+            page.add(catalog.HOST_TRANSFERS, count, direction)
+            page.add(catalog.HOST_TRANSFER_BYTES, count * size, direction)
+            page.add(catalog.HOST_TRANSFER_SECONDS, count * 0.002, direction)
+        page.add(catalog.STEPS, steps, "train")
+        page.add(catalog.HOST_SYNCS, steps // 100)
+        page.add(catalog.HOST_SYNC_SECONDS, steps // 100 * 0.3)
         page.add(catalog.COMPILES_IN_PROGRESS, 0)
         page.add(catalog.COMPILE_OLDEST_SECONDS, 0)
         page.worker = None
@@ -185,8 +221,12 @@ class Demo:
         page.add(
             catalog.DEVICE_MEMORY_BYTES, round(0.75 * _MEMORY_BYTES), local, "limit"
         )
-        page.add(catalog.LIVE_ARRAYS, arrays, local)
-        page.add(catalog.LIVE_ARRAY_BYTES, round(used * 0.9), local)
+        for dtype, count_share, bytes_share in _DTYPES:
+            count = round(arrays * count_share)
+            page.add(catalog.LIVE_ARRAYS, count, local, dtype)
+            size = round(used * bytes_share)
+            page.add(catalog.LIVE_ARRAY_BYTES, size, local, dtype)
+        page.add(catalog.LEAK_GROWTH_BYTES, 0, local)
 
 
 class _Page:
@@ -237,6 +277,20 @@ def _function(page: _Page, function: _Function, elapsed: float) -> None:
     page.add(catalog.COMPILES, 0, name, "failed")
     page.add(catalog.RECOMPILES, recompiles, name, function.cause)
     page.add(catalog.RECOMPILES, function.shapes - 1, name, "new_function")
+    size = round(function.compile_seconds * 1e6)
+    page.add(catalog.PROGRAMS, programs, name)
+    page.add(catalog.PROGRAM_INFO, 1, name, f"{size * 2654435761 % 2**64:016x}")
+    for metric, factor in (
+        (catalog.PROGRAM_FLOPS, 90_000),
+        (catalog.PROGRAM_ACCESSED_BYTES, 700),
+        (catalog.PROGRAM_ARGUMENT_BYTES, 300),
+        (catalog.PROGRAM_OUTPUT_BYTES, 290),
+        (catalog.PROGRAM_TEMPORARY_BYTES, 120),
+        (catalog.PROGRAM_PEAK_BYTES, 480),
+    ):
+        page.add(metric, size * factor, name)
+    page.add(catalog.PROGRAM_FUSIONS, size // 40_000 + 3, name)
+    page.add(catalog.PROGRAM_INSTRUCTIONS, size // 2_000 + 60, name)
     failures = math.floor(function.errors_per_hour * hours)
     page.add(catalog.ERRORS, failures, name, "oom")
     shares = {"trace": 0.04, "lower": 0.02, "backend_compile": 1.0}

@@ -1,10 +1,10 @@
 """
 NVIDIA GPUs, read through NVML without root, DCGM or a profiler.
 
-What is read is the table `FIGURES`: a further figure is a further row. A figure that
-a device does not support is learned once and not asked for again; a device that
-is lost keeps its identity and shows ``up 0`` while the others go on; a driver
-that fails is initialised again, at the pace of the poller's backoff.
+What is read are the tables of `nvml_calls` and `nvml_fields`, MIG devices and, if
+asked for, processes. What a device does not support is learned once and not asked for
+again; a device that is lost keeps its identity and shows ``up 0`` while the others go
+on; a driver that fails is initialised again, at the pace of the poller's backoff.
 """
 
 from __future__ import annotations
@@ -12,30 +12,18 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from jaxmon.catalog import (
-    ACCELERATOR_ENERGY_JOULES,
-    ACCELERATOR_INFO,
-    ACCELERATOR_MEMORY_SIZE_BYTES,
-    ACCELERATOR_MEMORY_USED_BYTES,
-    ACCELERATOR_POWER_LIMIT_WATTS,
-    ACCELERATOR_POWER_WATTS,
-    ACCELERATOR_TEMPERATURE_CELSIUS,
-    ACCELERATOR_UP,
-    ACCELERATOR_UTILIZATION_RATIO,
-    Metric,
-)
-from jaxmon.exposition.families import Family, series
-from jaxmon_exporter.collectors.nvml_codes import (
-    DRIVER,
-    LOST,
-    NORMAL_ABSENCE,
-    UNSUPPORTED,
-    Handle,
-    Nvml,
-    failure,
+from jaxmon.exposition.families import Family
+from jaxmon_exporter.collectors import mig, nvml_calls, nvml_fields, processes
+from jaxmon_exporter.collectors.nvml_codes import DRIVER, LOST, Nvml
+from jaxmon_exporter.collectors.nvml_device import (
+    Device,
+    Lost,
+    Reading,
+    identify,
+    text,
 )
 from jaxmon_exporter.collectors.xids import Xids
 from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
@@ -43,114 +31,45 @@ from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 
 log = logging.getLogger("jaxmon.exporter")
 
+DRIVER_MISMATCH = "driver_mismatch"
 _ADVICE = {
     "library_not_found": "libnvidia-ml.so.1 is not here: no NVIDIA driver on this "
     "host, or none passed into this container",
     "driver_not_loaded": "the NVIDIA kernel driver is not loaded",
-    "driver_mismatch": "the driver was upgraded under this process; restart the "
-    "exporter",
+    DRIVER_MISMATCH: "the driver was upgraded under this process; restart the exporter",
     "init_failed": "NVML cannot start; a container that lost its devices must be "
     "created again",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """
-    One number that NVML can tell about a device.
-
-    Args:
-        metric: its first label is ``uuid``.
-        read: returns the value in the metric's unit, `None` to omit it.
-        labels: values of the labels after ``uuid``.
-    """
-
-    metric: Metric
-    read: Callable[[Nvml, Handle], float | None]
-    labels: tuple[str, ...] = ()
-
-
-def _memory_temperature(nvml: Nvml, handle: Handle) -> float | None:
-    # Some drivers announce the wrong value type, and give nonsense for no sensor.
-    (value,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_MEMORY_TEMP])
-    if value.nvmlReturn:
-        raise nvml.NVMLError(value.nvmlReturn)
-    celsius: int = value.value.uiVal
-    return celsius if 0 < celsius <= _HOTTEST else None
-
-
-_HOTTEST = 200
-
-FIGURES = (
-    Figure(
-        ACCELERATOR_UTILIZATION_RATIO,
-        lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100,
-    ),
-    Figure(
-        ACCELERATOR_MEMORY_USED_BYTES,
-        lambda nvml, gpu: _memory(nvml, gpu).used,
-    ),
-    Figure(
-        ACCELERATOR_MEMORY_SIZE_BYTES,
-        lambda nvml, gpu: _memory(nvml, gpu).total,
-    ),
-    Figure(
-        ACCELERATOR_TEMPERATURE_CELSIUS,
-        lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),
-        ("gpu",),
-    ),
-    Figure(ACCELERATOR_TEMPERATURE_CELSIUS, _memory_temperature, ("memory",)),
-    Figure(
-        ACCELERATOR_POWER_WATTS,
-        lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3,
-    ),
-    Figure(
-        ACCELERATOR_POWER_LIMIT_WATTS,
-        lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1e3,
-    ),
-    Figure(
-        ACCELERATOR_ENERGY_JOULES,
-        lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3,
-    ),
-)
-
-
-def _memory(nvml: Nvml, handle: Handle) -> Any:
-    # Version 2 keeps what the driver reserves out of "used".
-    return nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
-
-
-@dataclass(slots=True)
-class _Device:
-    """
-    A device of the inventory; its identity outlives the device.
-    """
-
-    uuid: str
-    info: str = ""
-    handle: Handle = None
-    unsupported: set[Figure] = field(default_factory=set)
-    lost: bool = False
-
-
-class _Lost(Exception):  # noqa: N818 - an outcome
-    """
-    A device no longer answers.
-    """
-
-
 class NvidiaGpus:
     """
     Reads every GPU that the driver shows to this process.
+
+    Args:
+        processes: of how many processes per GPU to tell the memory; 0 of none.
+        on_mismatch: called with a message when NVML worked here before, and now only
+            a new process can load the driver's library; may be called at each poll.
+        sysfs: where the kernel tells of PCI devices.
     """
 
     name = "nvml"
     deadline = 5.0
 
-    def __init__(self, *, interval: float = 5.0) -> None:
+    def __init__(
+        self,
+        *,
+        interval: float = 5.0,
+        processes: int = 0,
+        on_mismatch: Callable[[str], None] | None = None,
+        sysfs: Path = Path("/sys"),
+    ) -> None:
         self.interval = interval
+        self._processes = processes
+        self._on_mismatch = on_mismatch
+        self._sysfs = sysfs
         self._nvml: Nvml = None
-        self._devices: dict[str, _Device] = {}
+        self._devices: dict[str, Device] = {}
         self._count = 0
         self._failures: Counter[str] = Counter()
         self._xids = Xids(self._failures)
@@ -164,9 +83,11 @@ class NvidiaGpus:
             CollectorUnavailable: no pynvml, no driver, no device.
         """
         nvml = self._initialised()
+        readings: list[Reading] = []
         try:
             self._take_inventory(nvml)
-            found = [self._read(nvml, device) for device in self._devices.values()]
+            for device in self._devices.values():
+                readings += self._read(nvml, device)
         except nvml.NVMLError as error:
             self.close()
             raise self._unavailable(_reason(error), error) from error
@@ -174,7 +95,7 @@ class NvidiaGpus:
             reason = "no_devices"
             raise CollectorUnavailable(reason, "the driver shows no GPU here")
         return [
-            *(family for families in found for family in families),
+            *_families(readings),
             *self._xids.families(),
             partial_failures(self.name, self._failures),
         ]
@@ -208,24 +129,25 @@ class NvidiaGpus:
         except pynvml.NVMLError as error:
             raise self._unavailable(_reason(error, "init_failed"), error) from error
         self._nvml = pynvml
-        # Handles do not outlive a driver, and the new one may support more.
+        # Handles do not outlive a driver.
         for device in self._devices.values():
             device.lost = True
-            device.unsupported.clear()
         return pynvml
 
     def _unavailable(self, reason: str, error: Exception) -> CollectorUnavailable:
         """
         Return the failure of the whole driver; known devices are down with it.
         """
-        advice = _ADVICE.get(reason, "will be initialised again")
-        down = [
-            family
-            for device in self._devices.values()
-            for family in _identity(device, up=False)
-        ]
-        down += self._xids.families()
-        return CollectorUnavailable(reason, f"{error}: {advice}", down)
+        message = f"{error}: {_ADVICE.get(reason, 'will be initialised again')}"
+        # A new process that fares no better must not end again: it would never stop.
+        if reason == DRIVER_MISMATCH and self._devices and self._on_mismatch:
+            self._on_mismatch(message)
+        down: list[Reading] = []
+        for device in self._devices.values():
+            device.lost = True
+            down += [*device.identity, device.up()]
+        families = [*_families(down), *self._xids.families()]
+        return CollectorUnavailable(reason, message, families)
 
     def _take_inventory(self, nvml: Nvml) -> None:
         """
@@ -235,108 +157,77 @@ class NvidiaGpus:
         in_order = [device for device in self._devices.values() if not device.lost]
         if len(in_order) == self._count:
             return
-        driver = _text(nvml.nvmlSystemGetDriverVersion())
         for device in self._devices.values():
             device.handle = None
         for index in range(self._count):
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                uuid = _text(nvml.nvmlDeviceGetUUID(handle))
-                info = _info(nvml, handle, uuid, index, driver)
+                uuid = text(nvml.nvmlDeviceGetUUID(handle))
+                identity = identify(nvml, handle, uuid, index, self._sysfs)
             except nvml.NVMLError as error:
                 if error.value in DRIVER:
                     raise
+                log.debug("GPU %d does not say who it is: %s", index, error)
             else:
-                device = self._devices.setdefault(uuid, _Device(uuid))
-                device.handle, device.info = handle, info
+                device = self._devices.setdefault(uuid, Device(uuid))
+                device.handle, device.identity = handle, identity
         # A device that was lost before we first saw it has no name to be down under.
         if (nameless := self._count - len(self._devices)) > 0:
             self._failures["device_unidentified"] += nameless
 
-    def _read(self, nvml: Nvml, device: _Device) -> list[Family]:
+    def _read(self, nvml: Nvml, device: Device) -> list[Reading]:
         """
         Return the figures of one device; of a lost one, who it was.
         """
         # First: the Xid that explains a loss was queued before it.
         listening = self._xids.drain(nvml, device.uuid)
-        found: list[Family] = []
+        if device.lost:
+            # Whatever brought it back may support more.
+            device.forget()
         try:
             if device.handle is None:
-                raise _Lost  # noqa: TRY301 - one place says what a loss means
-            for figure in FIGURES:
-                found += self._figure(nvml, device, figure)
-        except _Lost as error:
-            if not device.lost:
-                why = error.__cause__ or "the driver does not find it"
-                log.warning("GPU %s is lost: %s", device.uuid, why)
-                self._failures["device_lost"] += 1
-            device.lost = True
-            return _identity(device, up=False)
+                raise Lost  # noqa: TRY301 - one place says what a loss means
+            found = self._figures(nvml, device)
+        except Lost as error:
+            self._note_loss(device, error.__cause__)
+            return [*device.identity, device.up()]
         if device.lost:
             log.info("GPU %s is back", device.uuid)
         if device.lost or not listening:
             self._xids.listen(nvml, device.uuid, device.handle)
         device.lost = False
-        return [*_identity(device, up=True), *found]
+        return [*device.identity, device.up(), *found]
 
-    def _figure(self, nvml: Nvml, device: _Device, figure: Figure) -> list[Family]:
-        if figure in device.unsupported:
-            return []
-        try:
-            value = figure.read(nvml, device.handle)
-        except nvml.NVMLError as error:
-            code = error.value
-            if code in UNSUPPORTED:
-                log.debug("%s: no %s: %s", device.uuid, figure.metric.name, error)
-                device.unsupported.add(figure)
-            elif code in LOST:
-                raise _Lost from error
-            elif code in DRIVER:
-                raise
-            elif code not in NORMAL_ABSENCE:
-                self._failures[failure(code, "figure_failed")] += 1
-            return []
-        if value is None:
-            return []
-        name = series(figure.metric, device.uuid, *figure.labels)
-        return [Family(figure.metric, [(name, value)])]
+    def _figures(self, nvml: Nvml, device: Device) -> list[Reading]:
+        device.polls += 1
+        found = [
+            *nvml_calls.read(nvml, device, self._failures),
+            *nvml_fields.read(nvml, device, self._failures),
+            *mig.read(nvml, device, self._failures),
+        ]
+        if self._processes:
+            found += processes.read(nvml, device, self._failures, self._processes)
+        return found
+
+    def _note_loss(self, device: Device, cause: Any) -> None:
+        if not device.lost:
+            why = cause or "the driver does not find it"
+            log.warning("GPU %s is lost: %s", device.uuid, why)
+            self._failures[LOST[cause.value] if cause else "device_lost"] += 1
+        device.lost = True
 
 
-def _info(nvml: Nvml, handle: Handle, uuid: str, index: int, driver: str) -> str:
-    return series(
-        ACCELERATOR_INFO,
-        uuid,
-        index,
-        "nvidia",
-        _text(nvml.nvmlDeviceGetName(handle)),
-        driver,
-        pci_address(_text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
-    )
-
-
-def _identity(device: _Device, *, up: bool) -> list[Family]:
-    return [
-        Family(ACCELERATOR_INFO, [(device.info, 1.0)]),
-        Family(
-            ACCELERATOR_UP, [(series(ACCELERATOR_UP, device.uuid), 1.0 if up else 0.0)]
-        ),
-    ]
-
-
-def pci_address(bus_id: str) -> str:
+def _families(readings: Iterable[Reading]) -> list[Family]:
     """
-    Return NVML's ``00000000:07:00.0`` as CUDA and sysfs spell it: ``0000:07:00.0``.
+    Return one family for each metric.
     """
-    domain, colon, rest = bus_id.lower().partition(":")
-    return f"{domain[-4:]}{colon}{rest}"
+    found: dict[str, Family] = {}
+    for metric, sample in readings:
+        if (family := found.get(metric.name)) is None:
+            family = found[metric.name] = Family(metric)
+        family.samples.append(sample)
+    return list(found.values())
 
 
 def _reason(error: Any, otherwise: str = "driver_error") -> str:
     return DRIVER.get(error.value, otherwise)
-
-
-def _text(value: str | bytes) -> str:
-    """
-    Return a string of NVML; older pynvml gives bytes.
-    """
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -15,13 +15,15 @@ EventSet: TypeAlias = Any
 # The device, or the driver, will never be able to.
 UNSUPPORTED = {3, 13, 25, 26}
 # This device no longer answers; the others may.
-LOST = {15, 16, 28}
+LOST = {15: "device_lost", 16: "reset_required", 28: "device_not_found"}
 # No device answers; NVML must be initialised again.
 DRIVER = {1: "uninitialized", 9: "driver_not_loaded", 12: "library_not_found"}
 DRIVER |= {18: "driver_mismatch"}
+INVALID_ARGUMENT = 2
 NO_PERMISSION = 4
 TIMEOUT = 10
-NORMAL_ABSENCE = {6, 21, 27}
+# Nothing to tell now. pynvml raises 0 where NVML has an empty list.
+NORMAL_ABSENCE = {0, 6, TIMEOUT, 21, 27}
 
 
 def failure(code: int, otherwise: str) -> str:

@@ -12,11 +12,17 @@ and an event needs no search for its GPU.
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from jaxmon.catalog import CRITICAL_XIDS, GPU_XID_ERRORS
+from jaxmon.catalog import (
+    CRITICAL_XIDS,
+    GPU_XID_ERRORS,
+    GPU_XID_LAST_TIMESTAMP_SECONDS,
+)
 from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.collectors.nvml_codes import (
     DRIVER,
@@ -49,14 +55,19 @@ class Xids:
 
     Args:
         failures: where failures are counted, by reason.
+        clock: seconds since the epoch.
     """
 
-    def __init__(self, failures: Counter[str]) -> None:
+    def __init__(
+        self, failures: Counter[str], *, clock: Callable[[], float] = time.time
+    ) -> None:
         self._failures = failures
+        self._clock = clock
         self._sets: dict[str, EventSet] = {}
         self._failing: set[str] = set()
         self._refused: set[str] = set()
         self._counts: dict[str, dict[str, int]] = {}
+        self._last: dict[tuple[str, str], float] = {}
 
     def listen(self, nvml: Nvml, uuid: str, handle: Handle) -> None:
         """
@@ -117,14 +128,21 @@ class Xids:
 
     def families(self) -> list[Family]:
         """
-        Return all counts, also of GPUs that are lost.
+        Return all counts, also of GPUs that are lost, and when each last rose.
         """
-        samples = [
+        counted = [
             (series(GPU_XID_ERRORS, uuid, xid), float(count))
             for uuid, counts in self._counts.items()
             for xid, count in counts.items()
         ]
-        return [Family(GPU_XID_ERRORS, samples)]
+        last = [
+            (series(GPU_XID_LAST_TIMESTAMP_SECONDS, uuid, xid), moment)
+            for (uuid, xid), moment in self._last.items()
+        ]
+        return [
+            Family(GPU_XID_ERRORS, counted),
+            Family(GPU_XID_LAST_TIMESTAMP_SECONDS, last),
+        ]
 
     def close(self, nvml: Nvml) -> None:
         """
@@ -143,7 +161,7 @@ class Xids:
         """
         log.debug("%s: no Xid errors: %s", uuid, error)
         code = error.value
-        if code not in UNSUPPORTED | LOST:
+        if code not in UNSUPPORTED | LOST.keys():
             self._failures[failure(code, "events_failed")] += 1
         if code in UNSUPPORTED | {NO_PERMISSION}:
             self._refuse(nvml, uuid)
@@ -158,6 +176,8 @@ class Xids:
         if xid not in counts and len(counts) >= _MOST_XIDS:
             xid = _OTHER
         counts[xid] = counts.get(xid, 0) + 1
+        # NVML's events have no time: it is when we read them, a poll late at most.
+        self._last[uuid, xid] = self._clock()
 
     def _free(self, nvml: Nvml, uuid: str) -> None:
         self._failing.discard(uuid)

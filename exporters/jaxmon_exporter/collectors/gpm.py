@@ -1,0 +1,379 @@
+"""
+What the parts of a GPU are busy with: Hopper and later, through NVML's GPM.
+
+GPM needs neither DCGM nor root, and gets in no profiler's way. It compares two samples
+of hardware counters, so this collector keeps the sample of the poll before: a figure
+is the mean from one poll to the next, whoever scrapes, and however often.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from jaxmon.catalog import (
+    GPU_DRAM_ACTIVE_RATIO,
+    GPU_FP16_ACTIVE_RATIO,
+    GPU_FP32_ACTIVE_RATIO,
+    GPU_FP64_ACTIVE_RATIO,
+    GPU_GRAPHICS_ACTIVE_RATIO,
+    GPU_INTEGER_ACTIVE_RATIO,
+    GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
+    GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
+    GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
+    GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
+    GPU_SM_ACTIVE_RATIO,
+    GPU_SM_OCCUPANCY_RATIO,
+    GPU_TENSOR_ACTIVE_RATIO,
+    Metric,
+)
+from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.collectors.nvml_codes import (
+    DRIVER,
+    LOST,
+    NO_PERMISSION,
+    NORMAL_ABSENCE,
+    UNSUPPORTED,
+    Handle,
+    Nvml,
+)
+from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
+
+
+log = logging.getLogger("jaxmon.exporter")
+
+# By the numbers that NVML gives its metrics; it answers in percent.
+_RATIOS = {
+    1: GPU_GRAPHICS_ACTIVE_RATIO,
+    2: GPU_SM_ACTIVE_RATIO,
+    3: GPU_SM_OCCUPANCY_RATIO,
+    4: GPU_INTEGER_ACTIVE_RATIO,
+    5: GPU_TENSOR_ACTIVE_RATIO,
+    10: GPU_DRAM_ACTIVE_RATIO,
+    11: GPU_FP64_ACTIVE_RATIO,
+    12: GPU_FP32_ACTIVE_RATIO,
+    13: GPU_FP16_ACTIVE_RATIO,
+}
+# In MiB per second; beside each the fields that count the same bytes, where one can.
+_RATES = {
+    20: (GPU_PCIE_TRANSMIT_BYTES_PER_SECOND, {197}),
+    21: (GPU_PCIE_RECEIVE_BYTES_PER_SECOND, {198}),
+    60: (GPU_NVLINK_RECEIVE_BYTES_PER_SECOND, {139, 204}),
+    61: (GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND, {138, 202}),
+}
+_OF_LINKS = {138, 139, 202, 204}
+_ALL_LINKS = 0xFFFFFFFF
+_MEBIBYTE = 1 << 20
+_PERCENT = 100
+
+# UUID of a GPU, and the number of an instance of it.
+_Key: TypeAlias = tuple[str, int | None]
+_UNSUPPORTED = "unsupported"
+_ADVICE = {
+    "library_not_found": "no NVIDIA driver here, or none passed into this container",
+    _UNSUPPORTED: "no GPU here tells its activity by itself, which Hopper and later "
+    "do; the collector dcgm can read that of others from a dcgm-exporter",
+    "no_permission": "the driver refuses activity figures to this process",
+}
+
+
+@dataclass(slots=True)
+class _Unit:
+    """
+    What is sampled: a GPU, or an instance of one that is split (MIG).
+
+    Args:
+        uuids: of the devices that its figures are about.
+        instance: number of the GPU instance; `None` for the whole.
+        sample: of the last poll.
+        off: why it is not asked any more; ``""`` while it is.
+        metrics: wanted, by NVML's number.
+    """
+
+    uuids: tuple[str, ...]
+    handle: Handle
+    instance: int | None = None
+    sample: Any = None
+    off: str = ""
+    metrics: dict[int, Metric] = field(default_factory=dict)
+
+
+class Gpm:
+    """
+    Samples every GPU that the driver shows to this process, and can be sampled.
+
+    Args:
+        interval: seconds between two samples; NVML asks for 0.1 at least.
+        all_rates: tell bytes per second although the driver counts the bytes.
+    """
+
+    name = "gpm"
+    deadline = 5.0
+
+    def __init__(self, *, interval: float = 5.0, all_rates: bool = False) -> None:
+        self.interval = interval
+        self._all_rates = all_rates
+        self._nvml: Nvml = None
+        self._units: dict[_Key, _Unit] = {}
+        self._lost: set[_Key] = set()
+        self._failures: Counter[str] = Counter()
+
+    def collect(self) -> Iterable[Family]:
+        """
+        Sample all units and compare with the samples before; the first poll of a
+        unit has nothing to compare.
+
+        Raises:
+            CollectorUnavailable: no driver, no GPU, or none that can be sampled.
+        """
+        nvml = self._initialised()
+        try:
+            self._take_inventory(nvml)
+            found = [
+                family
+                for key, unit in self._units.items()
+                for family in self._read(nvml, key, unit)
+            ]
+        except nvml.NVMLError as error:
+            self.close()
+            reason = DRIVER.get(error.value, "driver_error")
+            advice = _ADVICE.get(reason, "will be initialised again")
+            raise CollectorUnavailable(reason, f"{error}: {advice}") from error
+        self._check_any_is_on()
+        return [*found, partial_failures(self.name, self._failures)]
+
+    def close(self) -> None:
+        """
+        Free the samples and let go of NVML. A new driver may support more.
+        """
+        nvml, self._nvml = self._nvml, None
+        if nvml is not None:
+            for unit in self._units.values():
+                _free(nvml, unit)
+            self._units.clear()
+            # NVML counts its users: the collector nvml keeps its own.
+            with suppress(nvml.NVMLError):
+                nvml.nvmlShutdown()
+
+    def _initialised(self) -> Nvml:
+        if self._nvml is not None:
+            return self._nvml
+        try:
+            import pynvml  # noqa: PLC0415 - 70 ms, and often not there
+        except ImportError as error:
+            message = (
+                "the package nvidia-ml-py is missing; pip install 'jaxmon[nvidia]' "
+                "to read NVIDIA GPUs, or pass --disable gpm"
+            )
+            reason = "not_installed"
+            raise CollectorUnavailable(reason, message) from error
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            reason = DRIVER.get(error.value, "init_failed")
+            advice = _ADVICE.get(reason, "NVML cannot start")
+            raise CollectorUnavailable(reason, f"{error}: {advice}") from error
+        self._nvml = pynvml
+        return pynvml
+
+    def _take_inventory(self, nvml: Nvml) -> None:
+        """
+        Find what there is to sample, and forget what is gone.
+        """
+        count = nvml.nvmlDeviceGetCount()
+        if not count:
+            reason = "no_devices"
+            raise CollectorUnavailable(reason, "the driver shows no GPU here")
+        seen: set[_Key] = set()
+        for index in range(count):
+            try:
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+                instances = dict(_instances(nvml, handle))
+            except nvml.NVMLError as error:
+                # The collector nvml tells who is lost.
+                if error.value in DRIVER:
+                    raise
+                continue
+            for instance, uuids in ((None, (uuid,)), *instances.items()):
+                key = (uuid, instance)
+                seen.add(key)
+                if (unit := self._units.get(key)) is None:
+                    self._units[key] = _Unit(uuids, handle, instance)
+                else:
+                    unit.uuids, unit.handle = uuids, handle
+        for key in self._units.keys() - seen:
+            _free(nvml, self._units.pop(key))
+            self._lost.discard(key)
+
+    def _read(self, nvml: Nvml, key: _Key, unit: _Unit) -> list[Family]:
+        """
+        Return the figures of one unit since the last poll.
+        """
+        if unit.off:
+            return []
+        try:
+            if not unit.metrics:
+                if not nvml.nvmlGpmQueryDeviceSupport(unit.handle).isSupportedDevice:
+                    unit.off = _UNSUPPORTED
+                    return []
+                unit.metrics = self._wanted(nvml, unit)
+            before = unit.sample
+            unit.sample = _sampled(nvml, unit)
+            try:
+                found = _compared(nvml, unit, before) if before is not None else []
+            finally:
+                _free_sample(nvml, before)
+        except nvml.NVMLError as error:
+            self._note(nvml, key, unit, error)
+            return []
+        self._lost.discard(key)
+        return found
+
+    def _wanted(self, nvml: Nvml, unit: _Unit) -> dict[int, Metric]:
+        """
+        Return what to ask for: rates only where the driver has no counter, and of a
+        whole GPU, so that nobody adds an instance's to them.
+        """
+        if unit.instance is not None:
+            return _RATIOS
+        counted = set()
+        if not self._all_rates:
+            fields = [
+                (number, _ALL_LINKS if number in _OF_LINKS else 0)
+                for _, numbers in _RATES.values()
+                for number in sorted(numbers)
+            ]
+            with suppress(nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+                counted = {
+                    value.fieldId
+                    for value in nvml.nvmlDeviceGetFieldValues(unit.handle, fields)
+                    if value.nvmlReturn == 0
+                }
+        rates = {
+            number: metric
+            for number, (metric, counters) in _RATES.items()
+            if not counters & counted
+        }
+        return {**_RATIOS, **rates}
+
+    def _note(self, nvml: Nvml, key: _Key, unit: _Unit, error: Any) -> None:
+        """
+        Do what a failed call asks for.
+
+        Raises:
+            NVMLError: the driver as a whole failed.
+        """
+        code = error.value
+        if code in DRIVER:
+            raise error
+        # What comes next must not be compared with what was before the failure.
+        _free(nvml, unit)
+        if code in UNSUPPORTED:
+            unit.off = _UNSUPPORTED
+        elif code == NO_PERMISSION:
+            unit.off = "no_permission"
+            self._failures["device_no_permission"] += 1
+            log.warning("GPU %s: activity figures are refused", key[0])
+        elif code in LOST:
+            if key not in self._lost:
+                self._failures["device_lost"] += 1
+            self._lost.add(key)
+        elif code not in NORMAL_ABSENCE:
+            self._failures["sample_failed"] += 1
+
+    def _check_any_is_on(self) -> None:
+        reasons = {unit.off for unit in self._units.values()}
+        if reasons and "" not in reasons:
+            (reason, *_) = sorted(reasons)
+            families = [partial_failures(self.name, self._failures)]
+            raise CollectorUnavailable(reason, _ADVICE[reason], families)
+
+
+def _instances(nvml: Nvml, handle: Handle) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """
+    Yield the GPU instances of a split GPU, each with its devices' UUIDs.
+    """
+    found: dict[int, list[str]] = {}
+    try:
+        current, _ = nvml.nvmlDeviceGetMigMode(handle)
+        if not current:
+            return
+        slots = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+    except nvml.NVMLError as error:
+        if error.value in DRIVER | dict.fromkeys(LOST):
+            raise
+        return
+    for slot in range(slots):
+        try:
+            device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
+            instance = nvml.nvmlDeviceGetGpuInstanceId(device)
+            uuid = _text(nvml.nvmlDeviceGetUUID(device))
+        except nvml.NVMLError as error:
+            if error.value in DRIVER | dict.fromkeys(LOST):
+                raise
+        else:
+            found.setdefault(instance, []).append(uuid)
+    for instance, uuids in found.items():
+        yield instance, tuple(uuids)
+
+
+def _sampled(nvml: Nvml, unit: _Unit) -> Any:
+    sample = nvml.nvmlGpmSampleAlloc()
+    try:
+        if unit.instance is None:
+            nvml.nvmlGpmSampleGet(unit.handle, sample)
+        else:
+            nvml.nvmlGpmMigSampleGet(unit.handle, unit.instance, sample)
+    except nvml.NVMLError:
+        _free_sample(nvml, sample)
+        raise
+    return sample
+
+
+def _compared(nvml: Nvml, unit: _Unit, before: Any) -> list[Family]:
+    """
+    Return the figures between two samples; what NVML does not know is left out.
+    """
+    request = nvml.c_nvmlGpmMetricsGet_t()
+    request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = len(unit.metrics)
+    request.sample1, request.sample2 = before, unit.sample
+    for place, number in enumerate(unit.metrics):
+        request.metrics[place].metricId = number
+    nvml.nvmlGpmMetricsGet(request)
+    found = []
+    for place, (number, metric) in enumerate(unit.metrics.items()):
+        answer = request.metrics[place]
+        if answer.nvmlReturn == 0 and math.isfinite(answer.value):
+            value = (
+                answer.value * _MEBIBYTE
+                if number in _RATES
+                else answer.value / _PERCENT
+            )
+            samples = [(series(metric, uuid), value) for uuid in unit.uuids]
+            found.append(Family(metric, samples))
+    return found
+
+
+def _free(nvml: Nvml, unit: _Unit) -> None:
+    sample, unit.sample = unit.sample, None
+    _free_sample(nvml, sample)
+
+
+def _free_sample(nvml: Nvml, sample: Any) -> None:
+    if sample is not None:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlGpmSampleFree(sample)
+
+
+def _text(value: str | bytes) -> str:
+    """
+    Return a string of NVML; older pynvml gives bytes.
+    """
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

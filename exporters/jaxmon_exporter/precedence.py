@@ -1,0 +1,158 @@
+"""
+Who tells a figure that two collectors know.
+
+What we read from the driver ourselves comes first, because it is fresher and we know
+what it means. Another exporter's page only fills the gaps: what no collector of ours
+has on the page now. So a page never carries a series twice, and a gap is filled by
+itself where a driver is missing, too old, or hangs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from jaxmon.catalog import (
+    ACCELERATOR_INFO,
+    BORROWED,
+    GPU_MIG_INFO,
+    GPU_NVLINK_RECEIVE_BYTES,
+    GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
+    GPU_NVLINK_TRANSMIT_BYTES,
+    GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
+    GPU_PCIE_RECEIVE_BYTES,
+    GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
+    GPU_PCIE_TRANSMIT_BYTES,
+    GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
+)
+from jaxmon.exposition.families import Family, Sample, series
+from jaxmon.exposition.parse import labels
+
+
+_UUID = re.compile(r'\{uuid="([^"\\]*)"')
+_BORROWED = {metric.name for metric in BORROWED}
+# A rate is for where nobody counts.
+_COUNTERS = {
+    GPU_PCIE_TRANSMIT_BYTES_PER_SECOND.name: GPU_PCIE_TRANSMIT_BYTES,
+    GPU_PCIE_RECEIVE_BYTES_PER_SECOND.name: GPU_PCIE_RECEIVE_BYTES,
+    GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND.name: GPU_NVLINK_TRANSMIT_BYTES,
+    GPU_NVLINK_RECEIVE_BYTES_PER_SECOND.name: GPU_NVLINK_RECEIVE_BYTES,
+}
+
+
+def instance(uuid: str, number: str) -> str:
+    """
+    Return how a secondary collector names a GPU instance: by GPU and number.
+
+    `unserved` replaces it by the UUIDs of the MIG devices, which only NVML knows.
+    """
+    return f"{uuid}/{number}"
+
+
+def unserved(
+    first: Sequence[Family],
+    second: Iterable[Family],
+    *,
+    all_gpus: bool = False,
+    all_rates: bool = False,
+) -> list[Family]:
+    """
+    Return what of *second* is not in *first*.
+
+    Args:
+        first: of our own collectors.
+        second: of another exporter; of each series the first one counts.
+        all_gpus: also of GPUs that *first* does not know, although it knows some.
+            A process in a container may see fewer GPUs than its host has.
+        all_rates: also rates of what *first* counts.
+    """
+    served = {name for family in first for name, _ in family.samples}
+    ours = _identities(first)
+    instances = _instances(first)
+    found = []
+    for family in second:
+        kept: list[Sample] = []
+        for sample in family.samples:
+            for uuid, name, value in _named(sample, instances):
+                if uuid is not None:
+                    if family.metric.name == ACCELERATOR_INFO.name and uuid in ours:
+                        continue
+                    if ours and not all_gpus and uuid not in ours:
+                        continue
+                    counter = _COUNTERS.get(family.metric.name)
+                    if counter and not all_rates and series(counter, uuid) in served:
+                        continue
+                if name not in served:
+                    served.add(name)
+                    kept.append((name, value))
+        found.append(Family(family.metric, kept))
+    return found
+
+
+def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
+    """
+    Return *families* without devices that were told of before, and add theirs to
+    *owned*: where several agents, or an agent and a driver, know a device, the first
+    tells all of it. What the catalogue calls `BORROWED` is all that they share.
+    """
+    shared = [family for family in families if family.metric.name in _BORROWED]
+    told = {device_of(name) for family in shared for name, _ in family.samples}
+    told |= _identities(families)
+    found = list(families)
+    if not told.isdisjoint(owned):
+        found = [
+            Family(
+                family.metric,
+                [one for one in family.samples if device_of(one[0]) not in owned],
+            )
+            if family.metric.name in _BORROWED
+            else family
+            for family in families
+        ]
+    owned |= told
+    return found
+
+
+def device_of(name: str) -> str:
+    """
+    Return the UUID in a series of a device, ``""`` where its first label is another.
+    """
+    match = _UUID.search(name)
+    return match[1] if match else ""
+
+
+def _named(
+    sample: Sample, instances: dict[str, list[str]]
+) -> Iterator[tuple[str | None, str, float]]:
+    """
+    Yield device, series and value; an instance becomes its MIG devices, if any.
+    """
+    name, value = sample
+    match = _UUID.search(name)
+    if match is None:
+        yield None, name, value
+    elif "/" not in match[1]:
+        yield match[1], name, value
+    else:
+        for uuid in instances.get(match[1], ()):
+            yield uuid, f"{name[: match.start(1)]}{uuid}{name[match.end(1) :]}", value
+
+
+def _identities(families: Iterable[Family]) -> set[str]:
+    return {
+        labels(name).get("uuid", "")
+        for family in families
+        if family.metric.name in (ACCELERATOR_INFO.name, GPU_MIG_INFO.name)
+        for name, _ in family.samples
+    }
+
+
+def _instances(families: Iterable[Family]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for family in families:
+        if family.metric.name == GPU_MIG_INFO.name:
+            for name, _ in family.samples:
+                known = labels(name)
+                key = instance(known["parent"], known["gpu_instance"])
+                found.setdefault(key, []).append(known["uuid"])
+    return found
