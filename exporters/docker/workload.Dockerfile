@@ -1,0 +1,24 @@
+# A base image for programs that use JAX, observed without a change to them:
+#
+#   docker build -f exporters/docker/workload.Dockerfile -t jax-workload \
+#     --build-arg JAXMON=jaxmon==VERSION .
+#
+# and, in the program's own Dockerfile:
+#
+#   FROM jax-workload
+#   COPY train.py ./
+#   CMD ["train.py"]
+
+ARG PYTHON=3.11
+FROM python:${PYTHON}-slim
+# jax[tpu] on TPUs; jax[cuda12] brings CUDA, the host only the driver.
+ARG JAX=jax[cuda12]
+ARG JAXMON=jaxmon
+RUN pip install --no-cache-dir "${JAX}" "${JAXMON}"
+# The persistent cache needs a volume that outlives the container: see docs/deployment.md.
+ENV JAXMON_RUN_DIR=/run/jaxmon \
+    PYTHONUNBUFFERED=1
+WORKDIR /app
+USER 10001:10001
+ENTRYPOINT ["jaxmon", "run"]
+CMD ["--help"]
