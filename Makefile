@@ -66,6 +66,14 @@ generate: $(READY) ## Write the generated files.
 bench: $(READY) ## Measure what jaxmon costs, side by side with alternatives.
 	$(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: soak
+soak: $(READY) ## Run a program for long under jaxmon; nothing may grow (ARGS="--calls 1000").
+	$(BIN)/python tools/soak.py $(ARGS)
+
+.PHONY: faults
+faults: $(READY) ## Break what the sidecar watches, and print what it said (ARGS="--only GPU").
+	$(BIN)/python tools/fault_matrix.py $(ARGS)
+
 .PHONY: compat
 compat: $(READY) ## Run the ground-truth tests on every supported JAX (ARGS="0.6.2" for one).
 	$(BIN)/python tools/compat.py $(ARGS)

@@ -106,7 +106,12 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "exposition": _exposition,
     "imports": _of("imports"),
     "indicators": _of("indicators"),
+    "misses": _of("misses"),
+    "memory": _of("memory"),
+    "programs": _of("programs"),
+    "sampling": _of("sampling"),
     "scrape": _of("scrape"),
+    "transfers": _of("transfers"),
 }
 
 

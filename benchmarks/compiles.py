@@ -47,7 +47,7 @@ def _of_program(name: str, program: Compile, rounds: int) -> list[Row]:
         plain.append(_seconds(program))
         with agent():
             observed.append(_seconds(program))
-        with _stopwatch() as spent, agent():
+        with stopwatch() as spent, agent():
             _seconds(program)
         own.append(sum(spent))
     whole, ours = statistics.median(plain), statistics.median(own)
@@ -85,32 +85,36 @@ def _seconds(program: Compile) -> float:
 
 
 @contextmanager
-def _stopwatch() -> Iterator[list[float]]:
+def stopwatch(*observers: tuple[Any, str]) -> Iterator[list[float]]:
     """
     Collect the seconds that each observation takes within the block.
+
+    Args:
+        observers: classes and names of methods; all of ours, if none are given.
     """
-    from jaxmon.agent.compiles import Compiles
-    from jaxmon.agent.misses import Misses
+    from jaxmon.agent.compiling.compiles import Compiles
+    from jaxmon.agent.compiling.misses import Misses
 
     spent: list[float] = []
 
     def timed(method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
             started = perf_counter()
             try:
-                return method(*args)
+                return method(*args, **options)
             finally:
                 spent.append(perf_counter() - started)
 
         return call
 
-    observers: tuple[tuple[Any, str], ...] = (
+    observers = observers or (
         (Compiles, "on_compile"),
         (Compiles, "on_event"),
         (Compiles, "on_duration"),
         (Compiles, "_end"),
         (Misses, "on_miss"),
+        (Misses, "on_done"),
     )
     before = [getattr(owner, name) for owner, name in observers]
     for owner, name in observers:

@@ -58,7 +58,7 @@ def families(samples: int = SAMPLES) -> list[Family]:
                 for cause in ("shape", "dtype")
             ],
         )
-        device = (series(catalog.LIVE_ARRAY_BYTES, f"gpu:{number}"), 1.5e9 * number)
+        device = (series(catalog.LIVE_ARRAY_BYTES, number, "float32"), 1.5e9 * number)
         count += add(catalog.LIVE_ARRAY_BYTES, [device])
         for phase in ("trace", "backend_compile"):
             histogram = Histogram(catalog.COMPILE_SECONDS, function, phase)

@@ -23,12 +23,22 @@ PATCHABLE = (
     ("jax", "pmap"),
     ("jax._src.api", "_prepare_pmap"),
     ("jax._src.compiler", "compile_or_get_cached"),
+    ("jax._src.compiler", "_cache_write"),
+    ("jax._src.compiler", "warnings"),
+    ("jax._src.lru_cache", "warnings"),
     ("jax._src.pjit", "_infer_params"),
     ("jax._src.pjit", "_python_pjit_helper"),
     ("jax._src.pjit", "_run_python_pjit"),
     ("jax._src.traceback_util", "_filtering_mode"),
+    ("jax._src.lax.lax", "_convert_element_type"),
+    ("jax._src.lax.lax", "stage"),
+    ("jaxlib.xla_client", "batched_device_put"),
+    ("jaxlib.xla_client", "batched_block_until_ready"),
+    ("jaxlib._jax", "batched_device_put"),
+    ("jaxlib._jax", "batched_block_until_ready"),
     ("sys", "excepthook"),
     ("threading", "excepthook"),
+    ("sys", "unraisablehook"),
 )
 
 LISTENERS = (
@@ -39,6 +49,17 @@ LISTENERS = (
 )
 
 GRACE_SECONDS = 5.0
+
+THREADS = (
+    "jaxmon-allocations",
+    "jaxmon-cache",
+    "jaxmon-memory",
+    "jaxmon-oom",
+    "jaxmon-programs",
+    "jaxmon-sampling",
+    "jaxmon-server",
+)
+"""Threads of an agent with default settings, one of each, as soon as it runs."""
 
 
 @dataclass(frozen=True)

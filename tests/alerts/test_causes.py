@@ -26,6 +26,7 @@ MEMORY = (
     'jaxmon_device_memory_bytes{{job="web",instance="a:1",worker="1",device="0",'
     'kind="{}"}}'
 )
+LEAK = 'jaxmon_leak_growth_bytes{job="train",instance="a:1",worker="0",device="0"}'
 RSS = 'process_resident_memory_bytes{job="web",instance="a:1",worker="1"}'
 STARTED = 'process_start_time_seconds{job="web",instance="a:1",worker="1"}'
 RUNTIME = 'jaxmon_runtime_info{job="web",instance="a:1",worker="1",jax="0.10.2"}'
@@ -33,6 +34,17 @@ LAST_STEP = 'jaxmon_last_step_timestamp_seconds{job="train",instance="a:1",loop=
 OLDEST = 'jaxmon_compile_oldest_seconds{job="train",instance="a:1"}'
 GPU = 'jaxmon_accelerator_up{job="gpus",instance="a:1",uuid="GPU-1"}'
 XID = 'jaxmon_gpu_xid_errors_total{{job="gpus",instance="a:1",uuid="GPU-1",xid="{}"}}'
+ECC = (
+    'jaxmon_gpu_ecc_errors_total{{job="gpus",instance="a:1",uuid="GPU-1",'
+    'severity="{}",scope="{}"}}'
+)
+REMAP = 'jaxmon_gpu_row_remap_failure{job="gpus",instance="a:1",uuid="GPU-1"}'
+THROTTLE = (
+    'jaxmon_gpu_throttle_seconds_total{{job="gpus",instance="a:1",uuid="GPU-1",'
+    'reason="{}"}}'
+)
+TPU = 'jaxmon_tpu_runtime_up{{job="pods",instance="a:1",runtime="{}"}}'
+ON_TPU = 'jaxmon_runtime_info{job="pods",instance="a:1",worker="0",platform="tpu"}'
 UP = 'up{job="web",instance="a:1"}'
 BUILD = 'jaxmon_build_info{job="web",instance="a:1",version="1"}'
 REQUESTS = 'jaxmon_requests_in_progress{job="web",instance="a:1",route="/gen"}'
@@ -53,6 +65,14 @@ def page(description, **labels):
     """
     return [Firing({"severity": "page", **labels}, description)]
 
+
+ECC_TICKET = ticket(
+    "GPU GPU-1 of a:1 had memory errors that could not be corrected within 10m, or a "
+    "bad row of its memory could not be replaced.",
+    job="gpus",
+    instance="a:1",
+    uuid="GPU-1",
+)
 
 CASES = {
     "recompile storm": Case(
@@ -148,6 +168,26 @@ CASES = {
             MEMORY.format("limit"): "0+0x40",
         },
         quiet=("30m",),
+    ),
+    "memory leak": Case(
+        "JaxmonMemoryLeak",
+        {LEAK: "0+0x10 4194304+1048576x40 0+0x20"},
+        quiet=("10m", "30m", "52m"),
+        firing={
+            "31m": ticket(
+                "A process of job train on a:1 (worker 0) keeps more and more on "
+                "device 0: 24MiB more within the agent's last window.",
+                job="train",
+                instance="a:1",
+                worker="0",
+                device="0",
+            )
+        },
+    ),
+    "a cache that fills for a while": Case(
+        "JaxmonMemoryLeak",
+        {LEAK: "0+0x10 4194304+1048576x18 0+0x40"},
+        quiet=tuple(f"{minute}m" for minute in range(5, 60, 5)),
     ),
     "host memory growth": Case(
         "JaxmonHostMemoryGrowth",
@@ -254,6 +294,84 @@ CASES = {
                 xid="79",
             )
         },
+    ),
+    "uncorrected memory error": Case(
+        "JaxmonGpuEccErrors",
+        {
+            ECC.format("uncorrected", "volatile"): "7+0x10 8+0x40",
+            ECC.format("uncorrected", "aggregate"): "70+0x10 71+0x40",
+            REMAP: "0+0x50",
+        },
+        quiet=("10m", "22m"),
+        firing={"12m": ECC_TICKET},
+    ),
+    "row that cannot be replaced": Case(
+        "JaxmonGpuEccErrors",
+        {REMAP: "0+0x10 1+0x40", ECC.format("uncorrected", "volatile"): "0+0x50"},
+        quiet=("10m",),
+        firing={"11m": ECC_TICKET, "50m": ECC_TICKET},
+    ),
+    "memory errors of the past, or corrected": Case(
+        "JaxmonGpuEccErrors",
+        {
+            ECC.format("uncorrected", "volatile"): "_x10 3+0x40",
+            ECC.format("corrected", "volatile"): "0+5x50",
+            ECC.format("uncorrected", "aggregate"): "0+1x50",
+            REMAP: "0+0x50",
+        },
+        quiet=("5m", "11m", "30m", "50m"),
+        firing={},
+    ),
+    "held down by heat": Case(
+        "JaxmonGpuThrottled",
+        {
+            THROTTLE.format("hw_thermal"): "0+0x20 12+12x20 240+0x40",
+            THROTTLE.format("sw_thermal"): "0+0x80",
+        },
+        quiet=("20m", "70m"),
+        firing={
+            "40m": ticket(
+                "The clock of GPU GPU-1 of a:1 was held down for 20% of the last 15m, "
+                "by more than its power limit.",
+                job="gpus",
+                instance="a:1",
+                uuid="GPU-1",
+            )
+        },
+    ),
+    "held down by its power limit, or idle": Case(
+        "JaxmonGpuThrottled",
+        {
+            THROTTLE.format("power"): "0+60x60",
+            THROTTLE.format("low_utilization"): "0+60x60",
+            THROTTLE.format("hw_thermal"): "0+3x60",
+        },
+        quiet=("20m", "40m", "60m"),
+        firing={},
+    ),
+    "a program on TPUs without a runtime": Case(
+        "JaxmonTpuRuntimeDown",
+        {TPU.format(8431): "1+0x5 0+0x20 1+0x10", ON_TPU: "1+0x40"},
+        quiet=("5m", "15m", "27m"),
+        firing={
+            "17m": ticket(
+                "A program of job pods on a:1 uses TPUs, and no runtime answers there; "
+                "what the chips do cannot be seen.",
+                job="pods",
+                instance="a:1",
+            )
+        },
+    ),
+    "idle TPUs, and one runtime of several": Case(
+        "JaxmonTpuRuntimeDown",
+        {
+            TPU.format(8431): "0+0x60",
+            TPU.format(8432): "0+0x20 1+0x40",
+            ON_TPU: "_x25 1+0x35",
+            ON_TPU.replace("tpu", "gpu"): "1+0x60",
+        },
+        quiet=("15m", "30m", "60m"),
+        firing={},
     ),
     "target down": Case(
         "JaxmonTargetDown",

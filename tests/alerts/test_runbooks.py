@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.error import HTTPError
 
 import pytest
@@ -24,6 +25,7 @@ from tests.support import (
     clean_environ,
     free_port,
     http_get,
+    run_python,
     until,
 )
 
@@ -96,6 +98,54 @@ def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.wait(15)
 
 
+@pytest.fixture(scope="module")
+def program() -> Iterator[str]:
+    """
+    Return the run directory of a program with an agent, which commands look into.
+    """
+    with TemporaryDirectory(prefix="jm-", dir="/tmp") as run_dir:
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests" / "programs" / "worker.py")],
+            env=clean_environ(Path(run_dir)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        with process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline().startswith(b"http://")
+                yield run_dir
+            finally:
+                process.kill()
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """
+    Return the report directory of a program that ran out of memory.
+    """
+    directory = tmp_path_factory.mktemp("reports")
+    source = """
+import jax, jaxmon
+jaxmon.instrument(port=None, socket=False)
+try:
+    jax.jit(lambda: jax.numpy.zeros(10**14))()
+except jax.errors.JaxRuntimeError:
+    pass
+"""
+    run_python("-c", source, env={"JAXMON_REPORT_DIR": str(directory)}).ok()
+    return str(directory)
+
+
+@pytest.fixture
+def environ(program, reports, tmp_path):
+    """
+    Return the environment of an operator on the host of *program*.
+    """
+    found = clean_environ(Path(program), HOME=str(tmp_path), JAXMON_REPORT_DIR=reports)
+    return found | {"PATH": f"{BIN}:{found['PATH']}"}
+
+
 def answers(url):
     """
     Tell whether *url* answers with success.
@@ -144,11 +194,12 @@ def test_queries_work(name, query, prometheus):
 
 
 @pytest.mark.parametrize("command", MENTIONED)
-def test_commands_in_the_text_work(command):
+def test_commands_in_the_text_work(command, program):
     """
-    What the text asks to type does what it says.
+    What the text asks to type does what it says, beside a program that runs.
     """
-    result = CliRunner().invoke(main, shlex.split(command)[1:])
+    environ = {"JAXMON_RUN_DIR": program}
+    result = CliRunner(env=environ).invoke(main, shlex.split(command)[1:])
 
     assert result.exit_code == 0, result.output
 
@@ -156,21 +207,19 @@ def test_commands_in_the_text_work(command):
 @pytest.mark.parametrize(
     ("name", "script"), SCRIPTS, ids=[f"{n}-{i}" for i, (n, _) in enumerate(SCRIPTS)]
 )
-def test_commands_in_blocks_work(name, script, sidecar, tmp_path):
+def test_commands_in_blocks_work(name, script, sidecar, environ, tmp_path):
     """
-    Each block runs, on a host with a sidecar; what would serve forever shows that
-    it knows its options.
+    Each block runs, on a host with a sidecar and a program; what would serve forever
+    shows that it knows its options.
     """
     lines = [
         f"{line} --help" if line.split()[1:2] and line.split()[1] in SERVING else line
         for line in map(str.strip, script.splitlines())
     ]
     script = "\n".join(lines).replace("localhost:9467", sidecar)
-    environ = clean_environ()
-    environ["PATH"] = f"{BIN}:{environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
-        env=environ | {"HOME": str(tmp_path)},
+        env=environ,
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -21,6 +21,8 @@ import pytest
 from jaxmon.artifacts import alerts
 from jaxmon.artifacts.dashboards import render_all
 from jaxmon.catalog import BY_NAME, JIT_CALLS, PROCESS_START_TIME_SECONDS
+from tests.fakes.tpu import shapes
+from tests.fakes.tpu.hosts import Runtime
 from tests.support import ROOT, Prometheus, clean_environ, free_port, http_get, until
 
 
@@ -32,6 +34,16 @@ SCALE = 60
 NO_ACCELERATOR = "the host has no accelerator"
 NO_ALLOCATOR = "JAX has no allocator figures on the CPU"
 NO_MISHAP = "shows mishaps only, and there was none"
+NO_TPU = "the host has no TPU, nor does the demo"
+OFF = "is off unless a program asks for it"
+TPU_PANELS = (
+    "TPU duty cycle",
+    "TPU programs in the queue",
+    "TPU runtimes that answer",
+    "TPU execution time",
+    "Transfers between TPU slices",
+    "Where each TPU core stands",
+)
 EMPTY_ON_CPU = {
     "Accelerator utilisation": NO_ACCELERATOR,
     "Accelerator memory in use": NO_ACCELERATOR,
@@ -43,17 +55,31 @@ EMPTY_ON_CPU = {
     "Power of its limit": NO_ACCELERATOR,
     "Mean power by energy counter": NO_ACCELERATOR,
     "Temperature by sensor": NO_ACCELERATOR,
+    "Cost of 1,000 steps": NO_ACCELERATOR,
+    "Tensor cores busy": NO_ACCELERATOR,
+    "Multiprocessors busy": NO_ACCELERATOR,
+    "Memory bandwidth in use": NO_ACCELERATOR,
+    "Accelerators held down": NO_ACCELERATOR,
+    "Throttling by reason": NO_ACCELERATOR,
+    "NVLink traffic": NO_ACCELERATOR,
+    "PCIe traffic": NO_ACCELERATOR,
+    "Memory health": NO_ACCELERATOR,
+    **dict.fromkeys(TPU_PANELS, NO_TPU),
     "Device memory in use": NO_ALLOCATOR,
     "Device memory by kind": NO_ALLOCATOR,
     "Allocations": NO_ALLOCATOR,
+    "Non-finite outputs": OFF,
+    "Promotions to float64": NO_MISHAP,
+    "Keys used twice": NO_MISHAP,
     "Xid errors": NO_MISHAP,
     "Xid errors by GPU": NO_MISHAP,
+    "Memory errors not corrected": NO_MISHAP,
     "Internal errors": NO_MISHAP,
     "Internal errors by process": NO_MISHAP,
 }
 # The demo has no mishaps of this kind, and leaves this counter out.
 EMPTY_IN_DEMO = (
-    *(title for title, reason in EMPTY_ON_CPU.items() if reason == NO_MISHAP),
+    *(title for title, why in EMPTY_ON_CPU.items() if why in (NO_MISHAP, NO_TPU, OFF)),
     "Allocations",
 )
 
@@ -324,7 +350,9 @@ def test_panels_of_accelerators_have_data_in_the_demo(
     """
     What stays empty on a CPU has data from a fleet with accelerators, but for mishaps.
     """
-    address = sidecar(run_dir, stack, "--demo", "--disable", "nvml")
+    address = sidecar(
+        run_dir, stack, *("--demo", "--disable", "nvml", "--price", "H100=2.5")
+    )
     server = prometheus({"sidecar": [address]})
     server.until_up()
     grafana = Grafana(server, "sidecar")
@@ -343,6 +371,40 @@ def test_panels_of_accelerators_have_data_in_the_demo(
         if annotation["name"] == "Starts"
     )
     assert grafana.series(starts["expr"], instant=False) == []
+
+
+@pytest.mark.timeout(180)
+def test_panels_of_tpus_have_data_from_a_runtime(
+    run_dir: Path,
+    stack: ExitStack,
+    prometheus: Callable[..., Prometheus],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    Every panel about TPUs has data from a sidecar beside a program on several slices.
+    """
+    pytest.importorskip("grpc")
+    port = free_port()
+    monkeypatch.setenv("TPU_RUNTIME_METRICS_PORTS", str(port))
+    told = shapes.multislice(shapes.host("7x"))
+    runtime = Runtime(f"127.0.0.1:{port}", told)
+    stack.callback(runtime.end)
+    address = sidecar(run_dir, stack, "--tpu-interval", "0.5")
+    server = prometheus({"sidecar": [address]})
+    server.until_up()
+    grafana = Grafana(server, "sidecar")
+    expected = [one for one in panels() if one["title"] in TPU_PANELS]
+    assert len(expected) == len(TPU_PANELS)
+
+    def remaining() -> list[str]:
+        # Histograms without new observations have no quantile.
+        for name in (shapes.EXECUTION, *map(shapes.TRANSFER.format, shapes.TRANSFERS)):
+            for one in told["metrics"][name]:
+                one["distribution"]["counts"][3] += 1
+        runtime.tell(told)
+        return [said for one in expected for said in problems(grafana, one)]
+
+    settled(remaining)
 
 
 def settled(remaining: Callable[[], list[str]], *, seconds: float = 90.0) -> None:

@@ -97,7 +97,13 @@ class Agent:
             gauge(catalog.RECOMPILES, 2, "train.step", "shape"),
             gauge(catalog.RUNTIME_INFO, 1, "0.10.2", "0.10.2", "3.12", "cpu", ""),
             gauge(catalog.DEVICE_INFO, 1, "0", "cpu", "cpu", "0", "", ""),
-            gauge(catalog.LIVE_ARRAYS, 12, "0"),
+            Family(
+                catalog.LIVE_ARRAYS,
+                [
+                    (series(catalog.LIVE_ARRAYS, "0", "float32"), 9),
+                    (series(catalog.LIVE_ARRAYS, "0", "int32"), 3),
+                ],
+            ),
         ]
 
 

@@ -302,7 +302,7 @@ def test_broken_answer_costs_only_its_agent(
 @pytest.mark.parametrize(
     "lines",
     [
-        b'# TYPE jaxmon_accelerator_up gauge\njaxmon_accelerator_up{uuid="u"} 0\n',
+        b'# TYPE jaxmon_gpu_info gauge\njaxmon_gpu_info{uuid="u"} 1\n',
         b"# TYPE jaxmon_agent_up gauge\njaxmon_agent_up 1\n",
         GOOD.replace(b"counter", b"gauge"),
         b'jaxmon_jit_calls_total{function="f"} 1\n',

@@ -6,33 +6,237 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.fakes.nvml.gpus import UUID, Gpus, failures, of
+from jaxmon.catalog import CLOCK_EVENTS
+from jaxmon_exporter.collectors.nvml_calls import CALLS
+from jaxmon_exporter.collectors.nvml_fields import FIELDS
+from tests.fakes.nvml.build import build
+from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, fake_gpus, of
+from tests.fakes.nvml.pages import PROFILES, REVIEWED, page_of
 from tests.support import until
 
 
 pytest.importorskip("pynvml")
 
 
-def test_every_figure_has_its_value_in_base_units(gpus: Callable[..., Gpus]) -> None:
-    """Watts, joules, bytes, ratios and degrees are what the driver said, converted."""
-    state = gpus(8).poll()
-    assert (state["success"], state["reason"]) == (True, "")
-    assert of(state["page"], 7) == {
-        "jaxmon_accelerator_up": 1,
-        "jaxmon_accelerator_utilization_ratio": 0.37,
-        "jaxmon_accelerator_memory_used_bytes": 3 << 30,
-        "jaxmon_accelerator_memory_size_bytes": 80 << 30,
-        'jaxmon_accelerator_temperature_celsius{sensor="gpu"}': 47,
-        'jaxmon_accelerator_temperature_celsius{sensor="memory"}': 62,
-        "jaxmon_accelerator_power_watts": 123.507,
-        "jaxmon_accelerator_power_limit_watts": 700,
-        "jaxmon_accelerator_energy_joules_total": 1234567.007,
+@pytest.mark.parametrize("profile", PROFILES)
+def test_page_of_each_kind_of_gpu(profile: str, tmp_path: Path) -> None:
+    """Each kind of GPU makes the page that was reviewed, byte for byte."""
+    library = tmp_path / "library"
+    library.mkdir()
+    build(library, old=PROFILES[profile][1])
+    expected = (REVIEWED / f"{profile}.txt").read_text()
+    assert page_of(profile, library, tmp_path).splitlines() == expected.splitlines()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_nothing_unsupported_is_asked_twice(profile: str, tmp_path: Path) -> None:
+    """After one poll only what the device answers is asked, each thing once."""
+    library = tmp_path / "library"
+    library.mkdir()
+    build(library, old=PROFILES[profile][1])
+    with fake_gpus(library, tmp_path) as start:
+        fleet = start(1, profile=profile)
+        fleet.poll()
+        first = Counter(fleet.all_calls())
+        fleet.poll()
+        second = Counter(fleet.all_calls()) - first
+        fleet.poll()
+        third = Counter(fleet.all_calls()) - first - second
+    assert second == third
+    calls = {call: times for call, times in second.items() if profile != "a100"}
+    several = {"nvmlDeviceGetClockInfo 0": 4}
+    assert {call: times for call, times in calls.items() if times > 1} in ({}, several)
+    # The bytes of NVLink are told in two ways: one of them is asked for.
+    for number, answering in (
+        (202, {"h200", "b200"}),
+        (138, {"h100", "a100", "v100"}),
+        (82, set(PROFILES) - {"t4"}),
+    ):
+        assert fleet.fields(number, 0) == (3 if profile in answering else 1)
+
+
+def test_each_series_is_one_figure() -> None:
+    """Rows that can give the same series share its figure, so one of them gives it."""
+    figures = {one for call in CALLS for one in call.figures}
+    figures |= {field.figure for field in FIELDS}
+    assert len({(one.metric.name, one.labels) for one in figures}) == len(figures)
+
+
+def test_fields_are_asked_in_one_call(gpus: Callable[..., Gpus]) -> None:
+    """However many numbered figures there are, a device is asked for them once."""
+    fleet = gpus(2)
+    for _ in range(3):
+        fleet.poll()
+    assert fleet.calls("nvmlDeviceGetFieldValues", 1) == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "asked", "counted"),
+    [
+        (3, 1, {}),
+        (2, 1, {}),
+        (4, 1, {"no_permission": 1}),
+        (999, 3, {"figure_failed": 3}),
+        (21, 3, {}),
+    ],
+)
+def test_failing_field_costs_itself(
+    gpus: Callable[..., Gpus], code: int, asked: int, counted: dict[str, float]
+) -> None:
+    """One numbered figure that fails leaves the others of its call alone."""
+    fleet = gpus(2, f"fieldcode 1 94 {code}")
+    for _ in range(3):
+        state = fleet.poll()
+    assert "jaxmon_gpu_pcie_replays_total" not in of(state["page"], 1)
+    assert len(of(state["page"], 1)) == FIGURES - 1
+    assert len(of(state["page"], 0)) == FIGURES
+    assert (fleet.fields(94, 0), fleet.fields(94, 1)) == (3, asked)
+    assert failures(state["page"]) == counted
+
+
+@pytest.mark.parametrize("code", [15, 16, 28])
+def test_loss_is_noticed_by_a_field_alone(gpus: Callable[..., Gpus], code: int) -> None:
+    """A GPU that says only in one field that it is lost is down."""
+    fleet = gpus(2, f"fieldcode 1 94 {code}")
+    page = fleet.poll()["page"]
+    assert of(page, 1) == {"jaxmon_accelerator_up": 0}
+    assert len(of(page, 0)) == FIGURES
+
+
+def test_driver_failure_is_noticed_by_a_field_alone(
+    gpus: Callable[..., Gpus],
+) -> None:
+    """A driver that is not initialised says so in a field as well."""
+    state = gpus(2, "fieldcode 1 94 1").poll()
+    assert (state["success"], state["reason"]) == (False, "uninitialized")
+
+
+def test_field_call_that_the_driver_lacks_is_learned_once(
+    gpus: Callable[..., Gpus],
+) -> None:
+    """Without the call for fields, the figures of their own calls remain."""
+    fleet = gpus(1, "call nvmlDeviceGetFieldValues 13")
+    for _ in range(3):
+        state = fleet.poll()
+    assert state["success"]
+    assert "jaxmon_accelerator_power_watts" in of(state["page"], 0)
+    assert "jaxmon_gpu_pcie_replays_total" not in of(state["page"], 0)
+    assert fleet.calls("nvmlDeviceGetFieldValues", 0) == 1
+
+
+def test_refusal_is_asked_again_slowly(gpus: Callable[..., Gpus]) -> None:
+    """What we may not ask is asked again after 60 polls, and counted each time."""
+    call = "nvmlDeviceGetPowerUsage"
+    fleet = gpus(1, f"call {call} 4")
+    for _ in range(60):
+        state = fleet.poll()
+    assert fleet.calls(call, 0) == 1
+    assert failures(state["page"]) == {"no_permission": 1}
+    fleet.order()
+    assert "jaxmon_accelerator_power_watts" in of(fleet.poll()["page"], 0)
+
+
+def test_counter_that_falls_is_passed_through(gpus: Callable[..., Gpus]) -> None:
+    """A reset of the GPU sets its counters back; Prometheus knows what that means."""
+    name = 'jaxmon_gpu_ecc_errors_total{severity="corrected",scope="volatile"}'
+    fleet = gpus(1, "field 0 3 500")
+    assert of(fleet.poll()["page"], 0)[name] == 500
+    fleet.order("field 0 3 2")
+    assert of(fleet.poll()["page"], 0)[name] == 2
+
+
+def test_counter_does_not_change_its_source(gpus: Callable[..., Gpus]) -> None:
+    """When the chosen counter fails once, the other does not stand in for it."""
+    name = "jaxmon_gpu_nvlink_transmit_bytes_total"
+    fleet = gpus(1, profile="b200")
+    assert of(fleet.poll()["page"], 0)[name] == 7e12
+    fleet.order("fieldcode 0 202 999")
+    assert name not in of(fleet.poll()["page"], 0)
+    fleet.order("field 0 202 7000000000001")
+    assert of(fleet.poll()["page"], 0)[name] == 7e12 + 1
+
+
+def test_clock_events_are_bits(gpus: Callable[..., Gpus]) -> None:
+    """Each reason has its own series, at 1 while it holds."""
+    fleet = gpus(1, "clocks 0 328")
+    found = {
+        name.partition('"')[2].rstrip('"}'): value
+        for name, value in of(fleet.poll()["page"], 0).items()
+        if "clock_event" in name
     }
-    assert failures(state["page"]) == {}
+    assert {name for name, value in found.items() if value} == {
+        "hw_slowdown",
+        "hw_thermal",
+        "display_clock",
+    }
+    assert set(found) == set(CLOCK_EVENTS)
+
+
+def test_new_gpu_appears_and_a_removed_one_is_down(
+    gpus: Callable[..., Gpus],
+) -> None:
+    """A GPU that is added is read; one that is taken away stays visible as down."""
+    fleet = gpus(2)
+    fleet.poll()
+    fleet.order("count 3")
+    page = fleet.poll()["page"]
+    assert [len(of(page, i)) for i in range(3)] == [FIGURES] * 3
+    fleet.order("count 2", "device 2 28")
+    page = fleet.poll()["page"]
+    assert of(page, 2) == {"jaxmon_accelerator_up": 0}
+    assert failures(page) == {"device_not_found": 1}
+    assert len(of(page, 1)) == FIGURES
+
+
+def test_library_that_appears_later_is_found(tmp_path: Path) -> None:
+    """A driver installed after the sidecar started is used without a restart."""
+    library = tmp_path / "library"
+    library.mkdir()
+    with fake_gpus(library, tmp_path) as start:
+        fleet = start(1)
+        assert fleet.poll()["reason"] == "library_not_found"
+        build(library)
+        state = fleet.poll()
+    assert state["success"]
+    assert len(of(state["page"], 0)) == FIGURES
+
+
+def test_mig_device_that_fails_costs_itself(gpus: Callable[..., Gpus]) -> None:
+    """The GPU and its load are told although its parts cannot be read."""
+    fleet = gpus(1, "call nvmlDeviceGetAttributes_v2 999", profile="a100")
+    state = fleet.poll()
+    assert state["success"]
+    assert not any("_mig_info" in name for name in state["page"])
+    assert of(state["page"], 0)["jaxmon_gpu_mig_mode"] == 1
+    assert failures(state["page"]) == {"figure_failed": 3}
+    fleet.order()
+    page = fleet.poll()["page"]
+    assert sum("_mig_info" in name for name in page) == 3
+
+
+def test_processes_are_told_only_when_asked_for(gpus: Callable[..., Gpus]) -> None:
+    """By default no process number leaves the host, nor is the driver asked."""
+    fleet = gpus(1, "process 0 4001 3000")
+    assert not any("process" in name for name in fleet.poll()["page"])
+    assert fleet.calls("nvmlDeviceGetComputeRunningProcesses_v3", 0) == 0
+
+
+def test_processes_without_known_memory_are_left_out(
+    nvml_library: Path, tmp_path: Path
+) -> None:
+    """A process whose memory the driver does not tell has no figure."""
+    collector = "nvml.NvidiaGpus(processes=10)"
+    with fake_gpus(nvml_library, tmp_path, collector=collector) as start:
+        fleet = start(1, "process 0 4001 -1", "process 0 4002 5", "process 0 4002 6")
+        page = fleet.poll()["page"]
+    found = {n: v for n, v in of(page, 0).items() if "process" in n}
+    assert found == {'jaxmon_gpu_process_memory_bytes{pid="4002"}': 11}
 
 
 def test_identity_joins_with_jax(gpus: Callable[..., Gpus]) -> None:
@@ -75,26 +279,29 @@ def test_unsupported_figure_is_learned_once_per_device(
 
 @pytest.mark.parametrize(
     ("code", "counted"),
-    [(4, {"no_permission": 1}), (999, {"figure_failed": 1}), (6, {}), (21, {})],
+    [(999, {"figure_failed": 1}), (6, {}), (10, {}), (21, {}), (27, {})],
 )
 def test_failing_figure_costs_itself_and_is_asked_again(
     gpus: Callable[..., Gpus], code: int, counted: dict[str, float]
 ) -> None:
     """A figure that fails once is missing once; real failures are counted."""
-    fleet = gpus(1, f"call nvmlDeviceGetTemperature {code}")
+    fleet = gpus(1, f"call nvmlDeviceGetPowerUsage {code}")
     state = fleet.poll()
-    series = 'jaxmon_accelerator_temperature_celsius{sensor="gpu"}'
+    series = "jaxmon_accelerator_power_watts"
     assert state["success"]
     assert series not in of(state["page"], 0)
-    assert len(of(state["page"], 0)) == 8
+    assert len(of(state["page"], 0)) == FIGURES - 1
     assert failures(state["page"]) == counted
     fleet.order()
     assert series in of(fleet.poll()["page"], 0)
 
 
-@pytest.mark.parametrize("code", [15, 16, 28])
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(15, "device_lost"), (16, "reset_required"), (28, "device_not_found")],
+)
 def test_lost_device_is_down_and_the_others_go_on(
-    gpus: Callable[..., Gpus], code: int
+    gpus: Callable[..., Gpus], code: int, reason: str
 ) -> None:
     """A lost GPU keeps its identity, has up 0 and no figures, and can come back."""
     fleet = gpus(2)
@@ -108,15 +315,15 @@ def test_lost_device_is_down_and_the_others_go_on(
         UUID.format(1) in name and "_info" in name and 'index="1"' in name
         for name in state["page"]
     )
-    assert len(of(state["page"], 0)) == 9
-    assert failures(state["page"]) == {"device_lost": 1}
+    assert len(of(state["page"], 0)) == FIGURES
+    assert failures(state["page"]) == {reason: 1}
     assert len([line for line in state["log"] if "is lost" in line]) == 1
     fleet.order()
     state = fleet.poll()
-    assert len(of(state["page"], 1)) == 9
+    assert len(of(state["page"], 1)) == FIGURES
     assert any("is back" in line for line in state["log"])
     fleet.order(f"device 1 {code}")
-    assert failures(fleet.poll()["page"]) == {"device_lost": 2}
+    assert failures(fleet.poll()["page"]) == {reason: 2}
 
 
 def test_device_whose_handle_still_works_but_figures_do_not(
@@ -136,10 +343,10 @@ def test_device_lost_before_the_start_is_counted(gpus: Callable[..., Gpus]) -> N
     """A GPU that never told its name has no series, but does not go unnoticed."""
     fleet = gpus(2, "device 0 15")
     state = fleet.poll()
-    assert len(of(state["page"], 1)) == 9
+    assert len(of(state["page"], 1)) == FIGURES
     assert failures(state["page"]) == {"device_unidentified": 1}
     fleet.order()
-    assert len(of(fleet.poll()["page"], 0)) == 9
+    assert len(of(fleet.poll()["page"], 0)) == FIGURES
 
 
 @pytest.mark.parametrize(
@@ -188,7 +395,7 @@ def test_driver_that_goes_away_is_initialised_again(
     state = fleet.poll()
     assert state["success"]
     # The new driver may support what the old one did not.
-    assert len(of(state["page"], 0)) == 9
+    assert len(of(state["page"], 0)) == FIGURES
 
 
 def test_driver_that_goes_away_between_two_calls_is_noticed(
@@ -214,7 +421,7 @@ def test_hanging_driver_is_a_timeout_and_recovers(gpus: Callable[..., Gpus]) -> 
     )
     assert not state["success"]
     # The figures of the poll before are still young enough.
-    assert len(of(state["page"], 0)) == 9
+    assert len(of(state["page"], 0)) == FIGURES
     fleet.order()
     assert until(lambda: fleet.tell("look")["success"], "the call to come back")
 

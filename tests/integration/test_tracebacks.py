@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_only_one_of_the_two_was_instrumented(noted: tuple[Any, Any]) -> None:
     assert plain["agent"] is False
     assert observed["agent"] is True
     assert plain["counted"].startswith("jaxlib.")
-    assert observed["counted"] == "jaxmon.agent.calls"
+    assert observed["counted"] == "jaxmon.agent.calling.calls"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -126,6 +127,13 @@ def test_the_persistent_cache_has_the_same_keys(noted: tuple[Any, Any]) -> None:
     plain, observed = (books["cached"] for books in noted)
 
     assert len([name for name in plain if name.startswith("jit_stored-")]) == 2
+    assert len(plain) == len(observed)
+    if version("jax").startswith("0.8."):
+        # There, pmap's program has another key in every process, without us too.
+        plain, observed = (
+            [name for name in names if "call_wrapped" not in name]
+            for names in (plain, observed)
+        )
     assert plain == observed
 
 

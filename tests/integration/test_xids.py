@@ -4,12 +4,17 @@ Xid errors behind the real pynvml, with a C library in the driver's place.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
-from jaxmon.catalog import CRITICAL_XIDS, GPU_XID_ERRORS
-from tests.fakes.nvml.gpus import UUID, Gpus, failures, of
+from jaxmon.catalog import (
+    CRITICAL_XIDS,
+    GPU_XID_ERRORS,
+    GPU_XID_LAST_TIMESTAMP_SECONDS,
+)
+from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, of
 from tests.support import until
 
 
@@ -30,6 +35,23 @@ def xids(page: dict[str, float], device: int) -> dict[str, float]:
     }
 
 
+def test_time_of_the_last_error_is_told(gpus: Callable[..., Gpus]) -> None:
+    """A number has a time from its first error on, and the time moves with the next."""
+    name = f'{GPU_XID_LAST_TIMESTAMP_SECONDS.name}{{uuid="{UUID.format(1)}",xid="31"}}'
+    fleet = gpus(2)
+    began = time.time()
+    assert not any("_last_timestamp" in one for one in fleet.poll()["page"])
+    fleet.report(1, 31)
+    first = fleet.poll()["page"]
+    assert [one for one in first if "_last_timestamp" in one] == [name]
+    assert began <= first[name] <= time.time()
+    assert fleet.poll()["page"][name] == first[name]
+    fleet.report(1, 31)
+    assert fleet.poll()["page"][name] > first[name]
+    fleet.order("device 1 15")
+    assert fleet.poll()["page"][name] > first[name]
+
+
 def live_sets(fleet: Gpus, devices: int) -> int:
     """
     Return how many event sets have been made and not freed.
@@ -46,7 +68,7 @@ def test_first_error_is_an_increase(gpus: Callable[..., Gpus]) -> None:
     fleet.report(1, 79)
     page = fleet.poll()["page"]
     assert (xids(page, 0), xids(page, 1)) == (NONE, {**NONE, "79": 1})
-    assert len(of(page, 1)) == 9
+    assert len(of(page, 1)) == FIGURES
 
 
 def test_burst_is_counted_exactly(gpus: Callable[..., Gpus]) -> None:
@@ -189,7 +211,7 @@ def test_gpu_that_cannot_report_has_no_count(
         state = fleet.poll()
     assert state["success"]
     assert xids(state["page"], 0) == {}
-    assert len(of(state["page"], 0)) == 9
+    assert len(of(state["page"], 0)) == FIGURES
     assert failures(state["page"]) == {}
     assert fleet.calls("nvmlDeviceGetSupportedEventTypes", 0) == 1
     # The one that could not be made need not be freed.
@@ -243,7 +265,7 @@ def test_event_set_that_fails_once_keeps_its_queue(gpus: Callable[..., Gpus]) ->
     fleet.order("call nvmlEventSetWait_v2 999")
     page = fleet.poll()["page"]
     assert xids(page, 0) == NONE
-    assert len(of(page, 0)) == 9
+    assert len(of(page, 0)) == FIGURES
     assert failures(page) == {"events_failed": 1}
     fleet.order()
     assert xids(fleet.poll()["page"], 0) == {**NONE, "79": 3}

@@ -135,7 +135,7 @@ for _ in range(10):
 call("shapes", shapes, x4, miss=True, recompile="shape")
 call("shapes", shapes, ARRAYS[5], miss=True, recompile="shape")
 call("shapes", shapes, x3)
-call("shapes", shapes, x3.astype(jnp.int32), miss=True, recompile="unknown")
+call("shapes", shapes, x3.astype(jnp.int32), miss=True, recompile="dtype")
 
 
 # Static arguments, by position and by name.
@@ -147,8 +147,8 @@ def static(x, n, *, k):
 
 call("static", static, x3, 2, miss=True, k=1)
 call("static", static, x3, 2, k=1)
-call("static", static, x3, 3, miss=True, recompile="unknown", k=1)
-call("static", static, x3, 3, miss=True, recompile="unknown", k=2)
+call("static", static, x3, 3, miss=True, recompile="static_argument", k=1)
+call("static", static, x3, 3, miss=True, recompile="static_argument", k=2)
 call("static", static, x3, 2, k=1)
 
 

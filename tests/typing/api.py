@@ -17,6 +17,11 @@ agent: jaxmon.Agent = jaxmon.instrument()
 jaxmon.instrument(port=0, host="127.0.0.1", max_functions=50)
 jaxmon.instrument(port=None, socket=False, calls=False, memory_interval=0)
 url: str | None = agent.url
+before = agent.memory()
+for line in agent.memory().growth_since(before):
+    where: tuple[str, int] = line.file, line.line
+    grown: int = line.bytes
+agent.memory() - before  # type: ignore[operator]
 jaxmon.uninstrument()
 version: str = jaxmon.__version__
 
@@ -59,6 +64,24 @@ async def predict_later(x: float) -> str:
         return predict(x)
 
 
+with jaxmon.budget(compiles=1, recompiles=0, function=predict) as spent:
+    compiled: int = spent.compiles
+    moved: int | None = spent.transfers
+jaxmon.budget(compiles="1")  # type: ignore[arg-type]
+jaxmon.budget(1)  # type: ignore[call-arg]
+
+
+@jaxmon.budget(live_bytes_growth=0, internal=True)
+def measured(x: float) -> str:
+    """
+    Keep its signature.
+    """
+    return str(x)
+
+
+measured("1.0")  # type: ignore[arg-type]
+exceeded: AssertionError = jaxmon.BudgetExceeded("compiles: 2 (allowed: 1)")
+
 answer: str = predict(1.0)
 predict("1.0")  # type: ignore[arg-type]
 later: Awaitable[str] = predict_later(1.0)
@@ -71,6 +94,15 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 wrapped: Application = Middleware(application)
+
+check: jaxmon.DeterminismCheck = jaxmon.check_determinism(predict, 1.0, runs=3)
+same: bool = check.identical
+for deviation in check.deviations:
+    worst: float = deviation.max_relative
+jaxmon.check_determinism()  # type: ignore[call-arg]
+gradients: jaxmon.GradientCheck = jaxmon.check_gradients(predict, (1.0,), modes=["rev"])
+passed: bool = gradients.passed
+jaxmon.check_gradients(predict)  # type: ignore[call-arg]
 
 jaxmon.instrument(port="9466")  # type: ignore[arg-type]
 jaxmon.instrument(prot=9466)  # type: ignore[call-arg]

@@ -5,22 +5,50 @@ Why a call had to compile a function again.
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
 from typing import Any
 
-from jaxmon.agent.causes import Causes
-from jaxmon.agent.stack import Jitted
+import numpy as np
 
-
-@dataclass(frozen=True)
-class Aval:
-    shape: tuple[int, ...] = ()
-    dtype: str = "float32"
-    weak_type: bool = False
+from jaxmon.agent.compiling.causes import SHOWN, Cause, Causes
+from jaxmon.agent.compiling.signatures import LEAF, Argument, Leaf, Node, Signature
+from jaxmon.agent.compiling.stack import Jitted
 
 
 def jitted(fun: Any, source: str | None = "f at file.py:1") -> Jitted:
     return Jitted(fun, fun, source, call=True)
+
+
+def leaf(*shape: int, dtype: str = "float32", weak: bool = False) -> Leaf:
+    return Leaf(shape, np.dtype(dtype), weak, None)
+
+
+def call(*leaves: Leaf, context: tuple[Any, ...] = ()) -> Signature:
+    """
+    Return the signature of a call with one argument for each leaf.
+    """
+    names = "xyzuvw"
+    arguments = tuple(
+        Argument(names[n], by_name=False, node=LEAF) for n in range(len(leaves))
+    )
+    return Signature(arguments, leaves, (), (), context)
+
+
+def tree(*keys: str, count: int = 3) -> Signature:
+    """
+    Return the signature of a call with a dict of arrays.
+    """
+    paths = tuple(f"[{key!r}]" for key in keys)
+    node = Node("dict", (), "", paths, (LEAF,) * len(keys), len(keys))
+    leaves = (leaf(count),) * len(keys)
+    return Signature((Argument("x", by_name=False, node=node),), leaves, (), (), ())
+
+
+def name(cause: Cause | None) -> str | None:
+    return cause.name if cause else None
+
+
+def texts(cause: Cause | None) -> list[str]:
+    return [one.text for one in cause.differences] if cause else []
 
 
 def test_the_first_compile_has_no_cause() -> None:
@@ -29,8 +57,8 @@ def test_the_first_compile_has_no_cause() -> None:
     """
     causes = Causes()
 
-    assert causes.of(jitted(lambda: 1), (Aval(),)) is None
-    assert causes.of(jitted(lambda: 2, "f at file.py:2"), (Aval(),)) is None
+    assert causes.of(jitted(lambda: 1), call(leaf())) is None
+    assert causes.of(jitted(lambda: 2, "f at file.py:2"), call(leaf())) is None
 
 
 def test_another_shape_is_named() -> None:
@@ -38,22 +66,111 @@ def test_another_shape_is_named() -> None:
     Only a compile that differs in shapes alone from an earlier one says so.
     """
     causes, fun = Causes(), jitted(lambda: 1)
-    causes.of(fun, (Aval((1,)), Aval()))
+    causes.of(fun, call(leaf(1), leaf()))
 
-    assert causes.of(fun, (Aval((2,)), Aval())) == "shape"
-    assert causes.of(fun, (Aval((2,), "int32"), Aval())) != "shape"
-    assert causes.of(fun, (Aval((2,)), Aval())) != "shape"
+    assert name(causes.of(fun, call(leaf(2), leaf()))) == "shape"
+    assert name(causes.of(fun, call(leaf(2, dtype="int32"), leaf()))) == "dtype"
+    assert name(causes.of(fun, call(leaf(2)))) == "tree_structure"
+
+
+def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
+    """
+    Two leaves of another shape are closer than a tree with another key.
+    """
+    causes, fun = Causes(), jitted(lambda: 1)
+    causes.of(fun, tree("a", "b", count=4))
+    causes.of(fun, tree("a", "b", "c", count=3))
+
+    cause = causes.of(fun, tree("a", "b", count=3))
+
+    assert texts(cause) == [
+        "argument x['a']: float32[4] → float32[3]",
+        "argument x['b']: float32[4] → float32[3]",
+    ]
+    assert name(causes.of(fun, tree("a", "d", count=3))) == "tree_structure"
+
+
+def test_configuration_comes_before_what_follows_from_it() -> None:
+    """
+    Under jax_enable_x64 every dtype changes too; the setting is the cause.
+    """
+    causes, fun = Causes(["jax_enable_x64"]), jitted(lambda: 1)
+    causes.of(fun, call(leaf(1), context=(False,)))
+
+    cause = causes.of(fun, call(leaf(1, dtype="float64"), context=(True,)))
+
+    assert name(cause) == "context"
+    assert texts(cause) == [
+        "jax_enable_x64: False → True",
+        "argument x: float32[1] → float64[1]",
+    ]
+
+
+def test_the_most_frequent_change_of_leaves_is_the_cause() -> None:
+    """
+    One weak type among two new shapes does not make the compile one of weak types.
+    """
+    causes, fun = Causes(), jitted(lambda: 1)
+    causes.of(fun, call(leaf(1), leaf(1), leaf()))
+
+    cause = causes.of(fun, call(leaf(2), leaf(2), leaf(weak=True)))
+
+    assert name(cause) == "shape"
+    assert len(texts(cause)) == 3
+
+
+def test_the_same_again_was_evicted() -> None:
+    """
+    A signature that was compiled before can only have been dropped since, also when
+    more than sixteen others came between.
+    """
+    causes, fun = Causes(), jitted(lambda: 1)
+    for size in range(40):
+        causes.of(fun, call(leaf(size)))
+
+    assert name(causes.of(fun, call(leaf(0)))) == "evicted"
 
 
 def test_a_new_function_of_the_same_line_is_named() -> None:
     """
-    A lambda made again, with the same arguments or others, is the cause.
+    A lambda made again is the cause, and what else differs is told too.
     """
     causes = Causes()
     first, second = (lambda: 1), (lambda: 1)
-    causes.of(jitted(first), (Aval(),))
+    causes.of(jitted(first), call(leaf()))
 
-    assert causes.of(jitted(second), (Aval((3,)),)) == "new_function"
+    cause = causes.of(jitted(second), call(leaf(3)))
+
+    assert name(cause) == "new_function"
+    assert "jit outside the loop" in texts(cause)[0]
+    assert texts(cause)[1:] == ["argument x: float32[] → float32[3]"]
+
+
+def test_a_long_list_of_differences_is_cut() -> None:
+    """
+    Of a thousand changed leaves the first are kept, and the rest counted.
+    """
+    causes, fun = Causes(), jitted(lambda: 1)
+    keys = [str(number) for number in range(1000)]
+    causes.of(fun, tree(*keys, count=1))
+
+    cause = causes.of(fun, tree(*keys, count=2))
+
+    assert cause is not None
+    assert (len(cause.differences), cause.omitted) == (SHOWN, 1000 - SHOWN)
+
+
+def test_few_signatures_of_many_leaves_are_kept() -> None:
+    """
+    What is remembered of one function is bounded in leaves, not just in signatures.
+    """
+    causes, fun = Causes(), jitted(lambda: 1)
+    keys = [str(number) for number in range(20_000)]
+    for size in range(6):
+        causes.of(fun, tree(*keys, count=size))
+
+    (history,) = causes._seen.values()
+    assert len(history.signatures) == 3
 
 
 def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
@@ -62,10 +179,20 @@ def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
     """
     causes = Causes()
     for _ in range(100):
-        causes.of(jitted(lambda: 1), (Aval(),))
-    causes.of(jitted(3, "other"), (Aval(),))
+        causes.of(jitted(lambda: 1), call(leaf()))
+    causes.of(jitted(3, "other"), call(leaf()))
     gc.collect()
 
     assert causes._seen == {}
-    assert len(causes._sources) == 2
-    assert causes.of(jitted(3, "other"), (Aval((2,)),)) == "unknown"
+    assert len(causes._last) == 2
+    assert name(causes.of(jitted(3, "other"), call(leaf(2)))) == "unknown"
+
+
+def test_a_call_without_a_signature_is_unknown() -> None:
+    """
+    Where the arguments could not be told, the recompile still counts.
+    """
+    causes, fun = Causes(), jitted(lambda: 1)
+    causes.of(fun, call(leaf()))
+
+    assert name(causes.of(fun, None)) == "unknown"

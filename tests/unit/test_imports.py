@@ -102,9 +102,16 @@ def test_public_surface():
     """
     assert sorted(jaxmon.__all__) == [
         "Agent",
+        "BudgetExceeded",
+        "DeterminismCheck",
+        "Deviation",
+        "GradientCheck",
         "JaxmonError",
         "SettingsError",
         "activity",
+        "budget",
+        "check_determinism",
+        "check_gradients",
         "instrument",
         "request",
         "steps",

@@ -40,7 +40,7 @@ def agent_page() -> tuple[list[Family], str]:
         gauge(catalog.BUILD_INFO, 1, "1.0"),
         gauge(catalog.PROCESS_START_TIME_SECONDS, 1.7e9 + 0.125),
         Family(NEWER, newer.samples()),
-        gauge(catalog.LIVE_ARRAYS, math.inf, "cpu:0"),
+        gauge(catalog.LIVE_ARRAYS, math.inf, "0", "float32"),
     ]
     return families, encode(families).decode()
 

@@ -104,3 +104,22 @@ def test_sockets_are_found_by_worker_in_order(run_dir: Path) -> None:
     }
     assert list(sockets(run_dir)) == ["2", "10"]
     assert sockets(run_dir / "missing") == {}
+
+
+def test_files_are_private_unless_the_directory_is_shared(run_dir: Path) -> None:
+    """
+    A set-group-ID directory that its group may write is shared, as a volume with an
+    fsGroup is; one of these bits alone says nothing.
+    """
+    for permissions, expected in (
+        (0o700, 0o600),
+        (0o770, 0o600),
+        (0o2700, 0o600),
+        (0o2770, 0o660),
+        (0o2777, 0o660),
+    ):
+        run_dir.chmod(permissions)
+        slot = acquire(run_dir)
+        lock = run_dir / "agent-0.lock"
+        assert (slot.mode, lock.stat().st_mode & 0o777) == (expected, expected)
+        slot.release()

@@ -89,7 +89,7 @@ def test_unit_follows_the_query(expression, unit):
             gauge(LIVE_ARRAYS).joined(
                 gauge(DEVICE_INFO), ("instance", "device"), take=("device_kind",)
             ),
-            {"device", "device_kind", *SCRAPED},
+            {"device", "device_kind", "dtype", *SCRAPED},
         ),
         (recorded("a:b:c"), None),
         (recorded("a:b:c", labels=("job",)), {"job"}),

@@ -15,9 +15,11 @@ SOURCE = Path(__file__).with_name("fake_nvml.c")
 LIBRARY = "libnvidia-ml.so.1"
 
 
-def build(directory: Path) -> Path:
+def build(directory: Path, *, old: bool = False) -> Path:
     """
     Compile the library into *directory*, for ``LD_LIBRARY_PATH``, and return that.
+
+    An *old* one lacks functions that drivers did not always have.
     """
     subprocess.run(
         [
@@ -27,6 +29,7 @@ def build(directory: Path) -> Path:
             "-Wall",
             "-Wextra",
             "-Werror",
+            *(["-DFAKE_NVML_OLD"] if old else []),
             f"-Wl,-soname,{LIBRARY}",
             "-o",
             str(directory / LIBRARY),

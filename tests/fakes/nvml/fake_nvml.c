@@ -12,8 +12,17 @@
  *   call NAME CODE       every call of NAME fails with CODE
  *   call NAME I CODE     the same for device I alone
  *   hang NAME            NAME does not return while the line stands
+ *   count N              there are N devices now
  *   util I PERCENT       utilisation of device I
  *   events I MASK        event types that device I supports, 31 otherwise
+ *   field I F VALUE      numbered figure F of device I
+ *   fieldcode I F CODE   numbered figure F of device I fails with CODE
+ *   clocks I MASK        what holds the clock of device I down
+ *   process I PID BYTES  a process on device I; -1: its memory is not known
+ *
+ * FAKE_NVML_PROFILE says what the devices are: h100 (else), h200, b200, a100 (divided
+ * into MIG devices), t4, or v100. Compiled with FAKE_NVML_OLD, it is the library of a
+ * driver that lacks newer functions.
  *
  * The file FAKE_NVML_XIDS is the driver's queue, to be appended to: a line "I XID"
  * or "I XID COUNT" is one Xid error of device I, or COUNT. An event set delivers
@@ -44,12 +53,13 @@ enum {
 };
 
 enum { MAX_DEVICES = 16, MAX_SETS = 64, XID_CRITICAL_ERROR = 8, EVENT_TYPES = 31 };
-enum { MEMORY_INFO_V2 = 0x02000028, FIELD_MEMORY_TEMP = 82 };
+enum { MEMORY_INFO_V2 = 0x02000028, MAX_PARTS = 7 };
 
 typedef int nvml_return;
 
 typedef struct {
     int index;
+    int part; /* number of the MIG device, counted from 1; 0: the whole GPU */
 } device;
 
 typedef struct {
@@ -97,8 +107,15 @@ static int initialised;
 
 static int device_count(void)
 {
-    const char *text = getenv("FAKE_NVML_GPUS");
+    const char *text = getenv("FAKE_NVML_GPUS"), *path = getenv("FAKE_NVML_CONTROL");
+    FILE *file = path ? fopen(path, "r") : NULL;
     int count = text ? atoi(text) : 2;
+    char line[128];
+
+    while (file && fgets(line, sizeof line, file))
+        sscanf(line, "count %d", &count);
+    if (file)
+        fclose(file);
     return count > MAX_DEVICES ? MAX_DEVICES : count;
 }
 
@@ -138,38 +155,37 @@ static nvml_return ordered(const char *name, int index, int *hang)
     return result;
 }
 
-static unsigned ordered_utilization(int index)
+/* Say whether a line "VERB I VALUE" is there, or "VERB I KEY VALUE" with a key. */
+static int ordered_value(const char *verb, int index, long key, long long *value)
 {
     const char *path = getenv("FAKE_NVML_CONTROL");
     FILE *file = path ? fopen(path, "r") : NULL;
-    char line[128];
-    int which;
-    unsigned percent, result = 37;
+    char line[128], word[64];
+    int which, found = 0;
+    long named;
+    long long number;
 
     if (!file)
-        return result;
-    while (fgets(line, sizeof line, file))
-        if (sscanf(line, "util %d %u", &which, &percent) == 2 && which == index)
-            result = percent;
+        return 0;
+    while (fgets(line, sizeof line, file)) {
+        named = key;
+        if (key < 0 ? sscanf(line, "%63s %d %lld", word, &which, &number) != 3
+                    : sscanf(line, "%63s %d %ld %lld", word, &which, &named, &number) != 4)
+            continue;
+        if (!strcmp(word, verb) && which == index && named == key) {
+            *value = number;
+            found = 1;
+        }
+    }
     fclose(file);
-    return result;
+    return found;
 }
 
 static unsigned long long ordered_event_types(int index)
 {
-    const char *path = getenv("FAKE_NVML_CONTROL");
-    FILE *file = path ? fopen(path, "r") : NULL;
-    char line[128];
-    int which;
-    unsigned long long mask, result = EVENT_TYPES;
-
-    if (!file)
-        return result;
-    while (fgets(line, sizeof line, file))
-        if (sscanf(line, "events %d %llu", &which, &mask) == 2 && which == index)
-            result = mask;
-    fclose(file);
-    return result;
+    long long mask = EVENT_TYPES;
+    ordered_value("events", index, -1, &mask);
+    return (unsigned long long)mask;
 }
 
 /*
@@ -268,12 +284,6 @@ const char *nvmlErrorString(nvml_return code)
     }
 }
 
-nvml_return nvmlSystemGetDriverVersion(char *out, unsigned size)
-{
-    ENTER(-1);
-    return put(out, size, "580.65.06");
-}
-
 nvml_return nvmlDeviceGetCount_v2(unsigned *count)
 {
     ENTER(-1);
@@ -291,92 +301,21 @@ nvml_return nvmlDeviceGetHandleByIndex_v2(unsigned index, device **out)
     return SUCCESS;
 }
 
-nvml_return nvmlDeviceGetName(device *self, char *out, unsigned size)
+nvml_return nvmlDeviceGetHandleByUUID(const char *uuid, device **out)
 {
-    ENTER(self->index);
-    return put(out, size, "NVIDIA H100 80GB HBM3");
+    int index = 0, end = 0;
+
+    ENTER(-1);
+    sscanf(uuid, "GPU-5f0c9d2e-1a2b-3c4d-5e6f-%d%n", &index, &end);
+    if (!end || uuid[end] || index < 0 || index >= device_count())
+        return NOT_FOUND;
+    return nvmlDeviceGetHandleByIndex_v2((unsigned)index, out);
 }
 
-nvml_return nvmlDeviceGetUUID(device *self, char *out, unsigned size)
-{
-    char uuid[64];
-    ENTER(self->index);
-    snprintf(uuid, sizeof uuid, "GPU-5f0c9d2e-1a2b-3c4d-5e6f-%012d", self->index);
-    return put(out, size, uuid);
-}
-
-nvml_return nvmlDeviceGetPciInfo_v3(device *self, pci_info *out)
+nvml_return nvmlDeviceGetIndex(device *self, unsigned *index)
 {
     ENTER(self->index);
-    memset(out, 0, sizeof *out);
-    out->bus = 0x1A + self->index;
-    snprintf(out->legacy_bus_id, sizeof out->legacy_bus_id, "0000:%02X:00.0", out->bus);
-    snprintf(out->bus_id, sizeof out->bus_id, "00000000:%02X:00.0", out->bus);
-    return SUCCESS;
-}
-
-nvml_return nvmlDeviceGetUtilizationRates(device *self, utilization *out)
-{
-    ENTER(self->index);
-    out->gpu = ordered_utilization(self->index);
-    out->memory = 11;
-    return SUCCESS;
-}
-
-nvml_return nvmlDeviceGetMemoryInfo_v2(device *self, memory_v2 *out)
-{
-    ENTER(self->index);
-    if (out->version != MEMORY_INFO_V2)
-        return ARGUMENT_VERSION_MISMATCH;
-    out->total = 80ULL << 30;
-    out->reserved = 512ULL << 20;
-    out->used = 3ULL << 30;
-    out->free = out->total - out->reserved - out->used;
-    return SUCCESS;
-}
-
-nvml_return nvmlDeviceGetTemperature(device *self, int sensor, unsigned *celsius)
-{
-    ENTER(self->index);
-    if (sensor != 0)
-        return INVALID_ARGUMENT;
-    *celsius = 40 + self->index;
-    return SUCCESS;
-}
-
-nvml_return nvmlDeviceGetPowerUsage(device *self, unsigned *milliwatts)
-{
-    ENTER(self->index);
-    *milliwatts = 123500 + self->index;
-    return SUCCESS;
-}
-
-nvml_return nvmlDeviceGetEnforcedPowerLimit(device *self, unsigned *milliwatts)
-{
-    ENTER(self->index);
-    *milliwatts = 700000;
-    return SUCCESS;
-}
-
-nvml_return nvmlDeviceGetTotalEnergyConsumption(device *self, unsigned long long *out)
-{
-    ENTER(self->index);
-    *out = 1234567000ULL + self->index; /* millijoules */
-    return SUCCESS;
-}
-
-nvml_return nvmlDeviceGetFieldValues(device *self, int count, field_value *values)
-{
-    ENTER(self->index);
-    for (int i = 0; i < count; i++) {
-        values[i].result = NOT_SUPPORTED;
-        if (values[i].field == FIELD_MEMORY_TEMP) {
-            values[i].result = SUCCESS;
-            values[i].value_type = 0; /* wrongly "double", as some drivers say */
-            values[i].value.u64 = 0;
-            values[i].value.u32 = 55 + self->index;
-        }
-    }
+    *index = (unsigned)self->index;
     return SUCCESS;
 }
 
@@ -457,3 +396,6 @@ nvml_return nvmlEventSetFree(event_set *set)
     set->live = 0;
     return SUCCESS;
 }
+
+#include "fake_figures.c"
+#include "fake_gpm.c"

@@ -18,8 +18,10 @@ from tests.support import clean_environ
 # Polls as often as it is told to and prints what came of it, so that a test can
 # change the driver between two polls of one process.
 DRIVER = """
-import json, logging, sys, threading
-from jaxmon_exporter.collectors.nvml import NvidiaGpus
+import json, logging, os, sys, threading
+from pathlib import Path
+from jaxmon.exposition.encode import encode
+from jaxmon_exporter.collectors import gpm, nvml
 from jaxmon_exporter.polling import Poller
 
 lines = []
@@ -28,7 +30,7 @@ class Lines(logging.Handler):
         lines.append(record.getMessage())
 logging.getLogger("jaxmon.exporter").addHandler(Lines())
 logging.getLogger("jaxmon.exporter").setLevel(logging.INFO)
-collector = NvidiaGpus()
+collector = eval(sys.argv[1])
 collector.deadline = 0.2
 poller = Poller(collector)
 joined = None
@@ -44,14 +46,18 @@ for command in sys.stdin:
         joined = poller.join(10)
     status = poller.status()
     families = poller.families()
+    text = encode(families).decode() if command == "text\\n" else ""
     page = {name: value for family in families for name, value in family.samples}
     print(json.dumps({
         "page": page, "success": status.success, "reason": status.reason,
         "message": status.message, "log": lines, "joined": joined,
+        "text": text,
     }), flush=True)
 collector.close()
 """
 
+# Figures of a healthy H100, Xid errors aside.
+FIGURES = 78
 UUID = "GPU-5f0c9d2e-1a2b-3c4d-5e6f-{:012d}"
 
 
@@ -65,6 +71,7 @@ class Gpus:
         self._control = directory / "control"
         self._calls = directory / "calls"
         self._xids = directory / "xids"
+        self._fields = directory / "fields"
 
     def order(self, *lines: str) -> None:
         """
@@ -103,16 +110,32 @@ class Gpus:
         """
         return self._calls.read_text().splitlines().count(f"{name} {device}")
 
+    def all_calls(self) -> list[str]:
+        """
+        Return what the driver was asked, each with its device, in this order.
+        """
+        return self._calls.read_text().splitlines()
+
+    def fields(self, number: int, device: int) -> int:
+        """
+        Return how often the driver was asked for a numbered figure of a device.
+        """
+        return self._fields.read_text().splitlines().count(f"{number} {device}")
+
 
 @contextmanager
-def fake_gpus(library: Path, directory: Path) -> Iterator[Callable[..., Gpus]]:
+def fake_gpus(
+    library: Path, directory: Path, *, collector: str = "nvml.NvidiaGpus()"
+) -> Iterator[Callable[..., Gpus]]:
     """
-    Give a function that starts the collector on a number of fake devices.
+    Give a function that starts the *collector* on a number of fake devices.
     """
     with ExitStack() as stack:
 
-        def start(count: int = 2, *orders: str) -> Gpus:
+        def start(count: int = 2, *orders: str, profile: str = "h100") -> Gpus:
             environ = clean_environ(
+                FAKE_NVML_PROFILE=profile,
+                FAKE_NVML_FIELDS=str(directory / "fields"),
                 LD_LIBRARY_PATH=str(library),
                 FAKE_NVML_GPUS=str(count),
                 FAKE_NVML_CONTROL=str(directory / "control"),
@@ -121,7 +144,7 @@ def fake_gpus(library: Path, directory: Path) -> Iterator[Callable[..., Gpus]]:
             )
             process = stack.enter_context(
                 subprocess.Popen(
-                    [sys.executable, "-W", "error", "-c", DRIVER],
+                    [sys.executable, "-W", "error", "-c", DRIVER, collector],
                     env=environ,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

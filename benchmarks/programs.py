@@ -1,0 +1,192 @@
+"""
+What reading programs and watching the persistent cache costs.
+
+On the compiling thread: what `take` and the observers of the cache add to a compile
+of milliseconds or minutes. Off it: reading an executable, as a share of compiling it,
+most of which holds the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from benchmarks.rows import Row
+
+
+ROUNDS = 2000
+GOAL_MICROSECONDS = 20.0
+GOAL_PERCENT = 10.0
+ENTRIES = 10_000
+
+
+def measure() -> list[Row]:
+    """
+    Return rows for the compiling thread, for reading, and for a large directory.
+    """
+    import jax
+
+    from jaxmon.agent import context
+
+    shared = context.context_of(jax, _settings())
+    return [*_handing_over(shared), *_watching(shared), *_reading(), _listing()]
+
+
+def _settings() -> Any:
+    from jaxmon.settings import Settings
+
+    return Settings()
+
+
+def _handing_over(shared: Any) -> list[Row]:
+    from jaxmon.agent.compiling.programs import Programs
+
+    programs = Programs(shared)
+    programs.start()
+    executable, _ = _compiled(1)
+    function = shared.table.named("benchmark")
+    # No more than the queue has room for: refusing is quicker.
+    take = _times(
+        lambda: programs.take(function, executable, outcome="compiled"), rounds=50
+    )
+    programs.stop()
+    return [_row("compiling thread: hand a program over", take)]
+
+
+def _watching(shared: Any) -> list[Row]:
+    from jaxmon.agent.caching.cache import PersistentCache
+
+    with tempfile.TemporaryDirectory() as directory:
+        jax = shared.jax
+        before = jax.config.jax_compilation_cache_dir
+        jax.config.update("jax_compilation_cache_dir", directory)
+        cache = PersistentCache(shared)
+        cache.start()
+        function = shared.table.named("benchmark")
+
+        def missed() -> None:
+            _write(cache)
+            cache.stored()
+            cache.looked_up(function, hit=False)
+
+        hits = _times(lambda: cache.looked_up(function, hit=True))
+        misses = _times(missed)
+        page = _times(cache.collect)
+        cache.stop()
+        jax.config.update("jax_compilation_cache_dir", before)
+    return [
+        _row("compiling thread: a hit of the cache", hits),
+        _row("compiling thread: a miss that is written", misses),
+        Row(
+            name="scrape: figures of the cache",
+            value=statistics.median(page),
+            best=min(page),
+            unit="us",
+        ),
+    ]
+
+
+def _write(cache: Any) -> None:
+    """
+    Stand where JAX calls ``_cache_write``, which is seen by its caller's variables.
+    """
+    cache_key = "jit_benchmark-0"  # noqa: F841 - read from this frame, like the rest
+    module_name = "jit_benchmark"  # noqa: F841
+    compile_time = 2.0  # noqa: F841
+    host_callbacks = ()  # noqa: F841
+    cache.on_write(sys._getframe(), None)  # noqa: SLF001
+
+
+def _reading() -> list[Row]:
+    import jax
+
+    from jaxmon.agent.compiling import hlo
+    from jaxmon.agent.compiling.programs import facts
+
+    rows = []
+    for layers in (4, 24):
+        executable, compiled_in = _compiled(layers)
+        printing = hlo.options(jax)
+
+        def read(executable: Any = executable, printing: Any = printing) -> None:
+            hlo.read(executable.hlo_modules(), printing)
+            facts(executable)
+
+        spent = _times(read, rounds=20)
+        whole = compiled_in * 1e6
+        rows.append(
+            Row(
+                name=f"off thread: read a {layers}-layer training step",
+                value=statistics.median(spent) / whole * 100,
+                best=min(spent) / whole * 100,
+                unit="%",
+                at_most=GOAL_PERCENT,
+                note=f"{statistics.median(spent) / 1e3:.1f} ms, of its compile",
+            )
+        )
+    return rows
+
+
+def _listing() -> Row:
+    from jaxmon.agent.caching.cache_directory import look
+
+    with tempfile.TemporaryDirectory() as directory:
+        for number in range(ENTRIES):
+            Path(directory, f"jit_f-{number}-cache").touch()
+        spent = _times(lambda: look(directory, sought={}, writes=True), rounds=5)
+    return Row(
+        name=f"off thread: look at {ENTRIES:,} entries",
+        value=statistics.median(spent) / 1e3,
+        best=min(spent) / 1e3,
+        unit="ms",
+        note="every 30 s, or less often: at most 1 % of the time of its thread",
+    )
+
+
+def _compiled(layers: int) -> tuple[Any, float]:
+    """
+    Return an executable and the seconds that it took from the start.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    def loss(weights: list[Any], batch: Any) -> Any:
+        for weight in weights:
+            batch = jax.nn.relu(batch @ weight)
+        return jnp.mean(batch**2)
+
+    def step(weights: list[Any], batch: Any) -> Any:
+        slopes = jax.grad(loss)(weights, batch)
+        return [w - 0.1 * s for w, s in zip(weights, slopes, strict=True)]
+
+    weights = [jnp.ones((64, 64))] * layers
+    started = perf_counter()
+    compiled = jax.jit(step).lower(weights, jnp.ones((32, 64))).compile()
+    return compiled.runtime_executable(), perf_counter() - started
+
+
+def _times(work: Callable[[], object], *, rounds: int = ROUNDS) -> list[float]:
+    """
+    Return the microseconds of each round.
+    """
+    found = []
+    for _ in range(rounds):
+        started = perf_counter()
+        work()
+        found.append((perf_counter() - started) * 1e6)
+    return found
+
+
+def _row(name: str, times: list[float]) -> Row:
+    return Row(
+        name=name,
+        value=statistics.median(times),
+        best=min(times),
+        unit="us",
+        at_most=GOAL_MICROSECONDS,
+    )

@@ -1,0 +1,103 @@
+"""
+What a transfer between host and device pays, by kind.
+
+Each kind runs in turns with an agent that observes transfers and one that does not; a
+figure is the median of the differences.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter_ns
+from typing import Any
+
+from benchmarks.rows import Row, paired
+
+
+TURNS = 40
+CALLS = 200
+GOAL_NS = 3_000.0
+
+Kind = Callable[[], float]
+
+
+def measure() -> list[Row]:
+    """
+    Return what each kind of transfer takes, and what observing it adds.
+    """
+    rows = []
+    for name, kind, goal in _kinds():
+        without, observed = [], []
+        for _ in range(TURNS):
+            with _agent(transfers=False):
+                without.append(min(kind() for _ in range(2)))
+            with _agent(transfers=True):
+                observed.append(min(kind() for _ in range(2)))
+        rows += [
+            Row(
+                name=name,
+                value=statistics.median(without),
+                best=min(without),
+                unit="ns",
+            ),
+            Row(
+                name="  added by jaxmon",
+                value=paired(observed, without),
+                best=min(observed) - min(without),
+                unit="ns",
+                at_most=goal,
+            ),
+        ]
+    return rows
+
+
+def _kinds() -> Iterator[tuple[str, Kind, float | None]]:
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    double = jax.jit(lambda x: x * 2)
+    host = np.ones(1000, np.float32)
+    ready = double(1.0).block_until_ready()
+
+    def reads() -> float:
+        arrays = [double(1.0) for _ in range(CALLS)]
+        jax.block_until_ready(arrays)
+        return _each(float, arrays)
+
+    yield "float(x)", reads, GOAL_NS
+    yield "x.block_until_ready()", _of(lambda _: ready.block_until_ready()), GOAL_NS
+    yield "jax.device_put", _of(lambda _: jax.device_put(host)), None
+    yield "jnp.asarray of a NumPy array", _of(lambda _: jnp.asarray(host)), None
+    yield "an operation that moves nothing", _of(lambda _: ready.astype(int)), None
+
+
+def _of(action: Callable[[Any], object]) -> Kind:
+    return lambda: _each(action, [None] * CALLS)
+
+
+def _each(action: Callable[[Any], object], items: list[Any]) -> float:
+    started = perf_counter_ns()
+    for item in items:
+        action(item)
+    return (perf_counter_ns() - started) / len(items)
+
+
+@contextmanager
+def _agent(*, transfers: bool) -> Iterator[None]:
+    import jaxmon
+
+    jaxmon.instrument(
+        port=None,
+        socket=False,
+        memory_interval=0,
+        memory_lines_interval=0,
+        sample_rate=0,
+        transfers=transfers,
+    )
+    try:
+        yield
+    finally:
+        jaxmon.uninstrument()

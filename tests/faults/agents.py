@@ -1,0 +1,349 @@
+"""
+Rows about instrumented processes and the directory of their sockets.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jaxmon.exposition.server import Response, Server
+from tests.faults.matrix import Area
+from tests.faults.stage import MAIN, Page, Sidecar, Stage, errors, success
+from tests.support import ROOT, clean_environ
+
+
+AREA = Area("agent")
+CALLS = "jaxmon_jit_calls_total"
+PAGE = f'# TYPE {CALLS} counter\n{CALLS}{{function="f"}} 7\n'.encode()
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+
+# An agent as a process of its own, to be killed or stopped.
+PROCESS = """
+import sys, threading
+from pathlib import Path
+from jaxmon.exposition.server import Response, Server
+server = Server({"/metrics": lambda _: Response(sys.argv[2].encode())})
+server.listen_unix(Path(sys.argv[1]))
+server.start()
+print("ready", flush=True)
+threading.Event().wait()
+"""
+
+# A thousand of them in one process.
+MANY = """
+import selectors, socket, sys
+directory, count = sys.argv[1], int(sys.argv[2])
+body = b'# TYPE jaxmon_steps_total counter\\njaxmon_steps_total{loop="a"} 1\\n'
+head = b"HTTP/1.1 200 OK\\r\\nContent-Type: text/plain\\r\\n"
+head += b"Content-Length: %d\\r\\nConnection: close\\r\\n\\r\\n" % len(body)
+answer = head + body
+selector = selectors.DefaultSelector()
+for number in range(count):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{directory}/agent-{number}.sock")
+    listener.listen()
+    selector.register(listener, selectors.EVENT_READ)
+print("ready", flush=True)
+while True:
+    for entry, _ in selector.select():
+        client, _ = entry.fileobj.accept()
+        with client:
+            client.recv(4096)
+            client.sendall(answer)
+"""
+
+
+def path(stage: Stage, worker: int) -> Path:
+    return stage.run_dir / f"agent-{worker}.sock"
+
+
+def good(stage: Stage, worker: int = 0) -> Server:
+    """
+    Start an agent that does as it should.
+    """
+    server = Server({"/metrics": lambda _: Response(PAGE)})
+    server.listen_unix(path(stage, worker))
+    server.start()
+    stage.later(server.stop)
+    return server
+
+
+def process(stage: Stage, worker: int) -> subprocess.Popen[str]:
+    found = subprocess.Popen(
+        [sys.executable, "-c", PROCESS, str(path(stage, worker)), PAGE.decode()],
+        env=clean_environ(),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def end() -> None:
+        found.kill()
+        found.wait()
+        assert found.stdout is not None
+        found.stdout.close()
+
+    stage.later(end)
+    assert found.stdout is not None
+    assert found.stdout.readline() == "ready\n"
+    return found
+
+
+def bad(stage: Stage, worker: int, behave: Callable[[socket.socket], None]) -> None:
+    """
+    Start an agent that does *behave* with each client.
+    """
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path(stage, worker)))
+    listener.listen(64)
+
+    def client(connection: socket.socket) -> None:
+        with connection:
+            try:
+                connection.recv(4096)
+                behave(connection)
+            except OSError:
+                pass  # the sidecar had enough of it
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=client, args=(connection,), daemon=True).start()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+
+    def end() -> None:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+    stage.later(end)
+
+
+def agent_up(page: Page, worker: int) -> float | None:
+    return page.get(f'jaxmon_agent_up{{worker="{worker}"}}')
+
+
+def calls(page: Page, worker: int) -> float | None:
+    return page.get(f'{CALLS}{{worker="{worker}",function="f"}}')
+
+
+def whole(sidecar: Sidecar, *workers: int) -> bool:
+    page = sidecar.page()
+    return success(page, "agents") == 1 and all(
+        agent_up(page, worker) == 1 and calls(page, worker) == 7 for worker in workers
+    )
+
+
+def sidecar_of(stage: Stage, *workers: int) -> Sidecar:
+    found = stage.sidecar("--disable", "host", "--disable", "nvml")
+    stage.until(lambda: whole(found, *workers), "the agents")
+    return found
+
+
+def misbehaves(
+    stage: Stage, reason: str, behave: Callable[[socket.socket], None]
+) -> None:
+    """
+    Let worker 1 misbehave; worker 0 must not notice.
+    """
+    good(stage, 0)
+    sidecar = sidecar_of(stage, 0)
+    bad(stage, 1, behave)
+    stage.shows(lambda: agent_up(sidecar.page(), 1) == 0, "its up 0")
+    stage.expect(calls(sidecar.page(), 1) is None, "no series of it")
+    stage.expect(whole(sidecar, 0), "the other agent goes on")
+    stage.expect(
+        errors(sidecar.page(), "agents", f"agent_{reason}") >= 1,
+        f"agent_{reason} counted",
+    )
+    path(stage, 1).unlink()
+    good(stage, 1)
+    stage.recovers(lambda: whole(sidecar, 0, 1))
+
+
+def answer(body: bytes) -> Callable[[socket.socket], None]:
+    head = HEAD + b"Content-Length: %d\r\n\r\n" % len(body)
+    return lambda client: client.sendall(head + body)
+
+
+@AREA.row("killed, started again", quick=True)
+def killed(stage: Stage) -> None:
+    good(stage, 0)
+    victim = process(stage, 1)
+    sidecar = sidecar_of(stage, 0, 1)
+    victim.kill()
+    victim.wait()
+    stage.shows(lambda: agent_up(sidecar.page(), 1) == 0, "its up 0")
+    stage.expect(calls(sidecar.page(), 1) is None, "its series gone")
+    stage.expect(whole(sidecar, 0), "the other agent goes on")
+    path(stage, 1).unlink()
+    process(stage, 1)
+    stage.recovers(lambda: whole(sidecar, 0, 1))
+
+
+@AREA.row("stopped by SIGSTOP")
+def stopped(stage: Stage) -> None:
+    good(stage, 0)
+    victim = process(stage, 1)
+    sidecar = sidecar_of(stage, 0, 1)
+    victim.send_signal(signal.SIGSTOP)
+    stage.shows(lambda: agent_up(sidecar.page(), 1) == 0, "its up 0")
+    stage.expect(calls(sidecar.page(), 1) is None, "its series gone")
+    stage.expect(whole(sidecar, 0), "the other agent goes on")
+    stage.expect(
+        errors(sidecar.page(), "agents", "agent_timeout") >= 1, "agent_timeout counted"
+    )
+    victim.send_signal(signal.SIGCONT)
+    stage.recovers(lambda: whole(sidecar, 0, 1))
+
+
+@AREA.row("garbage for a page", quick=True)
+def garbage(stage: Stage) -> None:
+    misbehaves(stage, "page", answer(b"\x00 lorem {ipsum} dolor\n" * 64))
+
+
+@AREA.row("series twice on its page")
+def twice(stage: Stage) -> None:
+    misbehaves(stage, "page", answer(PAGE + PAGE.splitlines()[-1] + b"\n"))
+
+
+@AREA.row("a metric that only the sidecar may export")
+def forged(stage: Stage) -> None:
+    name = b"jaxmon_collector_success"
+    misbehaves(stage, "page", answer(b"# TYPE %s gauge\n%s 1\n" % (name, name)))
+
+
+@AREA.row("a page without end")
+def huge(stage: Stage) -> None:
+    def flood(client: socket.socket) -> None:
+        client.sendall(HEAD + b"\r\n")
+        while True:
+            client.sendall(b"# nothing\n" * 100_000)
+
+    misbehaves(stage, "too_large", flood)
+    (sidecar,) = stage.sidecars
+    megabytes = sidecar.resident_bytes() >> 20
+    stage.expect(megabytes < 160, "resident memory below 160 MB")
+
+
+@AREA.row("a page that drips")
+def drip(stage: Stage) -> None:
+    def slowly(client: socket.socket) -> None:
+        for byte in HEAD * 1000:
+            client.sendall(bytes([byte]))
+            time.sleep(0.05)
+
+    misbehaves(stage, "timeout", slowly)
+
+
+@AREA.row("half a page")
+def half(stage: Stage) -> None:
+    head = HEAD + b"Content-Length: 100000\r\n\r\n"
+    misbehaves(stage, "broken", lambda client: client.sendall(head + PAGE))
+
+
+@AREA.row("not HTTP at all")
+def not_http(stage: Stage) -> None:
+    misbehaves(stage, "broken", lambda client: client.sendall(b"\x16\x03\x01" * 99))
+
+
+@AREA.row("an error page (500)")
+def error_page(stage: Stage) -> None:
+    text = b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    misbehaves(stage, "broken", lambda client: client.sendall(text))
+
+
+@AREA.row("the directory of sockets is removed, made again", quick=True)
+def removed(stage: Stage) -> None:
+    good(stage, 0)
+    sidecar = sidecar_of(stage, 0)
+    shutil.rmtree(stage.run_dir)
+    stage.shows(lambda: agent_up(sidecar.page(), 0) is None, "no agent")
+    stage.expect(success(sidecar.page(), "agents") == 1, "agents success 1")
+    stage.run_dir.mkdir()
+    good(stage, 0)
+    stage.recovers(lambda: whole(sidecar, 0))
+
+
+@AREA.row("the directory of sockets may no longer be read")
+def forbidden(stage: Stage) -> None:
+    # Root may read everything, unless it gives that up.
+    dropped = "-dac_override,-dac_read_search"
+    through = () if os.getuid() else ("setpriv", "--bounding-set", dropped)
+    if through and not shutil.which("setpriv"):
+        pytest.skip("run by root, and there is no setpriv")
+    good(stage, 0)
+    sidecar = stage.sidecar("--disable", "host", "--disable", "nvml", through=through)
+    stage.until(lambda: whole(sidecar, 0), "the agent")
+    stage.run_dir.chmod(0)
+    stage.later(stage.run_dir.chmod, 0o700)
+    stage.shows(lambda: success(sidecar.page(), "agents") == 0, "agents success 0")
+    stage.expect(sidecar.collector("agents")["reason"] == "run_dir", "reason run_dir")
+    stage.expect(agent_up(sidecar.page(), 0) is None, "no series of agents")
+    stage.run_dir.chmod(0o700)
+    stage.recovers(lambda: whole(sidecar, 0))
+
+
+@AREA.row("other files among the sockets")
+def other_files(stage: Stage) -> None:
+    good(stage, 0)
+    (stage.run_dir / "agent-1.sock").write_text("no socket")
+    os.mkfifo(stage.run_dir / "agent-2.sock")
+    (stage.run_dir / "agent-3.sock").mkdir()
+    (stage.run_dir / "agent-4.sock").symlink_to("agent-4.sock")
+    (stage.run_dir / "agent-9999999999999999999999.sock").write_text("")
+    (stage.run_dir / "secret.sock").write_text("")
+    sidecar = sidecar_of(stage, 0)
+    page = sidecar.page()
+    stage.expect([agent_up(page, n) for n in range(1, 5)] == [0] * 4, "each up 0")
+    stage.expect(whole(sidecar, 0), "the real agent goes on")
+
+
+@AREA.row("1,024 agents, the usual limit of descriptors", quick=True)
+def many(stage: Stage) -> None:
+    count = 1024
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({0}, {0}))\n"
+    agents = subprocess.Popen(
+        [
+            *(sys.executable, "-c", limit.format(4096) + MANY),
+            *(str(stage.run_dir), str(count)),
+        ],
+        stdout=subprocess.PIPE,
+    )
+
+    def end() -> None:
+        agents.kill()
+        agents.wait()
+        assert agents.stdout is not None
+        agents.stdout.close()
+
+    stage.later(end)
+    assert agents.stdout is not None
+    agents.stdout.readline()
+    sidecar = stage.sidecar(
+        "--disable", "host", "--disable", "nvml", main=limit.format(1024) + MAIN
+    )
+
+    def all_up() -> bool:
+        page = sidecar.page()
+        return all(agent_up(page, worker) == 1 for worker in range(count))
+
+    stage.shows(all_up, "all 1,024 up")
+    steps = [name for name in sidecar.page() if name.startswith("jaxmon_steps_total")]
+    stage.expect(len(steps) == count, "series of each")

@@ -1,0 +1,17 @@
+"""
+All rows of the fault matrix.
+"""
+
+from __future__ import annotations
+
+from tests.faults import agents, dcgm, gpus, service, tpus
+
+
+ALL = (
+    *gpus.AREA.rows,
+    *dcgm.AREA.rows,
+    *tpus.AREA.rows,
+    *agents.AREA.rows,
+    *service.HOST.rows,
+    *service.AREA.rows,
+)

@@ -1,0 +1,335 @@
+"""
+Live bytes by source line, growth and leaks, against programs that know what they hold.
+"""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmon.agent.holding import pprof
+from tests import support
+from tests.instrumented import instrumented, samples, value
+
+
+DEVICES = 4
+FLAGS = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}"}
+HOLDERS = support.ROOT / "tests" / "programs" / "holders.py"
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """
+    Return what the program of fifty innocent lines noted, and what the agent said.
+    """
+    path = tmp_path_factory.mktemp("holders") / "holding.py"
+    return support.run_python(str(HOLDERS), str(path), env=FLAGS).json()
+
+
+@pytest.mark.ground_truth
+def test_the_line_that_leaks_is_named_with_its_bytes(books: Any) -> None:
+    """
+    Of fifty-one lines the largest is the one that keeps everything, to the byte.
+    """
+    first = books["told"][0]
+
+    assert (first["file"], first["line"]) == (books["file"], books["leak"])
+    assert (first["kind"], first["function"]) == ("buffer", "leak")
+    held = [first["bytes"], first["arrays"]]
+    assert held == books["held"][str(books["leak"])]
+
+
+@pytest.mark.ground_truth
+def test_each_innocent_line_has_its_bytes(books: Any) -> None:
+    """
+    However an array came to be, and wherever its shards are.
+    """
+    told = {
+        str(row["line"]): [row["bytes"], row["arrays"]]
+        for row in books["told"]
+        if row["kind"] == "buffer" and row["file"] == books["file"]
+    }
+
+    assert len(books["held"]) == 51
+    assert {line: told.get(line) for line in books["held"]} == books["held"]
+
+
+@pytest.mark.ground_truth
+def test_growth_is_of_one_line(books: Any) -> None:
+    """
+    Between two moments only the line that leaks grew, by half of what it holds.
+    """
+    size, count = books["held"][str(books["leak"])]
+
+    assert books["growth"] == [[books["leak"], size // 2, count // 2]]
+
+
+@pytest.mark.ground_truth
+def test_bytes_are_told_by_device(books: Any) -> None:
+    """
+    Shards count where they are, under the number that JAX gives the device.
+    """
+    assert sorted(books["devices"]) == [str(at) for at in range(DEVICES)]
+    held = sum(size for size, _ in books["held"].values())
+    constants = 64 * 200 * 4 + 8
+    assert sum(books["devices"].values()) == held + constants
+    others = {size for at, size in books["devices"].items() if at != "0"}
+    assert len(others) == 1
+
+
+LEAKING = """
+import json, sys, time
+import jax, jax.numpy as jnp, numpy as np, jaxmon
+agent = jaxmon.instrument(
+    port=0, socket=False, memory_interval=0, memory_lines_interval=0.1, leak_window=1
+)
+device = jax.devices()[1]
+step = jax.jit(lambda x: x * 2)
+state = step(np.ones((256, 256), np.float32))
+
+def figures():
+    return {
+        series.partition('"')[2].partition('"')[0]: value
+        for family in agent.collect()
+        if family.metric.name == "jaxmon_leak_growth_bytes"
+        for series, value in family.samples
+    }
+
+def run(until, keep):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for _ in range(3):
+            global state
+            state = step(state)
+            kept.append(jax.device_put(np.ones((64, 512), np.float32), device))  # leak
+        if not keep:
+            del kept[:-3]
+        time.sleep(0.005)
+        if until():
+            return figures()
+    raise SystemExit(f"waited in vain; {figures()}")
+
+kept = []
+looks = lambda: agent.memory().time
+quiet = run(lambda: figures() and looks() > start + 3, keep=False) if (
+    start := time.time()
+) else None
+leaking = run(lambda: any(figures().values()), keep=True)
+event = agent._context.events.since(0, "leak")
+cleared = run(lambda: not any(figures().values()), keep=False)
+print(json.dumps([quiet, leaking, [e.details for e in event], event[0].message,
+      cleared, agent._parts.allocations.snapshot()["leaks"]]))
+jaxmon.uninstrument()
+"""
+
+
+@pytest.mark.ground_truth
+def test_a_leak_is_told_and_forgotten(tmp_path: Path) -> None:
+    """
+    Nothing while nothing piles up; then the device and, in an event, the line; and 0
+    again when the arrays are gone.
+    """
+    script = tmp_path / "leaking.py"
+    script.write_text(LEAKING)
+    quiet, leaking, details, message, cleared, leaks = support.run_python(
+        str(script), env=FLAGS, cwd=tmp_path
+    ).json()
+
+    none = {str(at): 0 for at in range(DEVICES)}
+    assert quiet == none
+    assert leaking["1"] >= 1 << 20
+    assert {**leaking, "1": 0} == none
+    assert [one["device"] for one in details] == ["1"]
+    number = LEAKING.partition("# leak")[0].count("\n") + 1
+    (line,) = details[0]["lines"]
+    assert (line["file"], line["line"]) == ("leaking.py", number)
+    assert line["growth_bytes"] == details[0]["growth_bytes"]
+    assert line["growth_bytes"] == line["growth_arrays"] * 64 * 512 * 4
+    assert line["bytes"] == line["arrays"] * 64 * 512 * 4
+    assert f"leaking.py:{number} (run)" in message
+    assert cleared == none
+    assert leaks == []
+
+
+def test_memory_is_a_profile_to_look_at() -> None:
+    """
+    `Agent.memory` reads as a table, and two of them tell what grew.
+    """
+    with instrumented() as agent:
+        before = agent.memory()
+        kept = []
+        for at in range(7):
+            kept.append(jnp.ones((100, 100)) + at)  # noqa: PERF401 - a frame of its own
+        after = agent.memory()
+        grown = after.growth_since(before)
+
+        assert after.bytes - before.bytes == sum(one.nbytes for one in kept)
+        assert [(one.bytes, one.arrays) for one in grown if one.kind == "buffer"] == [
+            (280_000, 7)
+        ]
+        assert grown[0].function == test_memory_is_a_profile_to_look_at.__name__
+        assert f"{after.bytes:,} bytes in {after.arrays:,} live arrays" in str(after)
+
+
+def test_snapshot_tells_growth_since_the_first_look() -> None:
+    """
+    The largest lines, and by how much each grew, as JSON types.
+    """
+    with instrumented() as agent:
+        agent.refresh()
+        kept = [jnp.ones((100, 1000))]
+        agent.refresh()
+        snapshot = agent._parts.allocations.snapshot()
+        (row,) = [
+            row
+            for row in snapshot["lines"]
+            if row["kind"] == "buffer" and row["function"].startswith("test_snapshot")
+        ]
+
+        assert row["bytes"] == row["growth_bytes"] == kept[0].nbytes
+        assert snapshot["bytes"] >= row["bytes"]
+        assert snapshot["seconds"] > 0
+        assert snapshot["leaks"] == []
+
+
+def test_a_snapshot_takes_the_first_look() -> None:
+    """
+    Who asks within the first minute is told as well.
+    """
+    with instrumented() as agent:
+        kept = jnp.ones(3)
+
+        assert agent._parts.allocations.snapshot()["bytes"] >= kept.nbytes
+
+
+def test_looks_are_turned_off_by_the_setting() -> None:
+    """
+    Without looks there is no leak detection; memory can still be asked for.
+    """
+    with instrumented(memory_lines_interval=0) as agent:
+        kept = jnp.ones(5)
+        agent.refresh()
+
+        assert not [one for one in samples(agent) if one.startswith("jaxmon_leak")]
+        assert agent.memory().bytes >= kept.nbytes
+        assert agent._parts.allocations.lines()
+
+
+@pytest.mark.contained
+def test_lines_for_a_report_never_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    When JAX fails to tell who holds memory, the last look is what is reported.
+    """
+    with instrumented() as agent:
+        kept = jnp.ones((50, 50))
+        lines = agent._parts.allocations.lines()
+
+        def fail() -> bytes:
+            raise MemoryError
+
+        monkeypatch.setattr(jax.profiler, "device_memory_profile", fail)
+
+        assert lines
+        assert agent._parts.allocations.lines() == lines
+        monkeypatch.setattr(jax.profiler, "device_memory_profile", lambda: b"\x80")
+        assert agent._parts.allocations.lines(1) == lines[:1]
+        with pytest.raises(pprof.ProfileError):
+            agent.memory()
+        del kept
+
+
+@pytest.mark.contained
+def test_a_look_that_fails_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A backend may have no memory profile; live arrays are counted all the same.
+    """
+    with instrumented() as agent:
+        kept = jnp.ones(3, jnp.uint8)
+
+        def fail() -> bytes:
+            msg = "UNIMPLEMENTED"
+            raise jax.errors.JaxRuntimeError(msg)
+
+        monkeypatch.setattr(jax.profiler, "device_memory_profile", fail)
+        agent.refresh()
+
+        failed = 'jaxmon_internal_errors_total{site="allocations"}'
+        assert samples(agent)[failed] == 1
+        assert value(agent, "jaxmon_live_arrays", dtype=str(kept.dtype)) == 1
+
+
+def test_a_look_keeps_no_array_and_makes_none() -> None:
+    """
+    Arrays die with the program's last reference; looking allocates none.
+    """
+    with instrumented() as agent:
+        gc.collect()
+        before = len(jax.live_arrays())
+        kept = [jax.device_put(np.float32(at)) for at in range(1000)]
+        profile = agent.memory()
+        assert len(jax.live_arrays()) == before + 1000
+        kept.clear()
+
+        assert len(jax.live_arrays()) == before
+        assert profile.growth_since(agent.memory())[0].arrays == 1000
+
+
+BEFORE = """
+import jax, jaxmon
+from jax._src import xla_bridge
+agent = jaxmon.instrument(port=0, socket=False, memory_lines_interval=0.1)
+agent.refresh()
+assert agent.memory().lines == ()
+assert agent._parts.allocations.lines() == []
+assert agent._parts.allocations.snapshot() == {}
+assert not xla_bridge.backends_are_initialized()
+"""
+
+
+def test_looking_never_starts_the_backends() -> None:
+    """
+    Before the program uses JAX nobody holds anything.
+    """
+    support.run_python("-c", BEFORE).ok()
+
+
+BUSY = """
+import time, threading
+import jax, numpy as np, jaxmon
+agent = jaxmon.instrument(
+    port=0, socket=False, memory_interval=0.1, memory_lines_interval=0.1
+)
+kept = [jax.device_put(np.float32(1)) for _ in range(30_000)]
+counted = [0]
+profile = jax.profiler.device_memory_profile
+costs = []
+def counting():
+    began = time.thread_time()
+    try:
+        return profile()
+    finally:
+        costs.append(time.thread_time() - began)
+jax.profiler.device_memory_profile = counting
+began = time.monotonic()
+while time.monotonic() - began < 4:
+    time.sleep(0.1)
+jaxmon.uninstrument()
+print(sum(costs) / (time.monotonic() - began), len(costs))
+"""
+
+
+def test_looks_come_less_often_where_they_are_dear() -> None:
+    """
+    With tens of thousands of arrays the interval asked for would cost too much; a look
+    that takes 10 ms comes after a second.
+    """
+    share, looks = support.run_python("-c", BUSY).ok().out.split()
+
+    assert 1 <= int(looks) < 35
+    assert float(share) < 0.05

@@ -1,0 +1,322 @@
+"""
+`jaxmon baseline` as people run it: real programs, real JAX, real exit codes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from jaxmon.baseline.figures import FIGURES
+from tests.support import Result, clean_environ, run_python
+
+
+PROGRAM = """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+
+@jax.jit
+def step(w, x):
+    return w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+
+shapes = [int(n) for n in sys.argv[1:]] or [8]
+w = np.ones((16, 16), np.float32)
+for n in shapes:
+    w = step(w, np.ones((n, 16), np.float32))
+print("ran", jax.config.jax_enable_compilation_cache)
+"""
+
+STEP = "__main__.step"
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def baseline(tmp_path: Path) -> Command:
+    """
+    Return a function that runs ``jaxmon baseline`` beside a program to record.
+    """
+    (tmp_path / "train.py").write_text(PROGRAM)
+
+    def run(*arguments: str, **options: Any) -> Result:
+        command = ("-m", "jaxmon", "baseline", *arguments)
+        return run_python(*command, cwd=tmp_path, **options)
+
+    return run
+
+
+def functions(path: Path) -> dict[str, dict[str, float]]:
+    """
+    Return the figures in a recorded file.
+    """
+    found: dict[str, dict[str, float]] = json.loads(path.read_text())["functions"]
+    return found
+
+
+@pytest.mark.ground_truth
+def test_record_holds_what_the_program_did(baseline: Command, tmp_path: Path) -> None:
+    """
+    The file tells compiles, recompiles and sizes that agree with the program, and the
+    versions it ran on; the program's output passes through.
+    """
+    result = baseline("record", "b.json", "--", "train.py", "8", "9", "8").ok()
+    assert result.out == "ran False\n"
+    assert "b.json: 1 function" in result.err
+    document = json.loads((tmp_path / "b.json").read_text())
+    assert list(document) == ["schema", "versions", "functions"]
+    versions = document["versions"]
+    assert versions["platform"] == "cpu"
+    assert versions["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert set(versions) == {"jax", "jaxlib", "python", "platform", "device"}
+    (figures,) = document["functions"].values()
+    assert (figures["compiles"], figures["recompiles"], figures["programs"]) == (
+        2,
+        1,
+        2,
+    )
+    assert figures["compile_seconds"] > 0
+    # The newest program takes w, 16 by 16, and x, 9 by 16; it returns w.
+    assert figures["argument_bytes"] == 4 * (16 * 16 + 9 * 16)
+    assert figures["output_bytes"] == 4 * 16 * 16
+    assert figures["flops"] > 2 * 2 * 9 * 16 * 16
+    assert figures["instructions"] > 0
+    assert list(figures) == [name for name in FIGURES if name in figures]
+
+
+@pytest.mark.ground_truth
+def test_same_program_passes_and_worse_one_fails(
+    baseline: Command, tmp_path: Path
+) -> None:
+    """
+    The same run has no regression; one that compiles again does, and is told why.
+    """
+    baseline("record", "b.json", "--", "train.py").ok()
+    same = baseline("compare", "b.json", "--", "train.py").ok()
+    assert same.out.splitlines()[-1] == "no regression in 1 function"
+    worse = baseline("compare", "b.json", "--", "train.py", "8", "9")
+    assert worse.code == 1
+    lines = [line.split() for line in worse.out.splitlines()]
+    assert ["recompiles", "0", "1", "+1", "0", "WORSE"] in lines
+    assert ["compiles", "1", "2", "+100.0%", "0", "WORSE"] in lines
+    assert max(map(len, worse.out.splitlines())) <= 80
+    # The other way round, it got better.
+    baseline("record", "c.json", "--", "train.py", "9", "8").ok()
+    better = baseline("compare", "c.json", "--from", "b.json").ok()
+    assert ["recompiles", "1", "0", "-100.0%", "0", "better"] in [
+        line.split() for line in better.out.splitlines()
+    ]
+
+
+def test_tolerances_and_strictness_are_options(
+    baseline: Command, tmp_path: Path
+) -> None:
+    """
+    A tolerance lets a regression pass; ``--strict`` fails for functions that go.
+    """
+    baseline("record", "b.json", "--", "train.py").ok()
+    baseline("record", "c.json", "--", "train.py", "8", "9").ok()
+    compare = ("compare", "b.json", "--from", "c.json")
+    assert baseline(*compare).code == 1
+    changed = [*functions(tmp_path / "b.json")[STEP]]
+    off = [f"--tolerance={name}=off" for name in changed]
+    assert baseline(*compare, *off).code == 0
+    document = json.loads((tmp_path / "b.json").read_text())
+    document["functions"] = {}
+    (tmp_path / "d.json").write_text(json.dumps(document))
+    assert baseline("compare", "b.json", "--from", "d.json").code == 0
+    assert baseline("compare", "b.json", "--from", "d.json", "--strict").code == 1
+
+
+def test_modules_code_and_programs_can_be_recorded(
+    baseline: Command, tmp_path: Path
+) -> None:
+    """
+    ``-m pytest`` and programs on the PATH work like scripts.
+    """
+    (tmp_path / "test_it.py").write_text(
+        dedent(
+            """
+            import jax
+            square = jax.jit(lambda x: x * x)
+            def test_it():
+                assert square(2.0) == 4.0
+            """
+        )
+    )
+    options = ("-q", "-p", "no:cacheprovider")
+    baseline("record", "m.json", "--", "-m", "pytest", *options).ok()
+    assert functions(tmp_path / "m.json")["test_it.<lambda>"]["compiles"] == 1
+    code = "import jax; jax.jit(lambda x: x * x)(2.0)"
+    baseline("record", "c.json", "--", "-c", code).ok()
+    assert functions(tmp_path / "c.json")["__main__.<lambda>"]["compiles"] == 1
+    baseline("record", "p.json", "--", sys.executable, "train.py").ok()
+    assert functions(tmp_path / "p.json")[STEP]["compiles"] == 1
+
+
+def test_processes_are_added_up(baseline: Command, tmp_path: Path) -> None:
+    """
+    A shell that runs the program twice has compiled it twice.
+    """
+    program = f"{sys.executable} train.py; {sys.executable} train.py"
+    baseline("record", "b.json", "--", "sh", "-c", program).ok()
+    figures = functions(tmp_path / "b.json")[STEP]
+    assert (figures["compiles"], figures["programs"]) == (2, 1)
+
+
+def test_program_with_an_agent_of_its_own_is_recorded(
+    baseline: Command, tmp_path: Path
+) -> None:
+    """
+    What happens before the program stops its agent counts, also when it starts
+    another one.
+    """
+    source = PROGRAM.replace("import sys", "import sys, jaxmon")
+    source += "\njaxmon.uninstrument()\n"
+    (tmp_path / "own.py").write_text(source)
+    baseline("record", "b.json", "--", "own.py").ok()
+    assert functions(tmp_path / "b.json")[STEP]["compiles"] == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("sys.exit(7)", 7),
+        ("raise ValueError", 1),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + 9),
+    ],
+)
+def test_failing_command_is_passed_on(
+    baseline: Command, tmp_path: Path, ending: str, code: int
+) -> None:
+    """
+    Its exit code is ours; what was recorded before stays.
+    """
+    (tmp_path / "bad.py").write_text(f"{PROGRAM}\n{ending}\n")
+    (tmp_path / "b.json").write_text("precious")
+    for verb in ("record", "compare"):
+        if verb == "compare":
+            baseline("record", "b.json", "--", "train.py").ok()
+        before = (tmp_path / "b.json").read_bytes()
+        result = baseline(verb, "b.json", "--", "bad.py")
+        assert result.code == code
+        assert f"ended with exit code {code}" in result.err
+        assert (tmp_path / "b.json").read_bytes() == before
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "b.json",
+        "bad.py",
+        "train.py",
+    ]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "print('no jax')",
+        "import jax",
+        f"{PROGRAM}\nimport os; os._exit(0)",
+    ],
+    ids=["no_jax", "no_compile", "no_exit"],
+)
+def test_command_without_figures_is_misuse(
+    baseline: Command, tmp_path: Path, source: str
+) -> None:
+    """
+    A baseline of nothing would pass for ever.
+    """
+    (tmp_path / "empty.py").write_text(source)
+    result = baseline("record", "b.json", "--", "empty.py")
+    assert result.code == 2
+    assert "the command left no figures" in result.err
+    assert not (tmp_path / "b.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("record", "none/b.json", "--", "train.py"), "its directory does not exist"),
+        (("record", ".", "--", "train.py"), "it is a directory"),
+        (("record", "b.json"), "Missing argument"),
+        (("record", "b.json", "--", "no-such-program"), "there is no program"),
+        (("compare", "none.json", "--", "train.py"), "cannot read none.json"),
+        (("compare", "train.py", "--", "train.py"), "train.py is no baseline"),
+        (("compare", "none.json"), "give either a command"),
+        (("compare", "x", "--from", "y", "--", "train.py"), "give either a command"),
+        (("compare", "x", "--tolerance=flops=all", "--from", "y"), "is no tolerance"),
+    ],
+)
+def test_misuse_is_told_before_anything_runs(
+    baseline: Command, arguments: tuple[str, ...], message: str
+) -> None:
+    """
+    What cannot work ends with exit code 2 and a reason, and runs no program.
+    """
+    result = baseline(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
+    assert "Traceback" not in result.err
+
+
+# What runs in the background of a shell ignores Ctrl-C, and so would its children.
+HEED_INTERRUPTS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_reach_the_command(
+    baseline: Command, tmp_path: Path, number: signal.Signals
+) -> None:
+    """
+    A SIGTERM ends the command, and then the recorder; Ctrl-C, which both get, does as
+    well. Nothing is written.
+    """
+    (tmp_path / "wait.py").write_text("print('up', flush=True)\ninput()\n")
+    command = ["-m", "jaxmon", "baseline", "record", "b.json", "--", "wait.py"]
+    with subprocess.Popen(
+        [sys.executable, "-c", HEED_INTERRUPTS, *command],
+        cwd=tmp_path,
+        env=clean_environ(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        # First: a closed standard input would end the command as well.
+        process.wait(timeout=60)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert b"nothing is recorded" in err
+    assert not (tmp_path / "b.json").exists()
+
+
+def test_figures_that_cannot_be_left_cost_a_line(tmp_path: Path) -> None:
+    """
+    A directory that is gone as the program ends changes nothing but the log.
+    """
+    result = run_python(
+        "-c",
+        "import jaxmon\n"
+        "jaxmon.instrument(port=None, socket=False)\n"
+        "jaxmon.uninstrument()\nprint('ran')",
+        env={"JAXMON_FIGURES_DIR": str(tmp_path / "none")},
+    ).ok()
+    assert result.out == "ran\n"
+    assert "jaxmon could not leave its figures" in result.err
+    assert "Traceback" not in result.err

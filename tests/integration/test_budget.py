@@ -1,0 +1,422 @@
+"""
+Budgets: what counts, what is said when more was spent, and what is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmon
+from jaxmon.agent.current import running
+from jaxmon.settings import Settings
+from jaxmon.testing.silent import SILENT
+from tests.support import run_python
+
+
+pytestmark = pytest.mark.ground_truth
+
+
+@pytest.fixture
+def double() -> Any:
+    """
+    Return a jitted function that was never called.
+    """
+
+    def doubled(x: Any) -> Any:
+        return x * 2
+
+    return jax.jit(doubled)
+
+
+@pytest.fixture
+def agent() -> Iterator[jaxmon.Agent]:
+    """
+    Return an agent that runs before any budget does.
+    """
+    yield jaxmon.instrument(port=None, socket=False, memory_lines_interval=0)
+    jaxmon.uninstrument()
+
+
+def ones(length: int) -> Any:
+    """
+    Return an argument that no compile of JAX's own is needed for.
+    """
+    return np.ones(length, np.float32)
+
+
+def test_what_is_allowed_may_be_spent(double: Any) -> None:
+    """
+    As many compiles as allowed pass, and the result tells how many there were.
+    """
+    with jaxmon.budget(compiles=2, recompiles=1) as spent:
+        double(ones(3))
+        double(ones(3))
+        double(ones(4))
+    assert (spent.compiles, spent.recompiles) == (2, 1)
+    assert spent.seconds > 0
+    assert (spent.transfers, spent.live_bytes_growth) == (None, None)
+    assert "doubled: 2 in" in str(spent)
+    assert running() is None
+
+
+def test_more_compiles_than_allowed_fail(double: Any) -> None:
+    """
+    One compile too many raises, naming the function; so does the cause of a recompile.
+    """
+    with pytest.raises(jaxmon.BudgetExceeded) as caught, jaxmon.budget(compiles=1):
+        _ = double(ones(3)), double(ones(4))
+    message = str(caught.value)
+    assert message.startswith("compiles: 2 (allowed: 1)\nrecompiles:\n")
+    assert "doubled: shape 1" in message
+    assert "doubled: 2 in 0." in message
+    assert isinstance(caught.value, AssertionError)
+    assert isinstance(caught.value, jaxmon.JaxmonError)
+    assert running() is None
+
+
+def test_recompile_of_a_warm_function_is_noticed(double: Any) -> None:
+    """
+    A function that was compiled before any agent ran is compiled again: that counts,
+    and a call that hits does not.
+    """
+    double(ones(3))
+    with jaxmon.budget(recompiles=0, compiles=0):
+        double(ones(3))
+    with pytest.raises(jaxmon.BudgetExceeded) as caught, jaxmon.budget(recompiles=0):
+        double(ones(4))
+    assert "recompiles: 1 (allowed: 0)" in str(caught.value)
+    assert "was compiled before jaxmon looked" in str(caught.value)
+
+
+def test_compile_ahead_of_time_is_no_recompile(double: Any) -> None:
+    """
+    ``lower().compile()`` of a warm function counts as a compile only.
+    """
+    double(ones(3))
+    with jaxmon.budget(recompiles=0) as spent:
+        jax.jit(double).lower(ones(4)).compile()
+    assert (spent.compiles, spent.recompiles) == (1, 0)
+
+
+def test_running_agent_is_read_and_left(double: Any, agent: jaxmon.Agent) -> None:
+    """
+    With an agent that saw the first compile, the cause is known; it runs on.
+    """
+    double(ones(3))
+    with pytest.raises(jaxmon.BudgetExceeded) as caught, jaxmon.budget(recompiles=0):
+        double(ones(4))
+    assert "doubled: shape 1" in str(caught.value)
+    assert "argument x: float32[3] → float32[4]" in str(caught.value)
+    assert running() is agent
+
+
+def test_functions_of_jax_count_when_asked_for() -> None:
+    """
+    Operations outside of jit are compiled, and are not the user's functions.
+    """
+    with jaxmon.budget(compiles=0) as spent:
+        jnp.cumsum(ones(17)).block_until_ready()
+    assert spent.compiles == 0
+    with (
+        pytest.raises(jaxmon.BudgetExceeded, match=r"jax\._src\."),
+        jaxmon.budget(compiles=0, internal=True),
+    ):
+        jnp.cumsum(ones(19)).block_until_ready()
+
+
+@pytest.mark.parametrize("by", ["itself", "name", "label"])
+def test_one_function_may_be_counted(double: Any, by: str) -> None:
+    """
+    A budget for one function, given or named, ignores the others.
+    """
+    label = f"{double.__module__}.{double.__qualname__}"
+    wanted: Any = {"itself": double, "name": "doubled", "label": label}[by]
+    other = jax.jit(lambda x: x + 1)
+    with jaxmon.budget(compiles=0, function=wanted):
+        other(ones(3))
+    with (
+        pytest.raises(jaxmon.BudgetExceeded),
+        jaxmon.budget(compiles=0, function=wanted),
+    ):
+        double(ones(3))
+
+
+def test_growth_of_live_arrays_fails() -> None:
+    """
+    Arrays that outlive the block count with all their bytes, and are described.
+    """
+    kept = []
+    with jaxmon.budget(live_bytes_growth=0) as spent:
+        jax.device_put(ones(1024)).block_until_ready()
+    assert spent.live_bytes_growth == 0
+    with (
+        pytest.raises(jaxmon.BudgetExceeded) as caught,
+        jaxmon.budget(live_bytes_growth=4095),
+    ):
+        kept.append(jax.device_put(ones(1024)))
+    assert "live bytes growth: 4,096 (allowed: 4,095)" in str(caught.value)
+    assert "float32[1024]: +1 array" in str(caught.value)
+    assert "+4,096 bytes at " in str(caught.value)
+    assert "test_budget.py:" in str(caught.value)
+    with jaxmon.budget(live_bytes_growth=0) as spent:
+        kept.clear()
+    assert spent.live_bytes_growth == -4096
+
+
+def test_arrays_in_a_cycle_are_no_growth() -> None:
+    """
+    What the garbage collector can free is not held against the block.
+    """
+    with jaxmon.budget(live_bytes_growth=0):
+        cycle: list[Any] = [jax.device_put(ones(1024))]
+        cycle.append(cycle)
+        del cycle
+
+
+def test_transfers_fail_with_their_lines(double: Any) -> None:
+    """
+    Transfers of either direction count, and the lines that made them are named.
+    """
+    array = jax.device_put(ones(3))
+    double(array)
+    with jaxmon.budget(transfers=0):
+        result = double(array)
+    with pytest.raises(jaxmon.BudgetExceeded) as caught, jaxmon.budget(transfers=1):
+        _ = [float(result[0]) for _ in range(2)]
+    message = str(caught.value)
+    assert message.startswith("transfers: 2 (allowed: 1)\n")
+    assert "device to host: 2" in message
+    assert "test_budget.py:" in message
+    with jaxmon.budget(transfers=5) as spent:
+        jnp.asarray(ones(3))
+    assert spent.transfers == 1
+
+
+def test_transfers_that_nobody_counts_are_an_error() -> None:
+    """
+    An agent without that hook cannot keep such a budget, and others it can.
+    """
+    jaxmon.instrument(port=None, socket=False, transfers=False)
+    try:
+        with pytest.raises(jaxmon.JaxmonError, match="transfers=True"):  # noqa: SIM117
+            with jaxmon.budget(transfers=0):
+                pass
+        with jaxmon.budget(compiles=0):
+            pass
+    finally:
+        jaxmon.uninstrument()
+
+
+def test_functions_without_a_label_are_an_error() -> None:
+    """
+    Beyond ``max_functions`` an agent does not know the user's functions from JAX's.
+    """
+    jaxmon.instrument(port=None, socket=False, max_functions=1)
+    try:
+        with (
+            pytest.raises(jaxmon.JaxmonError, match="beyond max_functions"),
+            jaxmon.budget(compiles=9),
+        ):
+            _ = [jax.jit(one)(ones(3)) for one in (jnp.sin, jnp.cos)]
+        with jaxmon.budget(compiles=9, internal=True) as spent:
+            jax.jit(jnp.tan)(ones(3))
+        assert spent.compiles == 1
+    finally:
+        jaxmon.uninstrument()
+
+
+def test_exception_of_the_block_wins(double: Any) -> None:
+    """
+    What leaves the block is never replaced by what it cost, nor noted as its context.
+    """
+    error = LookupError("mine")
+
+    def fail() -> None:
+        double(ones(3))
+        raise error
+
+    with pytest.raises(LookupError) as caught, jaxmon.budget(compiles=0) as spent:
+        fail()
+    assert caught.value is error
+    assert error.__context__ is None
+    assert spent.compiles == 1
+    assert running() is None
+
+
+def test_budgets_nest(double: Any) -> None:
+    """
+    An inner block counts in the outer one; the outer is not disturbed by its end.
+    """
+    with jaxmon.budget(compiles=2) as outer:
+        double(ones(3))
+        with jaxmon.budget(compiles=1) as inner:
+            double(ones(4))
+        assert running() is not None
+    assert (outer.compiles, inner.compiles) == (2, 1)
+    assert running() is None
+
+
+def test_overlapping_budgets_share_an_agent(double: Any) -> None:
+    """
+    Blocks of two threads need not end in the order in which they began.
+    """
+    began, over = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with jaxmon.budget():
+            began.set()
+            over.wait(30)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    began.wait(30)
+    with jaxmon.budget(compiles=1) as spent:
+        over.set()
+        thread.join()
+        double(ones(3))
+    assert spent.compiles == 1
+    assert running() is None
+
+
+def test_threads_of_the_process_count(double: Any) -> None:
+    """
+    A compile on another thread is spent as well.
+    """
+    with jaxmon.budget(compiles=1) as spent:
+        thread = threading.Thread(target=double, args=(ones(3),))
+        thread.start()
+        thread.join()
+    assert spent.compiles == 1
+
+
+def test_decorated_function_has_a_budget_for_each_call() -> None:
+    """
+    Calls are counted one by one, of coroutines as well, while they run.
+    """
+    step = jax.jit(lambda x: x * 3)
+
+    @jaxmon.budget(compiles=1)
+    def plain(length: int) -> Any:
+        return step(ones(length))
+
+    @jaxmon.budget(compiles=0)
+    async def later(length: int) -> Any:
+        await asyncio.sleep(0)
+        return step(ones(length))
+
+    assert plain(3).shape == (3,)
+    assert plain(4).shape == (4,)
+    assert asyncio.run(later(4)).shape == (4,)
+    with pytest.raises(jaxmon.BudgetExceeded):
+        asyncio.run(later(5))
+
+
+def test_one_budget_serves_several_blocks(double: Any) -> None:
+    """
+    A budget under a name can be entered again, also within itself.
+    """
+    one = jaxmon.budget(compiles=1)
+    with one as first:
+        double(ones(3))
+    with one as second, one as third:
+        double(ones(4))
+    assert [spent.compiles for spent in (first, second, third)] == [1, 1, 1]
+
+
+def test_stopped_agent_is_an_error(agent: jaxmon.Agent) -> None:
+    """
+    Nobody can tell what a block cost whose agent was stopped meanwhile.
+    """
+    with (
+        pytest.raises(jaxmon.JaxmonError, match="was stopped while a budget"),
+        jaxmon.budget(compiles=0),
+    ):
+        jaxmon.uninstrument()
+
+
+@pytest.mark.contained
+def test_failure_of_a_hook_is_an_error(
+    double: Any, monkeypatch: pytest.MonkeyPatch, agent: jaxmon.Agent
+) -> None:
+    """
+    A budget does not pass because jaxmon failed to count.
+    """
+    monkeypatch.setattr(agent._hooks.compiles, "_settle", None)
+    with (
+        pytest.raises(jaxmon.JaxmonError, match="failed with JAX"),
+        jaxmon.budget(compiles=0),
+    ):
+        double(ones(3))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compiles": -1}, "compiles=-1 is no limit"),
+        ({"recompiles": 1.5}, r"recompiles=1\.5 is no limit"),
+        ({"transfers": True}, "transfers=True is no limit"),
+        ({"live_bytes_growth": "1 MB"}, "live_bytes_growth='1 MB' is no limit"),
+        ({"function": 3}, "function=3 is no function"),
+        ({"function": ""}, "function='' is no function"),
+        ({"internal": 1}, "internal=1 is no switch"),
+    ],
+)
+def test_limits_that_are_none_are_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    """
+    A mistake is told where it was made, before the block begins.
+    """
+    with pytest.raises(jaxmon.SettingsError, match=message):
+        jaxmon.budget(**options)
+    assert jaxmon.budget(compiles=0, recompiles=None) is not None
+
+
+def test_long_lists_are_cut() -> None:
+    """
+    A message stays readable, whatever the number of functions.
+    """
+    functions = []
+    for number in range(13):
+        scope: dict[str, Any] = {}
+        exec(f"def step_{number}(x): return x + {number}", scope)  # noqa: S102 - names
+        functions.append(jax.jit(scope[f"step_{number}"]))
+    with pytest.raises(jaxmon.BudgetExceeded) as caught, jaxmon.budget(compiles=12):
+        _ = [function(ones(3)) for function in functions]
+    assert "... and 3 more functions" in str(caught.value)
+
+
+def test_silent_agent_heeds_no_environment(
+    double: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Every setting of it is given, so a budget counts where jaxmon is switched off.
+    """
+    assert set(SILENT) == set(Settings.__dataclass_fields__)
+    monkeypatch.setenv("JAXMON_ENABLED", "false")
+    monkeypatch.setenv("JAXMON_LEAK_WINDOW", "nonsense")
+    with jaxmon.budget(compiles=5) as spent:
+        double(ones(3))
+    assert spent.compiles == 1
+
+
+def test_naming_the_budget_loads_no_jax() -> None:
+    """
+    JAX is imported with the block.
+    """
+    code = (
+        "import sys, jaxmon\n"
+        "block = jaxmon.budget(compiles=0)\n"
+        "assert 'jax' not in sys.modules\n"
+        "with block as spent: assert 'jax' in sys.modules\n"
+        "print(spent)\n"
+    )
+    assert run_python("-c", code).ok().out == "nothing\n"

@@ -1,0 +1,269 @@
+"""
+Pages for people: on the Unix socket, never over TCP, whole even when a part fails.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+
+import pytest
+
+from jaxmon.agent.events import KINDS, LIMIT
+from tests.instrumented import instrumented
+from tests.support import http_get
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent import Agent
+
+PAGES = ("/debug/overview", "/debug/functions", "/debug/memory", "/debug/events")
+
+
+class Local(http.client.HTTPConnection):
+    """
+    HTTP over a Unix socket, as curl speaks it.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=10)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(10)
+        self.sock.connect(self._path)
+
+
+def ask(agent: Agent, target: str, method: str = "GET") -> tuple[int, bytes]:
+    """
+    Return status and body of a page.
+    """
+    assert agent.socket is not None
+    connection = Local(agent.socket)
+    try:
+        connection.request(method, target)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def page(agent: Agent, target: str) -> Any:
+    """
+    Return a page, which must be strict JSON.
+    """
+    status, body = ask(agent, target)
+    assert status == 200, body
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    return json.loads(body, parse_constant=refuse)
+
+
+@pytest.fixture
+def agent(run_dir: Path) -> Any:
+    """
+    Return an agent that serves both ways, of a program that did a little.
+    """
+    with instrumented(port=0, socket=True, memory_lines_interval=0) as agent:
+        import jax
+        import numpy as np
+
+        @jax.jit  # type: ignore[untyped-decorator]
+        def double(x: Any) -> Any:
+            return x * 2
+
+        for size in (1, 2, 2, 2, 3):
+            double(np.ones(size, np.float32))
+        with pytest.raises(TypeError):
+            double("no")
+        yield agent
+
+
+@pytest.mark.parametrize("target", PAGES)
+def test_no_page_is_served_over_tcp(agent, target):
+    """
+    What names source lines and arguments does not leave the machine.
+    """
+    address = agent.url.removesuffix("/metrics")
+    with pytest.raises(HTTPError) as refused:
+        http_get(address + target)
+
+    assert refused.value.code == 404
+    assert b"/debug" not in refused.value.read()
+    assert http_get(agent.url)
+
+
+@pytest.mark.parametrize("target", PAGES)
+def test_only_reading_is_possible(agent, target):
+    """
+    GET and HEAD answer; nothing can be changed.
+    """
+    assert ask(agent, target, "HEAD") == (200, b"")
+    for method in ("POST", "PUT", "DELETE"):
+        assert ask(agent, target, method)[0] == 405
+
+
+@pytest.mark.ground_truth
+def test_functions_show_calls_compiles_and_phases(agent):
+    """
+    The figures of a function are those of the metrics page.
+    """
+    functions = page(agent, "/debug/functions")["functions"]
+    (name,) = (one for one in functions if one.endswith("double"))
+    double = functions[name]
+
+    assert (double["calls"], double["hits"], double["misses"]) == (6, 2, 4)
+    assert double["compiles"] == {"compiled": 3}
+    assert sum(double["recompiles"].values()) == 2
+    assert sum(double["errors"].values()) == 1
+    assert {*double["phases"]} >= {"trace", "lower", "backend_compile"}
+    assert double["phases"]["backend_compile"]["count"] == 3
+    assert double["phases"]["backend_compile"]["seconds"] > 0
+    assert page(agent, "/debug/overview")["functions"][name]["calls"] == 6
+
+
+def test_the_overview_says_whose_it_is(agent):
+    """
+    Process, versions, hooks, and every part.
+    """
+    import os
+
+    import jax
+
+    overview = page(agent, "/debug/overview")
+
+    assert overview["schema"] == 1
+    assert overview["process"]["pid"] == os.getpid()
+    assert overview["process"]["jax"] == jax.__version__
+    assert overview["process"]["program"]
+    assert overview["hooks"]["misses"] is True
+    assert overview["problems"] == {}
+    assert {"memory", "allocations", "cache", "transfers", "errors"} <= {*overview}
+    assert {"memory", "allocations", "transfers"} <= {*page(agent, "/debug/memory")}
+
+
+def test_events_by_kind_and_since(agent):
+    """
+    One kind, or what came after a number, and only that.
+    """
+    log = agent._context.events
+    log.add("leak", None, "one", bytes=math.inf)
+    log.add("oom", "f", "two")
+    found = page(agent, "/debug/events?kind=leak")["events"]
+
+    assert [event["message"] for event in found] == ["one"]
+    assert found[0]["details"] == {"bytes": None}
+    later = page(agent, f"/debug/events?since={found[0]['number']}")["events"]
+    assert [event["message"] for event in later] == ["two"]
+    assert page(agent, "/debug/events?since=99999999")["events"] == []
+
+
+@pytest.mark.parametrize("query", ["kind=nonsense", "since=-1", "since=x", "since=²"])
+def test_a_wrong_question_is_answered_with_what_is_allowed(agent, query):
+    """
+    400, and a line on what may be asked.
+    """
+    status, body = ask(agent, f"/debug/events?{query.replace('²', '%C2%B2')}")
+
+    assert status == 400
+    assert b"kind is one of compile, " in body or b"since is the number" in body
+
+
+def test_events_are_bounded_in_bytes(agent):
+    """
+    However long the messages and rich the details, a page has a few megabytes at
+    most, and the latest events are on it.
+    """
+    log = agent._context.events
+    for number in range(LIMIT):
+        for kind in KINDS:
+            log.add(kind, "f", "x" * 5000, number=number, text="y" * 5000)
+    status, body = ask(agent, "/debug/events")
+    found = json.loads(body)
+
+    assert status == 200
+    assert len(body) < 5_000_000
+    assert found["left_out"] > 0
+    assert found["events"][-1]["details"]["number"] == LIMIT - 1
+
+
+@pytest.mark.contained
+def test_a_part_that_fails_costs_its_own_figures(agent):
+    """
+    The page comes, says which part failed and why, and the failure is counted.
+    """
+    trouble = "\x1b[31mno such thing"
+
+    def fail() -> dict[str, Any]:
+        raise OSError(trouble)
+
+    agent._parts.cache.snapshot = fail
+    agent._parts.programs.snapshot = lambda: {1: {"flops": math.nan}}
+    overview = page(agent, "/debug/overview")
+
+    assert overview["problems"] == {"cache": f"OSError: {trouble}"}
+    assert overview["cache"] is None
+    assert overview["functions"]
+    assert overview["memory"] is not None
+    assert agent._context.guard.failures()["snapshot_cache"] >= 1
+    assert page(agent, "/debug/functions")["problems"].keys() == {"cache"}
+
+
+def test_functions_are_bounded(agent):
+    """
+    Of thousands of functions the most expensive are told, and how many are not.
+    """
+    table = agent._context.table
+    table._limit = 2000
+    for number in range(1500):
+        table.named(f"m.f{number}").observe_phase("trace", 1.0 + number)
+    found = page(agent, "/debug/functions")
+
+    assert len(found["functions"]) == 500
+    assert next(iter(found["functions"])) == "m.f1499"
+    assert found["functions_left_out"] > 1000
+
+
+def test_reading_is_quick_while_the_program_works(
+    run_dir: Path, python_script: Callable[..., Any]
+) -> None:
+    """
+    Threads that compile and call meanwhile neither break a page nor wait for it.
+    """
+    source = """
+import json, threading
+import jax, jaxmon, numpy as np
+from pathlib import Path
+from jaxmon.exposition.fetch import fetch_all
+
+agent = jaxmon.instrument(port=None)
+stop = threading.Event()
+
+def work(n):
+    size = 0
+    while not stop.is_set():
+        size += 1
+        jax.jit(lambda x: x + size)(np.ones(size % 5 + 1, np.float32))
+
+threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+for thread in threads: thread.start()
+pages = []
+for _ in range(20):
+    for page in ("overview", "events", "functions", "memory"):
+        answer = fetch_all({"0": Path(agent.socket)}, "/debug/" + page,
+                           timeout=20, max_bytes=1 << 25)["0"]
+        pages.append(isinstance(answer, str) and bool(json.loads(answer)))
+stop.set()
+for thread in threads: thread.join()
+print(json.dumps([all(pages), len(pages), sorted(agent._context.guard.failures())]))
+"""
+    assert python_script(source).json() == [True, 80, []]

@@ -1,0 +1,279 @@
+"""
+The report at the end of a program: once, on standard error, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jaxmon.report import layout
+from jaxmon.report.text import MOST_LINES
+from tests.support import Result, clean_environ, run_python
+
+
+PROGRAM = """
+import os, sys
+import jaxmon
+jaxmon.instrument(port=None, report=True)
+import jax, numpy as np
+
+@jax.jit
+def forward(x):
+    return x * 2
+
+for size in range(1, 7):
+    forward(np.ones(size, np.float32))
+print("worked", flush=True)
+"""
+BEGIN = "── jaxmon: "
+STORM = "__main__.forward was compiled again 5 times because the shape of an argument"
+
+
+def reports(result: Result) -> int:
+    return result.err.count(BEGIN)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("", 0),
+        ("sys.exit(3)", 3),
+        ("raise ValueError('mine')", 1),
+        ("raise KeyboardInterrupt", -2),
+        ("forward('no')", 1),
+        ("jax.config.update('jax_platforms', 'none')", 0),
+    ],
+)
+def test_every_orderly_end_is_reported(python_script, end, code) -> None:
+    """
+    Once, after all that the program printed, and the exit code is the program's.
+    """
+    result = python_script(PROGRAM + end)
+
+    assert result.code == code, result.err
+    assert reports(result) == 1
+    assert " ".join(result.err.split()).count(STORM) == 1
+    assert result.out == "worked\n"
+    assert result.err.splitlines()[-1] == "─" * 80
+    if "mine" in end:
+        assert result.err.index("ValueError: mine") < result.err.index(BEGIN)
+    report = result.err[result.err.index(BEGIN) :].splitlines()
+    assert len(report) <= MOST_LINES
+    assert all(layout.columns(line) <= 80 for line in report)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("os._exit(4)", 4),
+        ("os.kill(os.getpid(), 9)", -9),
+        ("jaxmon.uninstrument()", 0),
+    ],
+)
+def test_other_ends_are_not(python_script, end, code) -> None:
+    """
+    Who leaves without Python's farewell, or has sent jaxmon away, gets no report.
+    """
+    result = python_script(PROGRAM + end)
+
+    assert result.code == code
+    assert reports(result) == 0
+
+
+def test_a_report_is_only_made_when_asked_for(python_script) -> None:
+    """
+    By argument, by variable, or by `jaxmon run --report`; not by itself.
+    """
+    silent = PROGRAM.replace(", report=True", "")
+
+    assert reports(python_script(silent).ok()) == 0
+    assert reports(python_script(silent, env={"JAXMON_REPORT": "1"}).ok()) == 1
+    assert reports(python_script(PROGRAM, env={"JAXMON_ENABLED": "0"}).ok()) == 0
+
+
+def test_run_reports_too(tmp_path: Path, run_dir: Path) -> None:
+    """
+    `jaxmon run --report` needs no change to the program, and shows whose report it is.
+    """
+    program = tmp_path / "mine.py"
+    program.write_text(
+        PROGRAM.replace("import jaxmon\n", "").replace(
+            "jaxmon.instrument(port=None, report=True)\n", ""
+        )
+    )
+    result = run_python(
+        *("-m", "jaxmon", "run", "--no-tcp", "--report", str(program)), run_dir=run_dir
+    ).ok()
+
+    assert reports(result) == 1
+    assert STORM in " ".join(result.err.split())
+    assert "mine.py ──" in result.err
+
+
+def test_a_short_program_tells_its_memory(python_script) -> None:
+    """
+    Memory is looked at once more at the end, for the first look may never have come;
+    the line that holds most is named.
+    """
+    held = "\nheld = jax.numpy.zeros(500_000, np.float32)\n"
+    result = python_script(PROGRAM + held, env={"JAXMON_MEMORY_INTERVAL": "3600"}).ok()
+
+    assert "DEVICE MEMORY: 2 MB in live arrays at the last look, on device 0" in (
+        result.err
+    )
+    assert re.search(r"  the largest part, 2 MB, from \S*/script.py:15\n", result.err)
+
+
+def test_forked_children_do_not_report(python_script) -> None:
+    """
+    A child that ends orderly says nothing; the parent does, once.
+    """
+    result = python_script(
+        PROGRAM
+        + """
+import warnings
+warnings.simplefilter("ignore")
+pid = os.fork()
+if pid == 0:
+    sys.exit(0)
+os.waitpid(pid, 0)
+"""
+    ).ok()
+
+    assert reports(result) == 1
+
+
+def test_what_a_program_prints_as_it_ends_still_works(python_script) -> None:
+    """
+    The report is made before the hooks come off, and functions registered earlier
+    with atexit still run after it.
+    """
+    result = python_script(
+        "import atexit\natexit.register(lambda: print('last', flush=True))\n" + PROGRAM
+    ).ok()
+
+    assert result.out == "worked\nlast\n"
+    assert reports(result) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "sys.stderr.close()",
+        "sys.stderr = None",
+        "sys.stderr = open(os.devnull, 'w')",
+        "os.close(2)",
+        "sys.argv = None; sys.orig_argv = ['\\x1b[2J' * 999]",
+    ],
+)
+def test_a_standard_error_that_is_gone_is_no_failure(python_script, change) -> None:
+    """
+    Nothing is raised, nothing is printed elsewhere, and the exit code stays.
+    """
+    result = python_script(PROGRAM + change + "\nsys.exit(5)")
+
+    assert result.code == 5
+    assert result.out == "worked\n"
+    assert "Traceback" not in result.err
+    assert "\x1b" not in result.err
+
+
+def start(run_dir: Path, source: str, stderr: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", source], env=clean_environ(run_dir), stderr=stderr
+    )
+
+
+@pytest.mark.parametrize("handler", ["", "import signal; signal.signal(13, 0)\n"])
+def test_a_reader_that_left_does_not_change_the_exit_code(
+    run_dir: Path, handler: str
+) -> None:
+    """
+    A closed pipe is noticed before it is written to, so SIGPIPE ends nobody, and
+    nothing stays in a buffer that Python could not flush.
+    """
+    reader, writer = os.pipe()
+    program = start(run_dir, handler + PROGRAM + "sys.stdin.read()", writer)
+    os.close(writer)
+    os.close(reader)
+
+    assert program.wait(60) == 0
+
+
+def test_a_reader_that_does_not_read_is_not_waited_for(run_dir: Path) -> None:
+    """
+    A full pipe holds the program up for two seconds at most.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    while True:
+        try:
+            os.write(writer, b"x" * select.PIPE_BUF)
+        except BlockingIOError:
+            break
+    os.set_blocking(writer, True)
+    program = start(run_dir, PROGRAM + "sys.exit(6)", writer)
+    try:
+        assert program.wait(60) == 6
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_terminal_without_unicode_gets_a_readable_report(
+    python_script: Callable[..., Result],
+) -> None:
+    """
+    What the encoding lacks becomes a question mark; nothing is raised.
+    """
+    result = python_script(PROGRAM, env={"PYTHONIOENCODING": "ascii"}).ok()
+
+    assert "jaxmon: python" in result.err
+    assert "FINDINGS" in result.err
+    assert result.err.isascii()
+
+
+def test_a_failure_in_the_report_is_contained(python_script) -> None:
+    """
+    The program ends as it did; the failure is said in a line of the log.
+    """
+    broken = """
+import jaxmon.agent.showing.exit_report
+def fail(*_):
+    raise RuntimeError("broken")
+jaxmon.agent.showing.exit_report.read = fail
+"""
+    result = python_script(PROGRAM + broken + "sys.exit(7)")
+
+    assert result.code == 7
+    assert reports(result) == 0
+    assert "jaxmon failed in report; your program is not affected" in result.err
+
+
+def test_a_program_of_its_own_with_standard_error_replaced(python_script) -> None:
+    """
+    A notebook or a logger in the place of standard error gets the report.
+    """
+    result = python_script(
+        PROGRAM
+        + """
+import atexit, io
+sys.stderr = io.StringIO()
+# Registered after jaxmon's, so the file is not looked at before; leave it to the end.
+class Late:
+    def __del__(self, text=sys.stderr, show=print):
+        show("got", text.getvalue().count("jaxmon: "))
+late = Late()
+"""
+    ).ok()
+
+    assert result.out == "worked\ngot 1\n"
+    assert reports(result) == 0

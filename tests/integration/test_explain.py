@@ -1,0 +1,370 @@
+"""
+`jaxmon explain` beside real programs: under load, hung, killed, and hostile ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxmon import rundir
+from jaxmon.cli import workers
+from jaxmon.report import layout
+from tests.support import Result, clean_environ, run_python
+
+
+PYTHON = Path(sys.executable).name
+
+# Works without a pause: every call of `forward` has a shape of its own, a value is
+# fetched in each round, and arrays pile up in one line.
+BUSY = """
+import sys, threading
+import jaxmon
+jaxmon.instrument(port=None, memory_interval=0.1, memory_lines_interval=0.1)
+import jax, jax.numpy as jnp, numpy as np
+
+@jax.jit
+def forward(batch):
+    return batch["x"].sum()
+
+kept = []
+size = 0
+def work():
+    global size
+    size += 1
+    kept.append(jnp.ones((64, 64)) * size)
+    for _ in range(20):
+        float(forward({"x": np.ones((4, size), np.float32)}))
+
+for _ in range(5): work()
+print("ready", flush=True)
+threading.Thread(target=sys.stdin.read, daemon=True).start()
+while True: work()
+"""
+IDLE = """
+import sys
+import jaxmon
+jaxmon.instrument(port=None)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def programs(run_dir: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """
+    Return a function that starts a program and waits until it is ready.
+    """
+    with ExitStack() as stack:
+
+        def start(source: str, name: str = "program.py") -> subprocess.Popen[str]:
+            path = tmp_path / name
+            path.write_text(source)
+            return stack.enter_context(running(path, run_dir))
+
+        yield start
+
+
+@contextmanager
+def running(path: Path, run_dir: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, str(path)],
+        env=clean_environ(run_dir),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def serving(path: Path, answer: bytes | None) -> Iterator[None]:
+    """
+    Listen on *path* and give everybody *answer*, or nothing at all.
+    """
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            held = []
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    break
+                client.settimeout(10)
+                client.recv(4096)
+                if answer is None:
+                    held.append(client)
+                else:
+                    client.sendall(answer)
+                    client.close()
+            for client in held:
+                client.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def page(body: bytes, status: str = "200 OK") -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def explain(run_dir: Path, *args: str, **env: str) -> Result:
+    return run_python("-m", "jaxmon", "explain", *args, run_dir=run_dir, env=env)
+
+
+def test_a_program_under_load_is_explained(programs, run_dir):
+    """
+    Causes, differences, lines and advice come while the program works on; everything
+    fits 80 columns, and nothing goes to standard error.
+    """
+    process = programs(BUSY, "train.py")
+    result = explain(run_dir).ok()
+    lines = result.out.splitlines()
+    text = " ".join(result.out.split())
+
+    assert process.poll() is None
+    assert result.err == ""
+    assert all(layout.columns(line) <= 80 for line in lines)
+    assert lines[0].startswith(f"worker 0 · pid {process.pid} · {PYTHON} ")
+    assert "__main__.forward was compiled again" in text
+    assert "because the shape of an argument changed" in text
+    assert "argument batch['x']: float32[4," in text
+    assert "Advice: Pad to a few fixed sizes (buckets)" in text
+    assert "TIME LOST TO COMPILES: " in text
+    assert "train.py:16" in text
+    assert "PERSISTENT CACHE: off" in text
+
+
+def test_json_has_everything(programs, run_dir):
+    """
+    Advice, figures and events, for programs that read them.
+    """
+    process = programs(BUSY)
+    found = json.loads(explain(run_dir, "0", "--json").ok().out)
+
+    assert found["schema"] == 1
+    assert found["worker"] == "0"
+    assert found["overview"]["process"]["pid"] == process.pid
+    assert {*found["advice"][0]} == {
+        "topic",
+        "subject",
+        "finding",
+        "evidence",
+        "action",
+    }
+    storm = next(one for one in found["advice"] if one["topic"] == "recompile")
+    assert storm["subject"] == "__main__.forward"
+    recompiles = [event for event in found["events"] if event["kind"] == "recompile"]
+    assert recompiles[0]["details"]["cause"] == "shape"
+    function = found["overview"]["functions"]["__main__.forward"]
+    assert function["recompiles"]["shape"] >= 4
+
+
+def test_nothing_that_runs_is_said(run_dir):
+    """
+    Where no program runs, it is told where was looked and what to do.
+    """
+    result = explain(run_dir)
+
+    assert result.code == 1
+    assert result.out == ""
+    assert result.err == (
+        f"Error: no program with jaxmon runs: no agent in {run_dir}. Start one with "
+        "`jaxmon run PROGRAM`, or give its directory with --run-dir.\n"
+    )
+    elsewhere = explain(run_dir, "--run-dir", str(run_dir / "none"))
+    assert elsewhere.code == 1
+    assert f"{run_dir}/none" in elsewhere.err
+
+
+def test_of_several_programs_one_is_chosen(programs, run_dir):
+    """
+    They are listed with process and program; a wrong number lists them, too.
+    """
+    first, second = programs(IDLE, "one.py"), programs(IDLE, "two.py")
+    several = explain(run_dir)
+    wrong = explain(run_dir, "7")
+
+    assert (several.code, wrong.code) == (2, 2)
+    assert several.err.startswith(
+        "Error: 2 programs run here; give the number of one:\n"
+        f"  0  pid {first.pid}  {PYTHON} "
+    )
+    assert f"\n  1  pid {second.pid}  {PYTHON} " in several.err
+    assert wrong.err.startswith("Error: no worker '7'; these run here:\n  0  pid ")
+    assert f"pid {second.pid}" in explain(run_dir, "1").ok().out.splitlines()[0]
+
+
+def test_a_killed_program_is_none(programs, run_dir):
+    """
+    Its socket lies there still, and is not counted.
+    """
+    killed, other = programs(IDLE, "one.py"), programs(IDLE, "two.py")
+    killed.kill()
+    killed.wait(30)
+
+    assert rundir.sockets(run_dir).keys() == {"0", "1"}
+    assert f"pid {other.pid}" in explain(run_dir).ok().out
+    assert explain(run_dir, "0").code == 2
+
+
+def test_a_stopped_program_is_not_waited_for(programs, run_dir):
+    """
+    A process that does not run cannot answer; it is said after seconds, and the
+    others are listed beside it.
+    """
+    hung = programs(IDLE)
+    hung.send_signal(signal.SIGSTOP)
+    try:
+        alone = explain(run_dir)
+        fine = programs(IDLE)
+        both = explain(run_dir)
+    finally:
+        hung.send_signal(signal.SIGCONT)
+
+    assert (alone.code, both.code) == (1, 2)
+    assert "worker 0 does not answer: no complete answer within 5 s." in alone.err
+    assert "It may be stopped, or busy in native code" in alone.err
+    assert "  0  does not answer: no complete answer within 5 s\n" in both.err
+    assert f"  1  pid {fine.pid}  {PYTHON} " in both.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"nonsense", "its answer is not an HTTP response"),
+        (page(b"not json"), "its answer is not JSON"),
+        (page(b"[1]"), "its answer is not a JSON object"),
+        (page(b"[" * 100_000), "its answer is not JSON"),
+        (page(b"", "404 Not Found"), "it answered HTTP status 404"),
+    ],
+)
+def test_a_socket_that_is_no_agents_is_said(run_dir, answer, said):
+    """
+    Whatever answers there, the message is one line.
+    """
+    with serving(run_dir / "agent-0.sock", answer):
+        result = explain(run_dir)
+
+    assert result.code == 1
+    assert said in result.err
+    assert "Another version of jaxmon may run there" in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_an_agent_of_another_version_is_read_as_far_as_possible(run_dir):
+    """
+    What is missing or of another type counts as not told.
+    """
+    strange = {
+        "schema": 99,
+        "process": {"pid": "?", "observed_seconds": "long", "program": ["x"]},
+        "functions": {"f": 3, "g": {"calls": "many", "phases": [1], "recompiles": 7}},
+        "memory": {"devices": [None, 3, {"device": {}, "in_use": 1e400}]},
+        "allocations": [],
+        "cache": {"obstacles": {"a": 1}, "requests": [], "entries": True},
+        "events": {"events": "none"},
+        "left_out": None,
+    }
+    body = json.dumps(strange).encode()
+    with serving(run_dir / "agent-0.sock", page(body)):
+        text = explain(run_dir).ok().out
+        found = json.loads(explain(run_dir, "--json").ok().out)
+
+    assert "FINDINGS" in text
+    assert found["overview"]["schema"] == 99
+
+
+HOSTILE = r"""
+import sys
+import jaxmon
+jaxmon.instrument(port=None)
+import jax, numpy as np
+
+def bad(x, *, s="\x1b]0;owned\x07"):
+    return x + 1
+bad.__qualname__ = "\x1b[2J\x1b[31m\u202eevil\r\n" + "long" * 500
+jitted = jax.jit(bad, static_argnames="s")
+for n in range(1, 6):
+    jitted(np.ones(n, np.float32), s="\x1b[3%dm" % n)
+try:
+    jitted("\x1b[5m")
+except TypeError:
+    pass
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_names_cannot_take_over_the_terminal(programs, run_dir):
+    """
+    Escape sequences in names, values and messages arrive spelled out, and long names
+    cut.
+    """
+    programs(HOSTILE, "a\x1b[31mred.py")
+    for result in (explain(run_dir), explain(run_dir, "9"), explain(run_dir, "--json")):
+        for line in (result.out + result.err).splitlines():
+            assert line.isprintable(), line
+    shown = explain(run_dir).ok().out
+    assert "\\x1b[2J" in shown
+    assert all(layout.columns(line) <= 80 for line in shown.splitlines())
+
+
+def test_a_wide_terminal_is_used(programs, run_dir):
+    """
+    Names that are cut at 80 columns are whole on a wider terminal; beyond 120 columns
+    lines do not get longer.
+    """
+    programs(BUSY)
+    widths = {
+        columns: max(
+            map(layout.columns, explain(run_dir, COLUMNS=columns).ok().out.splitlines())
+        )
+        for columns in ("40", "80", "110", "300")
+    }
+
+    assert widths["40"] == widths["80"] == 80
+    assert 80 < widths["110"] <= 110
+    assert 110 < widths["300"] <= 120
+
+
+def test_a_directory_that_cannot_be_read_is_said(run_dir, monkeypatch):
+    """
+    Another user's directory is no traceback.
+    """
+    (run_dir / "file").write_text("")
+    result = explain(run_dir, "--run-dir", str(run_dir / "file"))
+    assert result.code == 2
+
+    def refuse(_: object) -> Any:
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(rundir, "sockets", refuse)
+    with pytest.raises(Exception, match="Permission denied; run as the user of the"):
+        workers.running(run_dir)

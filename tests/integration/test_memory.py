@@ -1,0 +1,226 @@
+"""
+Live arrays by device and dtype, whatever kind of array there is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmon.agent.context import context_of
+from jaxmon.agent.holding.memory import Memory
+from jaxmon.settings import Settings
+from tests import support
+from tests.instrumented import instrumented, value
+
+
+KINDS = """
+import gc, json
+import jax, jax.numpy as jnp, numpy as np, jaxmon
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+agent = jaxmon.instrument(port=0, socket=False, memory_interval=0)
+mesh = Mesh(np.array(jax.devices()), ("x",))
+rows, everywhere = (NamedSharding(mesh, PartitionSpec(*at)) for at in (("x",), ()))
+jax.block_until_ready(jnp.zeros(()))
+
+def look():
+    gc.collect()
+    agent.refresh()
+    found = {}
+    for family in agent.collect():
+        if family.metric.name.startswith("jaxmon_live_array"):
+            for series, number in family.samples:
+                _, device, _, dtype, _ = series.split('"')
+                found.setdefault(f"{dtype} {device}", []).append(number)
+    return {name: figures for name, figures in found.items() if figures != [0, 0]}
+
+def made(make):
+    before = look()
+    kept = make()
+    jax.block_until_ready(kept)
+    after = look()
+    if isinstance(kept, jax.Array):
+        kept.delete()
+    deleted = look()
+    return [
+        {
+            name: [
+                a - b
+                for a, b in zip(now.get(name, [0, 0]), before.get(name, [0, 0]))
+            ]
+            for name in {**before, **now}
+            if now.get(name) != before.get(name)
+        }
+        for now in (after, deleted)
+    ]
+
+host = np.ones((8, 3), np.float32)
+print(json.dumps({
+    "plain": made(lambda: jax.device_put(np.ones((5, 2), np.int8))),
+    "bfloat16": made(lambda: jax.device_put(host.astype(jnp.bfloat16))),
+    "bool": made(lambda: jax.device_put(np.ones(7, bool))),
+    "other device": made(lambda: jax.device_put(host, jax.devices()[3])),
+    "rows": made(lambda: jax.device_put(host, rows)),
+    "everywhere": made(lambda: jax.device_put(host, everywhere)),
+    "key": made(lambda: jax.random.key(3)),
+    "empty": made(lambda: jax.device_put(np.ones((0, 4), np.uint16))),
+    "many": made(lambda: [jax.device_put(np.float16(at)) for at in range(100)]),
+}))
+jaxmon.uninstrument()
+"""
+
+EXPECTED: dict[str, dict[str, list[int]]] = {
+    "plain": {"int8 0": [1, 10]},
+    "bfloat16": {"bfloat16 0": [1, 48]},
+    "bool": {"bool 0": [1, 7]},
+    "other device": {"float32 3": [1, 96]},
+    "rows": {f"float32 {at}": [1, 24] for at in range(4)},
+    "everywhere": {f"float32 {at}": [1, 96] for at in range(4)},
+    "key": {"uint32 0": [1, 8]},
+    "empty": {"uint16 0": [1, 0]},
+    "many": {"float16 0": [100, 200]},
+}
+
+
+@pytest.fixture(scope="module")
+def kinds() -> Any:
+    """
+    Return what each kind of array added, and what was left after its deletion.
+    """
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    return support.run_python("-c", KINDS, env=flags).json()
+
+
+@pytest.mark.ground_truth
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_each_kind_of_array_counts_where_it_is(kinds: Any, kind: str) -> None:
+    """
+    By its dtype, with the bytes of its shard on each device; PRNG keys as the numbers
+    they are made of.
+    """
+    added, left = kinds[kind]
+
+    assert added == EXPECTED[kind]
+    assert left == ({} if kind != "many" else added)
+
+
+def test_dtypes_that_are_gone_stay_at_zero() -> None:
+    """
+    A series that ended would keep its last value in a sum over time.
+    """
+    with instrumented() as agent:
+        kept = jnp.ones(3, jnp.int16)
+        agent.refresh()
+        assert value(agent, "jaxmon_live_arrays", device="0", dtype="int16") == 1
+        del kept
+        agent.refresh()
+
+        assert value(agent, "jaxmon_live_arrays", device="0", dtype="int16") == 0
+
+
+class Array:
+    """
+    An array with a dtype that JAX does not have.
+    """
+
+    shape = (2,)
+
+    def __init__(self, like: Any, name: str) -> None:
+        self.sharding = like.sharding
+        self.dtype = np.dtype([(name, "f4")])
+
+    def is_deleted(self) -> bool:
+        """
+        Tell that it is not.
+        """
+        return False
+
+
+class Jax:
+    """
+    JAX, with other arrays.
+    """
+
+    def __init__(self, arrays: list[Any]) -> None:
+        self.arrays = arrays
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jax, name)
+
+    def live_arrays(self) -> list[Any]:
+        """
+        Return the arrays.
+        """
+        return list(self.arrays)
+
+
+def test_dtypes_are_bounded() -> None:
+    """
+    However many there are, the label has at most 65 values, and none is lost.
+    """
+    like = jnp.ones(2)
+    fake: Any = Jax([Array(like, f"field{at}") for at in range(100)])
+    memory = Memory(context_of(fake, Settings()))
+    memory.look()
+    counts = {
+        series: number
+        for family in memory.collect()
+        if family.metric.name == "jaxmon_live_arrays"
+        for series, number in family.samples
+        if 'device="0"' in series
+    }
+
+    assert len(counts) == 65
+    assert sum(counts.values()) == 100
+    assert counts['jaxmon_live_arrays{device="0",dtype="other"}'] == 37
+
+
+class Deleted(Array):
+    """
+    An array that is donated between the list and the look.
+    """
+
+    @property
+    def sharding(self) -> Any:
+        """
+        Fail as JAX does.
+        """
+        msg = "Array has been deleted"
+        raise RuntimeError(msg)
+
+    @sharding.setter
+    def sharding(self, value: Any) -> None:
+        pass
+
+
+def test_arrays_that_go_meanwhile_do_not_count() -> None:
+    """
+    The program goes on while its arrays are counted.
+    """
+    fake: Any = Jax([Deleted(jnp.ones(2), "f")])
+    memory = Memory(context_of(fake, Settings()))
+    memory.look()
+
+    (device, *_) = memory.snapshot()["devices"]
+    assert (device["live_arrays"], device["live_bytes"]) == (0, 0)
+
+
+def test_a_snapshot_tells_each_device() -> None:
+    """
+    Kind, live arrays and dtypes of each device; what a CPU's allocator does not tell
+    is not there.
+    """
+    with instrumented() as agent:
+        kept = jnp.ones((3, 5), jnp.float16)
+        agent.refresh()
+        (device, *_) = agent._parts.memory.snapshot()["devices"]
+
+        assert device["device"] == "0"
+        assert device["kind"] == "cpu"
+        assert device["dtypes"]["float16"] == {"arrays": 1, "bytes": kept.nbytes}
+        assert device["live_bytes"] >= kept.nbytes
+        assert "in_use" not in device

@@ -1,0 +1,205 @@
+"""
+A trace taken by request: what it holds, and whom it gives way to.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxmon.agent import Agent
+from jaxmon.agent.showing import profile
+from jaxmon.exposition import client
+from jaxmon.profile import table, xspace
+from tests.instrumented import instrumented, value
+from tests.support import until
+
+
+CUT_SHORT = profile.CUT_SHORT.lower()
+
+
+def get(agent: Agent, target: str) -> tuple[int, bytes, Mapping[str, str]]:
+    assert agent.socket is not None
+    answer = client.get(Path(agent.socket), target, timeout=60)
+    return answer.status, answer.body, answer.headers
+
+
+@pytest.fixture
+def agent(run_dir: Path) -> Iterator[Agent]:
+    with instrumented(socket=True) as running:
+        yield running
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """
+    Keep a jitted function running on a thread.
+    """
+
+    def chain(x: Any) -> Any:
+        return jnp.tanh(x @ x) / x.shape[0]
+
+    over = threading.Event()
+    step, x = jax.jit(chain), jnp.ones((200, 200))
+    step(x).block_until_ready()
+
+    def work() -> None:
+        while not over.is_set():
+            step(x).block_until_ready()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+def test_a_trace_names_program_and_operations(agent: Agent, busy: None) -> None:
+    """
+    The busiest program of the trace is the function that runs, with its operations.
+    """
+    status, body, headers = get(agent, "/debug/profile?seconds=0.5")
+
+    assert status == 200, body
+    assert CUT_SHORT not in headers
+    rows = table.rows(xspace.parse(body))
+    assert rows[0].program == "jit_chain"
+    assert rows[0].count > 1
+    assert 0 < rows[0].seconds < 0.5 * 16
+
+
+def test_calls_are_counted_as_usual_meanwhile(agent: Agent) -> None:
+    """
+    A trace changes nothing about the program's calls and compiles.
+    """
+    step = jax.jit(lambda x: x + 1)
+    step(jnp.ones(3))
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(get, agent, "/debug/profile?seconds=0.5")
+        until(lambda: agent._profiler._running is not None, "a trace")
+        for _ in range(10):
+            step(jnp.ones(3))
+        assert answer.result()[0] == 200
+
+    assert (
+        value(
+            agent, "jaxmon_jit_calls_total", function=f"{__name__}.{step.__qualname__}"
+        )
+        == 11
+    )
+    assert value(agent, "jaxmon_internal_errors_total") == 0
+
+
+def test_the_programs_own_profile_is_not_disturbed(
+    agent: Agent, busy: None, tmp_path: Path
+) -> None:
+    """
+    A profile that the program begins while ours runs works; ours ends before.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(get, agent, "/debug/profile?seconds=60")
+        until(lambda: agent._profiler._running is not None, "a trace")
+        with jax.profiler.trace(str(tmp_path)):
+            jnp.ones(3).block_until_ready()
+        status, body, headers = answer.result(timeout=30)
+
+    assert status == 200
+    assert headers[CUT_SHORT] == "the program began to profile itself"
+    assert xspace.parse(body)
+    assert list(tmp_path.rglob("*.xplane.pb"))
+
+
+def test_refused_while_the_program_profiles(agent: Agent, tmp_path: Path) -> None:
+    """
+    A program that profiles itself is left alone, and its profile is complete.
+    """
+    jnp.ones(3).block_until_ready()
+    with jax.profiler.trace(str(tmp_path)):
+        status, body, _ = get(agent, "/debug/profile?seconds=0.1")
+
+    assert status == 409
+    assert b"the program is profiling itself" in body
+    assert list(tmp_path.rglob("*.xplane.pb"))
+
+
+def test_one_trace_at_a_time(agent: Agent) -> None:
+    """
+    A second request is refused while the first records, and works after it.
+    """
+    jnp.ones(3).block_until_ready()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(get, agent, "/debug/profile?seconds=1")
+        until(lambda: agent._profiler._running is not None, "a trace")
+        status, body, _ = get(agent, "/debug/profile?seconds=1")
+        assert (status, first.result()[0]) == (409, 200)
+        assert b"somebody else" in body
+
+    assert get(agent, "/debug/profile?seconds=0.1")[0] == 200
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "61", "nan", "inf", "much", ""])
+def test_seconds_are_checked(agent: Agent, seconds: str) -> None:
+    """
+    A length that cannot be used is refused, with what is allowed.
+    """
+    jnp.ones(3).block_until_ready()
+    status, body, _ = get(agent, f"/debug/profile?seconds={seconds}")
+
+    assert status == 400
+    assert b"give more than 0, at most 60" in body
+
+
+def test_stopping_the_agent_ends_the_trace(run_dir: Path) -> None:
+    """
+    Nothing of a trace is left when the agent stops: session, patch, thread.
+    """
+    module = profile._profiler(jax)
+    original = module.ProfilerSession
+    with ThreadPoolExecutor(1) as pool:
+        with instrumented(socket=True) as agent:
+            jnp.ones(3).block_until_ready()
+            answer = pool.submit(get, agent, "/debug/profile?seconds=60")
+            until(lambda: agent._profiler._running is not None, "a trace")
+            assert module.ProfilerSession is not original
+        answer.exception(timeout=30)
+
+    assert module.ProfilerSession is original
+
+
+def test_a_gpu_is_not_profiled_unasked(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    On a GPU the request is refused with the reason and the setting that allows it.
+    """
+    jnp.ones(3).block_until_ready()
+
+    class Gpu:
+        platform = "gpu"
+
+    monkeypatch.setattr(jax, "local_devices", lambda: [Gpu()])
+    status, body, _ = get(agent, "/debug/profile")
+
+    assert status == 403
+    assert b"JAXMON_PROFILE_GPU=1" in body
+
+
+def test_not_over_tcp(run_dir: Path) -> None:
+    """
+    The page is on the Unix socket only.
+    """
+    with instrumented(socket=True, port=0) as agent:
+        assert agent.url is not None
+        host, _, port = agent.url.split("/")[2].partition(":")
+        tcp = http.client.HTTPConnection(host, int(port), timeout=10)
+        tcp.request("GET", "/debug/profile")
+        assert tcp.getresponse().status == 404
+        tcp.close()

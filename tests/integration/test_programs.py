@@ -1,0 +1,308 @@
+"""
+What is said of programs equals what JAX says of them when it is asked directly.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import support
+from tests.instrumented import instrumented, samples, value
+from tests.support import until
+
+
+pytestmark = pytest.mark.ground_truth
+
+INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = ", re.MULTILINE)
+FUSION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = .*? fusion\(", re.MULTILINE)
+
+
+def matmul(a: Any, b: Any) -> Any:
+    return a @ b
+
+
+def step(weights: Any, batch: Any) -> Any:
+    import jax
+
+    def loss(weights: Any) -> Any:
+        found = batch
+        for weight in weights:
+            found = jax.nn.relu(found @ weight)
+        return (found**2).mean()
+
+    return [w - 0.1 * s for w, s in zip(weights, jax.grad(loss)(weights), strict=True)]
+
+
+def repeated(x: Any) -> Any:
+    import jax
+
+    return jax.lax.fori_loop(0, 100, lambda _, y: y @ y, x)
+
+
+def ordered(x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.sort(x), jnp.cumsum(x), x.at[0].set(1.5)
+
+
+def ones(*shape: int) -> Any:
+    import numpy as np
+
+    return np.ones(shape, np.float32)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "matmul": (matmul, (ones(64, 32), ones(32, 16))),
+    "training step": (step, ([ones(32, 32)] * 6, ones(16, 32))),
+    "loop": (repeated, (ones(8, 8),)),
+    "sort, scan and scatter": (ordered, (ones(50),)),
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled() -> None:
+    """
+    Forget what earlier tests compiled.
+    """
+    import jax
+
+    jax.clear_caches()
+
+
+@pytest.fixture(params=PROGRAMS)
+def program(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, float], Any]]:
+    """
+    Return what is exported of a program, and what JAX compiled for it.
+    """
+    import jax
+
+    function, arguments = PROGRAMS[request.param]
+    label = f"{__name__}.{function.__qualname__}"
+    with instrumented() as agent:
+        jitted = jax.jit(function)
+        jitted(*arguments)
+        until(
+            lambda: value(agent, "jaxmon_programs_total", function=label), "a program"
+        )
+        found = {
+            name.partition("{")[0].removeprefix("jaxmon_program_"): number
+            for name, number in samples(agent).items()
+            if name.startswith("jaxmon_program") and label in name
+        }
+        yield found, jitted.lower(*arguments).compile()
+
+
+def test_memory_equals_the_memory_analysis_of_jax(program: Any) -> None:
+    """
+    Argument, output, temporary, peak and code bytes, those that this JAX knows.
+    """
+    found, compiled = program
+    memory = compiled.memory_analysis()
+
+    assert found["argument_bytes"] == memory.argument_size_in_bytes
+    assert found["output_bytes"] == memory.output_size_in_bytes
+    assert found["temporary_bytes"] == memory.temp_size_in_bytes
+    peak = getattr(memory, "peak_memory_in_bytes", 0)
+    assert found.get("peak_bytes", 0) == peak
+    code = memory.generated_code_size_in_bytes
+    assert found.get("code_bytes", 0) == code
+    assert 0 not in (found.get("code_bytes"), found.get("peak_bytes"))
+
+
+def test_cost_equals_the_cost_analysis_of_jax(program: Any) -> None:
+    """
+    FLOPs and accessed bytes.
+    """
+    found, compiled = program
+    cost = compiled.cost_analysis()
+    cost = cost[0] if isinstance(cost, list) else cost
+
+    assert found["flops"] == cost["flops"]
+    assert found["accessed_bytes"] == cost["bytes accessed"]
+
+
+def test_counts_equal_those_of_the_text_that_jax_prints(program: Any) -> None:
+    """
+    Instructions and fusions, however wide the program.
+    """
+    found, compiled = program
+    text = compiled.as_text()
+
+    assert found["instructions"] == len(INSTRUCTION.findall(text)) > 0
+    assert found["fusions"] == len(FUSION.findall(text))
+
+
+def test_asking_jax_directly_makes_no_program_more(program: Any) -> None:
+    """
+    The same program compiled ahead of time is the same program.
+    """
+    found, _ = program
+
+    assert found["jaxmon_programs_total"] == 1
+
+
+def test_flops_of_a_product_are_two_per_multiplication() -> None:
+    """
+    A figure that can be worked out by hand; and a loop's body counts once.
+    """
+    import jax
+
+    with instrumented() as agent:
+        jax.jit(matmul)(ones(40, 30), ones(30, 20))
+        jax.jit(repeated)(ones(8, 8))
+        until(lambda: len(flops(agent)) == 2, "both programs")
+
+        assert flops(agent)["matmul"] == 2 * 40 * 30 * 20
+        once = 2 * 8 * 8 * 8
+        assert once <= flops(agent)["repeated"] < 2 * once
+
+
+def flops(agent: Any) -> dict[str, float]:
+    found = {}
+    for name, number in samples(agent).items():
+        if name.startswith("jaxmon_program_flops") and __name__ in name:
+            found[name.split('"')[1].rpartition(".")[2]] = number
+    return found
+
+
+def test_different_programs_are_counted_once_each() -> None:
+    """
+    New shapes are new programs; compiling one again is not.
+    """
+    import jax
+
+    label = f"{__name__}.matmul"
+    with instrumented() as agent:
+
+        def programs() -> float:
+            return value(agent, "jaxmon_programs_total", function=label)
+
+        jitted = jax.jit(matmul)
+        for size in (3, 4, 5):
+            jitted(ones(size, size), ones(size, size))
+        until(lambda: programs() == 3, "three programs")
+        jax.clear_caches()
+        for size in (3, 4, 5, 6):
+            jitted(ones(size, size), ones(size, size))
+        until(lambda: programs() == 4, "a fourth program")
+
+        assert value(agent, "jaxmon_compiles_total", function=label) == 7
+        assert value(agent, "jaxmon_program_info", function=label) == 1
+        # The newest.
+        assert value(agent, "jaxmon_program_flops", function=label) == 2 * 6**3
+
+
+def test_functions_of_jax_itself_are_counted_only() -> None:
+    """
+    They would crowd out the user's, who cannot change them.
+    """
+    import jax.numpy as jnp
+
+    with instrumented() as agent:
+        jnp.flip(jnp.arange(7.0))
+        until(lambda: internal(agent), "a program of JAX")
+
+        assert {name.partition("{")[0] for name in internal(agent)} == {
+            "jaxmon_programs_total"
+        }
+        assert agent._parts.programs.snapshot() == {}
+
+
+def internal(agent: Any) -> list[str]:
+    return [s for s in samples(agent) if s.startswith("jaxmon_program") and "jax." in s]
+
+
+def test_nothing_is_read_when_it_is_not_wanted() -> None:
+    """
+    ``programs=False`` exports no program.
+    """
+    import jax
+
+    with instrumented(programs=False) as agent:
+        jax.jit(matmul)(ones(7, 7), ones(7, 7))
+
+        assert value(agent, "jaxmon_compiles_total", function=f"{__name__}.matmul") == 1
+        assert not [s for s in samples(agent) if s.startswith("jaxmon_program")]
+
+
+def test_an_executable_is_let_go_of_once_read() -> None:
+    """
+    A program that the user drops is freed as without jaxmon.
+    """
+    import jax
+
+    with instrumented() as agent:
+        backend = jax.local_devices()[0].client
+        gc.collect()
+        before = len(backend.live_executables())
+        jitted = jax.jit(ordered)
+        jitted(ones(9))
+        label = f"{__name__}.ordered"
+        until(lambda: value(agent, "jaxmon_programs_total", function=label), "reading")
+        assert len(backend.live_executables()) > before
+        del jitted
+        jax.clear_caches()
+        gc.collect()
+
+        assert len(backend.live_executables()) <= before
+
+
+RANK = """
+import json, sys, time
+import jax, numpy as np, jaxmon
+from jaxmon.agent.guard import Guard
+Guard.strict = True
+directory = sys.argv[1]
+if directory:
+    jax.config.update("jax_compilation_cache_dir", directory)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+agent = jaxmon.instrument(port=None, socket=False)
+@jax.jit
+def model(x):
+    return jax.numpy.tanh(x @ x.T).sum(axis=0) + {constant}
+model(np.ones((8, 5), np.float32))
+deadline = time.monotonic() + 30
+while not agent._parts.programs.snapshot() and time.monotonic() < deadline:
+    time.sleep(0.02)
+hits = agent._parts.cache.snapshot()["requests"]["hit"]
+print(json.dumps([agent._parts.programs.snapshot()["__main__.model"], hits]))
+jaxmon.uninstrument()
+"""
+
+
+def test_ranks_that_run_one_program_agree_and_others_differ(tmp_path: Path) -> None:
+    """
+    The fingerprint is the same wherever the source lies, on whichever line, compiled
+    or loaded from the persistent cache; and another for another program.
+    """
+
+    def rank(
+        place: str, *, constant: str = "1", lines: int = 0, cache: str = ""
+    ) -> tuple[dict[str, Any], int]:
+        path = tmp_path / place / "train.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n" * lines + RANK.replace("{constant}", constant))
+        found, hits = support.run_python(str(path), cache).json()
+        return found, hits
+
+    cache = str(tmp_path / "cache")
+    first, _ = rank("one")
+    moved, _ = rank("another", lines=7)
+    stored, missed = rank("one", cache=cache)
+    loaded, hit = rank("one", cache=cache)
+    changed, _ = rank("one", constant="2")
+
+    assert (missed, hit) == (0, 1)
+    assert re.fullmatch("[0-9a-f]{16}", first["fingerprint"])
+    assert json.dumps(first) == json.dumps(moved)
+    assert first["fingerprint"] == stored["fingerprint"] == loaded["fingerprint"]
+    assert changed["fingerprint"] != first["fingerprint"]
+    assert changed["programs"] == loaded["programs"] == 1

@@ -1,0 +1,245 @@
+"""
+Transfers between host and device: counted, measured, attributed, and never in the way.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmon.agent.calling.sampling import Sample
+from jaxmon.agent.moving import crossings
+from tests import leaks, support
+from tests.instrumented import instrumented, samples, value
+
+
+PROGRAM = support.ROOT / "tests" / "programs" / "known_transfers.py"
+FOUR_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+
+COUNT = "jaxmon_host_transfers_total"
+BYTES = "jaxmon_host_transfer_bytes_total"
+SECONDS = "jaxmon_host_transfer_seconds_total"
+SYNCS = "jaxmon_host_syncs_total"
+SYNC_SECONDS = "jaxmon_host_sync_seconds_total"
+READ = {"direction": "device_to_host"}
+SENT = {"direction": "host_to_device"}
+
+double = jax.jit(lambda x: x * 2)
+
+
+@pytest.fixture(scope="module")
+def books() -> dict[str, Any]:
+    """
+    Return what the program of known transfers did, beside what the agent saw.
+    """
+    found: dict[str, Any] = support.run_python(str(PROGRAM), env=FOUR_DEVICES).json()
+    return found
+
+
+@pytest.mark.ground_truth
+def test_each_kind_of_transfer_is_counted_with_its_bytes(books: dict[str, Any]) -> None:
+    """
+    Count and bytes of every case equal what the program knows that it moved.
+    """
+    cases = books["cases"]
+
+    assert len(cases) > 35
+    assert {name: case["seen"] for name, case in cases.items()} == {
+        name: case["made"] for name, case in cases.items()
+    }
+
+
+@pytest.mark.ground_truth
+def test_lines_add_up_to_the_totals(books: dict[str, Any]) -> None:
+    """
+    The line of the loop has its own figures, and is told of once.
+    """
+    text = PROGRAM.read_text().splitlines()
+    number = 1 + next(i for i, line in enumerate(text) if '"a loop"' in line)
+    [line] = [line for line in books["lines"] if line["line"] == number]
+    [event] = [one for one in books["events"] if one[1]["line"] == number]
+
+    assert line["file"].endswith(PROGRAM.name)
+    assert (line["direction"], line["how"]) == ("device_to_host", "float")
+    assert (line["count"], line["bytes"]) == (250, 1000)
+    assert line["seconds"] > 0
+    assert event[1]["count"] == 100
+    assert f"{PROGRAM.name}:{number} reads from the device again" in event[0]
+
+
+def test_waiting_for_a_result_counts_as_blocked() -> None:
+    """
+    Seconds hold the time until the result was there, in reads and in waits.
+    """
+    slow = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda _, y: jnp.sin(y @ y), x))
+    slow(jnp.ones((100, 100))).block_until_ready()
+    with instrumented() as agent:
+        slow(jnp.ones((100, 100))).tolist()
+        slow(jnp.ones((100, 100))).block_until_ready()
+
+        assert value(agent, SECONDS, **READ) > 0.001
+        assert value(agent, SYNC_SECONDS) > 0.001
+        assert value(agent, SYNCS) == 1
+
+
+def test_counters_start_at_zero() -> None:
+    """
+    Every series is there before the first transfer.
+    """
+    with instrumented() as agent:
+        page = samples(agent)
+
+        for name in (COUNT, BYTES, SECONDS):
+            for direction in ("device_to_host", "host_to_device"):
+                assert page[f'{name}{{direction="{direction}"}}'] == 0
+        assert page[SYNCS] == page[SYNC_SECONDS] == 0
+        assert page['jaxmon_hook_active{hook="transfers"}'] == 1
+
+
+def test_nothing_of_ours_stands_on_the_stack() -> None:
+    """
+    An error of a read or of a wait leaves through JAX's frames and the user's only.
+    """
+    with instrumented():
+        gone = double(1.0)
+        gone.delete()
+        for use in (float, lambda x: x.block_until_ready(), np.asarray, repr):
+            with pytest.raises(RuntimeError) as caught:
+                use(gone)
+            frames = traceback.extract_tb(caught.value.__traceback__)
+            assert not [f for f in frames if "jaxmon/agent" in f.filename]
+
+
+@pytest.mark.contained
+def test_a_failure_of_ours_leaves_the_transfer_alone() -> None:
+    """
+    An observer that raises costs the figure, not the value.
+    """
+    with instrumented() as agent:
+        found = agent._parts.transfers._crossings
+        assert found is not None
+        found._site = lambda *_, **__: 1 / 0  # type: ignore[assignment, method-assign]
+
+        assert float(double(2.0)) == 4
+        assert jax.device_put(np.ones(3)).shape == (3,)
+        assert double(2.0).block_until_ready() == 4
+        assert value(agent, "jaxmon_internal_errors_total", site="transfers") >= 3
+
+
+def test_methods_look_as_without_us() -> None:
+    """
+    A look-up on the class, a bound method's name and its signature are JAX's.
+    """
+    name = double(1.0).block_until_ready.__name__
+    unbound = jax.Array.__class__, type(double(1.0)).block_until_ready
+    with instrumented():
+        array = double(1.0)
+
+        assert array.block_until_ready.__name__ == name
+        assert (jax.Array.__class__, type(array).block_until_ready) == unbound
+        assert callable(array.block_until_ready)
+        assert type(array).block_until_ready(array) is array
+
+
+def test_switched_off_nothing_is_replaced() -> None:
+    """
+    With ``transfers=False`` JAX's array class stays as it is and no series is made.
+    """
+    array_class = type(double(1.0))
+    before = dict(vars(array_class))
+    with instrumented(transfers=False) as agent:
+        assert dict(vars(array_class)) == before
+        assert not [name for name in samples(agent) if "host_transfer" in name]
+        assert 'jaxmon_hook_active{hook="transfers"}' not in samples(agent)
+
+
+def test_everything_is_put_back() -> None:
+    """
+    After the agent the array class and the modules hold what they held before.
+    """
+    array_class = type(double(1.0))
+    before, state = dict(vars(array_class)), leaks.snapshot()
+    with instrumented():
+        assert dict(vars(array_class)) != before
+    assert dict(vars(array_class)) == before
+    assert leaks.leaked(state) == []
+
+
+def test_a_jax_without_a_place_is_said_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Where JAX reads arrays in another way, that hook alone is off.
+    """
+    monkeypatch.setattr(crossings, "_READS", ("_read_in_another_way",))
+    with instrumented() as agent:
+        float(double(1.0))
+
+        assert samples(agent)['jaxmon_hook_active{hook="transfers"}'] == 0
+        assert not [name for name in samples(agent) if "host_transfer" in name]
+        assert value(agent, "jaxmon_hook_active", hook="misses") == 1
+    assert "'transfers' cannot attach" in caplog.text
+
+
+def test_our_own_reading_is_not_the_programs() -> None:
+    """
+    What the agent reads on its own threads is not counted.
+    """
+    with instrumented() as agent:
+        code = compile("float(x)", crossings.__file__, "eval")
+        array = double(1.0)
+        eval(code, {"x": array})  # noqa: S307 - ours
+        assert value(agent, COUNT, **READ) == 0
+        float(double(1.0))
+        assert value(agent, COUNT, **READ) == 1
+
+
+def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
+    """
+    JAX converts them where nobody can count; a sampled call shows them, once.
+    """
+    large, small = np.ones(1 << 16, np.float32), np.ones(3)
+    with instrumented(sample_rate=0) as agent:
+        function = agent._context.table.named("f")
+        for args in ((small,), (large, small), (large, large)):
+            for observe in agent._parts.sampling.observers:
+                observe(Sample(function, double, args, {}, None))
+        [event] = agent._context.events.since(kind="transfer")
+
+        assert agent._parts.transfers.snapshot()["arguments"] == {"f": 262_168}
+        assert value(agent, COUNT) == 0
+    assert event.function == "f"
+    assert "each call sends 262,168 bytes to the device" in event.message
+
+
+def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A program that makes code again and again is counted without its lines.
+    """
+    monkeypatch.setattr(crossings, "MAX_SITES", 5)
+    with instrumented() as agent:
+        for number in range(20):
+            code = compile("float(x)", f"<made {number}>", "eval")
+            eval(code, {"x": double(1.0)})  # noqa: S307 - ours
+        found = agent._parts.transfers.snapshot()
+
+        assert value(agent, COUNT, **READ) == 20
+        assert len(found["lines"]) == 6
+        assert sum(line["count"] for line in found["lines"]) == 20
+
+
+def test_signature_of_the_stand_in_is_jaxs() -> None:
+    """
+    What replaces a function of a module can be inspected like it.
+    """
+    source: Any = sys.modules["jax._src.lax.lax"]
+    before = inspect.signature(source._convert_element_type)
+    with instrumented():
+        assert inspect.signature(source._convert_element_type) == before

@@ -1,0 +1,56 @@
+"""
+An entry tells under which path it was made, or nothing.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from jaxmon.agent.caching import cache_entry
+from jaxmon.agent.caching.cache_entry import made_under
+
+
+OPTIONS = b"\xb2\x136/mnt/cache/xla_gpu_per_fusion_autotune_cache_dir\xb8\x13"
+
+
+def entry(directory: Path, content: bytes) -> Path:
+    path = directory / "jit_f-0-cache"
+    path.write_bytes(zlib.compress(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "path"),
+    [
+        (b"\x00\x01" + OPTIONS, "/mnt/cache"),
+        (b"\x07/a b/xla_gpu_kernel_cache_file", "/a b"),
+        (b"nothing of the kind", None),
+        (b"", None),
+    ],
+)
+def test_the_path_is_found_among_the_options(
+    tmp_path: Path, content: bytes, path: str | None
+) -> None:
+    """
+    Whatever stands around it.
+    """
+    assert made_under(entry(tmp_path, content), zlib.decompress) == path
+
+
+def test_what_cannot_be_read_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Corrupt, gone, or too large to take into memory.
+    """
+    file = entry(tmp_path, OPTIONS)
+    monkeypatch.setattr(cache_entry, "_MOST_BYTES", 3)
+    assert made_under(file, zlib.decompress) is None
+    monkeypatch.undo()
+    file.write_bytes(b"corrupt")
+
+    assert made_under(file, zlib.decompress) is None
+    assert made_under(tmp_path / "gone", zlib.decompress) is None

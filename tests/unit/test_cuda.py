@@ -1,0 +1,96 @@
+"""
+Who a GPU is, asked of a driver that is a small C library here.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from jaxmon.agent.devices import cuda, identity
+from jaxmon.agent.devices.cuda import Gpu
+from tests.support import require_program
+
+
+SOURCE = Path(__file__).parents[1] / "fakes" / "cuda" / "fake_cuda.c"
+
+
+def built(directory: Path, *flags: str) -> str:
+    path = directory / cuda.LIBRARY
+    flags = ("-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", *flags)
+    subprocess.run(
+        [require_program("gcc"), *flags, "-o", str(path), str(SOURCE)], check=True
+    )
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return built(tmp_path_factory.mktemp("cuda"))
+
+
+def test_a_gpu_is_named_as_nvml_names_it(driver: str) -> None:
+    """
+    UUID and PCI address are spelled as NVML and sysfs spell them.
+    """
+    assert cuda.identify(0, driver) == Gpu(
+        "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f", "0000:c0:00.0"
+    )
+
+
+def test_a_mig_device_is_named_itself(driver: str) -> None:
+    """
+    Its UUID is that of the slice, not of the GPU around it.
+    """
+    found = cuda.identify(1, driver)
+    assert found is not None
+    assert found.uuid == "MIG-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"
+
+
+def test_what_cannot_be_read_is_empty(driver: str) -> None:
+    """
+    Without a UUID the PCI address is still told.
+    """
+    assert cuda.identify(2, driver) == Gpu("", "0000:c2:00.0")
+
+
+def test_a_driver_without_mig_has_the_older_call_only(tmp_path: Path) -> None:
+    """
+    Drivers before 11.4 tell the UUID all the same.
+    """
+    found = cuda.identify(0, built(tmp_path, "-DNO_V2"))
+    assert found is not None
+    assert found.uuid.startswith("GPU-10111213-")
+
+
+def test_no_device_and_no_driver_are_no_error(driver: str) -> None:
+    """
+    A number that CUDA does not know, and a host without CUDA, have no identity.
+    """
+    assert cuda.identify(7, driver) is None
+    assert cuda.identify(0, "libdoes-not-exist.so.1") is None
+    assert cuda.identify(0, "libm.so.6") is None
+
+
+def device(platform: str, version: str) -> SimpleNamespace:
+    client = SimpleNamespace(platform_version=version)
+    return SimpleNamespace(platform=platform, client=client, local_hardware_id=1)
+
+
+def test_only_cuda_devices_are_asked_for(
+    driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    JAX's own number of the device on this host is CUDA's; other platforms have none.
+    """
+    monkeypatch.setattr(cuda, "LIBRARY", driver)
+
+    assert identity.hardware(device("gpu", "PJRT C API\ncuda 12090")) == (
+        "MIG-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf",
+        "0000:c1:00.0",
+    )
+    assert identity.hardware(device("gpu", "PJRT C API\nrocm 60300")) == ("", "")
+    assert identity.hardware(device("cpu", "cuda")) == ("", "")

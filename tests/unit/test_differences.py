@@ -1,0 +1,174 @@
+"""
+What is different between two signatures, in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmon.agent.compiling.differences import differences
+from jaxmon.agent.compiling.signatures import (
+    LEAF,
+    NONE,
+    Argument,
+    Leaf,
+    Node,
+    Placement,
+    Signature,
+    Static,
+    name_at,
+)
+from jaxmon.agent.compiling.values import value_of
+
+
+FLOAT = Leaf((3,), np.dtype("float32"), weak=False, placement=None)
+
+
+def of(
+    node: Node = LEAF,
+    leaves: Sequence[Leaf] = (FLOAT,),
+    *,
+    static: dict[str, Any] | None = None,
+    options: tuple[tuple[str, str], ...] = (),
+    context: tuple[Any, ...] = (),
+    names: tuple[str, ...] | None = None,
+) -> Signature:
+    values = tuple(
+        Static(name, by_name=True, value=value_of(value))
+        for name, value in (static or {}).items()
+    )
+    argument = Argument("x", by_name=False, node=node)
+    return Signature((argument,), tuple(leaves), values, options, context, names)
+
+
+def texts(before: Signature, after: Signature, *, values: bool = True) -> list[str]:
+    found = differences(after, before, context=["jax_a"], values=values)
+    return [one.text for one in found]
+
+
+def test_equal_signatures_have_no_difference() -> None:
+    """
+    Two calls alike are told nothing about.
+    """
+    assert texts(of(static={"n": 1}), of(static={"n": 1})) == []
+    assert of().digest == of().digest
+
+
+def test_everything_that_differs_is_told_at_once() -> None:
+    """
+    One difference does not hide another.
+    """
+    before = of(static={"n": 1}, context=(False,))
+    after = of(
+        leaves=[FLOAT._replace(shape=(4,), placement=Placement("cpu:1", 1, 0))],
+        static={"n": 2},
+        options=(("donated arguments", "x"),),
+        context=(True,),
+    )
+
+    assert texts(before, after) == [
+        "jax_a: False → True",
+        "jit option donated arguments: none → x",
+        "static argument n: 1 → 2",
+        "argument x: float32[3] → float32[4]",
+        "argument x: uncommitted → committed to cpu:1",
+    ]
+
+
+def test_static_values_can_be_kept_out() -> None:
+    """
+    With event_values off only their types are told.
+    """
+    before, after = of(static={"n": "secret"}), of(static={"n": "other"})
+
+    assert texts(before, after, values=False) == [
+        "static argument n: str → another str"
+    ]
+    assert texts(before, of(static={"n": 1}), values=False) == [
+        "static argument n: str → int"
+    ]
+
+
+def test_unnamed_settings_have_a_number() -> None:
+    """
+    A JAX that adds to its context costs a name, not the cause.
+    """
+    found = texts(of(context=(1, 2)), of(context=(1, 3)))
+
+    assert found == ["context[1]: 2 → 3"]
+
+
+def test_leaves_behind_a_new_key_are_still_compared() -> None:
+    """
+    Leaves are found by their path, not by their number.
+    """
+
+    def tree(*keys: str) -> Node:
+        paths = tuple(f"[{key!r}]" for key in keys)
+        return Node("dict", (), "", paths, (LEAF,) * len(keys), len(keys))
+
+    small = FLOAT._replace(shape=(1,))
+    before = of(tree("b", "c"), [FLOAT, FLOAT])
+    after = of(tree("a", "b", "c"), [small, FLOAT, small])
+
+    assert texts(before, after) == [
+        "argument x: key 'a' added",
+        "argument x['c']: float32[3] → float32[1]",
+    ]
+
+
+def test_names_of_jax_are_used_where_the_tree_has_none() -> None:
+    """
+    Unless they do not fit the argument, as to 0.4 when names are in another order.
+    """
+    model = Node("Model", (1,), "", None, (LEAF,), 1)
+    changed = [FLOAT._replace(shape=(1,))]
+
+    named = of(model, changed, names=("x.weight",))
+    misplaced = of(model, changed, names=("y.weight",))
+
+    assert texts(of(model), named) == ["argument x.weight: float32[3] → float32[1]"]
+    assert texts(of(model), misplaced) == ["argument x[0]: float32[3] → float32[1]"]
+
+
+def test_a_static_part_that_jax_finds_different_is_told() -> None:
+    """
+    Even where it reads the same.
+    """
+    before = Node("Model", (1, ("a",)), "act", None, (LEAF,), 1)
+    after = before._replace(identity=(1, ("b",)))
+
+    (text,) = texts(of(before), of(after))
+
+    assert text.endswith("static part act (equal in words, but not to JAX)")
+
+
+def test_none_against_a_leaf_is_told_with_its_type() -> None:
+    """
+    The type of the leaf that is there shows on its side of the arrow.
+    """
+    assert texts(of(NONE, []), of()) == ["argument x: None → float32[3]"]
+    assert texts(of(), of(NONE, [])) == ["argument x: float32[3] → None"]
+
+
+def test_meshes_alike_in_words_are_told_apart() -> None:
+    """
+    The same spec over other devices is another sharding.
+    """
+    spread = [
+        FLOAT._replace(placement=Placement("P('d') on mesh d=8", 8, n)) for n in (1, 2)
+    ]
+
+    (text,) = texts(of(leaves=spread[:1]), of(leaves=spread[1:]))
+
+    assert text.endswith("P('d') on mesh d=8 (other devices, or in another order)")
+
+
+def test_arguments_without_a_signature_have_a_number() -> None:
+    """
+    Builtins and callables whose signature cannot be had still have positions.
+    """
+    assert name_at(None, 2) == "args[2]"

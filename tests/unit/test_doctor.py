@@ -1,0 +1,316 @@
+"""
+What `jaxmon doctor` finds in an environment, check by check.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from jaxmon import rundir
+from jaxmon.doctor import devices, environment, finding, selftest, sockets, versions
+from jaxmon.doctor.finding import Finding
+
+
+def by_status(findings: list[Finding]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for one in findings:
+        found.setdefault(one.status, []).append(one.text)
+    return found
+
+
+def of_versions(**packages: str) -> dict[str, list[str]]:
+    named = {name.replace("_", "-"): text for name, text in packages.items()}
+    findings = list(versions.check(named.get))
+    return by_status([one for one in findings if "Python" not in one.text])
+
+
+def test_versions_that_fit_are_in_order() -> None:
+    """
+    JAX, jaxlib and plugins of one release, patch releases by others aside.
+    """
+    assert of_versions(
+        jax="0.10.2", jaxlib="0.10.2", jax_cuda12_plugin="0.10.2", libtpu="0.0.21"
+    ) == {
+        "ok": [
+            "JAX 0.10.2",
+            "jaxlib 0.10.2",
+            "jax-cuda12-plugin 0.10.2",
+            "libtpu 0.0.21",
+        ]
+    }
+    assert "ok" in of_versions(jax="0.12.0.1", jaxlib="0.12.0")
+
+
+@pytest.mark.parametrize(
+    ("packages", "status", "text"),
+    [
+        ({}, "failure", "JAX is not installed"),
+        ({"jax": "0.10.2"}, "failure", "jaxlib is not installed"),
+        (
+            {"jax": "0.4.34", "jaxlib": "0.4.34"},
+            "failure",
+            "JAX 0.4.34 is too old",
+        ),
+        (
+            {"jax": "0.13.0", "jaxlib": "0.13.0"},
+            "note",
+            "JAX 0.13.0 is newer than jaxmon knows",
+        ),
+        (
+            {"jax": "0.10.2", "jaxlib": "0.10.1"},
+            "warning",
+            "jaxlib 0.10.1 is older than JAX 0.10.2",
+        ),
+        (
+            {"jax": "0.10.1", "jaxlib": "0.10.2"},
+            "failure",
+            "jaxlib 0.10.2 is newer than JAX 0.10.1",
+        ),
+        (
+            {"jax": "0.10.2", "jaxlib": "0.10.2", "jax_cuda13_pjrt": "0.9.1"},
+            "failure",
+            (
+                "jax-cuda13-pjrt 0.9.1 does not fit jaxlib 0.10.2: JAX may ignore it "
+                "and run on the CPU"
+            ),
+        ),
+    ],
+)
+def test_versions_that_do_not_fit(
+    packages: Mapping[str, str], status: str, text: str
+) -> None:
+    """
+    Each mismatch is named with both versions.
+    """
+    assert of_versions(**packages)[status] == [text]
+
+
+def test_a_clean_environment_is_in_order() -> None:
+    """
+    Without variables there is one finding: the defaults are in force.
+    """
+    assert by_status(list(environment.check({}))) == {
+        "ok": ["jaxmon's settings: the defaults"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("environ", "status", "text", "advice"),
+    [
+        (
+            {"JAXMON_PROT": "1"},
+            "warning",
+            "JAXMON_PROT is no setting of jaxmon",
+            "did you mean JAXMON_PORT?",
+        ),
+        (
+            {"JAXMON_QQQQQQQQ": "1"},
+            "warning",
+            "JAXMON_QQQQQQQQ is no setting of jaxmon",
+            "see docs/settings.md",
+        ),
+        (
+            {"JAXMON_PORT": "99999"},
+            "failure",
+            "port=99999 is out of range; give 0 to 65535",
+            "correct or unset it: jaxmon.instrument() raises this error",
+        ),
+        (
+            {"JAXMON_ENABLED": "0"},
+            "warning",
+            "JAXMON_ENABLED switches jaxmon off",
+            "unset it to observe programs",
+        ),
+        (
+            {"JAX_DISABLE_JIT": "1"},
+            "warning",
+            "JAX_DISABLE_JIT=1: nothing is compiled; every operation runs by itself",
+            "unset JAX_DISABLE_JIT in production",
+        ),
+        (
+            {"JAX_ENABLE_X64": "True"},
+            "note",
+            "JAX_ENABLE_X64: arrays may be float64, which costs memory and time",
+            "",
+        ),
+    ],
+)
+def test_variables_that_matter(
+    environ: Mapping[str, str], status: str, text: str, advice: str
+) -> None:
+    """
+    A typing error, a bad value, and what slows JAX down are told with what to do.
+    """
+    findings = [one for one in environment.check(environ) if one.status != "ok"]
+    assert findings == [Finding("environment", status, text, advice)]  # type: ignore[arg-type]
+
+
+def test_variables_of_other_parts_are_left_alone() -> None:
+    """
+    The exporter's and the dashboards' variables are no settings of the agent.
+    """
+    environ = {
+        "JAXMON_EXPORTER_PORT": "1",
+        "JAXMON_RUN_DIR": "/x",
+        "JAX_DEBUG_NANS": "0",
+    }
+    assert by_status(list(environment.check(environ))) == {
+        "ok": ["jaxmon's settings: JAXMON_RUN_DIR"]
+    }
+
+
+def test_a_usable_run_directory_leaves_nothing_behind(run_dir: Path) -> None:
+    """
+    Socket and lock of the trial are gone afterwards.
+    """
+    findings = list(sockets.check(run_dir, None))
+    assert by_status(findings) == {"ok": [f"run directory {run_dir}"]}
+    assert list(run_dir.iterdir()) == []
+
+
+def test_a_run_directory_that_did_not_exist_does_not_exist_after(run_dir: Path) -> None:
+    """
+    Looking makes no directory.
+    """
+    assert next(iter(sockets.check(run_dir / "new", None))).status == "ok"
+    assert not (run_dir / "new").exists()
+
+
+def test_a_run_directory_whose_path_is_too_long(tmp_path: Path) -> None:
+    """
+    A Unix socket's path has 107 bytes; the finding names the variable to set.
+    """
+    (found,) = sockets.check(tmp_path / ("x" * 120), None)
+    assert found.status == "failure"
+    assert "JAXMON_RUN_DIR" in found.text
+
+
+def test_agents_that_run_died_and_hang(run_dir: Path) -> None:
+    """
+    Sockets are told apart by whether anybody listens, and answers.
+    """
+    with closing(socket.socket(socket.AF_UNIX)) as hung:
+        hung.bind(str(run_dir / "agent-3.sock"))
+        hung.listen()
+        dead = socket.socket(socket.AF_UNIX)
+        dead.bind(str(run_dir / "agent-5.sock"))
+        dead.close()
+        found = by_status(list(sockets.check(run_dir, None)))
+
+    assert found["warning"][0].startswith("agent 3 does not answer: ")
+    assert found["note"] == [
+        "sockets of killed processes: 5; the next agents replace them"
+    ]
+
+
+def test_a_port_in_use_is_a_note(run_dir: Path, free_port: int) -> None:
+    """
+    A busy port is no failure: the agent moves on to the next.
+    """
+    assert list(sockets.check(run_dir, free_port))[-1].status == "ok"
+    with closing(socket.create_server(("127.0.0.1", free_port))):
+        found = list(sockets.check(run_dir, free_port))[-1]
+    assert (found.status, f"port {free_port} is taken" in found.text) == ("note", True)
+
+
+def test_a_slot_in_use_is_left_alone(run_dir: Path) -> None:
+    """
+    The trial takes a slot of its own while an agent holds the first.
+    """
+    slot = rundir.acquire(run_dir)
+    try:
+        assert next(iter(sockets.check(run_dir, None))).status == "ok"
+        assert (run_dir / "agent-0.lock").exists()
+    finally:
+        slot.release()
+
+
+def device(root: Path, vendor: str, kind: str) -> None:
+    path = root / "sys/bus/pci/devices/0000:00:04.0"
+    path.mkdir(parents=True)
+    (path / "vendor").write_text(f"{vendor}\n")
+    (path / "class").write_text(f"{kind}\n")
+
+
+def test_a_host_without_accelerators_is_in_order(tmp_path: Path) -> None:
+    """
+    No GPU and no TPU is a normal state.
+    """
+    device(tmp_path, "0x1ae0", "0x020000")  # a network card of Google's
+    (found,) = devices.check(tmp_path, lambda _: False)
+    assert found.status == "ok"
+
+
+def test_a_tpu_without_libtpu(tmp_path: Path) -> None:
+    """
+    A TPU is found by its PCI id; the program needs libtpu, the sidecar gRPC.
+    """
+    device(tmp_path, "0x1ae0", "0x120000")
+    missing = list(devices.check(tmp_path, lambda _: False))
+    assert [(one.status, one.advice) for one in missing] == [
+        ("warning", "pip install 'jax[tpu]'"),
+        ("warning", "pip install 'jaxmon[tpu]'"),
+    ]
+    (found,) = devices.check(tmp_path, {"libtpu", "grpc"}.__contains__)
+    assert found.status == "ok"
+
+
+def test_a_gpu_that_jax_cannot_use(tmp_path: Path) -> None:
+    """
+    A driver without plugin or library is told twice, once for each user of it.
+    """
+    driver = tmp_path / "proc/driver/nvidia/version"
+    driver.parent.mkdir(parents=True)
+    driver.touch()
+    found = by_status(list(devices.check(tmp_path, lambda _: False)))
+    assert found == {
+        "warning": [
+            "an NVIDIA driver is loaded, but JAX has no CUDA plugin",
+            "nvidia-ml-py is missing: the sidecar shows no GPUs",
+        ]
+    }
+
+
+def test_a_missing_hook_and_a_wrong_count_fail() -> None:
+    """
+    What the self-test tells becomes findings, each with what to do.
+    """
+    told = {
+        "jax": "9.9",
+        "hooks": {"misses": False, "calls": True},
+        "miscounted": {"calls": [2, 3]},
+        "internal_errors": {"compiles": 4},
+    }
+    found = by_status(list(selftest._hooks(told)))
+    assert found == {
+        "failure": [
+            "the hook 'misses' does not attach to JAX 9.9",
+            "3 calls of a known program were counted as 2",
+        ],
+        "warning": ["jaxmon failed 4 times in compiles"],
+    }
+
+
+def test_a_jax_that_cannot_be_imported(tmp_path: Path) -> None:
+    """
+    The error of the import is the finding.
+    """
+    (tmp_path / "jax.py").write_text("raise ImportError('broken build')")
+    (found,) = selftest.check({"PYTHONPATH": str(tmp_path)})
+    assert found.status == "failure"
+    assert "broken build" in found.text
+
+
+def test_the_worst_finding_decides() -> None:
+    """
+    Notes are not grave; a failure outweighs everything.
+    """
+    of = [Finding("x", status, "") for status in finding.STATUSES]
+    assert finding.worst([]) == "ok"
+    assert finding.worst(of[:2]) == "note"
+    assert finding.worst(of) == "failure"

@@ -1,0 +1,99 @@
+"""
+The log of events: its bounds, its order, and threads that write while others read.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from jaxmon.agent.events import KINDS, LIMIT, EventLog
+
+
+def test_events_are_numbered_and_read_in_order() -> None:
+    """
+    Numbers count all kinds together, and reading merges the kinds again.
+    """
+    log = EventLog()
+    assert (log.last(), log.since()) == (0, [])
+    for kind in ("compile", "miss", "compile"):
+        log.add(kind, "f", f"a {kind}")
+    found = log.since()
+    assert [event.number for event in found] == [1, 2, 3]
+    assert [event.kind for event in found] == ["compile", "miss", "compile"]
+    assert [event.number for event in log.since(1, "compile")] == [3]
+    assert log.since(3) == []
+    assert log.last() == 3
+
+
+def test_one_kind_does_not_push_out_another() -> None:
+    """
+    Each kind keeps its last events, however many another one has.
+    """
+    log = EventLog()
+    log.add("oom", "f", "memory ran out", report="r.json")
+    for number in range(3 * LIMIT):
+        log.add("transfer", None, f"transfer {number}")
+    (oom,) = log.since(kind="oom")
+    assert (oom.message, oom.details) == ("memory ran out", {"report": "r.json"})
+    transfers = log.since(kind="transfer")
+    assert len(transfers) == LIMIT
+    assert transfers[-1].message == f"transfer {3 * LIMIT - 1}"
+    assert len(log.since()) == LIMIT + 1
+
+
+def test_messages_are_cut() -> None:
+    """
+    A message of any length costs a bounded amount of memory.
+    """
+    log = EventLog()
+    log.add("error", None, "x" * 1_000_000)
+    assert len(log.since()[0].message) == 2000
+
+
+def test_unknown_kinds_are_refused() -> None:
+    """
+    A kind that no reader knows is a mistake of ours.
+    """
+    log = EventLog()
+    with pytest.raises(KeyError):
+        log.add("nonsense", None, "")  # type: ignore[arg-type]
+    for kind in KINDS:
+        log.add(kind, None, kind)
+    assert len(log.since()) == len(KINDS)
+
+
+def test_threads_may_write_while_others_read() -> None:
+    """
+    No event is lost or numbered twice, and a reader never fails.
+    """
+    log = EventLog()
+    each, threads = LIMIT // 4, 4
+    failures: list[BaseException] = []
+    over = threading.Event()
+
+    def write() -> None:
+        for number in range(each):
+            log.add("miss", "f", str(number))
+
+    def read() -> None:
+        try:
+            while not over.is_set():
+                numbers = [event.number for event in log.since()]
+                assert numbers == sorted(set(numbers))
+                log.last()
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            failures.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    writers = [threading.Thread(target=write) for _ in range(threads)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    over.set()
+    reader.join()
+    assert failures == []
+    assert {event.number for event in log.since()} == set(range(1, each * threads + 1))

@@ -1,0 +1,235 @@
+"""
+An out-of-memory report in words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jaxmon.agent.failing.oom_text import advice, render, requested_bytes, size
+
+
+GIB = 1 << 30
+
+REPORT: dict[str, Any] = {
+    "time": "2026-11-20T19:41:36Z",
+    "program": "train.py",
+    "pid": 42,
+    "versions": {"jax": "0.10.2"},
+    "failure": {
+        "function": "train.step",
+        "type": "JaxRuntimeError",
+        "stage": "dispatch",
+        "where": "train.py:7",
+        "message": "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2.00GiB",
+        "text": "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2.00GiB",
+    },
+    "failures_without_report": 3,
+    "devices": [
+        {
+            "device": 0,
+            "kind": "NVIDIA H100",
+            "memory": {"bytes_in_use": 79 * GIB, "bytes_limit": 80 * GIB},
+        }
+    ],
+    "host": {"resident": GIB, "available": 8 * GIB, "cgroup": None},
+    "live_arrays": {
+        "arrays": 12,
+        "added_up": 10,
+        "bytes": 70 * GIB,
+        "by_dtype": [{"dtype": "float32", "arrays": 10, "bytes": 70 * GIB}],
+    },
+    "lines": {
+        "time": 1.0,
+        "lines": [
+            {
+                "file": "train.py",
+                "line": 9,
+                "function": "log",
+                "bytes": 60 * GIB,
+                "arrays": 9,
+            },
+            {
+                "file": "train.py",
+                "line": 5,
+                "function": "main",
+                "bytes": 10 * GIB,
+                "arrays": 1,
+            },
+        ],
+    },
+    "asked": {"function": "train.step", "temporary_bytes": 2 * GIB, "output_bytes": 4},
+    "programs": [{"function": "train.step", "temporary_bytes": 2 * GIB, "flops": 7}],
+    "compiles": [{"time": 1.0, "function": "train.step", "message": "compiled\nmore"}],
+    "recompiles": [],
+    "leaks": [{"message": "live bytes on device 0 only grew for 600 s:\n  a line"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("RESOURCE_EXHAUSTED: Out of memory allocating 400 bytes.", 400),
+        ("Out of memory while trying to allocate 17179869184 bytes.", 1 << 34),
+        ("Out of memory while trying to allocate 2.50GiB.", 5 * GIB // 2),
+        ("Failed to allocate request for 2.00GiB (2147483648B) on device", 2 * GIB),
+        ("Attempting to allocate 4.00G. That was not possible.", 4 * GIB),
+        ("Unable to allocate 64.0 MiB for an array with shape (16777216,)", 1 << 26),
+        ("std::bad_alloc", None),
+        ("allocating ... bytes", None),
+        ("", None),
+    ],
+)
+def test_what_was_asked_for_is_read_from_the_message(
+    text: str, expected: int | None
+) -> None:
+    """
+    Platforms write it as bytes or in binary units.
+    """
+    assert requested_bytes(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1,023 bytes"),
+        (1536, "1.5 KiB"),
+        (268435552, "256.0 MiB"),
+        (80 * GIB, "80.0 GiB"),
+        (5000 * 1024 * GIB, "5,000.0 TiB"),
+        (None, "unknown"),
+    ],
+)
+def test_sizes_are_for_people(count: int | None, text: str) -> None:
+    """
+    Binary units, one digit behind the point.
+    """
+    assert size(count) == text
+
+
+def advised(**changes: Any) -> str:
+    return "\n".join(advice({**REPORT, **changes}))
+
+
+def failure(text: str, **changes: Any) -> dict[str, Any]:
+    return {**REPORT["failure"], "text": text, **changes}
+
+
+def device(**memory: int) -> list[dict[str, Any]]:
+    return [{"device": 0, "memory": memory}]
+
+
+def test_a_device_that_was_full_is_named() -> None:
+    """
+    Then something holds memory, and the line that does comes next.
+    """
+    found = advice(REPORT)
+
+    assert found[0].startswith("device 0 was 99% full when the call asked for more")
+    assert found[1].startswith("train.py:9 (log) holds 60.0 GiB, 86% of what")
+    assert found[2].startswith("A leak was suspected before: live bytes on device 0")
+    assert "\n" not in found[2]
+    assert "The program of train.step needs 2.0 GiB while it runs" in found[3]
+
+
+def test_a_request_that_can_never_fit_is_told_from_one_that_does_not_now() -> None:
+    """
+    Larger than the device, fragmented, or full: three different things to do.
+    """
+    huge = advised(
+        failure=failure("allocating 100G"),
+        devices=device(bytes_limit=80 * GIB, bytes_in_use=0),
+    )
+    fragmented = advised(devices=device(bytes_limit=80 * GIB, bytes_in_use=40 * GIB))
+
+    assert "larger than device 0 (80.0 GiB): no clean-up can help" in huge
+    assert "had 40.0 GiB free, more than the 2.0 GiB asked for" in fragmented
+    assert "full when the call" not in huge + fragmented
+
+
+def test_a_device_without_figures_is_passed_over() -> None:
+    """
+    CPUs have none; a part that could not be gathered has no rows.
+    """
+    for devices in ([], device(), {"unavailable": "x"}, device(bytes_limit=0)):
+        assert "device 0" not in advised(devices=devices, leaks=[])
+
+
+def test_a_host_that_is_short_is_named() -> None:
+    """
+    On CPUs the host is the device; a container's limit is the usual one.
+    """
+    found = advised(host={"cgroup": 99, "cgroup_limit": 100, "virtual": 1})
+
+    assert "The host's memory is short: 99 bytes of 100 bytes" in found
+    assert "memory is short" not in advised(host={"unavailable": "x"})
+
+
+def test_memory_that_ran_out_while_building_is_told_apart() -> None:
+    """
+    Constants are what a program is made of.
+    """
+    assert "while the program was being built" in advised(
+        failure=failure("std::bad_alloc", stage="compile")
+    )
+    assert "being built" not in advised()
+
+
+def test_outputs_that_are_larger_than_temporaries_are_to_be_donated() -> None:
+    """
+    There, rematerialising would not help.
+    """
+    asked = {"function": "f", "temporary_bytes": 1, "output_bytes": GIB}
+
+    assert "The program of f makes 1.0 GiB of outputs" in advised(asked=asked)
+
+
+def test_the_text_tells_it_all_in_narrow_lines() -> None:
+    """
+    A person reads it in a terminal, from top to bottom.
+    """
+    text = render({**REPORT, "advice": advice(REPORT)})
+    lines = text.splitlines()
+
+    assert lines[0] == "train.step ran out of memory"
+    for part in (
+        "  time      2026-11-20T19:41:36Z",
+        "  process   train.py, pid 42",
+        "  at        train.py:7",
+        "  before    3 more failures shortly before, without a report",
+        "0 NVIDIA H100: in use 79.0 GiB, limit 80.0 GiB",
+        "resident 1.0 GiB, available 8.0 GiB",
+        "10 of 12 arrays, 70.0 GiB",
+        "    70.0 GiB        10 float32",
+        "    60.0 GiB         9 train.py:9 (log)",
+        "train.step: temporary 2.0 GiB",
+        "Last compiles\n  train.step compiled",
+    ):
+        assert part in text, part
+    assert "Last recompiles" not in text
+    assert "The whole message" not in text
+    assert max(map(len, lines)) <= 100
+
+
+def test_a_long_message_stands_at_the_end() -> None:
+    """
+    The runtime's table of buffers is worth keeping, but not first.
+    """
+    text = render({**REPORT, "failure": failure("reason\n" + "buffer\n" * 100)})
+
+    assert text.endswith("  buffer\n" * 10)
+    assert "\nThe whole message\n  reason\n" in text
+
+
+def test_a_report_without_anything_is_still_a_report() -> None:
+    """
+    Every part may be missing, or say why it is.
+    """
+    missing = {name: {"unavailable": "MemoryError: "} for name in REPORT}
+
+    assert "ran out of memory" in render({})
+    assert "ran out of memory" in render(missing)
+    assert len(advice(missing)) == 1

@@ -1,0 +1,105 @@
+"""
+A directory that hangs costs its own figures, and nobody's time.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from jaxmon import catalog
+from jaxmon.agent.caching.cache import PersistentCache
+from jaxmon.agent.caching.cache_directory import Listing
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import FunctionTable
+from jaxmon.agent.guard import Guard
+from jaxmon.settings import Settings
+from tests.support import until
+
+
+def context(directory: str) -> Context:
+    """
+    Return a context whose JAX has opened *directory*.
+    """
+    config = SimpleNamespace(
+        jax_compilation_cache_dir=directory,
+        jax_enable_compilation_cache=True,
+        jax_compilation_cache_max_size=-1,
+        jax_persistent_cache_min_compile_time_secs=1.0,
+        jax_persistent_cache_min_entry_size_bytes=0,
+    )
+    source = SimpleNamespace(
+        compilation_cache=SimpleNamespace(
+            _cache=SimpleNamespace(_path=directory), _cache_initialized=True
+        ),
+        distributed=SimpleNamespace(global_state=SimpleNamespace(process_id=0)),
+    )
+    jax = SimpleNamespace(config=config, _src=source)
+    return Context(jax, Settings(), Guard(), FunctionTable(10))
+
+
+def exported(cache: PersistentCache) -> dict[str, float]:
+    return {s: v for family in cache.collect() for s, v in family.samples}
+
+
+def test_a_directory_that_hangs_is_named_and_blocks_nobody() -> None:
+    """
+    Pages keep coming; after a minute the old figures go and the hang is named.
+    """
+    now, answers, asked = [0.0], threading.Event(), threading.Event()
+
+    def look(*_: Any, **__: Any) -> Listing:
+        asked.set()
+        answers.wait(60)
+        return Listing(entries=1, size=5, free=100)
+
+    shared = context("/cache")
+    cache = PersistentCache(shared, look=look, clock=lambda: now[0])
+    cache.start()
+    function = shared.table.named("f")
+    try:
+        answers.set()
+        cache.look()
+        assert exported(cache)[catalog.PERSISTENT_CACHE_ENTRIES.name] == 1
+        answers.clear()
+        asked.clear()
+        cache.looked_up(function, hit=False)
+        assert asked.wait(30)
+        now[0] = 30.0
+        assert exported(cache)[catalog.PERSISTENT_CACHE_ENTRIES.name] == 1
+        assert cache.snapshot()["obstacles"] == []
+        now[0] = 61.0
+        assert catalog.PERSISTENT_CACHE_ENTRIES.name not in exported(cache)
+        (obstacle,) = cache.snapshot()["obstacles"]
+        assert obstacle["reason"] == "unusable_directory"
+        assert "has not answered" in obstacle["message"]
+        answers.set()
+        until(lambda: not cache.snapshot()["obstacles"], "an answer")
+    finally:
+        answers.set()
+        cache.stop()
+
+    assert shared.guard.failures() == {}
+
+
+def test_a_bucket_is_not_listed(tmp_path: Path) -> None:
+    """
+    Remote directories cost money and minutes to list; the rest is told all the same.
+    """
+    looks: list[object] = []
+
+    def look(*given: Any, **_: Any) -> Listing:
+        looks.append(given)
+        return Listing()
+
+    shared = context("gs://bucket/cache")
+    cache = PersistentCache(shared, look=look)
+    cache.look()
+    cache.looked_up(shared.table.named("f"), hit=True)
+    cache.stop()
+
+    assert looks == []
+    assert cache.snapshot()["requests"] == {"hit": 1, "miss": 0}
+    assert cache.snapshot()["size_bytes"] is None

@@ -1,0 +1,137 @@
+"""
+The price table: matching, files, flags, and what the page says.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from jaxmon.catalog import ACCELERATOR_INFO
+from jaxmon.errors import CommandError
+from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.prices import Prices, from_file, from_flags
+
+
+H100 = "NVIDIA H100 80GB HBM3"
+COST = 'jaxmon_accelerator_cost_dollars_per_hour{{uuid="{}"}}'
+
+
+def info(uuid: str, model: str) -> Family:
+    labels = (uuid, "0", "nvidia", model, "580", "0000:1a:00.0")
+    return Family(ACCELERATOR_INFO, [(series(ACCELERATOR_INFO, *labels), 1)])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "model", "price"),
+    [
+        ("H100", H100, 2.5),
+        ("nvidia h100", H100, 2.5),
+        ("H100*HBM3", H100, 2.5),
+        ("*", H100, 2.5),
+        ("A10", "NVIDIA A100-SXM4-80GB", None),
+        ("A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", 2.5),
+        ("T4", "NVIDIA T400", None),
+        ("L40", "NVIDIA L40S", None),
+        ("v5e", "TPU v5e", 2.5),
+        ("H100", "GH100", None),
+        ("H.00", H100, None),
+    ],
+)
+def test_patterns_fit_whole_words(
+    pattern: str, model: str, price: float | None
+) -> None:
+    """A pattern fits words of a model in any case, and never half a word."""
+    assert Prices({pattern: 2.5}).of(model) == price
+
+
+def test_longest_pattern_wins() -> None:
+    """A general price and an exception to it need no order."""
+    prices = Prices({"*": 1.0, "H100": 2.0, "H100*NVL": 3.0})
+    assert prices.of("NVIDIA H100 NVL") == 3.0
+    assert prices.of(H100) == 2.0
+    assert prices.of("NVIDIA T4") == 1.0
+
+
+def test_unknown_model_is_left_out_and_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing is guessed; one line in the log tells which model has no price."""
+    prices = Prices({"H100": 2.5})
+    page = [info("GPU-a", H100), info("GPU-b", "NVIDIA T4"), info("GPU-c", "NVIDIA T4")]
+    with caplog.at_level(logging.WARNING, "jaxmon.exporter"):
+        for _ in range(3):
+            assert prices.family(page).samples == [(COST.format("GPU-a"), 2.5)]
+    assert [record.args for record in caplog.records] == [("NVIDIA T4",)]
+
+
+def test_accelerators_come_and_go() -> None:
+    """The series are those of the accelerators that the page tells of now."""
+    prices = Prices({"H100": 2.5})
+    assert prices.family([info("GPU-a", H100)]).samples
+    assert prices.family([]).samples == []
+
+
+def test_memory_is_bounded() -> None:
+    """A host whose devices are renamed for ever does not fill the memory."""
+    prices = Prices({"*": 1.0})
+    for number in range(5000):
+        prices.family([info(f"GPU-{number}", H100)])
+    assert len(prices._samples) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("prices.yaml", "H100: 2.5\n'A100 80GB': 1\n"),
+        ("prices.csv", "model,dollars\n# ours\nH100,2.5\n\nA100 80GB, 1\n"),
+        ("prices.CSV", "\ufeffH100,2.5\r\nA100 80GB,1\r\n"),
+    ],
+)
+def test_files(tmp_path: Path, name: str, text: str) -> None:
+    """YAML and CSV give the same table."""
+    path = tmp_path / name
+    path.write_bytes(text.encode())
+    assert from_file(path) == {"H100": 2.5, "A100 80GB": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.yaml", b"- H100", "not a mapping"),
+        ("a.yaml", b"", "not a mapping"),
+        ("a.yaml", b"{", "not YAML"),
+        ("a.yaml", b"1: 2", "not a mapping"),
+        ("a.yaml", b"H100: cheap", "is no price"),
+        ("a.yaml", b"H100: true", "is no price"),
+        ("a.yaml", b"H100: .nan", "is no price"),
+        ("a.yaml", b"H100: -1", "is no price"),
+        ("a.yaml", b"H100: .inf", "is no price"),
+        ("a.yaml", b"H100: [1]", "is no price"),
+        ("a.yaml", b"\xff\xfe\x00", "not UTF-8"),
+        ("a.csv", b"H100", "line 1 is not model,dollars"),
+        ("a.csv", b"H100,1\nT4,1,2", "line 2 is not model,dollars"),
+        ("a.csv", b",2", "is no price"),
+        ("a.csv", b"#" * (1 << 20) + b"#", "longer than 1 MiB"),
+        ("absent.csv", None, "No such file"),
+    ],
+)
+def test_bad_files_are_refused(
+    tmp_path: Path, name: str, content: bytes | None, said: str
+) -> None:
+    """A table that cannot be used ends the command with the reason."""
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CommandError, match=said):
+        from_file(path)
+
+
+def test_flags() -> None:
+    """Models may hold any character, the price stands after the last sign."""
+    assert from_flags(["H100=2.5", "a=b=1"]) == {"H100": 2.5, "a=b": 1.0}
+    for wrong in ("H100", "H100=", "=1", "H100=x", "H100=-1", "H100=nan"):
+        with pytest.raises(CommandError, match="such as H100"):
+            from_flags([wrong])

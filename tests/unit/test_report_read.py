@@ -1,0 +1,89 @@
+"""
+Pages of an agent, read: from any version, or from something that is no agent.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from jaxmon.report import text
+from jaxmon.report.advice import advise
+from jaxmon.report.model import Snapshot
+from jaxmon.report.read import read
+from tests.unit.test_report_text import EVENTS, OVERVIEW
+
+
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    10**400,
+    float("nan"),
+    float("inf"),
+    1e308,
+    "",
+    "text\x1b[0m",
+    [],
+    [None],
+    {},
+    {"": None},
+    [[[]]],
+]
+
+
+def test_what_an_agent_tells_is_typed():
+    """
+    Functions by time lost, recompiles with their words, lines with their places.
+    """
+    found = read(OVERVIEW, EVENTS)
+
+    assert next(one.name for one in found.functions) == "train.step"
+    assert found.functions[0].lost == 74.0
+    assert found.functions[0].program["flops"] == 1.23e12
+    assert found.lost == pytest.approx(75.85)
+    assert [one.cause for one in found.recompiles] == ["dtype", "shape", "shape"]
+    assert found.recompiles[0].differences == (
+        "argument x: float32[64] → bfloat16[64]",
+    )
+    assert found.lines[0].place == "/srv/models/train.py:57"
+    assert found.transfers[0].seconds == 410.0
+    assert found.devices[0].name == "0"
+    assert found.cache.misses == 51
+    assert found.hooks_off == ("errors",)
+
+
+@pytest.mark.parametrize("page", [*ODD, 3.5, b"bytes"])
+def test_no_page_at_all_tells_nothing(page):
+    """
+    What is no page is read as an empty one.
+    """
+    assert read(page, page) == Snapshot()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_anything_in_place_of_anything_is_survived(seed):
+    """
+    Whatever stands where, reading, judging and laying out go on, and each line is
+    harmless.
+    """
+    source = random.Random(seed)  # noqa: S311 - shuffles, keeps no secret
+
+    def spoil(value: Any, share: float) -> Any:
+        if source.random() < share:
+            return source.choice(ODD)
+        if isinstance(value, dict):
+            return {key: spoil(one, share) for key, one in value.items()}
+        if isinstance(value, list):
+            return [spoil(one, share) for one in value]
+        return value
+
+    for _ in range(60):
+        share = source.choice([0.02, 0.1, 0.3])
+        snapshot = read(spoil(OVERVIEW, share), spoil(EVENTS, share))
+        advice = advise(snapshot)
+        lines = text.explanation(snapshot, advice, worker="0")
+        lines += text.summary(snapshot, advice)
+        assert all(line.isprintable() or not line for line in lines)

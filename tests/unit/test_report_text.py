@@ -1,0 +1,362 @@
+"""
+Reports as people see them, character by character.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import pytest
+
+from jaxmon.report import layout, text
+from jaxmon.report.advice import advise
+from jaxmon.report.read import read
+
+
+def recompile(cause: str, difference: str, seconds: float, time: float) -> Any:
+    return {
+        "number": 1,
+        "time": time,
+        "kind": "recompile",
+        "function": "train.step",
+        "message": "",
+        "details": {
+            "cause": cause,
+            "differences": [{"text": difference}],
+            "seconds": seconds,
+        },
+    }
+
+
+OVERVIEW: dict[str, Any] = {
+    "process": {
+        "pid": 4711,
+        "program": "python train.py --config configs/large.yaml",
+        "observed_seconds": 7980.0,
+        "now": 10_000.0,
+        "jax": "0.10.2",
+        "python": "3.11.7",
+    },
+    "compiling": {"count": 1, "oldest_seconds": 2.5},
+    "functions": {
+        "train.step": {
+            "calls": 71_234,
+            "hits": 71_196,
+            "misses": 38,
+            "compiles": {"compiled": 38},
+            "recompiles": {"shape": 36, "dtype": 1},
+            "errors": {"oom": 1},
+            "phases": {
+                "trace": {"seconds": 3.0, "count": 38},
+                "backend_compile": {"seconds": 71.0, "count": 38},
+            },
+            "program": {
+                "programs": 38,
+                "flops": 1.23e12,
+                "temporary_bytes": 3.2e9,
+                "fingerprint": "abc",
+            },
+            "samples": {
+                "samples": 70,
+                "dispatch_seconds": 0.00021,
+                "execution_seconds": 0.0123,
+            },
+        },
+        "train.evaluate.<locals>.the_metrics_of_one_batch": {
+            "calls": 600,
+            "hits": 599,
+            "compiles": {"compiled": 2},
+            "recompiles": {"static_argument": 1},
+            "phases": {"backend_compile": {"seconds": 1.25, "count": 2}},
+        },
+        "jax._src.dispatch.add": {
+            "internal": True,
+            "calls": None,
+            "compiles": {"compiled": 12},
+            "phases": {"backend_compile": {"seconds": 0.6, "count": 12}},
+        },
+    },
+    "memory": {
+        "devices": [
+            {
+                "device": 0,
+                "kind": "NVIDIA H100 80GB HBM3",
+                "in_use": 61.5e9,
+                "peak": 66e9,
+                "limit": 80e9,
+                "live_arrays": 1234,
+                "live_bytes": 60.1e9,
+            }
+        ]
+    },
+    "allocations": {
+        "lines": [
+            {
+                "file": "/srv/models/train.py",
+                "line": 57,
+                "function": "init",
+                "bytes": 48e9,
+                "arrays": 310,
+                "growth_bytes": 0,
+            },
+            {
+                "file": "/srv/models/a/rather/long/path/to/some/package/metrics.py",
+                "line": 31,
+                "function": "keep",
+                "bytes": 1.2e9,
+                "arrays": 900,
+                "growth_bytes": 3e6,
+            },
+        ]
+    },
+    "transfers": {
+        "lines": [
+            {
+                "file": "train.py",
+                "line": 80,
+                "direction": "device_to_host",
+                "how": "float()",
+                "count": 71_234,
+                "bytes": 284_936,
+                "seconds": 410.0,
+            }
+        ]
+    },
+    "cache": {
+        "enabled": True,
+        "directory": "/var/cache/jax",
+        "requests": {"hit": 1, "miss": 51},
+        "writes": 40,
+        "saved_seconds": 2.0,
+        "size_bytes": 420e6,
+        "entries": 120,
+        "obstacles": [
+            {
+                "reason": "path_in_key",
+                "message": "The directory's path is part of the key.",
+                "advice": "Mount it at the same path everywhere.",
+            }
+        ],
+    },
+    "errors": {"oom_reports": ["/var/lib/jaxmon/oom-4711-1.txt"]},
+    "hooks": {"calls": True, "errors": False},
+    "internal_errors": {"memory": 1},
+}
+EVENTS = {
+    "events": [
+        recompile("dtype", "argument x: float32[64] → bfloat16[64]", 1.9, 9000.0),
+        recompile(
+            "shape",
+            "argument batch['tokens']: int32[64,1023] → int32[64,1024]",
+            2.0,
+            9988.0,
+        ),
+        recompile(
+            "shape",
+            "argument batch['tokens']: int32[64,1023] → int32[64,1024]",
+            2.0,
+            9990.0,
+        ),
+    ]
+}
+EXPLANATION = """\
+worker 0 · pid 4711 · python train.py --config configs/large.yaml
+observed for 2 h 13 min · JAX 0.10.2 · Python 3.11.7 · compiling now, for 2.5 s
+
+FINDINGS
+  1. The device ran out of memory once.
+       report: /var/lib/jaxmon/oom-4711-1.txt
+     Advice: The report names the program that asked and the lines that held
+     memory: free those first, donate arguments, or make the batch smaller.
+  2. train.step was compiled again 36 times because the shape of an argument
+     changed. Its compiles took 1 min 14 s.
+       argument batch['tokens']: int32[64,1023] → int32[64,1024]
+     Advice: Pad to a few fixed sizes (buckets), or drop the last, smaller
+     batch.
+  3. train.py:80 fetched from the device 71,234 times by float(), 285 kB in all,
+     and waited 6 min 50 s.
+     Advice: Each fetch waits for all work before it. Where the value is not
+     needed at once, fetch it a step later, or every hundredth step.
+  4. The directory's path is part of the key.
+     Advice: Mount it at the same path everywhere.
+
+TIME LOST TO COMPILES: 1 min 16 s, 1.0 % of 2 h 13 min
+  FUNCTION                           CALLS    HITS  COMPILES  AGAIN         LOST
+  train.step                        71,234  99.9 %        38     37   1 min 14 s
+  train.evaluate…s_of_one_batch        600  99.8 %         2      1        1.2 s
+  operations outside jit (1)             -       -        12      0       0.60 s
+
+RECOMPILES, the latest ones first
+  train.step: shape 36, dtype 1
+    argument batch['tokens']: int32[64,1023] → int32[64,1024] (2 alike, 2.0 s,
+        10 s ago)
+    argument x: float32[64] → bfloat16[64] (1.9 s, 16 min 40 s ago)
+  train.evaluate.<locals>.the_metrics_of_one_batch: static_argument 1
+    Advice: Make it an ordinary argument, or let it take few values; an object
+    needs __eq__ and __hash__ that compare values.
+
+PROGRAMS: the latest of each function; median times of sampled calls
+  FUNCTION                     PROGRAMS     FLOP  TEMPORARY  DISPATCH  EXECUTION
+  train.step                         38   1.23 T     3.2 GB    210 µs      12 ms
+
+PERSISTENT CACHE: 1 hit, 51 misses, 2.0 s saved
+  /var/cache/jax, 120 entries, 420 MB, written 40 times
+  - The directory's path is part of the key. Mount it at the same path
+    everywhere.
+
+DEVICE MEMORY
+  DEVICE                    IN USE       PEAK      LIMIT  LIVE ARRAYS   IN BYTES
+  0 NVIDIA … 80GB HBM3     61.5 GB      66 GB      80 GB        1,234    60.1 GB
+
+MEMORY BY SOURCE LINE
+     BYTES   ARRAYS    GROWTH  ALLOCATED AT
+     48 GB      310         0  /srv/models/train.py:57 init
+    1.2 GB      900     +3 MB  …er/long/path/to/some/package/metrics.py:31 keep
+
+TRANSFERS BETWEEN HOST AND DEVICE
+      COUNT    BYTES      WAITED  WHAT                 AT
+     71,234   285 kB  6 min 50 s  to host, float()     train.py:80
+
+ERRORS
+  train.step: oom 1
+  report: /var/lib/jaxmon/oom-4711-1.txt
+
+NOTES
+  These hooks do not observe, and their figures are missing: errors.
+  jaxmon itself failed, and some figures may be missing: memory 1.
+"""
+SUMMARY = """\
+── jaxmon: python train.py --config configs/large.yaml ─────────────────────────
+
+TIME LOST TO COMPILES: 1 min 16 s, 1.0 % of 2 h 13 min
+  FUNCTION                           CALLS    HITS  COMPILES  AGAIN         LOST
+  train.step                        71,234  99.9 %        38     37   1 min 14 s
+  train.evaluate…s_of_one_batch        600  99.8 %         2      1        1.2 s
+  operations outside jit (1)             -       -        12      0       0.60 s
+
+DEVICE MEMORY: 66 GB at most of 80 GB, on device 0
+  the largest part, 48 GB, from /srv/models/train.py:57
+
+FINDINGS
+  1. The device ran out of memory once.
+       report: /var/lib/jaxmon/oom-4711-1.txt
+     Advice: The report names the program that asked and the lines that held
+     memory: free those first, donate arguments, or make the batch smaller.
+  2. train.step was compiled again 36 times because the shape of an argument
+     changed. Its compiles took 1 min 14 s.
+       argument batch['tokens']: int32[64,1023] → int32[64,1024]
+     Advice: Pad to a few fixed sizes (buckets), or drop the last, smaller
+     batch.
+  3. train.py:80 fetched from the device 71,234 times by float(), 285 kB in all,
+     and waited 6 min 50 s.
+     Advice: Each fetch waits for all work before it. Where the value is not
+     needed at once, fetch it a step later, or every hundredth step.
+  4. The directory's path is part of the key.
+     Advice: Mount it at the same path everywhere.
+────────────────────────────────────────────────────────────────────────────────
+"""
+
+
+def told(overview: object = OVERVIEW, events: object = EVENTS, **options: Any) -> str:
+    """
+    Return the explanation of a program.
+    """
+    snapshot = read(overview, events)
+    lines = text.explanation(snapshot, advise(snapshot), worker="0", **options)
+    return "\n".join(lines) + "\n"
+
+
+def ended(overview: object = OVERVIEW, events: object = EVENTS) -> str:
+    """
+    Return the report of a program that ends.
+    """
+    snapshot = read(overview, events)
+    return "\n".join(text.summary(snapshot, advise(snapshot))) + "\n"
+
+
+def test_an_explanation_reads_like_this():
+    """
+    The whole of it, for a program with many troubles.
+    """
+    assert told() == EXPLANATION
+
+
+def test_a_report_at_the_end_reads_like_this():
+    """
+    One screen, the most urgent first.
+    """
+    assert ended() == SUMMARY
+
+
+def test_a_program_without_trouble_is_told_so():
+    """
+    Nothing found is said, and sections without content are left out.
+    """
+    process = {"pid": 7, "program": "python a.py", "observed_seconds": 3.0}
+
+    assert told({"process": process}, {}) == (
+        "worker 0 · pid 7 · python a.py\n"
+        "observed for 3.0 s\n"
+        "\n"
+        "FINDINGS\n"
+        "  None: nothing stands out.\n"
+    )
+
+
+def crowded() -> tuple[dict[str, Any], dict[str, Any]]:
+    """
+    Return pages with a lot of everything, all of it hostile or long.
+    """
+    overview, events = copy.deepcopy(OVERVIEW), copy.deepcopy(EVENTS)
+    source = random.Random(4)  # noqa: S311 - names, not keys
+    nasty = ["\x1b[2J", "\r\n", "変数", "z\u0335", "\u202e", "a" * 500, "\x07", "é"]
+
+    def name() -> str:
+        return "".join(source.choices(nasty, k=5))
+
+    step, line = overview["functions"]["train.step"], overview["allocations"]["lines"]
+    for number in range(300):
+        causes = dict.fromkeys(("shape", "dtype", name()), 10**9 + number)
+        overview["functions"][name()] = {**step, "recompiles": causes}
+        line.insert(0, {**line[0], "file": name(), "function": name()})
+        events["events"].append(recompile(name(), name() * 3, 1e9, -1e9))
+        events["events"][-1]["function"] = source.choice([*overview["functions"]])
+    overview["errors"]["oom_reports"] = [name() for _ in range(50)]
+    overview["cache"]["directory"] = name()
+    overview["process"]["program"] = name() * 10
+    overview["hooks"] = {name(): False for _ in range(20)}
+    transfers = overview["transfers"]["lines"]
+    transfers += [{**transfers[0], "file": name(), "how": name()} for _ in range(50)]
+    overview["memory"]["devices"] *= 16
+    return overview, events
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_no_line_is_wider_than_the_terminal(width):
+    """
+    Whatever a program calls its functions, each line fits.
+    """
+    for line in told(*crowded(), width=width).splitlines():
+        assert layout.columns(line) <= width, line
+
+
+def test_the_terminal_gets_no_control_characters():
+    """
+    Names cannot move the cursor, change colours or reverse the text.
+    """
+    for report in (told(*crowded()), ended(*crowded())):
+        assert all(line.isprintable() for line in report.split("\n"))
+        assert "\\x1b[2J" in report
+
+
+def test_the_end_fits_a_screen():
+    """
+    However much there is to tell, 40 lines of 80 columns are the most.
+    """
+    lines = ended(*crowded()).splitlines()
+
+    assert len(lines) <= text.MOST_LINES
+    assert all(layout.columns(line) <= 80 for line in lines)
+    assert any("further findings" in line for line in lines)

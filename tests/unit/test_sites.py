@@ -1,0 +1,101 @@
+"""
+Which line of a stack is the user's, and how it is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from pathlib import Path
+
+import jax
+import pytest
+
+from jaxmon.agent.holding.pprof import Frame
+from jaxmon.agent.holding.sites import UNKNOWN, Sites, shown
+
+
+JAX = f"{jax.__path__[0]}/_src/pjit.py"
+PACKAGES = "/opt/env/lib/python3.11/site-packages"
+STANDARD = f"{sysconfig.get_path('stdlib')}/contextlib.py"
+OURS = str(Path(__file__).parents[2] / "jaxmon" / "agent" / "calls.py")
+DEMO = str(Path(__file__).parents[2] / "jaxmon" / "demo" / "train.py")
+
+CASES = {
+    "a program": ([JAX, "/app/train.py"], "/app/train.py"),
+    "the innermost of a program": (
+        [JAX, "/app/model.py", "/app/train.py"],
+        "/app/model.py",
+    ),
+    "below libraries": (
+        [JAX, f"{PACKAGES}/flax/nnx/module.py", STANDARD, "/app/train.py"],
+        "/app/train.py",
+    ),
+    "an installed program": (
+        [JAX, f"{PACKAGES}/optax/_src/base.py", f"{PACKAGES}/trainer/loop.py"],
+        f"{PACKAGES}/trainer/loop.py",
+    ),
+    "another JAX": (
+        ["/x/dist-packages/jax/_src/api.py", "/app/train.py"],
+        "/app/train.py",
+    ),
+    "jaxmon": ([JAX, OURS, "/app/train.py"], "/app/train.py"),
+    "the demo": ([JAX, OURS, DEMO, "<frozen runpy>"], DEMO),
+    "a library only": (
+        [JAX, f"{PACKAGES}/optax/_src/base.py"],
+        f"{PACKAGES}/optax/_src/base.py",
+    ),
+    "python -c": ([JAX, f"{PACKAGES}/haiku/_src/base.py", "<string>"], "<string>"),
+    "generated code of a program": (["<string>", "/app/train.py"], "/app/train.py"),
+    "a shell": ([JAX, "<stdin>"], "<stdin>"),
+    "JAX alone": ([JAX, JAX], JAX),
+}
+
+
+@pytest.mark.parametrize(("files", "expected"), CASES.values(), ids=CASES)
+def test_the_line_is_the_users(files, expected):
+    """
+    Of a stack, innermost first, the innermost frame of the program counts.
+    """
+    stack = [Frame(file, at, f"f{at}") for at, file in enumerate(files)]
+
+    found = Sites(jax).of(stack)
+
+    assert found == (expected, files.index(expected), f"f{files.index(expected)}")
+
+
+def test_no_stack_is_nobodys_line():
+    """
+    What was allocated without Python has no line.
+    """
+    assert Sites(jax).of([]) == UNKNOWN
+
+
+def test_paths_are_short(tmp_path, monkeypatch):
+    """
+    Relative to the working directory, the installed packages or the home directory.
+    """
+    monkeypatch.setenv("HOME", "/people/me")
+    monkeypatch.chdir(tmp_path)
+
+    assert shown(f"{tmp_path}/src/train.py") == "src/train.py"
+    assert shown(f"{tmp_path}x/train.py") == f"{tmp_path}x/train.py"
+    assert shown(f"{PACKAGES}/trainer/loop.py") == "trainer/loop.py"
+    assert shown(f"{PACKAGES}/single.py") == "single.py"
+    assert shown("/people/me/train.py") == "~/train.py"
+    assert shown("<stdin>") == "<stdin>"
+    assert shown("") == ""
+
+
+def test_a_deleted_working_directory_is_no_obstacle(tmp_path, monkeypatch):
+    """
+    A program may run in a directory that is gone.
+    """
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    try:
+        assert shown("/app/train.py") == "/app/train.py"
+    finally:
+        os.chdir(tmp_path)

@@ -1,0 +1,172 @@
+"""
+Values are put in words without running their code.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from jaxmon.agent.compiling.values import (
+    LIMIT,
+    bare_name,
+    is_by_identity,
+    place_of,
+    text_of,
+    value_of,
+)
+
+
+class Rude:
+    """
+    An object whose own methods must not be called, but for its hash.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __repr__(self) -> str:
+        raise AssertionError
+
+    __str__ = __repr__
+
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(name)
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Point(NamedTuple):
+    x: int
+
+
+@dataclass(frozen=True)
+class Options:
+    size: int
+    rude: Any = None
+
+
+class Broken:
+    """
+    An object that cannot even be hashed.
+    """
+
+    def __hash__(self) -> int:
+        raise RuntimeError
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+
+def function() -> None:
+    """
+    Do nothing.
+    """
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3, "3"),
+        (10**100, "int of 333 bits"),
+        (-0.0, "-0.0"),
+        ("a'b", '"a\'b"'),
+        (None, "None"),
+        ((1,), "(1,)"),
+        ([1, "a"], "[1, 'a']"),
+        (frozenset({2, 1}), "frozenset({1, 2})"),
+        ({"a": 1}, "{'a': 1}"),
+        (Color.RED, "Color.RED"),
+        (Point(1), "Point(x=1)"),
+        (Rude, "Rude"),
+        (math, "module math"),
+        (np.float32(1.5), repr(np.float32(1.5))),
+        (np.ones((2, 3), np.int8), "int8[2,3]"),
+        (np.dtype("float32"), "dtype('float32')"),
+        (len, "len"),
+        (Options(2), "Options(size=2, rude=None)"),
+    ],
+)
+def test_a_value_reads_as_in_a_program(value: object, text: str) -> None:
+    """
+    Plain values as written, arrays as types, objects by their fields.
+    """
+    assert text_of(value) == text
+
+
+def test_no_code_of_an_object_runs_for_its_text() -> None:
+    """
+    Not its ``__repr__``, which may raise, wait or be huge, nor ``__getattr__``.
+    """
+    assert text_of(Rude(3)) == "Rude(size=3)"
+
+
+def test_functions_say_where_they_are() -> None:
+    """
+    A function's text has its line, a partial's what was given.
+    """
+    assert text_of(function).startswith("function at test_values.py:")
+    assert text_of(lambda: 1).startswith("<lambda> at test_values.py:")
+    partial = functools.partial(function)
+    assert text_of(partial).startswith("partial(function at test_values.py:")
+    assert text_of(functools.partial(max, 3, default="a")) == "partial(max, 3, 'a')"
+    assert place_of(partial) == place_of(function)
+    assert place_of(len) is None
+    assert bare_name("Model.make.<locals>.step") == "step"
+
+
+def test_large_and_deep_values_stay_short() -> None:
+    """
+    Neither length, depth nor a cycle makes a text long.
+    """
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    deep: Any = 1
+    for _ in range(1000):
+        deep = (deep, deep)
+
+    for value in (cycle, deep, list(range(10**6)), "a" * 10**7, Options(1, cycle)):
+        assert len(text_of(value)) <= LIMIT
+
+
+def test_values_that_jax_tells_apart_have_different_keys() -> None:
+    """
+    Also where Python's hash or the text is the same.
+    """
+    different = [-1, -2, True, 1, 1.0, "1", (1,), (1.0,), None, Options(1), Options(2)]
+    keys = {value_of(value).key for value in different}
+    assert len(keys) == len(different)
+
+    texts = ["a" * 500, "a" * 499 + "b"]
+    assert value_of(texts[0]).text == value_of(texts[1]).text
+    assert value_of(texts[0]) != value_of(texts[1])
+
+
+def test_objects_compared_by_identity_are_told() -> None:
+    """
+    Their text is the same, and they are not equal.
+    """
+    for make in (lambda: Rude(1), lambda: lambda: 1, lambda: functools.partial(len)):
+        first, second = make(), make()
+        assert value_of(first) != value_of(second)
+        assert value_of(first) == value_of(first)
+        assert value_of(first).by_identity
+        assert is_by_identity((1, first))
+    for value in (1, "a", (1, 2), Options(1), Rude, math, Color.RED):
+        assert not is_by_identity(value)
+
+
+def test_a_hash_that_raises_is_no_failure() -> None:
+    """
+    JAX does not hash the static part of a tree, so it may not be hashable.
+    """
+    assert value_of(Broken()).text == "Broken()"
+    assert value_of([1]) == value_of([1])

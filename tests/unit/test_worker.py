@@ -1,0 +1,289 @@
+"""
+The background thread of a part: jobs, its routine, failures, and its end.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from jaxmon.agent.guard import LIMIT, Guard
+from jaxmon.agent.worker import Worker
+from tests.support import until
+
+
+class Busy:
+    """
+    A job that begins, and goes on until it may end.
+    """
+
+    def __init__(self) -> None:
+        self.began, self.may_end = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.began.set()
+        self.may_end.wait(30)
+
+
+@pytest.fixture
+def guard() -> Guard:
+    """
+    Return a guard that has seen nothing.
+    """
+    return Guard()
+
+
+@pytest.fixture
+def worker(guard: Guard) -> Iterator[Worker]:
+    """
+    Return a worker with place for two jobs, stopped after the test.
+    """
+    one = Worker("test", guard, limit=2)
+    yield one
+    one.stop()
+
+
+def threads() -> list[threading.Thread]:
+    """
+    Return the threads of workers called ``test``.
+    """
+    return [one for one in threading.enumerate() if one.name == "jaxmon-test"]
+
+
+def fail() -> None:
+    """
+    Fail.
+    """
+    raise LookupError
+
+
+def test_thread_starts_with_the_first_job(worker: Worker) -> None:
+    """
+    Without a job there is no thread; with many there is one, and order is kept.
+    """
+    assert threads() == []
+    done: list[int] = []
+    assert worker.submit(lambda: done.append(1))
+    assert worker.drain(30)
+    assert worker.submit(lambda: done.append(2))
+    assert worker.drain(30)
+    assert done == [1, 2]
+    assert len(threads()) == 1
+    assert threads()[0].daemon
+
+
+def test_jobs_beyond_the_limit_are_refused(worker: Worker) -> None:
+    """
+    What waits is bounded, and who comes later is counted, not blocked.
+    """
+    busy = Busy()
+    assert worker.submit(busy)
+    busy.began.wait(30)
+    assert [worker.submit(print) for _ in range(4)] == [True, True, False, False]
+    assert worker.refused.value == 2
+    busy.may_end.set()
+    assert worker.drain(30)
+    assert worker.submit(print)
+
+
+def test_done_jobs_are_not_kept(worker: Worker) -> None:
+    """
+    While the thread waits, it refers to nothing that a job held.
+    """
+
+    class Held:
+        def method(self) -> None:
+            pass
+
+    held = Held()
+    gone = weakref.ref(held)
+    worker.submit(held.method)
+    assert worker.drain(30)
+    del held
+    until(lambda: gc.collect() is not None and gone() is None, "the job to be gone")
+
+
+def test_drain_waits_for_what_was_submitted_before(worker: Worker) -> None:
+    """
+    It returns after the jobs, or tells that they took too long.
+    """
+    assert worker.drain(0)
+    assert threads() == []
+    busy = Busy()
+    worker.submit(busy)
+    assert not worker.drain(0.01)
+    busy.may_end.set()
+    assert worker.drain(30)
+    worker.stop()
+    assert not worker.drain(30)
+
+
+def test_stop_drops_what_waits_and_ends_the_thread(worker: Worker) -> None:
+    """
+    The job under way is finished, the others are forgotten, later ones refused.
+    """
+    busy, done = Busy(), list[int]()
+    worker.submit(busy)
+    busy.began.wait(30)
+    worker.submit(lambda: done.append(1))
+    worker.stop(timeout=0.01)
+    assert len(threads()) == 1
+    busy.may_end.set()
+    until(lambda: not threads(), "the thread to end")
+    assert done == []
+    assert not worker.submit(lambda: done.append(2))
+    worker.start()
+    worker.stop()
+    assert threads() == []
+
+
+def test_stop_of_the_worker_by_its_own_job(worker: Worker) -> None:
+    """
+    A job may stop its worker without waiting for itself.
+    """
+    worker.submit(worker.stop)
+    until(lambda: not threads(), "the thread to end")
+
+
+@pytest.mark.contained
+def test_failing_job_leaves_the_others(worker: Worker, guard: Guard) -> None:
+    """
+    A failure is counted under the worker's name, and the next job runs.
+    """
+    done = threading.Event()
+    worker.submit(fail)
+    worker.submit(done.set)
+    assert done.wait(30)
+    assert guard.failures() == {"test": 1}
+
+
+@pytest.mark.contained
+def test_worker_that_keeps_failing_is_switched_off(guard: Guard) -> None:
+    """
+    It ends, takes no more jobs, forgets those that wait, and keeps nobody waiting.
+    """
+    worker = Worker("test", guard, limit=100)
+    busy, gone = Busy(), []
+
+    class Held:
+        def method(self) -> None:
+            gone.append("ran")
+
+    worker.submit(busy)
+    busy.began.wait(30)
+    for _ in range(LIMIT):
+        worker.submit(fail)
+    held = Held()
+    reference = weakref.ref(held)
+    worker.submit(held.method)
+    del held
+    drained: list[bool] = []
+    waiter = threading.Thread(target=lambda: drained.append(worker.drain(3600)))
+    waiter.start()
+    busy.may_end.set()
+    waiter.join(30)
+    assert drained == [False]
+    until(lambda: not threads(), "the thread to end")
+    gc.collect()
+    assert reference() is None
+    assert gone == []
+    assert not worker.submit(print)
+    assert not worker.drain(30)
+    worker.stop()
+
+
+def test_routine_runs_again_and_again_beside_jobs(guard: Guard) -> None:
+    """
+    It runs after each interval, not at once, and jobs find their place between.
+    """
+    runs, ran = list[int](), threading.Event()
+
+    def routine() -> None:
+        runs.append(1)
+        if len(runs) == 3:
+            ran.set()
+
+    worker = Worker("test", guard, every=0.01, routine=routine)
+    worker.start()
+    worker.start()
+    assert len(threads()) == 1
+    assert worker.drain(30)
+    assert ran.wait(30)
+    worker.stop()
+    assert threads() == []
+
+
+@pytest.mark.contained
+def test_thread_that_cannot_start_is_a_failure(
+    worker: Worker, guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Where there are no threads left nothing is raised, and the next job tries again.
+    """
+
+    def no_threads(_: threading.Thread) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_threads)
+        worker.submit(print)
+    assert guard.failures() == {"test": 1}
+    done = threading.Event()
+    worker.submit(done.set)
+    assert done.wait(30)
+
+
+def test_start_that_is_entered_again_makes_one_thread(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The garbage collector may submit a job while the thread is starting.
+    """
+    start = threading.Thread.start
+    done: list[int] = []
+
+    def start_and_collect(thread: threading.Thread) -> None:
+        worker.submit(lambda: done.append(1))
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_collect)
+    worker.submit(lambda: done.append(0))
+    monkeypatch.undo()
+    assert worker.drain(30)
+    assert sorted(done) == [0, 1]
+    assert len(threads()) == 1
+
+
+def pauses(spread: float) -> list[float]:
+    """
+    Return a hundred of them for a routine that runs every ten seconds.
+    """
+    worker = Worker("test", Guard(), every=10, routine=print, spread=spread)
+    return [worker._pause() for _ in range(100)]
+
+
+def test_pauses_are_as_asked_for() -> None:
+    """
+    Without a spread, one is like the other.
+    """
+    assert set(pauses(0)) == {10}
+
+
+def test_pauses_vary_within_the_spread() -> None:
+    """
+    They differ by no more than asked for; the program's random numbers stay its own.
+    """
+    random.seed(1)
+    expected = random.random()  # noqa: S311 - nothing secret
+    random.seed(1)
+    found = pauses(0.4)
+
+    assert 6 <= min(found) < 9
+    assert 11 < max(found) <= 14
+    assert random.random() == expected  # noqa: S311 - nothing secret

@@ -1,0 +1,353 @@
+"""
+Compare the sidecar with nvitop-exporter on one fake driver with eight GPUs.
+
+    python tools/compare_exporters.py --nvitop PYTHON [--seconds N] [--scrapes N]
+
+PYTHON is the interpreter of a virtual environment with nvitop-exporter in it. Both look
+once a second and take turns; what the driver costs is the same for both and next to
+nothing. Prints a table; the exit code is 1 when a goal is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.fakes.nvml.build import build  # noqa: E402 - found from here on
+from tests.support import clean_environ, free_port  # noqa: E402
+
+
+GPUS = 8
+# Goals: resident memory, milliseconds of CPU per scrape and per poll.
+MEGABYTES, SCRAPE, POLL = 40, 2, 3
+ROUNDS = 3
+# The kernel's number of the CPU clock of a process: clock_getcpuclockid(3).
+_SCHEDULED = 2
+HUNG = "nvmlDeviceGetPowerUsage"
+OURS, THEIRS = "jaxmon", "nvitop-exporter"
+# What one poll may cost is a question of its own: everything but the GPUs is off.
+ALONE = ("--disable", "agents", "--disable", "host", "--disable", "gpm")
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """
+    How to start one of the two.
+
+    Args:
+        name: as in the table.
+        command: without the port.
+        ready: what stands on its page once it knows the GPUs.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    ready: str
+
+
+class Process:
+    """
+    A running exporter.
+    """
+
+    def __init__(self, exporter: Exporter, environ: dict[str, str]) -> None:
+        self.port = free_port()
+        self._exporter = exporter
+        self._began = time.perf_counter()
+        self.popen = subprocess.Popen(
+            [*exporter.command, "--port", str(self.port)],
+            env=environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def page(self, seconds: float = 10.0) -> str:
+        """
+        Return what it tells now.
+        """
+        url = f"http://127.0.0.1:{self.port}/metrics"
+        with urlopen(url, timeout=seconds) as response:
+            text: str = response.read().decode()
+        return text
+
+    def started(self, seconds: float = 30.0) -> float:
+        """
+        Wait until it tells of the GPUs, and return the seconds since its start.
+        """
+        while (passed := time.perf_counter() - self._began) < seconds:
+            try:
+                if self._exporter.ready in self.page():
+                    return time.perf_counter() - self._began
+            except (URLError, ConnectionError):
+                if self.popen.poll() is not None:
+                    break
+            time.sleep(0.005)
+        msg = f"{self._exporter.name} told of no GPU within {passed:.0f} s"
+        raise RuntimeError(msg)
+
+    def cpu_seconds(self) -> float:
+        """
+        Return its CPU time; threads that ended included.
+        """
+        return time.clock_gettime((~self.popen.pid << 3) | _SCHEDULED)
+
+    def megabytes(self) -> float:
+        """
+        Return its resident memory.
+        """
+        pages = int(Path(f"/proc/{self.popen.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@contextmanager
+def running(exporter: Exporter, environ: dict[str, str]) -> Iterator[Process]:
+    """
+    Start an exporter; kill it in the end.
+    """
+    process = Process(exporter, environ)
+    try:
+        yield process
+    finally:
+        process.popen.kill()
+        process.popen.wait()
+
+
+def scrape_cost(process: Process, number: int) -> float:
+    """
+    Return milliseconds of CPU per scrape, over one connection.
+    """
+    request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    before = process.cpu_seconds()
+    began = time.perf_counter()
+    for _ in range(number):
+        with socket.create_connection(("127.0.0.1", process.port)) as client:
+            client.sendall(
+                request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+            )
+            while client.recv(1 << 16):
+                pass
+    took = time.perf_counter() - began
+    spent = process.cpu_seconds() - before
+    before = process.cpu_seconds()
+    time.sleep(took)
+    return (spent - (process.cpu_seconds() - before)) / number * 1e3
+
+
+def idle_cost(process: Process, seconds: float) -> float:
+    """
+    Return milliseconds of CPU per second that nobody asks anything.
+    """
+    before = process.cpu_seconds()
+    time.sleep(seconds)
+    return (process.cpu_seconds() - before) / seconds * 1e3
+
+
+def series(page: str) -> int:
+    """
+    Return the number of series of a page.
+    """
+    return sum(bool(line) and line[0] != "#" for line in page.splitlines())
+
+
+def hanging(exporter: Exporter, environ: dict[str, str], directory: Path) -> list[str]:
+    """
+    Return what an exporter tells while the driver hangs.
+    """
+    control = directory / "control"
+    control.write_text("")
+    with running(exporter, {**environ, "FAKE_NVML_CONTROL": str(control)}) as process:
+        process.started()
+        control.write_text(f"hang {HUNG}\n")
+        time.sleep(12)
+        began = time.perf_counter()
+        page = process.page()
+        took = (time.perf_counter() - began) * 1e3
+        stale = exporter.ready in page
+        told = 'collector_success{collector="nvml"} 0' in page
+        process.popen.terminate()
+        try:
+            code = str(process.popen.wait(15))
+        except subprocess.TimeoutExpired:
+            code = "did not end"
+    return [
+        f"{took:.0f} ms",
+        "still served as if new" if stale else "no longer served",
+        "yes" if told else "no",
+        "exit code " + code if code.lstrip("-").isdigit() else code,
+    ]
+
+
+def without_driver(exporter: Exporter, environ: dict[str, str], empty: Path) -> str:
+    """
+    Return what an exporter does on a host without a driver.
+    """
+    with running(exporter, {**environ, "LD_LIBRARY_PATH": str(empty)}) as process:
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            if (code := process.popen.poll()) is not None:
+                return f"ends with code {code}"
+            try:
+                process.page()
+            except (URLError, ConnectionError):
+                time.sleep(0.05)
+            else:
+                return "serves, and says why there is no GPU"
+    return "does nothing"
+
+
+def median(measure: Callable[[], float]) -> float:
+    """
+    Return the median of a few measurements.
+    """
+    return statistics.median(measure() for _ in range(ROUNDS))
+
+
+def measure(
+    exporter: Exporter, environ: dict[str, str], seconds: float, scrapes: int
+) -> list[float]:
+    """
+    Return start-up, memory, CPU per scrape, CPU per second, series.
+    """
+    with running(exporter, environ) as process:
+        start = process.started()
+        time.sleep(2)
+        process.page()
+        cost = scrape_cost(process, scrapes)
+        memory = process.megabytes()
+        return [
+            start,
+            memory,
+            cost,
+            idle_cost(process, seconds),
+            float(series(process.page())),
+        ]
+
+
+def main() -> None:
+    """
+    Measure both by turns and print the table.
+    """
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--nvitop", help="Python with nvitop-exporter")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of idleness")
+    parser.add_argument("--scrapes", type=int, default=200)
+    arguments = parser.parse_args()
+    jaxmon = str(Path(sys.executable).with_name("jaxmon"))
+    every = ("--agents-interval", "1", "--host-interval", "1", "--nvml-interval", "1")
+    command = (
+        jaxmon,
+        "exporter",
+        "--host",
+        "127.0.0.1",
+        "--log-level",
+        "error",
+        *every,
+    )
+    exporters = [Exporter(OURS, command, "jaxmon_accelerator_power_watts{")]
+    if arguments.nvitop:
+        command = (arguments.nvitop, "-m", "nvitop_exporter", "--interval", "1")
+        exporters.append(
+            Exporter(
+                THEIRS, (*command, "--bind-address", "127.0.0.1"), "gpu_power_usage"
+            )
+        )
+    with tempfile.TemporaryDirectory(prefix="jm-") as name:
+        directory = Path(name)
+        empty = directory / "empty"
+        empty.mkdir()
+        environ = clean_environ(
+            directory / "run",
+            LD_LIBRARY_PATH=str(build(directory)),
+            FAKE_NVML_GPUS=str(GPUS),
+        )
+        rounds: dict[str, list[list[float]]] = {one.name: [] for one in exporters}
+        for _ in range(ROUNDS):
+            for one in exporters:
+                rounds[one.name].append(
+                    measure(one, environ, arguments.seconds, arguments.scrapes)
+                )
+        poll = Exporter(OURS, (*exporters[0].command, *ALONE), exporters[0].ready)
+        with running(poll, environ) as process:
+            process.started()
+            time.sleep(2)
+            per_poll = median(lambda: idle_cost(process, arguments.seconds))
+        words = {
+            one.name: [
+                *hanging(one, environ, directory),
+                without_driver(one, environ, empty),
+            ]
+            for one in exporters
+        }
+    figures = {
+        name: [statistics.median(column) for column in zip(*turns, strict=True)]
+        for name, turns in rounds.items()
+    }
+    print(render(figures, words, per_poll))
+    _, memory, scrape, *_ = figures[OURS]
+    if memory > MEGABYTES or scrape > SCRAPE or per_poll > POLL:
+        print("\na goal is missed")
+        sys.exit(1)
+
+
+def render(
+    figures: dict[str, list[float]], words: dict[str, list[str]], per_poll: float
+) -> str:
+    """
+    Return the table as Markdown.
+    """
+    titles = (
+        ("start until the GPUs are on the page", "{:.2f} s", ""),
+        ("resident memory", "{:.1f} MB", f"≤ {MEGABYTES} MB"),
+        ("CPU per scrape", "{:.2f} ms", f"≤ {SCRAPE} ms"),
+        ("CPU a second, unasked, a poll a second", "{:.1f} ms", ""),
+        ("series", "{:.0f}", ""),
+    )
+    told = (
+        "scrape while a call hangs",
+        "figures 12 s after the driver hung",
+        "page tells that it hangs",
+        "SIGTERM while it hangs",
+        "no driver",
+    )
+    names = list(figures)
+    lines = [row("on a fake driver with 8 GPUs", [*names, "goal"])]
+    lines.append(row("---", ["---:"] * (len(names) + 1)))
+    for number, (title, form, goal) in enumerate(titles):
+        cells = [form.format(figures[name][number]) for name in names]
+        lines.append(row(title, [*cells, goal]))
+    lines.append(
+        row(
+            "CPU per poll, GPUs alone",
+            [f"{per_poll:.1f} ms", *[""] * (len(names) - 1), f"≤ {POLL} ms"],
+        )
+    )
+    for number, title in enumerate(told):
+        lines.append(row(title, [*(words[name][number] for name in names), ""]))
+    return "\n".join(lines)
+
+
+def row(title: str, cells: Sequence[str]) -> str:
+    """
+    Return a line of a Markdown table.
+    """
+    return f"| {title} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()
