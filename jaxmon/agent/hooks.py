@@ -34,7 +34,7 @@ from jaxmon.agent.failing.leaving import Births, Leaving
 from jaxmon.agent.failing.uncaught import Uncaught
 from jaxmon.agent.guard import log
 from jaxmon.agent.listeners import Listeners
-from jaxmon.agent.moving import crossings
+from jaxmon.agent.moving import stand_ins
 from jaxmon.agent.parts import Parts
 from jaxmon.agent.patches import Patches, Stand
 from jaxmon.agent.probe import Observer, Probe
@@ -87,7 +87,7 @@ class Hooks:
         self._attach("uncaught", self._attach_uncaught)
         self._attach("out_of_memory", self._attach_births)
         if self._observe_transfers:
-            self._attach(crossings.SITE, self._attach_transfers)
+            self._attach(stand_ins.SITE, self._attach_transfers)
         if self._count_calls:
             self._attach(calls.SITE, self._attach_calls)
             if self._sample:

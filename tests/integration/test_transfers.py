@@ -7,6 +7,7 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -14,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxmon
 from jaxmon.agent.calling.sampling import Sample
-from jaxmon.agent.moving import crossings
+from jaxmon.agent.checking import deviations, numerics
+from jaxmon.agent.moving import crossings, origins
 from tests import leaks, support
 from tests.instrumented import instrumented, samples, value
 
@@ -125,7 +128,7 @@ def test_a_failure_of_ours_leaves_the_transfer_alone() -> None:
     with instrumented() as agent:
         found = agent._parts.transfers._crossings
         assert found is not None
-        found._site = lambda *_, **__: 1 / 0  # type: ignore[assignment, method-assign]
+        found._origins.of = lambda *_, **__: 1 / 0  # type: ignore[assignment, method-assign]
 
         assert float(double(2.0)) == 4
         assert jax.device_put(np.ones(3)).shape == (3,)
@@ -188,17 +191,30 @@ def test_a_jax_without_a_place_is_said_so(
     assert "'transfers' cannot attach" in caplog.text
 
 
-def test_our_own_reading_is_not_the_programs() -> None:
+@pytest.mark.parametrize("module", [crossings, deviations, numerics])
+def test_our_own_reading_is_not_the_programs(module: ModuleType) -> None:
     """
-    What the agent reads on its own threads is not counted.
+    What the agent reads, on its own threads or in a check, is not counted.
     """
     with instrumented() as agent:
-        code = compile("float(x)", crossings.__file__, "eval")
+        code = compile("float(x)", str(module.__file__), "eval")
         array = double(1.0)
         eval(code, {"x": array})  # noqa: S307 - ours
         assert value(agent, COUNT, **READ) == 0
         float(double(1.0))
         assert value(agent, COUNT, **READ) == 1
+
+
+def test_below_a_mark_of_jaxmon_the_line_is_the_programs() -> None:
+    """
+    A decorator of ours stands between the program and what it decorates.
+    """
+    with instrumented() as agent:
+        array = double(1.0)
+        jaxmon.activity("reading")(array.tolist)()
+        [line] = agent._parts.transfers.snapshot()["lines"]
+
+    assert line["file"].endswith("test_transfers.py")
 
 
 def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
@@ -223,7 +239,7 @@ def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A program that makes code again and again is counted without its lines.
     """
-    monkeypatch.setattr(crossings, "MAX_SITES", 5)
+    monkeypatch.setattr(origins, "MAX_SITES", 5)
     with instrumented() as agent:
         for number in range(20):
             code = compile("float(x)", f"<made {number}>", "eval")

@@ -6,20 +6,21 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from pathlib import Path
 
 import jax
 import pytest
 
+from jaxmon import demo
+from jaxmon.agent.holding import sites
 from jaxmon.agent.holding.pprof import Frame
 from jaxmon.agent.holding.sites import UNKNOWN, Sites, shown
+from jaxmon.indicators import decorate
 
 
 JAX = f"{jax.__path__[0]}/_src/pjit.py"
 PACKAGES = "/opt/env/lib/python3.11/site-packages"
 STANDARD = f"{sysconfig.get_path('stdlib')}/contextlib.py"
-OURS = str(Path(__file__).parents[2] / "jaxmon" / "agent" / "calls.py")
-DEMO = str(Path(__file__).parents[2] / "jaxmon" / "demo" / "train.py")
+AGENT, MARKS, DEMO = sites.__file__, decorate.__file__, demo.__file__
 
 CASES = {
     "a program": ([JAX, "/app/train.py"], "/app/train.py"),
@@ -39,8 +40,9 @@ CASES = {
         ["/x/dist-packages/jax/_src/api.py", "/app/train.py"],
         "/app/train.py",
     ),
-    "jaxmon": ([JAX, OURS, "/app/train.py"], "/app/train.py"),
-    "the demo": ([JAX, OURS, DEMO, "<frozen runpy>"], DEMO),
+    "the agent": ([JAX, AGENT, "/app/train.py"], "/app/train.py"),
+    "marks of jaxmon": ([JAX, MARKS, "/app/train.py"], "/app/train.py"),
+    "the demo": ([JAX, AGENT, DEMO, "<frozen runpy>"], DEMO),
     "a library only": (
         [JAX, f"{PACKAGES}/optax/_src/base.py"],
         f"{PACKAGES}/optax/_src/base.py",

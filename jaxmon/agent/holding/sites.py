@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+import jaxmon
 from jaxmon.agent.holding.pprof import Frame
 
 
@@ -55,11 +56,11 @@ _LIBRARIES = frozenset(
         "transformers",
     }
 )
-OURS = f"{Path(__file__).parents[1]}{os.sep}"
-"""Where the files of jaxmon begin."""
-
-PROGRAMS = f"{OURS}demo{os.sep}"
-"""Where those of its demo begin, which are programs like any other."""
+# Where the files begin of jaxmon, of what runs inside programs, and of the demo, whose
+# programs are like any other.
+OURS = os.path.join(jaxmon.__path__[0], "")  # noqa: PTH118 - a prefix of file names
+AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118
+PROGRAMS = os.path.join(OURS, "demo", "")  # noqa: PTH118
 
 _INSTALLED = ("site-packages", "dist-packages")
 _MAX_FILES = 10_000

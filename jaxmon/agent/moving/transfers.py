@@ -13,7 +13,9 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.holding.sites import shown
-from jaxmon.agent.moving.crossings import SITE, Crossings, Direction, Method, Site
+from jaxmon.agent.moving.crossings import Crossings
+from jaxmon.agent.moving.origins import Direction, Site
+from jaxmon.agent.moving.stand_ins import SITE, Method
 from jaxmon.agent.patches import Patches
 from jaxmon.agent.probe import Probe
 from jaxmon.catalog import TRANSFER_DIRECTIONS

@@ -1,0 +1,92 @@
+"""
+What stands in for a method of JAX's array class, without a frame on the stack.
+
+Its look-up runs an observer, which returns a callable for one call; that call has ended
+when the interpreter drops it. For functions of modules see `jaxmon.agent.probe`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any, TypeAlias
+
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.moving.origins import Site
+
+
+SITE = "transfers"
+
+Started: TypeAlias = tuple[Site, int, int, int]
+"""Where, how many (a shard after the first adds none), bytes, and since when."""
+
+Record: TypeAlias = tuple[Started, int]
+"""The same, and until when; both in nanoseconds of the performance counter."""
+
+
+class Crossing(functools.partial):  # type: ignore[type-arg]
+    """
+    A callable for one call, which notes as it is dropped when that was.
+    """
+
+    __slots__ = ("note", "started")
+
+    note: Callable[[Record], None]
+    started: Started
+
+    def __del__(self) -> None:
+        self.note((self.started, perf_counter_ns()))
+
+
+class Wait:
+    """
+    ``array.block_until_ready`` before it is called: a look-up alone is no wait.
+    """
+
+    __slots__ = ("_bound", "_start")
+
+    def __init__(
+        self, bound: Callable[[], Any], start: Callable[..., Crossing | None]
+    ) -> None:
+        self._bound = bound
+        self._start = start
+
+    @property
+    def __call__(self) -> Callable[[], Any]:
+        """
+        The method, for one call.
+        """
+        return self._start(sys._getframe(1), self._bound) or self._bound  # noqa: SLF001
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bound, name)
+
+
+class Method:
+    """
+    Stands in for a method of JAX's array class and shows each use to *observe*.
+    """
+
+    def __init__(
+        self,
+        original: Any,
+        observe: Callable[[FrameType, Callable[..., Any], Any], Any],
+        guard: Guard,
+    ) -> None:
+        self._original = original
+        self._observe = observe
+        self._guard = guard
+        self.active = True
+
+    def __get__(self, array: Any, owner: type | None = None) -> Any:
+        bound = self._original.__get__(array, owner)
+        if array is None or not self.active or not self._guard.on(SITE):
+            return bound
+        try:
+            return self._observe(sys._getframe(1), bound, array) or bound  # noqa: SLF001
+        except Exception:  # noqa: BLE001 - contained: the user's call goes on
+            self._guard.failed(SITE)
+            return bound
