@@ -1,5 +1,6 @@
 """
-What a mark costs: a request, a step, an activity, each with an agent and without.
+What a mark costs: a request, a step, an activity, a batch, a depth, each with an agent
+and without.
 
 A figure is the median over rounds of some hundred marks around nothing, less the same
 loop without them in the same round. Beside it, what prometheus_client takes for the
@@ -43,7 +44,7 @@ def measure() -> list[Row]:
     """
     import jaxmon
 
-    request = jaxmon.request("predict")
+    request, decode = jaxmon.request("predict"), jaxmon.queue("decode")
     empty = _blocks(nullcontext)
     marks = {
         "with jaxmon.request(route)": Mark(
@@ -61,6 +62,11 @@ def measure() -> list[Row]:
         "with jaxmon.activity(name)": Mark(
             _blocks(lambda: jaxmon.activity("work")), empty
         ),
+        "jaxmon.batch(route, ...)": Mark(
+            _calls(lambda: jaxmon.batch("predict", size=5, capacity=8)),
+            _calls(lambda: None),
+        ),
+        "Queue.set(depth)": Mark(_calls(lambda: decode.set(5)), _calls(lambda: None)),
     }
     theirs = {"prometheus_client, a request's metrics": _prometheus_client()}
     with agent():

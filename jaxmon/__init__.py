@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from jaxmon.errors import JaxmonError as JaxmonError
     from jaxmon.errors import SettingsError as SettingsError
     from jaxmon.indicators.activities import activity as activity
+    from jaxmon.indicators.batches import batch as batch
+    from jaxmon.indicators.queues import Queue as Queue
+    from jaxmon.indicators.queues import queue as queue
     from jaxmon.indicators.requests import request as request
     from jaxmon.indicators.steps import steps as steps
     from jaxmon.testing.budget import budget as budget
@@ -53,6 +56,9 @@ _HOMES = {
     "SettingsError": "jaxmon.errors",
     "budget": "jaxmon.testing.budget",
     "activity": "jaxmon.indicators.activities",
+    "batch": "jaxmon.indicators.batches",
+    "Queue": "jaxmon.indicators.queues",
+    "queue": "jaxmon.indicators.queues",
     "request": "jaxmon.indicators.requests",
     "steps": "jaxmon.indicators.steps",
 }
@@ -64,12 +70,15 @@ __all__ = [
     "Deviation",
     "GradientCheck",
     "JaxmonError",
+    "Queue",
     "SettingsError",
     "activity",
+    "batch",
     "budget",
     "check_determinism",
     "check_gradients",
     "instrument",
+    "queue",
     "request",
     "steps",
     "uninstrument",

@@ -1,5 +1,5 @@
 """
-What a program says about itself: requests, and loops that train.
+What a program says about itself: requests, what they wait in, and loops that train.
 """
 
 from __future__ import annotations
@@ -37,6 +37,22 @@ REQUESTS_IN_PROGRESS = Metric(
     "gauge",
     "Requests being served now.",
     labels=("route",),
+    group="Requests",
+)
+QUEUE_DEPTH = Metric(
+    "jaxmon_queue_depth",
+    "gauge",
+    "How many wait in a queue of the program.",
+    labels=("queue",),
+    group="Requests",
+)
+BATCH_FILL_RATIO = Metric(
+    "jaxmon_batch_fill_ratio",
+    "histogram",
+    "What was asked for of what a batch computes, padding included.",
+    unit="ratio",
+    labels=("route",),
+    buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 1.0),
     group="Requests",
 )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import random
 import sys
+from collections import deque
 from functools import partial
 
 import jaxmon
@@ -27,6 +28,7 @@ from jaxmon.demo.pace import Pace  # noqa: E402
 
 
 VOCABULARY, WIDTH = 512, 64
+ROUTE = "/complete"
 BATCHES = (1, 4, 16)
 LENGTHS = (16, 64)
 ODD_EVERY = 300
@@ -170,11 +172,18 @@ def main() -> None:
     parameters = initial_parameters(jax.random.key(0))
     warm_up(parameters)
     traffic = Traffic()
+    waiting: deque[list[int]] = deque()
+    jaxmon.queue("prompts", waiting.__len__)
     for tick in pace:
+        prompts = [waiting.popleft() for _ in range(min(len(waiting), BATCHES[-1]))]
+        # While this batch is served, and until the next, others come.
         odd = tick % ODD_EVERY == 0 or pace.suffers("recompile")
-        prompts = traffic.prompts(odd=odd)
+        waiting.extend(traffic.prompts(odd=odd))
+        if not prompts:
+            continue
+        jaxmon.batch(ROUTE, size=len(prompts), capacity=bucket(len(prompts), BATCHES))
         try:
-            with jaxmon.request("/complete"):
+            with jaxmon.request(ROUTE):
                 load_context(store_down=pace.suffers("errors") and tick % 2 == 1)
                 if pace.suffers("oom") and tick % COMPARED_EVERY == 0:
                     find_similar(prompts[0])

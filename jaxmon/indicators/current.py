@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from jaxmon.exposition.families import Family
+from jaxmon.indicators.depths import Depths
+from jaxmon.indicators.fills import Fills
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
@@ -24,9 +26,10 @@ class Guard(Protocol):
         """
         ...
 
-    def failed(self, site: str) -> None:
+    def failed(self, site: str, *, stays_on: bool = False) -> None:
         """
-        Take note of the exception being handled at *site*.
+        Take note of the exception being handled at *site*, which may be switched off
+        by it unless it *stays_on*.
         """
         ...
 
@@ -48,17 +51,21 @@ class Indicators:
         self.routes = Routes(limit)
         self.loops = Loops(limit)
         self.timeline = Timeline(limit)
+        self.fills = Fills(self.routes.labels)
+        self.depths = Depths(limit, guard)
         self.guard = guard
         self.on_error = on_error
 
     def collect(self) -> list[Family]:
         """
-        Return every family of requests, loops and activities. Any thread.
+        Return every family of what the program says about itself. Any thread.
         """
         return [
             *self.routes.collect(),
             *self.loops.collect(),
             *self.timeline.collect(),
+            *self.fills.collect(),
+            *self.depths.collect(),
         ]
 
     def overflow(self) -> dict[str, int]:
@@ -70,6 +77,7 @@ class Indicators:
             "loop": self.loops.labels,
             "item": self.loops.item_labels,
             "activity": self.timeline.labels,
+            "queue": self.depths.labels,
         }
         return {name: one.overflow for name, one in labels.items()}
 

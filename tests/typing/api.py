@@ -8,6 +8,7 @@ needed.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from queue import Queue
 
 import jaxmon
 from jaxmon.asgi import Application, Middleware, Receive, Scope, Send
@@ -44,6 +45,14 @@ with jaxmon.request("predict") as request:
     request.outcome = "client_error"
     cold: bool = request.cold
     request.outcome = "fine"  # type: ignore[assignment]
+
+waiting: Queue[str] = Queue()
+named: jaxmon.Queue = jaxmon.queue("decode", waiting.qsize)
+named.close()
+jaxmon.queue("prefill").set(3)
+jaxmon.queue("decode", waiting)  # type: ignore[arg-type]
+jaxmon.batch("predict", size=5, capacity=8)
+jaxmon.batch("predict", 5, 8)  # type: ignore[call-arg]
 
 
 @jaxmon.request("predict")

@@ -60,6 +60,7 @@ LABELS = {
     "process_index",  # one per process
     "profile",  # one per MIG device
     "python",  # one per process
+    "queue",  # named by the program's code
     "reason",  # names in our code
     "resource",  # closed set
     "result",  # closed set

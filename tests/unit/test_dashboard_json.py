@@ -405,7 +405,8 @@ def test_heatmaps_have_colours_and_a_unit():
         assert panel["options"]["color"]["steps"] == 64
         assert panel["options"]["color"]["exponent"] > 0
         assert panel["options"]["calculate"] is False
-        assert panel["options"]["yAxis"]["unit"] == "s"
+        unit = "percentunit" if panel["title"] == "Batches by fill" else "s"
+        assert panel["options"]["yAxis"]["unit"] == unit
         assert panel["fieldConfig"]["defaults"]["unit"] == "short"
 
 

@@ -57,13 +57,14 @@ def test_a_heavy_import_would_be_noticed(module):
 
 def test_public_names_load_on_use():
     """
-    Naming an error, or marking requests and steps, loads no JAX either; the agent is
-    loaded when it is named.
+    Naming an error, or marking requests, queues and steps, loads no JAX either; the
+    agent is loaded when it is named.
     """
     assert loaded_by("import jaxmon; jaxmon.SettingsError; jaxmon.__version__") == []
     assert (
         loaded_by("import jaxmon; jaxmon.request; jaxmon.steps; jaxmon.activity") == []
     )
+    assert loaded_by("import jaxmon; jaxmon.queue; jaxmon.batch") == []
     assert loaded_by("import jaxmon.asgi") == []
 
 
@@ -107,12 +108,15 @@ def test_public_surface():
         "Deviation",
         "GradientCheck",
         "JaxmonError",
+        "Queue",
         "SettingsError",
         "activity",
+        "batch",
         "budget",
         "check_determinism",
         "check_gradients",
         "instrument",
+        "queue",
         "request",
         "steps",
         "uninstrument",

@@ -7,7 +7,7 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
-from jaxmon.artifacts.promql import counter, eq, gauge, histogram
+from jaxmon.artifacts.promql import Histogram, counter, eq, gauge, histogram
 from jaxmon.artifacts.slo import Slos
 
 
@@ -93,6 +93,30 @@ def oncall(slos: Slos) -> Row:
                 thresholds=q.budget(slos, "cold-start"),
                 alerts=(*q.alert_of(slos, "cold-start"), "JaxmonColdStarts"),
             ),
+            Panel(
+                id=207,
+                title="Waiting in queues",
+                kind="timeseries",
+                text="What waits in front of the devices. Growing while batches are "
+                "full: more replicas. Growing while they are not: something blocks.",
+                targets=(
+                    Target(
+                        gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum("job", "queue"),
+                        "{{job}} {{queue}}",
+                    ),
+                ),
+                no_value="No queue is named",
+            ),
+            Panel(
+                id=208,
+                title="Fill of batches",
+                kind="timeseries",
+                text="Share of a batch that was asked for; the rest is padding, "
+                "computed for nothing. Low under load: batches close too early.",
+                targets=(Target(q.known(_fill().mean(*by)), named),),
+                maximum=1,
+                no_value="No batch is counted",
+            ),
         ),
     )
 
@@ -133,8 +157,35 @@ def debug() -> Row:
                 targets=(Target(q.known(p95), "{{job}} {{route}} {{start}}"),),
                 width=8,
             ),
+            Panel(
+                id=1404,
+                title="Waiting in queues by process",
+                kind="timeseries",
+                text="What waits in each process. One longer than its peers': a slow "
+                "process, or requests that are spread unevenly.",
+                targets=(
+                    Target(
+                        gauge(catalog.QUEUE_DEPTH, *q.PROCESS),
+                        f"{q.NAMED_PROCESS} {{{{queue}}}}",
+                    ),
+                ),
+                no_value="No queue is named",
+            ),
+            Panel(
+                id=1405,
+                title="Batches by fill",
+                kind="heatmap",
+                text="How many batches were how full. A band below one half: buckets "
+                "too coarse for the sizes that come.",
+                targets=(Target(_fill().buckets(), "{{le}}"),),
+                no_value="No batch is counted",
+            ),
         ),
     )
+
+
+def _fill() -> Histogram:
+    return histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)
 
 
 def _quantiles(start: str, *quantiles: float) -> tuple[Target, ...]:
