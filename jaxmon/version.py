@@ -1,17 +1,15 @@
 """
-The version, from the installed distribution.
+The version, once: what builds the distribution reads it here.
 """
 
 from __future__ import annotations
 
-from importlib import metadata
+
+VERSION = "0.1.0.dev0"
 
 
 def version() -> str:
     """
-    Return the installed version, ``"unknown"`` when run from a bare tree.
+    Return the version of what runs, installed or from a bare tree.
     """
-    try:
-        return metadata.version("jaxmon")
-    except metadata.PackageNotFoundError:
-        return "unknown"
+    return VERSION

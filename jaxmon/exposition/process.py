@@ -1,65 +1,105 @@
 """
 This process's own ``process_*`` and ``python_gc_*`` series.
 
-They are prometheus_client's, read from a registry of our own: the default registry
-belongs to the program that we live in.
+Names and meaning are those of Prometheus's own Python client, which dashboards know.
+Its code is not used: it comes with an HTTP server, a mail parser and TLS, and some
+megabytes in every process that is watched.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import gc
+import os
+import resource
+import time
+from pathlib import Path
 
-from jaxmon.catalog import BY_NAME
-from jaxmon.exposition.families import Family, series
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, Sample, gauge, series
 
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from prometheus_client import Metric as ClientMetric
+# Fields of /proc/PID/stat behind the name in brackets, which may hold anything.
+_STARTED = 19
+_GENERATIONS = {
+    catalog.PYTHON_GC_OBJECTS_COLLECTED: "collected",
+    catalog.PYTHON_GC_OBJECTS_UNCOLLECTABLE: "uncollectable",
+    catalog.PYTHON_GC_COLLECTIONS: "collections",
+}
 
 
 class ProcessFamilies:
     """
     Reads CPU, memory, descriptors and garbage collection of this process.
 
-    Loads prometheus_client when made. A look costs about 0.2 ms.
+    A look costs about 0.05 ms. What the system does not tell is left out.
+
+    Args:
+        proc: of this process.
     """
 
-    def __init__(self) -> None:
-        from prometheus_client import (  # noqa: PLC0415 - loaded where used
-            CollectorRegistry,
-            GCCollector,
-            ProcessCollector,
-        )
-
-        registry = CollectorRegistry()
-        self._collectors = (
-            ProcessCollector(registry=registry),
-            GCCollector(registry=registry),
-        )
+    def __init__(self, proc: Path = Path("/proc/self")) -> None:
+        self._proc = proc
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        # Once: the clock may be set while we run, and a start does not move.
+        self._started = _start_time(proc)
 
     def collect(self) -> list[Family]:
         """
-        Return the series as catalogue families; those unknown there are left out.
+        Return what the system tells now; any thread.
         """
-        found: list[Family] = []
-        for collector in self._collectors:
-            # /proc can say what prometheus_client does not expect ("unlimited").
-            with contextlib.suppress(ValueError, OSError, IndexError):
-                found += _converted(collector.collect())
+        return [*self._memory(), *self._times(), *self._descriptors(), *_garbage()]
+
+    def _memory(self) -> list[Family]:
+        try:
+            size, resident, *_ = (self._proc / "statm").read_text().split()
+            return [
+                gauge(catalog.PROCESS_VIRTUAL_MEMORY_BYTES, int(size) * self._page),
+                gauge(
+                    catalog.PROCESS_RESIDENT_MEMORY_BYTES, int(resident) * self._page
+                ),
+            ]
+        except (OSError, ValueError):
+            return []
+
+    def _times(self) -> list[Family]:
+        found = [gauge(catalog.PROCESS_CPU_SECONDS, time.process_time())]
+        if self._started is not None:
+            found.append(gauge(catalog.PROCESS_START_TIME_SECONDS, self._started))
+        return found
+
+    def _descriptors(self) -> list[Family]:
+        found = []
+        with contextlib.suppress(OSError):
+            names = os.listdir(self._proc / "fd")  # noqa: PTH208 - names only
+            found.append(gauge(catalog.PROCESS_OPEN_FDS, len(names)))
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most != resource.RLIM_INFINITY:
+            found.append(gauge(catalog.PROCESS_MAX_FDS, most))
         return found
 
 
-def _converted(metrics: Iterable[ClientMetric]) -> list[Family]:
-    families: dict[str, Family] = {}
-    for metric in metrics:
-        for sample in metric.samples:
-            known = BY_NAME.get(sample.name)
-            if known is None:
-                continue
-            values = [sample.labels[label] for label in known.labels]
-            family = families.setdefault(known.name, Family(known))
-            family.samples.append((series(known, *values), sample.value))
-    return list(families.values())
+def _start_time(proc: Path) -> float | None:
+    """
+    Return when the process started, in seconds since the epoch.
+    """
+    try:
+        fields = (proc / "stat").read_bytes().rpartition(b")")[2].split()
+        since_boot = int(fields[_STARTED]) / os.sysconf("SC_CLK_TCK")
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
+    except (OSError, ValueError, IndexError, AttributeError):  # not Linux, or hidden
+        return None
+
+
+def _garbage() -> list[Family]:
+    generations = gc.get_stats()
+    return [
+        Family(metric, _samples(metric, [one[figure] for one in generations]))
+        for metric, figure in _GENERATIONS.items()
+    ]
+
+
+def _samples(metric: catalog.Metric, counts: list[int]) -> list[Sample]:
+    return [
+        (series(metric, generation), count) for generation, count in enumerate(counts)
+    ]

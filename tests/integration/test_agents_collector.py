@@ -278,6 +278,8 @@ def test_flooding_agent_is_cut_off(run_dir: Path, serve: Serve, raw: Raw) -> Non
         (b"not http at all\r\n\r\n", "broken"),
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", "broken"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nshort", "broken"),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", "broken"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "broken"),
         (b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe", "broken"),
         (b"HTTP/1.1 200 OK\r\n\r\n<html>", "page"),
         (b"HTTP/1.1 200 OK\r\n\r\nx{a=1} 2\n", "page"),

@@ -1,45 +1,104 @@
 """
-This process's own series, converted from prometheus_client.
+This process's own series, as Prometheus's own Python client has them.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+
+import pytest
 
 from jaxmon.catalog import METRICS
 from jaxmon.exposition.process import ProcessFamilies
+from tests.support import run_python
+
+
+def page(families: ProcessFamilies) -> dict[str, float]:
+    """
+    Return what is told, by series.
+    """
+    return {
+        name: value for family in families.collect() for name, value in family.samples
+    }
 
 
 def test_every_process_metric_of_the_catalogue_is_exported() -> None:
-    """The catalogue's process group and the converter agree in both directions."""
+    """The catalogue's process group and what is told agree in both directions."""
     families = {family.metric for family in ProcessFamilies().collect()}
     assert families == {metric for metric in METRICS if metric.group == "Process"}
 
 
-def test_figures_are_those_of_this_process() -> None:
-    """Descriptors are those in /proc/self, and there are three GC generations."""
-    page = {
-        name: value
-        for family in ProcessFamilies().collect()
-        for name, value in family.samples
+def test_figures_are_those_of_prometheus_client() -> None:
+    """Whoever moves from its exporter to ours keeps dashboards, and their meaning."""
+    from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
+
+    registry = CollectorRegistry()
+    collectors = ProcessCollector(registry=registry), GCCollector(registry=registry)
+    ours = page(ProcessFamilies())
+    theirs = {
+        sample.name
+        + "".join(f'{{{key}="{value}"}}' for key, value in sample.labels.items()): (
+            sample.value
+        )
+        for collector in collectors
+        for metric in collector.collect()
+        for sample in metric.samples
     }
-    assert (
-        abs(page["process_open_fds"] - len(list(Path("/proc/self/fd").iterdir()))) <= 2
-    )
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    resident = pages * os.sysconf("SC_PAGE_SIZE")
-    assert abs(page["process_resident_memory_bytes"] - resident) < 64 << 20
-    generations = [name for name in page if name.startswith("python_gc_collections")]
-    assert generations == [
-        f'python_gc_collections_total{{generation="{number}"}}' for number in range(3)
-    ]
+    assert ours.keys() == theirs.keys()
+    for name, tolerance in {
+        "process_max_fds": 0,
+        # It rounds the moment of the boot down to a second.
+        "process_start_time_seconds": 1.1,
+        "process_open_fds": 2,
+        "process_cpu_seconds_total": 0.5,
+        "process_virtual_memory_bytes": 64 << 20,
+        "process_resident_memory_bytes": 64 << 20,
+        'python_gc_collections_total{generation="2"}': 2,
+    }.items():
+        assert ours[name] == pytest.approx(theirs[name], abs=tolerance), name
 
 
-def test_default_registry_stays_untouched() -> None:
-    """Nothing is registered where the user's program registers its own."""
-    from prometheus_client import REGISTRY
+def test_start_does_not_move() -> None:
+    """The start is told alike at each look, and lies before it."""
+    families = ProcessFamilies()
+    first = page(families)["process_start_time_seconds"]
+    assert first <= time.time()
+    assert page(families)["process_start_time_seconds"] == first
 
-    before = set(REGISTRY._collector_to_names)
-    ProcessFamilies().collect()
-    assert set(REGISTRY._collector_to_names) == before
+
+def test_a_name_with_brackets_does_not_shift_the_fields(tmp_path: Path) -> None:
+    """A process may be called anything, such as ``a) R 1 (b``."""
+    own = Path("/proc/self/stat").read_text()
+    rest = own.rpartition(")")[2]
+    (tmp_path / "stat").write_text(f"1 (a) R 1 (b c){rest}")
+    (tmp_path / "statm").write_text("3 2 1 0 0 0 0\n")
+    (tmp_path / "fd").mkdir()
+    page_size = os.sysconf("SC_PAGE_SIZE")
+    page_size = os.sysconf("SC_PAGE_SIZE")
+    told = page(ProcessFamilies(tmp_path))
+    expected = page(ProcessFamilies())["process_start_time_seconds"]
+    assert told["process_start_time_seconds"] == pytest.approx(expected, abs=0.1)
+    assert told["process_virtual_memory_bytes"] == 3 * page_size
+    assert told["process_resident_memory_bytes"] == 2 * page_size
+    assert told["process_open_fds"] == 0
+
+
+def test_what_the_system_hides_is_left_out(tmp_path: Path) -> None:
+    """Without ``/proc``, what Python knows by itself is told."""
+    told = page(ProcessFamilies(tmp_path))
+    assert not {name for name in told if "memory" in name or "open" in name}
+    assert "process_start_time_seconds" not in told
+    assert told["process_cpu_seconds_total"] > 0
+
+
+def test_prometheus_client_is_not_loaded() -> None:
+    """It is a dependency of these tests, and brings megabytes into a process."""
+    run_python(
+        "-c",
+        "import sys\n"
+        "from jaxmon.exposition.process import ProcessFamilies\n"
+        "assert ProcessFamilies().collect()\n"
+        "assert 'prometheus_client' not in sys.modules\n",
+    ).ok()

@@ -30,8 +30,8 @@ from jaxmon.exposition.families import Family, Sample, gauge, series
 from jaxmon_exporter.polling import partial_failures
 
 
-# The kernel counts guest time into user and nice as well.
-_COUNTED_TWICE = ("guest", "guest_nice")
+# In the kernel's order. Two more are for guests, counted into user and nice as well.
+_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 # Network cards that are reported; the busiest hosts for accelerators have ten.
 _MOST_INTERFACES = 16
@@ -39,7 +39,7 @@ _MOST_INTERFACES = 16
 
 class Host:
     """
-    Reads the host through psutil, ``/proc`` and ``/sys``.
+    Reads the host through ``/proc`` and ``/sys``. What they do not tell is left out.
 
     Args:
         interval: seconds between two looks.
@@ -67,23 +67,8 @@ class Host:
         """
         Read the kernel's files once; takes a fraction of a millisecond.
         """
-        import psutil  # noqa: PLC0415 - loaded where used
-
-        cpu = psutil.cpu_times()._asdict()
-        yield Family(
-            HOST_CPU_SECONDS,
-            [
-                (series(HOST_CPU_SECONDS, mode), seconds)
-                for mode, seconds in cpu.items()
-                if mode not in _COUNTED_TWICE
-            ],
-        )
-        if cpus := psutil.cpu_count():
-            yield gauge(HOST_CPUS, cpus)
-        yield gauge(HOST_LOAD_1M, psutil.getloadavg()[0])
-        memory = psutil.virtual_memory()
-        yield gauge(HOST_MEMORY_SIZE_BYTES, memory.total)
-        yield gauge(HOST_MEMORY_AVAILABLE_BYTES, memory.available)
+        yield from self._cpu()
+        yield from self._memory()
         yield self._pressure()
         yield from self._network()
         yield from self._disks()
@@ -92,6 +77,36 @@ class Host:
         """
         Nothing is held.
         """
+
+    def _cpu(self) -> Iterator[Family]:
+        second = os.sysconf("SC_CLK_TCK")
+        ticks = _first_line(self._root / "proc/stat").split()[1:]
+        yield Family(
+            HOST_CPU_SECONDS,
+            [
+                (series(HOST_CPU_SECONDS, mode), int(spent) / second)
+                # Old kernels have fewer modes.
+                for mode, spent in zip(_MODES, ticks, strict=False)
+            ],
+        )
+        if cpus := os.cpu_count():
+            yield gauge(HOST_CPUS, cpus)
+        if load := _first_line(self._root / "proc/loadavg").split():
+            yield gauge(HOST_LOAD_1M, float(load[0]))
+
+    def _memory(self) -> Iterator[Family]:
+        """
+        Yield size and what is available, which the kernel tells in KiB.
+        """
+        told = dict(
+            line.split(":", 1) for line in _lines(self._root / "proc/meminfo") if line
+        )
+        for name, metric in (
+            ("MemTotal", HOST_MEMORY_SIZE_BYTES),
+            ("MemAvailable", HOST_MEMORY_AVAILABLE_BYTES),
+        ):
+            if name in told:
+                yield gauge(metric, int(told[name].split()[0]) * 1024)
 
     def _pressure(self) -> Family:
         metric = HOST_PRESSURE_SECONDS
@@ -153,3 +168,14 @@ class Host:
         yield Family(HOST_DISK_SIZE_BYTES, sizes)
         yield Family(HOST_DISK_AVAILABLE_BYTES, left)
         yield partial_failures(self.name, self._failures)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _first_line(path: Path) -> str:
+    return next(iter(_lines(path)), "")
