@@ -29,6 +29,11 @@ SERIES = {
         ("device_memory_bytes", "server-b", 0, 'device="0",kind="limit"', "80"),
         ("device_memory_bytes", "other-c", 0, 'device="0",kind="in_use"', "80"),
         ("device_memory_bytes", "other-c", 0, 'device="0",kind="limit"', "80"),
+        ("queue_depth", "server-a", 0, 'queue="prefill"', "6"),
+        ("queue_depth", "server-a", 0, 'queue="decode"', "1"),
+        ("queue_depth", "server-a", 1, 'queue="prefill"', "4"),
+        ("queue_depth", "server-b", 0, 'queue="prefill"', "0"),
+        ("queue_depth", "other-c", 0, 'queue="prefill"', "50"),
         ("requests_in_progress", "server-a", 0, 'route="/a"', "3"),
         ("requests_in_progress", "server-a", 1, 'route="/a"', "4"),
         ("requests_in_progress", "server-b", 0, 'route="/b"', "5"),
@@ -53,31 +58,34 @@ def test_every_metric_is_in_the_catalogue() -> None:
 
 def test_the_autoscaler_asks_for_what_the_adapter_offers() -> None:
     """
-    The names in hpa.yaml are those that prometheus-adapter is told to give.
+    The names in hpa.yaml are among those that prometheus-adapter is told to give.
     """
     metrics = FILES["hpa.yaml"]["spec"]["metrics"]
     asked = [one["pods"]["metric"]["name"] for one in metrics]
 
-    assert asked == [rule["name"]["as"] for rule in RULES]
+    assert asked == [autoscaling.MEMORY, autoscaling.QUEUED]
+    assert {*asked, autoscaling.REQUESTS} == {rule["name"]["as"] for rule in RULES}
 
 
-def test_pods_are_measured_by_their_fullest_device_and_their_requests(
+def test_pods_are_measured_by_their_fullest_device_and_what_waits(
     tmp_path: Path,
 ) -> None:
     """
     Prometheus gives prometheus-adapter one value for each pod that it asks about: the
-    memory of the fullest device over its limit, and all requests in progress.
+    memory of the fullest device over its limit, what waits in all queues, and all
+    requests in progress.
     """
     scope = {
         "<<.LabelMatchers>>": 'namespace="default",pod=~"server-a|server-b"',
         "<<.GroupBy>>": "pod",
     }
-    memory, requests = (filled(rule["metricsQuery"], scope) for rule in RULES)
+    memory, queued, requests = (filled(rule["metricsQuery"], scope) for rule in RULES)
 
     evaluate(
         tmp_path,
         {
             memory: {'{pod="server-a"}': 0.9, '{pod="server-b"}': 0.1},
+            queued: {'{pod="server-a"}': 11, '{pod="server-b"}': 0},
             requests: {'{pod="server-a"}': 7, '{pod="server-b"}': 5},
         },
     )
@@ -87,12 +95,14 @@ def test_the_adapter_discovers_pods(tmp_path: Path) -> None:
     """
     The queries for discovery find series of pods, and none without a pod.
     """
-    queries = [rule["seriesQuery"] for rule in RULES]
+    memory, queued, requests = (rule["seriesQuery"] for rule in RULES)
+    expected = {memory: 4, queued: 5, requests: 4}
     evaluate(
         tmp_path,
-        {f"count({query})": {"{}": 4} for query in queries},
+        {f"count({query})": {"{}": found} for query, found in expected.items()},
         extra={
             'jaxmon_device_memory_bytes{kind="limit",device="0"}': "1",
+            'jaxmon_queue_depth{queue="prefill"}': "1",
             'jaxmon_requests_in_progress{route="/a"}': "1",
         },
     )
@@ -100,19 +110,28 @@ def test_the_adapter_discovers_pods(tmp_path: Path) -> None:
 
 def test_keda_asks_for_the_mean_and_the_sum_of_one_deployment(tmp_path: Path) -> None:
     """
-    KEDA compares the mean of the fullest devices, and divides the sum of requests by
-    the replicas; pods of other deployments do not count.
+    KEDA compares the mean of the fullest devices, and divides what waits by the
+    replicas; pods of other deployments do not count.
     """
-    memory, requests = FILES["keda.yaml"]["spec"]["triggers"]
-    assert (memory["metricType"], requests["metricType"]) == ("Value", "AverageValue")
+    memory, queued = FILES["keda.yaml"]["spec"]["triggers"]
+    assert (memory["metricType"], queued["metricType"]) == ("Value", "AverageValue")
 
     evaluate(
         tmp_path,
         {
             memory["metadata"]["query"]: {"{}": 0.5},
-            requests["metadata"]["query"]: {"{}": 12},
+            queued["metadata"]["query"]: {"{}": 11},
         },
     )
+
+
+def test_keda_takes_no_answer_for_a_failure() -> None:
+    """
+    While Prometheus knows nothing of the pods, KEDA keeps the replicas that there are;
+    its default reads nothing as 0.
+    """
+    for trigger in FILES["keda.yaml"]["spec"]["triggers"]:
+        assert trigger["metadata"]["ignoreNullValues"] == "false"
 
 
 def evaluate(
