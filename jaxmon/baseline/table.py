@@ -13,6 +13,7 @@ from jaxmon.report.layout import (
     Column,
     amount,
     clean,
+    counted,
     duration,
     shortened,
     size,
@@ -68,11 +69,11 @@ def verdict(comparison: Comparison) -> str:
     count = len(comparison.before.functions.keys() & comparison.after.functions.keys())
     worse = comparison.worse
     if not worse:
-        return f"no regression in {_counted(count, 'function')}"
+        return f"no regression in {counted(count, 'function')}"
     functions = len({change.function for change in worse})
     return (
-        f"{_counted(len(worse), 'regression')} in {functions} of "
-        f"{_counted(count, 'function')}"
+        f"{counted(len(worse), 'regression')} in {functions} of "
+        f"{counted(count, 'function')}"
     )
 
 
@@ -119,7 +120,3 @@ def _named(what: str, names: Sequence[str], width: int) -> Iterator[str]:
         yield shortened(f"{what}: {clean(name)}", width)
     if len(names) > _MANY:
         yield f"{what}: {len(names) - _MANY} more"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

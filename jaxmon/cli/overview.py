@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jaxmon.report.layout import size
+
 
 if TYPE_CHECKING:
     from jaxmon_exporter.summary import DeviceSummary, FunctionSummary, Summary
@@ -25,7 +27,6 @@ _COLUMNS = (
 )
 _INDENT = "  "
 _UNKNOWN = "-"
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,9 @@ def table(summary: Summary, *, width: int, height: int, style: Style) -> list[st
         key=lambda one: (-one["calls"], -one["compile_seconds"]),
     )
     fitting = len(functions) if len(functions) <= room else room - 1
-    name = columns - len(_INDENT) - sum(size for _, size in _COLUMNS)
+    name = columns - len(_INDENT) - sum(room for _, room in _COLUMNS)
     heading = f"{_INDENT}{'FUNCTION':<{name}}" + "".join(
-        f"{label:>{size}}" for label, size in _COLUMNS
+        f"{label:>{room}}" for label, room in _COLUMNS
     )
     lines = [f"{_INDENT}{_in_a_line(summary, style)}", "", style.strong(heading)]
     lines += [_row(one["name"], [one], name, style) for one in functions[:fitting]]
@@ -151,7 +152,7 @@ def _row(
         f"{sum(one['recompiles'] for one in functions):,.0f}",
         f"{sum(one['compile_seconds'] for one in functions):,.2f} s",
     )
-    texts = [f"{cell:>{size}}" for cell, (_, size) in zip(cells, _COLUMNS, strict=True)]
+    texts = [f"{cell:>{wide}}" for cell, (_, wide) in zip(cells, _COLUMNS, strict=True)]
     if rate is not None and rate < _LOW_HIT_RATE:
         texts[1] = style.warning(texts[1])
     return f"{_INDENT}{shortened(name, room - 1):<{room}}" + "".join(texts)
@@ -172,13 +173,13 @@ def _device(device: DeviceSummary) -> str:
     if device["kind"]:
         text += f" ({device['kind']})"
     if (used := device["memory_in_use"]) is not None:
-        text += f"   memory {_bytes(used)}"
+        text += f"   memory {size(used)}"
         if limit := device["memory_limit"]:
-            text += f" of {_bytes(limit)}"
+            text += f" of {size(limit)}"
     if (arrays := device["live_arrays"]) is not None:
         text += f"   live arrays {arrays:,.0f}"
-    if (size := device["live_array_bytes"]) is not None:
-        text += f", {_bytes(size)}"
+    if (held := device["live_array_bytes"]) is not None:
+        text += f", {size(held)}"
     return text
 
 
@@ -192,12 +193,3 @@ def clock(seconds: float) -> str:
 
 def _percent(ratio: float | None) -> str:
     return _UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"
-
-
-def _bytes(count: float) -> str:
-    thousand = 1000.0
-    for unit in _UNITS[:-1]:
-        if count < thousand:
-            return f"{count:.3g} {unit}"
-        count /= thousand
-    return f"{count:,.3g} {_UNITS[-1]}"

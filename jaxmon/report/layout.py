@@ -12,7 +12,7 @@ from dataclasses import dataclass
 INDENT = "  "
 UNKNOWN = "-"
 ELLIPSIS = "…"
-_UNITS = ("B", "kB", "MB", "GB", "TB")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _PREFIXES = ("", " k", " M", " G", " T", " P", " E")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _PLAIN_SPACE = str.maketrans("\t\n\r\v\f", "     ")
@@ -130,14 +130,14 @@ def table(
 
 def size(count: float) -> str:
     """
-    Return a number of bytes: ``1.5 GB``, in powers of 1000.
+    Return a number of bytes: ``1.5 GiB``, in powers of 1024, as XLA and nvidia-smi do.
     """
     sign, count = "-" if count < 0 else "", abs(count)
     for unit in _UNITS:
-        if count < 999.5:  # noqa: PLR2004 - what would be shown as 1000
+        if count < 999.5:  # noqa: PLR2004 - more would take a fourth digit
             return f"{sign}{count:.3g} {unit}"
-        count /= 1000
-    return f"{sign}{count * 1000:,.0f} {_UNITS[-1]}"
+        count /= 1024
+    return f"{sign}{count * 1024:,.0f} {_UNITS[-1]}"
 
 
 def amount(count: float) -> str:

@@ -153,6 +153,20 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Looks:
+    """
+    When memory was looked at, line by line.
+
+    Attributes:
+        last: Unix time.
+        seconds: from the first look to the last one, in which lines grew.
+    """
+
+    last: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Leak:
     """
     Device memory that kept growing, and the lines that hold it.
@@ -191,6 +205,7 @@ class Snapshot:
     cache: Cache = field(default_factory=Cache)
     devices: tuple[Device, ...] = ()
     lines: tuple[Line, ...] = ()
+    looks: Looks | None = None
     leaks: tuple[Leak, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     oom_reports: tuple[str, ...] = ()

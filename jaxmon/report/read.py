@@ -20,6 +20,7 @@ from jaxmon.report.model import (
     Json,
     Leak,
     Line,
+    Looks,
     Obstacle,
     Process,
     Recompile,
@@ -52,6 +53,7 @@ def read(overview: object, events: object = None) -> Snapshot:
         cache=_cache(_mapping(page.get("cache"))),
         devices=tuple(map(_device, _items(memory.get("devices")))),
         lines=tuple(map(_line, _items(allocations.get("lines")))),
+        looks=_looks(allocations),
         leaks=tuple(map(_leak, _items(allocations.get("leaks")))),
         transfers=tuple(map(_transfer, _items(transfers.get("lines")))),
         oom_reports=tuple(
@@ -128,8 +130,18 @@ def _event(value: object) -> Event:
         kind=_text(told.get("kind")),
         function=_text(told.get("function")),
         message=_text(told.get("message")),
-        details=_mapping(told.get("details")),
+        details=_details(_mapping(told.get("details"))),
     )
+
+
+def _details(told: Json) -> Json:
+    """
+    Return *told* with its texts made harmless; what is nested is read by name.
+    """
+    return {
+        _text(key): _text(one) if isinstance(one, str) else one
+        for key, one in told.items()
+    }
 
 
 def _recompile(event: Event) -> Recompile:
@@ -192,6 +204,11 @@ def _line(value: object) -> Line:
         arrays=_whole(told.get("arrays")),
         growth=_number(told.get("growth_bytes")) or 0.0,
     )
+
+
+def _looks(told: Json) -> Looks | None:
+    last = _number(told.get("time"))
+    return None if last is None else Looks(last, _number(told.get("seconds")) or 0.0)
 
 
 def _leak(value: object) -> Leak:

@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 from jaxmon.report.layout import counted, duration, share, size, times
 from jaxmon.report.model import Advice, Device, Event, Snapshot, Transfer
-from jaxmon.report.words import DEVIATION, ERRORS, FLOAT64, GRADIENTS
+from jaxmon.report.words import (
+    DEVIATION,
+    ERRORS,
+    FLOAT64,
+    GRADIENTS,
+    after_error,
+)
 
 
 _MEMORY_HIGH = 0.8
@@ -115,13 +121,13 @@ def errors(snapshot: Snapshot) -> Iterator[Advice]:
         most = max(kinds, key=lambda kind: kinds[kind])
         told = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
         name = function.name if function.name != "unknown" else "A jitted function"
-        latest = _latest(snapshot.of_kind("error"), function.name)
+        latest = _latest(snapshot.of_kind("error"), function.name, most)
         yield Advice(
             "error",
             function.name,
             f"{name} failed {times(sum(kinds.values()))}: {told}.",
-            (_beginning(latest.message),) if latest else (),
-            ERRORS.get(most, ""),
+            (_quoted(latest),) if latest else (),
+            after_error(most, latest.details.get("type") if latest else None),
         )
 
 
@@ -183,12 +189,20 @@ def _in_a_loop(line: Transfer, observed: float) -> bool:
     return line.count >= _LOOP and line.seconds >= worth and not meant
 
 
-def _latest(events: list[Event], function: str) -> Event | None:
-    return next((one for one in reversed(events) if one.function == function), None)
+def _latest(events: list[Event], function: str, kind: str) -> Event | None:
+    fitting = (
+        one
+        for one in reversed(events)
+        if one.function == function and one.details.get("error_kind", kind) == kind
+    )
+    return next(fitting, None)
 
 
-def _beginning(message: str) -> str:
+def _quoted(error: Event) -> str:
     """
-    Return the first sentence of *message*, which may go on for a page.
+    Return where the *error* was and the first sentence of what it said, which may go
+    on for a page.
     """
-    return message.partition(". ")[0][:_MOST_OF_A_MESSAGE]
+    said = error.message.partition(". ")[0][:_MOST_OF_A_MESSAGE]
+    where = error.details.get("where")
+    return f"at {where}: {said}" if where else said

@@ -13,6 +13,7 @@ from jaxmon.report.layout import (
     INDENT,
     UNKNOWN,
     Column,
+    ago,
     amount,
     counted,
     duration,
@@ -112,7 +113,7 @@ def devices(snapshot: Snapshot, width: int) -> list[str]:
         Column("PEAK", 11),
         Column("LIMIT", 11),
         Column("LIVE ARRAYS", 13),
-        Column("IN BYTES", 11),
+        Column("SIZE", 11),
     ]
     rows = [_device(one) for one in snapshot.devices[:_MOST_DEVICES]]
     lines = ["DEVICE MEMORY", *table(layout, rows, width=width)]
@@ -129,9 +130,9 @@ def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
     if not lines:
         return []
     layout = [
-        Column("BYTES", 8),
-        Column("ARRAYS", 9),
-        Column("GROWTH", 10),
+        Column("SIZE", 9),
+        Column("ARRAYS", 10),
+        Column("GROWTH", 12),
         Column("", 2),
         Column("ALLOCATED AT", right=False, cut=ending),
     ]
@@ -145,7 +146,7 @@ def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
         ]
         for one in lines[:_MOST_PLACES]
     ]
-    return ["MEMORY BY SOURCE LINE", *table(layout, rows, width=width)]
+    return [_memory_heading(snapshot), *table(layout, rows, width=width)]
 
 
 def transfers(snapshot: Snapshot, width: int) -> list[str]:
@@ -157,7 +158,7 @@ def transfers(snapshot: Snapshot, width: int) -> list[str]:
         return []
     layout = [
         Column("COUNT", 9),
-        Column("BYTES", 9),
+        Column("SIZE", 11),
         Column("WAITED", 12),
         Column("", 2),
         Column("WHAT", 21, right=False),
@@ -170,7 +171,7 @@ def transfers(snapshot: Snapshot, width: int) -> list[str]:
             duration(one.seconds),
             "",
             _movement(one),
-            one.place,
+            one.place or UNKNOWN,
         ]
         for one in lines[:_MOST_PLACES]
     ]
@@ -213,6 +214,19 @@ def notes(snapshot: Snapshot, width: int) -> list[str]:
     for text in texts:
         lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
     return ["NOTES", *lines] if lines else []
+
+
+def _memory_heading(snapshot: Snapshot) -> str:
+    """
+    Return the heading, with what the figures are worth: they are of the last look.
+    """
+    heading, looks = "MEMORY BY SOURCE LINE", snapshot.looks
+    if looks is None:
+        return heading
+    heading += f", {ago(snapshot.process.now - looks.last)}"
+    if looks.seconds:
+        heading += f"; growth in the {duration(looks.seconds)} before"
+    return heading
 
 
 def _movement(line: Transfer) -> str:

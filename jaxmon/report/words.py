@@ -44,11 +44,28 @@ ERRORS = {
     "used again.",
     "nan": "Run a few steps with JAX_DEBUG_NANS=1, which names the operation.",
     "key_reuse": "Use each PRNG key once: jax.random.split it first.",
-    "trace_error": "Python needed a value that is not known while tracing: use "
-    "jnp.where or jax.lax.cond, or make the argument static.",
+    "trace_error": "It failed while JAX traced it: the message names the argument or "
+    "the operation that does not fit.",
     "unavailable": "A device or another process is gone: look at that host first.",
     "deadline": "Another process did not answer in time: look for one that hangs.",
 }
+_VALUE_NEEDED = (
+    "Python needed a value that is not known while tracing: use jnp.where or "
+    "jax.lax.cond, or make the argument static."
+)
+ERROR_TYPES = {
+    "ConcretizationTypeError": _VALUE_NEEDED,
+    "NonConcreteBooleanIndexError": "The size of the result depends on values: use "
+    "jnp.where(mask, x, other) instead of x[mask].",
+    "TracerArrayConversionError": "NumPy got a traced value: use jax.numpy there, or "
+    "make the argument static.",
+    "TracerBoolConversionError": _VALUE_NEEDED,
+    "TracerIntegerConversionError": _VALUE_NEEDED,
+    "UnexpectedTracerError": "A traced value outlived its function: return it instead "
+    "of keeping it in a global, an attribute or a list.",
+}
+"""Where the type of an exception tells more than the kind of error."""
+
 FLOAT64 = "Look for NumPy values, Python floats made into arrays, and dtypes left out."
 DEVIATION = (
     "Look for PRNG keys used twice and, on a GPU, for reductions that "
@@ -58,6 +75,14 @@ GRADIENTS = (
     "Compare its custom derivative, if it has one, with the function; what it rounds "
     "or compares has no gradient."
 )
+
+
+def after_error(kind: str, exception: object) -> str:
+    """
+    Return the advice on errors of *kind*, the latest of which was an *exception* of
+    that name.
+    """
+    return ERROR_TYPES.get(str(exception)) or ERRORS.get(kind, "")
 
 
 def what_to_do(cause: str) -> str:

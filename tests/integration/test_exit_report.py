@@ -123,13 +123,13 @@ def test_a_short_program_tells_its_memory(python_script) -> None:
     Memory is looked at once more at the end, for the first look may never have come;
     the line that holds most is named.
     """
-    held = "\nheld = jax.numpy.zeros(500_000, np.float32)\n"
+    held = "\nheld = jax.numpy.zeros(1 << 19, np.float32)\n"
     result = python_script(PROGRAM + held, env={"JAXMON_MEMORY_INTERVAL": "3600"}).ok()
 
-    assert "DEVICE MEMORY: 2 MB in live arrays at the last look, on device 0" in (
+    assert "DEVICE MEMORY: 2 MiB in live arrays at the last look, on device 0" in (
         result.err
     )
-    assert re.search(r"  the largest part, 2 MB, from \S*/script.py:15\n", result.err)
+    assert re.search(r"  the largest part, 2 MiB, from \S*/script.py:15\n", result.err)
 
 
 def test_forked_children_do_not_report(python_script) -> None:

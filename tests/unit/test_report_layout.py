@@ -91,17 +91,18 @@ def test_a_table_is_as_wide_as_it_is_told():
     [
         (0, "0 B"),
         (999, "999 B"),
-        (999.9, "1 kB"),
-        (1536, "1.54 kB"),
-        (80e9, "80 GB"),
-        (999_900, "1 MB"),
-        (-2.5e6, "-2.5 MB"),
-        (3.2e15, "3,200 TB"),
+        (1000, "0.977 KiB"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (80 << 30, "80 GiB"),
+        (1_048_000, "0.999 MiB"),
+        (-2.5 * (1 << 20), "-2.5 MiB"),
+        (3200 << 40, "3,200 TiB"),
     ],
 )
 def test_sizes_have_three_digits(count, shown):
     """
-    Sizes are in powers of 1000, as the dashboards have them.
+    Sizes are in powers of 1024, as the dashboards have them.
     """
     assert layout.size(count) == shown
 

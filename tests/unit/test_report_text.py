@@ -15,6 +15,9 @@ from jaxmon.report.advice import advise
 from jaxmon.report.read import read
 
 
+MIB, GIB = 1 << 20, 1 << 30
+
+
 def recompile(cause: str, difference: str, seconds: float, time: float) -> Any:
     return {
         "number": 1,
@@ -55,7 +58,7 @@ OVERVIEW: dict[str, Any] = {
             "program": {
                 "programs": 38,
                 "flops": 1.23e12,
-                "temporary_bytes": 3.2e9,
+                "temporary_bytes": 3.2 * GIB,
                 "fingerprint": "abc",
             },
             "samples": {
@@ -83,21 +86,23 @@ OVERVIEW: dict[str, Any] = {
             {
                 "device": 0,
                 "kind": "NVIDIA H100 80GB HBM3",
-                "in_use": 61.5e9,
-                "peak": 66e9,
-                "limit": 80e9,
+                "in_use": 61.5 * GIB,
+                "peak": 66 * GIB,
+                "limit": 80 * GIB,
                 "live_arrays": 1234,
-                "live_bytes": 60.1e9,
+                "live_bytes": 60.1 * GIB,
             }
         ]
     },
     "allocations": {
+        "time": 9955.0,
+        "seconds": 7920.0,
         "lines": [
             {
                 "file": "/srv/models/train.py",
                 "line": 57,
                 "function": "init",
-                "bytes": 48e9,
+                "bytes": 48 * GIB,
                 "arrays": 310,
                 "growth_bytes": 0,
             },
@@ -105,11 +110,11 @@ OVERVIEW: dict[str, Any] = {
                 "file": "/srv/models/a/rather/long/path/to/some/package/metrics.py",
                 "line": 31,
                 "function": "keep",
-                "bytes": 1.2e9,
+                "bytes": 1.2 * GIB,
                 "arrays": 900,
-                "growth_bytes": 3e6,
+                "growth_bytes": 3 * MIB,
             },
-        ]
+        ],
     },
     "transfers": {
         "lines": [
@@ -119,7 +124,7 @@ OVERVIEW: dict[str, Any] = {
                 "direction": "device_to_host",
                 "how": "float()",
                 "count": 71_234,
-                "bytes": 284_936,
+                "bytes": 278 << 10,
                 "seconds": 410.0,
             }
         ]
@@ -130,7 +135,7 @@ OVERVIEW: dict[str, Any] = {
         "requests": {"hit": 1, "miss": 51},
         "writes": 40,
         "saved_seconds": 2.0,
-        "size_bytes": 420e6,
+        "size_bytes": 420 * MIB,
         "entries": 120,
         "obstacles": [
             {
@@ -175,8 +180,8 @@ FINDINGS
        argument batch['tokens']: int32[64,1023] → int32[64,1024]
      Advice: Pad to a few fixed sizes (buckets), or drop the last, smaller
      batch.
-  3. train.py:80 fetched from the device 71,234 times by float(), 285 kB in all,
-     and waited 6 min 50 s.
+  3. train.py:80 fetched from the device 71,234 times by float(), 278 KiB in
+     all, and waited 6 min 50 s.
      Advice: Each fetch waits for all work before it. Where the value is not
      needed at once, fetch it a step later, or every hundredth step.
   4. The directory's path is part of the key.
@@ -199,25 +204,25 @@ RECOMPILES, the latest ones first
 
 PROGRAMS: the latest of each function; median times of sampled calls
   FUNCTION                     PROGRAMS     FLOP  TEMPORARY  DISPATCH  EXECUTION
-  train.step                         38   1.23 T     3.2 GB    210 µs      12 ms
+  train.step                         38   1.23 T    3.2 GiB    210 µs      12 ms
 
 PERSISTENT CACHE: 1 hit, 51 misses, 2.0 s saved
-  /var/cache/jax, 120 entries, 420 MB, written 40 times
+  /var/cache/jax, 120 entries, 420 MiB, written 40 times
   - The directory's path is part of the key. Mount it at the same path
     everywhere.
 
 DEVICE MEMORY
-  DEVICE                    IN USE       PEAK      LIMIT  LIVE ARRAYS   IN BYTES
-  0 NVIDIA … 80GB HBM3     61.5 GB      66 GB      80 GB        1,234    60.1 GB
+  DEVICE                    IN USE       PEAK      LIMIT  LIVE ARRAYS       SIZE
+  0 NVIDIA … 80GB HBM3    61.5 GiB     66 GiB     80 GiB        1,234   60.1 GiB
 
-MEMORY BY SOURCE LINE
-     BYTES   ARRAYS    GROWTH  ALLOCATED AT
-     48 GB      310         0  /srv/models/train.py:57 init
-    1.2 GB      900     +3 MB  …er/long/path/to/some/package/metrics.py:31 keep
+MEMORY BY SOURCE LINE, 45 s ago; growth in the 2 h 12 min before
+       SIZE    ARRAYS      GROWTH  ALLOCATED AT
+     48 GiB       310           0  /srv/models/train.py:57 init
+    1.2 GiB       900      +3 MiB  …ong/path/to/some/package/metrics.py:31 keep
 
 TRANSFERS BETWEEN HOST AND DEVICE
-      COUNT    BYTES      WAITED  WHAT                 AT
-     71,234   285 kB  6 min 50 s  to host, float()     train.py:80
+      COUNT       SIZE      WAITED  WHAT                 AT
+     71,234    278 KiB  6 min 50 s  to host, float()     train.py:80
 
 ERRORS
   train.step: oom 1
@@ -236,8 +241,8 @@ TIME LOST TO COMPILES: 1 min 16 s, 1.0 % of 2 h 13 min
   train.evaluate…s_of_one_batch        600  99.8 %         2      1        1.2 s
   operations outside jit (1)             -       -        12      0       0.60 s
 
-DEVICE MEMORY: 66 GB at most of 80 GB, on device 0
-  the largest part, 48 GB, from /srv/models/train.py:57
+DEVICE MEMORY: 66 GiB at most of 80 GiB, on device 0
+  the largest part, 48 GiB, from /srv/models/train.py:57
 
 FINDINGS
   1. The device ran out of memory once.
@@ -249,8 +254,8 @@ FINDINGS
        argument batch['tokens']: int32[64,1023] → int32[64,1024]
      Advice: Pad to a few fixed sizes (buckets), or drop the last, smaller
      batch.
-  3. train.py:80 fetched from the device 71,234 times by float(), 285 kB in all,
-     and waited 6 min 50 s.
+  3. train.py:80 fetched from the device 71,234 times by float(), 278 KiB in
+     all, and waited 6 min 50 s.
      Advice: Each fetch waits for all work before it. Where the value is not
      needed at once, fetch it a step later, or every hundredth step.
   4. The directory's path is part of the key.

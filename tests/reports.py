@@ -1,0 +1,57 @@
+"""
+The figures of a healthy program, and the advice on it where some are different.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from jaxmon.report.advice import advise
+from jaxmon.report.model import Advice
+from jaxmon.report.read import read
+
+
+GIB = 1 << 30
+
+Case: TypeAlias = tuple[dict[str, Any], list[Any], str, tuple[str, ...], str]
+"""Parts that are different, events; finding, evidence and action to expect."""
+
+HEALTHY: dict[str, Any] = {
+    "process": {"observed_seconds": 600.0, "now": 1000.0},
+    "functions": {
+        "train.step": {
+            "calls": 9_000,
+            "hits": 8_998,
+            "misses": 2,
+            "compiles": {"compiled": 2},
+            "recompiles": {"shape": 1},
+            "phases": {"backend_compile": {"seconds": 4.0, "count": 2}},
+        }
+    },
+    "memory": {
+        "devices": [
+            {"device": 0, "in_use": 40 * GIB, "peak": 70 * GIB, "limit": 80 * GIB}
+        ]
+    },
+    "allocations": {"lines": [{"file": "train.py", "line": 9, "bytes": 40 * GIB}]},
+    "transfers": {
+        "lines": [
+            {"file": "log.py", "line": 3, "direction": "device_to_host", "count": 600}
+        ]
+    },
+    "cache": {"enabled": True, "directory": "/cache", "requests": {"hit": 2}},
+}
+
+
+def advice(events: list[dict[str, Any]] | None = None, **parts: Any) -> list[Advice]:
+    """
+    Return the advice on a healthy program of which *parts* are different.
+    """
+    return advise(read({**HEALTHY, **parts}, {"events": events or []}))
+
+
+def function(**figures: Any) -> dict[str, Any]:
+    """
+    Return the functions of a healthy program, of which one has other *figures*.
+    """
+    return {"train.step": {**HEALTHY["functions"]["train.step"], **figures}}

@@ -1,0 +1,218 @@
+"""
+Advice on compiles, in exact words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jaxmon import catalog
+from jaxmon.report.compiling import STORM
+from jaxmon.report.model import Advice
+from jaxmon.report.words import WHAT_TO_DO, WHY
+from tests.reports import Case, advice, function
+
+
+CASES: dict[str, Case] = {
+    "compile stuck": (
+        {"compiling": {"count": 1, "oldest_seconds": 400}},
+        [],
+        "A compile has been running for 6 min 40 s.",
+        (),
+        (
+            "Large unrolled loops compile for long: use jax.lax.scan. If other "
+            "processes wait too, look which rank runs a program of its own."
+        ),
+    ),
+    "scattered": (
+        {
+            "functions": {
+                f"m.f{n}": {
+                    "calls": 9000,
+                    "recompiles": {"shape": 2, "dtype": 1},
+                    "phases": {"lower": {"seconds": 4.0, "count": 4}},
+                }
+                for n in range(10)
+            }
+        },
+        [],
+        (
+            "10 functions were compiled again, 30 times in all, mostly because the "
+            "shape of an argument changed. Their compiles took 40.0 s."
+        ),
+        (),
+        "Pad to a few fixed sizes (buckets), or drop the last, smaller batch.",
+    ),
+    "operations": (
+        {
+            "functions": {
+                f"jax.numpy.{name}": {
+                    "internal": True,
+                    "compiles": {"compiled": n},
+                    "phases": {"lower": {"seconds": n / 40, "count": n}},
+                }
+                for name, n in (("add", 200), ("dot", 50))
+            }
+        },
+        [],
+        "Operations outside of jit were compiled one by one: 250 programs in 6.2 s.",
+        ("add 200, dot 50",),
+        (
+            "Put them into a jitted function; for set-up code and for the values of a "
+            "result, numpy does as well."
+        ),
+    ),
+    "operations again": (
+        {
+            "process": {"observed_seconds": 20.0, "now": 1000.0},
+            "functions": {
+                "jax._src.dispatch.unstack": {
+                    "internal": True,
+                    "compiles": {"compiled": 23},
+                    "recompiles": {"shape": 22},
+                    "phases": {"lower": {"seconds": 2.5, "count": 23}},
+                }
+            },
+        },
+        [],
+        (
+            "Operations outside of jit were compiled one by one: 23 programs in 2.5 s, "
+            "22 of them again, mostly because the shape of an argument changed."
+        ),
+        ("unstack 23",),
+        (
+            "Put them into a jitted function; for set-up code and for the values of a "
+            "result, numpy does as well."
+        ),
+    ),
+    "effects": (
+        {"functions": function(misses=5000)},
+        [{"kind": "miss", "function": "train.step", "details": {"reason": "effects"}}],
+        (
+            "train.step left the fast path 5,000 times, because it has an effect, "
+            "such as an ordered print or callback."
+        ),
+        (),
+        (
+            "Each such call costs about half a millisecond on the host: leave the "
+            "effect out where time matters."
+        ),
+    ),
+    "cache obstacle": (
+        {
+            "cache": {
+                "obstacles": [
+                    {
+                        "reason": "check_contents",
+                        "message": "It compiles each program once",
+                        "advice": "Switch it off.",
+                    }
+                ]
+            }
+        },
+        [],
+        "It compiles each program once.",
+        (),
+        "Switch it off.",
+    ),
+    "cache errors": (
+        {"cache": {"directory": "/cache", "errors": {"read": 1, "write": 2}}},
+        [
+            {
+                "kind": "cache",
+                "message": "No space left on device",
+                "details": {"operation": "write"},
+            },
+            {"kind": "cache", "message": "An obstacle", "details": {}},
+        ],
+        "The persistent cache had 1 read error and 2 write errors.",
+        ("No space left on device",),
+        "Check space and permissions of /cache.",
+    ),
+    "compile share": (
+        {"functions": function(phases={"backend_compile": {"seconds": 150.0}})},
+        [],
+        "Compiles took 25 % of the time: 2 min 30 s of 10 min.",
+        (),
+        (
+            "Compile before the work begins, or keep programs between runs: set "
+            "JAX_COMPILATION_CACHE_DIR."
+        ),
+    ),
+}
+
+
+def recompile(text: str, **details: Any) -> dict[str, Any]:
+    return {
+        "kind": "recompile",
+        "function": "train.step",
+        "details": {"cause": "shape", "differences": [{"text": text}], **details},
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_mistake_is_told_in_these_words(case):
+    """
+    One mistake makes one piece of advice: finding, evidence, what to do.
+    """
+    parts, events, finding, evidence, action = CASES[case]
+    (found,) = advice(events, **parts)
+
+    assert (found.finding, found.evidence, found.action) == (finding, evidence, action)
+
+
+def test_recompiles_are_explained_with_their_latest_differences():
+    """
+    How often, why, what differed, and what to do; equal differences are told once.
+    """
+    texts = [f"argument x: float32[{n}] → float32[{n + 1}]" for n in (1, 2, 3, 3, 4)]
+    found = advice(
+        list(map(recompile, texts)),
+        functions=function(recompiles={"shape": 37, "dtype": 2}),
+    )
+
+    assert found == [
+        Advice(
+            "recompile",
+            "train.step",
+            "train.step was compiled again 37 times because the shape of an argument "
+            "changed. Its compiles took 4.0 s.",
+            (texts[4], texts[3], texts[1]),
+            "Pad to a few fixed sizes (buckets), or drop the last, smaller batch.",
+        )
+    ]
+
+
+@pytest.mark.parametrize("cause", catalog.CAUSES)
+def test_every_cause_has_its_words(cause):
+    """
+    No cause of the catalogue is without a reason and without advice.
+    """
+    (found,) = advice(functions=function(recompiles={cause: STORM}))
+
+    assert found.finding.startswith("train.step was compiled again 5 times")
+    if cause == "unknown":
+        assert "; JAX does not tell why. Its" in found.finding
+        assert "JAX_EXPLAIN_CACHE_MISSES=1" in found.action
+    else:
+        assert f" because {WHY[cause]}. Its" in found.finding
+        assert found.action == WHAT_TO_DO[cause]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"functions": function(recompiles={"shape": STORM - 1, "dtype": STORM - 1})},
+        {"functions": function(recompiles={"shape": 8}, phases={})},
+        {"compiling": {"count": 1, "oldest_seconds": 200}},
+        {"functions": {"jax.f": {"internal": True, "recompiles": {"shape": 99}}}},
+        {"cache": {"obstacles": [{"reason": "no_directory", "message": "not set"}]}},
+    ],
+)
+def test_what_is_below_the_limits_is_not_worth_a_word(parts):
+    """
+    Advice that everybody gets is read by nobody.
+    """
+    assert advice(**parts) == []
