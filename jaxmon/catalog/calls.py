@@ -243,3 +243,10 @@ PROGRAM_INSTRUCTIONS = Metric(
     labels=("function",),
     group="Programs",
 )
+PROGRAM_DEVICES = Metric(
+    "jaxmon_program_devices",
+    "gauge",
+    "Devices that the newest program of a function runs on, in all processes.",
+    labels=("function",),
+    group="Programs",
+)

@@ -139,6 +139,44 @@ def test_counts_equal_those_of_the_text_that_jax_prints(program: Any) -> None:
     assert found["fusions"] == len(FUSION.findall(text))
 
 
+SPREAD = """
+import json, sys, time
+import jax, numpy as np, jaxmon
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+agent = jaxmon.instrument(port=None, socket=False)
+devices = jax.devices()
+def spread(x, count):
+    mesh = Mesh(np.array(devices[:count]), ("data",))
+    return jax.device_put(x, NamedSharding(mesh, PartitionSpec("data")))
+@jax.jit
+def one(x): return x * 2
+@jax.jit
+def some(x): return (x @ x.T).sum()
+@jax.jit
+def every(x): return (x @ x.T).sum()
+replicas = jax.pmap(lambda x: x + 1)
+x = np.ones((8, 4), np.float32)
+for call, argument in ((one, x), (some, spread(x, 2)), (every, spread(x, 4))):
+    jax.block_until_ready(call(argument))
+jax.block_until_ready(replicas(x[:4]))
+deadline = time.monotonic() + 30
+while len(found := agent._parts.programs.snapshot()) < 4 and time.monotonic() < deadline:
+    time.sleep(0.02)
+print(json.dumps({k.rpartition(".")[2]: v["devices"] for k, v in found.items()}))
+jaxmon.uninstrument()
+"""
+
+
+def test_devices_are_those_of_the_mesh() -> None:
+    """
+    One, some or all of those that there are, by partitions as by replicas.
+    """
+    flag = "--xla_force_host_platform_device_count=4"
+    found = support.run_python("-c", SPREAD, env={"XLA_FLAGS": flag}).json()
+
+    assert found == {"one": 1, "some": 2, "every": 4, "<lambda>": 4}
+
+
 def test_asking_jax_directly_makes_no_program_more(program: Any) -> None:
     """
     The same program compiled ahead of time is the same program.

@@ -9,6 +9,7 @@ its optimised HLO, without the metadata that only names source lines.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -16,6 +17,10 @@ from typing import Any
 
 # Hex digits of a fingerprint: 64 bits tell the programs of a fleet apart.
 _DIGITS = 16
+
+# In the first line of a module; left out where they are 1.
+_PARTITIONS = re.compile(r", num_partitions=(\d+)")
+_REPLICAS = re.compile(r", replica_count=(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +34,14 @@ class Hlo:
             JAX cannot print HLO without source lines.
         instructions: in all computations, those within fusions included.
         fusions: of these, the fusions.
+        devices: on how many devices it runs, those of other processes included.
         promotes: whether something is computed in float64 although no argument is.
     """
 
     fingerprint: str | None
     instructions: int
     fusions: int
+    devices: int = 1
     promotes: bool = False
 
 
@@ -69,19 +76,26 @@ def read(modules: list[Any], printing: Any) -> Hlo:
     """
     digest = sha256()
     instructions = fusions = 0
-    promotes = False
+    devices, promotes = 1, False
     for module in modules:
         text = module.to_string(*(() if printing is None else (printing,)))
         digest.update(text.encode())
         # Each instruction has a line of its own, and nothing else is indented.
         instructions += text.count("\n  ")
         fusions += text.count(" fusion(")
-        promotes = promotes or _promotes(text)
+        head = text.partition("\n")[0]
+        devices = max(devices, _number(_PARTITIONS, head) * _number(_REPLICAS, head))
+        promotes = promotes or _promotes(head, text)
     fingerprint = None if printing is None else digest.hexdigest()[:_DIGITS]
-    return Hlo(fingerprint, instructions, fusions, promotes)
+    return Hlo(fingerprint, instructions, fusions, devices, promotes)
 
 
-def _promotes(text: str) -> bool:
-    # The first line has the types of arguments and results, before and after "->".
-    arguments = text.partition("\n")[0].partition("entry_computation_layout=")[2]
+def _number(pattern: re.Pattern[str], head: str) -> int:
+    found = pattern.search(head)
+    return int(found[1]) if found else 1
+
+
+def _promotes(head: str, text: str) -> bool:
+    # The types of arguments and results are before and after "->".
+    arguments = head.partition("entry_computation_layout=")[2]
     return "f64[" in text and "f64[" not in arguments.partition("->")[0]

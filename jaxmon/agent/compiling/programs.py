@@ -39,6 +39,7 @@ _METRICS = {
     "code_bytes": catalog.PROGRAM_CODE_BYTES,
     "fusions": catalog.PROGRAM_FUSIONS,
     "instructions": catalog.PROGRAM_INSTRUCTIONS,
+    "devices": catalog.PROGRAM_DEVICES,
 }
 
 # Figure: attribute of XLA's memory statistics, and whether 0 means "not known".
@@ -175,6 +176,7 @@ class Programs:
         if own and text is not None:
             figures["instructions"] = text.instructions
             figures["fusions"] = text.fusions
+            figures["devices"] = text.devices
             if text.promotes:
                 self.promoted(function)
         fingerprint = None if text is None else text.fingerprint

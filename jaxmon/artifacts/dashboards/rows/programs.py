@@ -87,11 +87,12 @@ def _table() -> Panel:
         id=2401,
         title="Newest program of each function",
         kind="table",
-        text="By XLA's own account; the largest where processes differ. More than "
-        "one version means that processes run different programs, which makes "
-        "ranks wait for each other for ever. Loop bodies count once in FLOPs.",
+        text="By XLA's own account; the largest where processes differ. Processes "
+        "of one mesh that run several versions of a program wait for each other for "
+        "ever; those that serve apart may. Loop bodies count once in FLOPs.",
         targets=(
             Target(different, "Versions", q.above(2)),
+            largest(catalog.PROGRAM_DEVICES, "Devices"),
             largest(catalog.PROGRAM_FLOPS, "FLOPs"),
             largest(catalog.PROGRAM_ACCESSED_BYTES, "Accessed"),
             largest(catalog.PROGRAM_ARGUMENT_BYTES, "Arguments"),
