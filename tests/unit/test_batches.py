@@ -5,6 +5,7 @@ Batches that a program counts.
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,13 @@ def test_impossible_batches_are_not_counted(recorded):
     """
     However often that happens, the others are.
     """
-    impossible = ((9, 8), (-1, 8), (0, 0), ("many", 8), (None, None))
+    impossible: tuple[tuple[Any, Any], ...] = (
+        (9, 8),
+        (-1, 8),
+        (0, 0),
+        ("many", 8),
+        (None, None),
+    )
     for size, capacity in impossible * 3:
         jaxmon.batch("predict", size=size, capacity=capacity)
     jaxmon.batch("predict", size=8, capacity=8)

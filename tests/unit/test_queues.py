@@ -242,7 +242,7 @@ def test_nonsense_is_refused(recorded):
     decode.set(3)
     for _ in range(20):
         decode.set(-1)
-        decode.set("many")
+        decode.set("many")  # type: ignore[arg-type]
 
     assert depth_of(recorded, "decode") == 3
     decode.set(4)
