@@ -30,6 +30,8 @@ $(READY): pyproject.toml constraints.txt
 	@echo "installing jaxmon, JAX and the development tools into $(VENV) ..."
 	install=($(PIP) install --quiet -c constraints.txt -e '.[dashboards,demo,nvidia]' --group dev); \
 	  "$${install[@]}" || "$${install[@]}"
+	schemas=($(PIP) install --quiet -c constraints.txt --upgrade --target $(VENV)/schemas --group schemas); \
+	  "$${schemas[@]}" || "$${schemas[@]}"
 	@touch $@
 
 .PHONY: run

@@ -1,38 +1,31 @@
 """
-Manifests as documents, and the schemas that they must meet.
+Manifests as documents, the chart's among them, and what is in them.
 """
 
 from __future__ import annotations
 
-import copy
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
+from tests import schemas
+from tests.schemas import Document
 from tests.support import ROOT
 
 
-Document = dict[str, Any]
-
 CHART = ROOT / "exporters/helm/jaxmon"
-# The oldest with native sidecars, and the newest that there are schemas for.
-RELEASES = ("1.29", "1.37")
-
 _TEMPLATES = {
-    "DaemonSet": ["spec", "template"],
-    "Deployment": ["spec", "template"],
-    "JobSet": ["spec", "replicatedJobs", "*", "template", "spec", "template"],
-    "RayCluster": ["spec", "workerGroupSpecs", "*", "template"],
+    "DaemonSet": ["spec.template"],
+    "Deployment": ["spec.template"],
+    "JobSet": ["spec.replicatedJobs.*.template.spec.template"],
+    "RayCluster": ["spec.headGroupSpec.template", "spec.workerGroupSpecs.*.template"],
 }
 _RENDER = """
 import json, sys
@@ -111,90 +104,40 @@ def chart_documents(answer: Any) -> dict[str, Document]:
 
 def validate(document: Document, release: str) -> None:
     """
-    Hold *document* against the schema that *release* of Kubernetes publishes, unknown
-    fields refused; a custom resource against that of its controller where
-    ``KUBERNETES_CRDS`` names a directory with it, and its pods in any case.
+    Hold *document* against its published schema, and its pods against that of
+    Kubernetes, which a controller's definition only refers to.
 
     Raises:
-        jsonschema.ValidationError: it breaks the schema.
+        jsonschema.ValidationError: it breaks one of them.
     """
-    import kubernetes_validate
-
+    schemas.validate(document, release)
     for template in pod_templates(document):
-        pod = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]}
-        kubernetes_validate.validate(pod, release, strict=True)
-    if (schema := custom_schema(document)) is not None:
-        jsonschema.Draft202012Validator(schema).validate(document)
-    elif "." not in document["apiVersion"].partition("/")[0].removesuffix(".k8s.io"):
-        kubernetes_validate.validate(document, release, strict=True)
-
-
-def custom_schema(document: Document) -> Document | None:
-    """
-    Return the schema of a custom resource, unknown fields refused; `None` without one.
-    """
-    group, _, version = document["apiVersion"].partition("/")
-    directory = os.environ.get("KUBERNETES_CRDS")
-    return definitions(directory).get((group, version, document["kind"]))
-
-
-@lru_cache(maxsize=4)
-def definitions(directory: str | None) -> dict[tuple[str, str, str], Document]:
-    """
-    Return the schemas of the custom resources in *directory*.
-    """
-    specs = [
-        yaml.load(path.read_text(), Loader=yaml.CSafeLoader)["spec"]
-        for path in sorted(Path(directory).glob("*.yaml") if directory else ())
-    ]
-    return {
-        (spec["group"], one["name"], spec["names"]["kind"]): closed(
-            one["schema"]["openAPIV3Schema"]
-        )
-        for spec in specs
-        for one in spec["versions"]
-    }
-
-
-def closed(schema: Document) -> Document:
-    """
-    Return *schema* with objects that allow their own properties only, as a server does
-    that is asked to be strict.
-    """
-    result = copy.deepcopy(schema)
-    result["properties"] |= {"apiVersion": {}, "kind": {}, "metadata": {}}
-    _close(result)
-    return result
-
-
-def _close(schema: Any) -> None:
-    if isinstance(schema, list):
-        for one in schema:
-            _close(one)
-    if isinstance(schema, dict):
-        keeps = schema.get("x-kubernetes-preserve-unknown-fields")
-        if isinstance(schema.get("properties"), dict) and not keeps:
-            schema.setdefault("additionalProperties", False)
-        if schema.get("x-kubernetes-int-or-string"):
-            schema.pop("type", None)
-        for key in ("properties", "items", "additionalProperties"):
-            inner = schema.get(key)
-            for one in inner.values() if key == "properties" and inner else [inner]:
-                _close(one)
+        pod = {"apiVersion": "v1", "kind": "Pod", **template}
+        schemas.builtin(pod, release)
 
 
 def pod_templates(document: Document) -> Iterator[Document]:
     """
-    Yield the templates of pods in *document* that have a sidecar in them or beside.
+    Yield the templates of pods in *document*.
     """
-    found: list[Any] = [document] if document["kind"] in _TEMPLATES else []
-    for key in _TEMPLATES.get(document["kind"], []):
-        found = (
-            [each for one in found for each in one]
-            if key == "*"
-            else [one[key] for one in found]
-        )
-    yield from found
+    for path in _TEMPLATES.get(document["kind"], ()):
+        found: list[Any] = [document]
+        for key in path.split("."):
+            found = (
+                [each for one in found for each in one]
+                if key == "*"
+                else [one[key] for one in found]
+            )
+        yield from found
+
+
+def observed(document: Document) -> Iterator[Document]:
+    """
+    Yield the templates of pods in *document* that have a sidecar.
+    """
+    for template in pod_templates(document):
+        if list(_sidecars(template)):
+            yield template
 
 
 def sidecars(document: Document) -> Iterator[Document]:
@@ -202,7 +145,11 @@ def sidecars(document: Document) -> Iterator[Document]:
     Yield the containers in *document* that run jaxmon's image.
     """
     for template in pod_templates(document):
-        spec = template["spec"]
-        for container in (*spec.get("initContainers", ()), *spec["containers"]):
-            if "jaxmon-exporter" in container["image"]:
-                yield container
+        yield from _sidecars(template)
+
+
+def _sidecars(template: Document) -> Iterator[Document]:
+    spec = template["spec"]
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        if "jaxmon-exporter" in container["image"]:
+            yield container
