@@ -4,7 +4,9 @@ Budgets: a block that may cost so much, and an error that tells what cost more.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -115,17 +117,20 @@ class _Block:
 
 class Budget:
     """
-    What `budget` returns: for ``with`` blocks, or a decorator.
+    What `budget` returns: for ``with`` blocks, or a decorator. Any thread and task may
+    enter it, again and again.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._blocks: list[_Block] = []
+        self._lock = threading.RLock()
+        self._blocks: list[tuple[object, _Block]] = []
 
     def __enter__(self) -> Spent:
         block = _Block(self._limits)
         block.open()
-        self._blocks.append(block)
+        with self._lock:
+            self._blocks.append((_owner(), block))
         return block.spent
 
     def __exit__(
@@ -135,7 +140,7 @@ class Budget:
         traceback: TracebackType | None,
     ) -> Literal[False]:
         __tracebackhide__ = True
-        block = self._blocks.pop()
+        block = self._pop()
         if error is None:
             block.close()
             block.check()
@@ -144,6 +149,17 @@ class Budget:
             with contextlib.suppress(Exception):
                 block.close()
         return False
+
+    def _pop(self) -> _Block:
+        """
+        Take out the innermost block of this thread or task; where there is none, the
+        latest: a generator may be finished by another thread than began it.
+        """
+        owner = _owner()
+        with self._lock:
+            own = [n for n, (one, _) in enumerate(self._blocks) if one == owner]
+            _, block = self._blocks.pop(own[-1] if own else -1)
+        return block
 
     def __call__(self, function: F) -> F:
         """
@@ -204,6 +220,17 @@ def budget(  # noqa: PLR0913 - each is optional, and named by the caller
             internal=internal,
         )
     )
+
+
+def _owner() -> object:
+    """
+    Return what tells this thread and task from others.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop runs in this thread
+        task = None
+    return threading.get_ident(), id(task)
 
 
 def _chosen(cost: Cost, limits: Limits) -> Cost:

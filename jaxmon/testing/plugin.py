@@ -55,7 +55,10 @@ def pytest_configure(config: pytest.Config) -> None:
     except ValueError:
         most = -1
     if most < 0:
-        msg = f"--jaxmon-report={text} is no number of tests; give 1 or more, or 0"
+        msg = (
+            f"--jaxmon-report={text} is no number of tests; give 1 or more, or 0, or "
+            "the option last: pytest tests --jaxmon-report"
+        )
         raise pytest.UsageError(msg)
     if most:
         from jaxmon.testing.report import Recorder  # noqa: PLC0415 - see above

@@ -4,8 +4,6 @@ Budgets: what counts, what is said when more was spent, and what is left behind.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -231,104 +229,6 @@ def test_functions_without_a_label_are_an_error() -> None:
         assert spent.compiles == 1
     finally:
         jaxmon.uninstrument()
-
-
-def test_exception_of_the_block_wins(double: Any) -> None:
-    """
-    What leaves the block is never replaced by what it cost, nor noted as its context.
-    """
-    error = LookupError("mine")
-
-    def fail() -> None:
-        double(ones(3))
-        raise error
-
-    with pytest.raises(LookupError) as caught, jaxmon.budget(compiles=0) as spent:
-        fail()
-    assert caught.value is error
-    assert error.__context__ is None
-    assert spent.compiles == 1
-    assert running() is None
-
-
-def test_budgets_nest(double: Any) -> None:
-    """
-    An inner block counts in the outer one; the outer is not disturbed by its end.
-    """
-    with jaxmon.budget(compiles=2) as outer:
-        double(ones(3))
-        with jaxmon.budget(compiles=1) as inner:
-            double(ones(4))
-        assert running() is not None
-    assert (outer.compiles, inner.compiles) == (2, 1)
-    assert running() is None
-
-
-def test_overlapping_budgets_share_an_agent(double: Any) -> None:
-    """
-    Blocks of two threads need not end in the order in which they began.
-    """
-    began, over = threading.Event(), threading.Event()
-
-    def first() -> None:
-        with jaxmon.budget():
-            began.set()
-            over.wait(30)
-
-    thread = threading.Thread(target=first)
-    thread.start()
-    began.wait(30)
-    with jaxmon.budget(compiles=1) as spent:
-        over.set()
-        thread.join()
-        double(ones(3))
-    assert spent.compiles == 1
-    assert running() is None
-
-
-def test_threads_of_the_process_count(double: Any) -> None:
-    """
-    A compile on another thread is spent as well.
-    """
-    with jaxmon.budget(compiles=1) as spent:
-        thread = threading.Thread(target=double, args=(ones(3),))
-        thread.start()
-        thread.join()
-    assert spent.compiles == 1
-
-
-def test_decorated_function_has_a_budget_for_each_call() -> None:
-    """
-    Calls are counted one by one, of coroutines as well, while they run.
-    """
-    step = jax.jit(lambda x: x * 3)
-
-    @jaxmon.budget(compiles=1)
-    def plain(length: int) -> Any:
-        return step(ones(length))
-
-    @jaxmon.budget(compiles=0)
-    async def later(length: int) -> Any:
-        await asyncio.sleep(0)
-        return step(ones(length))
-
-    assert plain(3).shape == (3,)
-    assert plain(4).shape == (4,)
-    assert asyncio.run(later(4)).shape == (4,)
-    with pytest.raises(jaxmon.BudgetExceeded):
-        asyncio.run(later(5))
-
-
-def test_one_budget_serves_several_blocks(double: Any) -> None:
-    """
-    A budget under a name can be entered again, also within itself.
-    """
-    one = jaxmon.budget(compiles=1)
-    with one as first:
-        double(ones(3))
-    with one as second, one as third:
-        double(ones(4))
-    assert [spent.compiles for spent in (first, second, third)] == [1, 1, 1]
 
 
 def test_stopped_agent_is_an_error(agent: jaxmon.Agent) -> None:
