@@ -1,20 +1,41 @@
 """
-Fixtures that several tests share: Grafana to push to, and GPUs to read.
+Fixtures that several tests share: an agent for errors, Grafana to push to, and GPUs to
+read.
 """
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.nvml.build import build
 from tests.fakes.nvml.gpus import Gpus, fake_gpus
+from tests.instrumented import instrumented
 from tests.push_site import Site, check_site
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent import Agent
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    """
+    Return an agent that reports into a directory of the test; behind its hooks nobody
+    prints what was not caught.
+    """
+    monkeypatch.setattr(sys, "excepthook", lambda *_: None)
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    with instrumented(report_dir=str(tmp_path / "reports")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -218,7 +218,7 @@ def test_looks_are_turned_off_by_the_setting() -> None:
 
         assert not [one for one in samples(agent) if one.startswith("jaxmon_leak")]
         assert agent.memory().bytes >= kept.nbytes
-        assert agent._parts.allocations.lines()
+        assert agent._parts.allocations.lines()["lines"]
 
 
 @pytest.mark.contained
@@ -228,17 +228,19 @@ def test_lines_for_a_report_never_raise(monkeypatch: pytest.MonkeyPatch) -> None
     """
     with instrumented() as agent:
         kept = jnp.ones((50, 50))
-        lines = agent._parts.allocations.lines()
+        told = agent._parts.allocations.lines()
 
         def fail() -> bytes:
             raise MemoryError
 
         monkeypatch.setattr(jax.profiler, "device_memory_profile", fail)
 
-        assert lines
-        assert agent._parts.allocations.lines() == lines
+        assert told["lines"]
+        assert agent._parts.allocations.lines() == told
+        assert value(agent, "jaxmon_internal_errors_total") == 0
         monkeypatch.setattr(jax.profiler, "device_memory_profile", lambda: b"\x80")
-        assert agent._parts.allocations.lines(1) == lines[:1]
+        assert agent._parts.allocations.lines(1)["lines"] == told["lines"][:1]
+        assert value(agent, "jaxmon_internal_errors_total") == 1
         with pytest.raises(pprof.ProfileError):
             agent.memory()
         del kept
@@ -286,7 +288,7 @@ from jax._src import xla_bridge
 agent = jaxmon.instrument(port=0, socket=False, memory_lines_interval=0.1)
 agent.refresh()
 assert agent.memory().lines == ()
-assert agent._parts.allocations.lines() == []
+assert agent._parts.allocations.lines() == {'time': None, 'lines': []}
 assert agent._parts.allocations.snapshot() == {}
 assert not xla_bridge.backends_are_initialized()
 """

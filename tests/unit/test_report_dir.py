@@ -53,6 +53,19 @@ def test_a_report_is_two_files_for_this_user_only(temporary: Path) -> None:
         assert stat.S_IMODE(found.stat().st_mode) == 0o600
 
 
+def test_a_host_without_a_directory_for_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """
+    An agent starts there, too; a report cannot be written unless a place is chosen.
+    """
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
+
+    assert ReportDirectory().path.name == "jaxmon-reports"
+    assert write(ReportDirectory(str(tmp_path))).exists()
+
+
 def test_a_link_in_place_of_the_directory_is_refused(temporary: Path) -> None:
     """
     Somebody else may have made it, to have us write where they want.

@@ -65,7 +65,8 @@ class Errors:
             error: what left it.
             above: the frame that made the call.
         """
-        if self._is_new(error):
+        if not self._is_known(error):
+            self._remember(error)
             stage = failures.stage_of(error)
             self._take(function, error, stage, self._place(error, above))
 
@@ -77,8 +78,8 @@ class Errors:
         frame: FrameType | None = None,
     ) -> None:
         """
-        Take an error of JAX that left a thread, a request, an activity or a wait,
-        unless it was counted on its way there.
+        Take what left a thread, a request, an activity or a wait: the errors of JAX in
+        it that were not counted on their way there.
 
         A cached call that fails, or a device error found by whoever waits for the
         result, never passes the miss path; the function is then unknown, unless the
@@ -89,12 +90,12 @@ class Errors:
             stage: what was being done, if known better than the traceback tells.
             frame: where, for an error without a traceback yet.
         """
-        if error is None or not failures.is_from_jax(error):
+        if error is None:
             return
-        if self._is_new(error):
-            stage = stage or failures.stage_of(error)
-            where = self._place(error, frame)
-            self._take(self._named_in(error), error, stage, where)
+        for one in failures.from_jax_within(error, self._is_known):
+            self._remember(one)
+            where = self._place(one, frame)
+            self._take(self._named_in(one), one, stage or failures.stage_of(one), where)
 
     def start(self) -> None:
         """
@@ -187,23 +188,24 @@ class Errors:
                 )
             )
 
-    def _is_new(self, error: BaseException) -> bool:
+    def _is_known(self, error: BaseException) -> bool:
         """
-        Tell whether *error* was not seen before, and remember it.
+        Tell whether *error* was counted.
         """
-        key, args = id(error), error.args
-        known = self._seen_weakly.get(key)
+        known = self._seen_weakly.get(id(error))
         if known is not None and known() is error:
-            return False
-        if any(args is one for one in list(self._seen)):
-            return False
+            return True
+        args = error.args
+        return any(args is one for one in list(self._seen))
+
+    def _remember(self, error: BaseException) -> None:
+        key, args = id(error), error.args
         try:
             self._seen_weakly[key] = ref(error, lambda _: self._forget(key))
         except TypeError:
             # Anything else may be large, and would be kept; `()` is everybody's.
             if args and all(isinstance(one, str | int) for one in args):
                 self._seen.append(args)
-        return True
 
     def _forget(self, key: int) -> None:
         known = self._seen_weakly.get(key)

@@ -10,6 +10,7 @@ a `MemoryError`. The table below was read off real errors (see the tests).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Literal
 
@@ -76,6 +77,14 @@ _STAGES: tuple[tuple[Stage, tuple[str, ...]], ...] = (
     ("wait", ("_value", "__array__", "block_until_ready")),
     ("dispatch", ("cache_miss", "batched_device_put", "_python_pjit_helper")),
 )
+# Not errors: JAX hangs tracebacks below those of the program, in classes of their own.
+_TRACEBACKS = (
+    "UnfilteredStackTrace",
+    "SimplifiedTraceback",
+    "JaxStackTraceBeforeTransformation",
+)
+# Errors that are looked at of all that one error holds.
+_MAX_CHAIN = 256
 _NAMED = re.compile(r"\bp?jit[(_]([A-Za-z_]\w*)")
 
 
@@ -108,6 +117,34 @@ def is_from_jax(error: BaseException) -> bool:
         or (kind is FloatingPointError and text.startswith(_NAN_CHECK))
         or (kind is MemoryError and text == _BAD_ALLOC)
     )
+
+
+def from_jax_within(
+    error: BaseException, is_known: Callable[[BaseException], bool]
+) -> Iterator[BaseException]:
+    """
+    Yield the errors of JAX in *error*: itself, those of a group, and those that it was
+    raised from, as by a server that answers with an error of its own.
+
+    Args:
+        error: anything.
+        is_known: tells of an error that it needs no reason any more.
+    """
+    waiting, seen = [error], set[int]()
+    while waiting and len(seen) < _MAX_CHAIN:
+        one = waiting.pop()
+        if id(one) in seen or is_known(one):
+            continue
+        seen.add(id(one))
+        if type(one).__name__ not in _TRACEBACKS and is_from_jax(one):
+            yield one
+            continue
+        if one.__cause__ is not None:
+            waiting.append(one.__cause__)
+        elif one.__context__ is not None and not one.__suppress_context__:
+            waiting.append(one.__context__)
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions[::-1]
 
 
 def kind_of(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from collections import deque
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.failing import oom_text
-from jaxmon.agent.failing.oom_facts import SITE, Facts, Failure, encoded
+from jaxmon.agent.failing.oom_facts import Facts, Failure, encoded
 from jaxmon.agent.failing.report_dir import (
     MAX_REPORTS,
     ReportDirectory,
@@ -49,14 +49,15 @@ class OomReports:
         self._context = context
         self._guard = context.guard
         self._directory = ReportDirectory(context.settings.report_dir)
-        self._worker = Worker(SITE, context.guard)
+        self._worker = Worker("oom", context.guard)
         self._written: deque[str] = deque(maxlen=MAX_REPORTS)
         self._count = Tally()
         self._numbers = itertools.count(1)
         # Taken without waiting: who finds it taken leaves the report to the other.
         self._busy = threading.Lock()
         self._due = 0.0
-        self._skipped = 0
+        self._skipped = Tally()
+        self._told = 0
         self._reserve: bytearray | None = None
         self._stopped = False
 
@@ -97,10 +98,10 @@ class OomReports:
         """
         now = time.monotonic()
         if self._stopped or not self._busy.acquire(blocking=False):
-            self._skipped += 1
+            self._skipped.add()
             return
         if now < self._due:
-            self._skipped += 1
+            self._skipped.add()
             self._busy.release()
             return
         self._due = now + PAUSE_SECONDS
@@ -123,22 +124,23 @@ class OomReports:
     # --- on the worker's thread --------------------------------------------------
 
     def _report(self, failure: Failure) -> None:
-        skipped, self._skipped = self._skipped, 0
-        report = self.facts.gather(failure, skipped=skipped)
+        skipped = self._skipped.value
         stem = stem_of(failure.time, next(self._numbers))
         try:
+            report = self.facts.gather(failure, skipped=skipped - self._told)
             path = self._directory.write(
                 stem,
                 {".json": encoded(report), ".txt": oom_text.render(report)},
             )
-        except (ReportDirError, OSError) as error:
+        except (ReportDirError, OSError, MemoryError) as error:
             # The disk may be full as well; the user should know what is missing.
             log.warning(
                 "%s ran out of memory; jaxmon cannot write its report: %s",
                 failure.function,
-                error,
+                str(error) or type(error).__name__,
             )
             return
+        self._told = skipped
         self._count.add()
         self._written.append(str(path))
         readable = path.with_suffix(".txt")

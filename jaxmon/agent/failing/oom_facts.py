@@ -27,12 +27,14 @@ from jaxmon.agent.showing.plain import plain
 from jaxmon.version import version
 
 
-SITE = "oom"
+SITE = "oom_facts"
 
 # Live arrays are added up for at most this long.
 _ARRAYS_SECONDS = 0.05
-# With more, the lines that hold them are those of the last regular look.
+# With more, the lines that hold them are those of the last regular look; where nobody
+# has looked yet, that is worth up to a second, but not many, with the interpreter held.
 _MANY_ARRAYS = 20_000
+_MOST_ARRAYS = 100_000
 # XLA rounds up, and adds a little for itself.
 _ABOUT = 0.01
 _LINES = 20
@@ -104,8 +106,6 @@ class Facts:
         host = self._part(host_memory.read)
         tight = not isinstance(host, host_memory.HostMemory) or host.is_tight
         arrays = self._part(self._live_arrays)
-        # A fresh look takes a while, and memory of the host.
-        fresh = not tight and arrays.get("arrays", 0) <= _MANY_ARRAYS
         report: dict[str, Any] = {
             "format": "jaxmon-oom-1",
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(failure.time)),
@@ -117,7 +117,7 @@ class Facts:
             "devices": self._part(self._devices),
             "host": asdict(host) if isinstance(host, host_memory.HostMemory) else host,
             "live_arrays": arrays,
-            "lines": self._part(lambda: self._lines(fresh=fresh)),
+            "lines": self._part(lambda: self._lines(arrays, tight=tight)),
             **self._programs(failure),
             **{
                 name: self._part(functools.partial(self._last, kind, most))
@@ -185,17 +185,21 @@ class Facts:
             ],
         }
 
-    def _lines(self, *, fresh: bool) -> dict[str, Any]:
+    def _lines(self, arrays: Mapping[str, Any], *, tight: bool) -> dict[str, Any]:
         """
         Return the source lines that hold most, as they are now or were last seen.
         """
         allocations: Any = self.parts.get("allocations")
         if allocations is None:
             return {}
-        if fresh and hasattr(allocations, "lines"):
-            return {"time": time.time(), "lines": allocations.lines(_LINES)}
-        found = allocations.snapshot()
-        return {"time": found.get("time"), "lines": found.get("lines", [])[:_LINES]}
+        # A look takes a while, and memory of the host.
+        if allocations.looked:
+            most = 0 if tight else _MANY_ARRAYS
+        else:
+            most = _MANY_ARRAYS if tight else _MOST_ARRAYS
+        look = arrays.get("arrays", most + 1) <= most
+        found: dict[str, Any] = allocations.lines(_LINES, look=look)
+        return found
 
     def _programs(self, failure: Failure) -> dict[str, Any]:
         """

@@ -53,9 +53,8 @@ class ReportDirectory:
     def __init__(self, chosen: str | None = None) -> None:
         self._is_chosen = chosen is not None
         # The program may change its directory before there is anything to report.
-        self.path = (
-            Path(chosen) if chosen else Path(tempfile.gettempdir()) / _NAME
-        ).absolute()
+        path = Path(chosen) if chosen else Path(_temporary(), _NAME)
+        self.path = path.absolute()
 
     def write(self, stem: str, texts: Mapping[str, str]) -> Path:
         """
@@ -135,6 +134,13 @@ def stem_of(moment: float, number: int) -> str:
     """
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(moment))
     return f"oom-{when}-{os.getpid()}-{number}"
+
+
+def _temporary() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError:  # none can be written; whoever writes a report will be told
+        return "/tmp"  # noqa: S108 - nothing is made there
 
 
 def _write(directory: int, name: str, content: bytes) -> None:

@@ -102,26 +102,41 @@ class Allocations:
                 self._judge(profile)
         return profile
 
-    def lines(self, limit: int = LIMIT) -> list[dict[str, Any]]:
+    def lines(self, limit: int = LIMIT, *, look: bool = True) -> dict[str, Any]:
         """
-        Return the source lines that hold most now, as in `snapshot`.
+        Return the source lines that hold most, as in `snapshot`, and when that was.
 
         Never raises, and allocates nothing on a device: for reports of failures.
-        What was seen last is returned if looking fails.
+
+        Args:
+            limit: of lines.
+            look: look now; else, and if that fails, return what was seen last.
         """
-        try:
-            return self.profile().rows(limit)
-        except Exception:  # noqa: BLE001 - contained: somebody reports a failure
-            self._guard.failed("allocations", stays_on=True)
+        if look:
+            try:
+                self.profile()
+            except MemoryError:  # there is none: not a failure of ours
+                pass
+            except Exception:  # noqa: BLE001 - contained: somebody reports a failure
+                self._guard.failed("allocations", stays_on=True)
         last = self._last
-        return [] if last is None else last.rows(limit)
+        if last is None:
+            return {"time": None, "lines": []}
+        return {"time": last.time, "lines": last.rows(limit)}
+
+    @property
+    def looked(self) -> bool:
+        """
+        Whether anybody has looked.
+        """
+        return self._last is not None
 
     def snapshot(self) -> dict[str, Any]:
         """
         Return the last look, and growth since the first one; takes the first look if
         nobody did.
         """
-        if self._last is None and self._interval:
+        if self._interval and not self.looked:
             self.lines()
         with self._lock:
             last, first, leaks = self._last, self._first, list(self._leaks.values())

@@ -1,0 +1,290 @@
+"""
+The report of an out-of-memory error: one for many, bounded, and never in the way.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from jaxmon.agent import Agent, guard
+from jaxmon.agent.failing import oom_text
+from tests.failing import FULL, kinds
+from tests.instrumented import instrumented, value
+from tests.support import run_python
+
+
+pytestmark = pytest.mark.ground_truth
+
+REPORTS = "jaxmon_oom_reports_total"
+RuntimeError_ = jax.errors.JaxRuntimeError
+
+
+def test_of_many_failures_at_once_one_is_reported(agent: Agent, tmp_path: Path) -> None:
+    """
+    Eight threads run out of memory together: eight errors, one report, no waiting.
+    """
+    start = threading.Barrier(8)
+
+    def work() -> None:
+        start.wait()
+        raise RuntimeError_(FULL)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert kinds(agent) == {("unknown", "oom"): 8}
+    assert value(agent, REPORTS) == 1
+    assert len(list((tmp_path / "reports").iterdir())) == 2
+
+
+def test_a_report_is_strict_json_whatever_parts_say(agent: Agent) -> None:
+    """
+    Infinity, odd keys and objects become what any reader of JSON takes.
+    """
+
+    class Odd:
+        def snapshot(self) -> dict[str, Any]:
+            return {"f": {"peak_bytes": 7, "flops": float("nan"), "x": object()}}
+
+    agent._parts.errors.reports.facts.parts = {"programs": Odd()}  # type: ignore[dict-item]
+    agent._hooks.see_error(RuntimeError_(FULL))
+
+    (path,) = agent._parts.errors.snapshot()["oom_reports"]
+    report = json.loads(Path(path).read_text(), parse_constant=pytest.fail)
+    assert report["programs"][0]["flops"] is None
+
+
+class Broken:
+    """
+    A part that cannot tell anything.
+    """
+
+    looked = False
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Fail.
+        """
+        error = LookupError("broken")
+        raise error
+
+    def lines(self, *_: object, **__: object) -> dict[str, Any]:
+        """
+        Fail.
+        """
+        return self.snapshot()
+
+
+def report_again(agent: Agent) -> None:
+    """
+    Have an error reported as if the last one was long ago.
+    """
+    agent._parts.errors.reports._due = 0
+    agent._hooks.see_error(RuntimeError_(FULL))
+
+
+@pytest.mark.contained
+def test_a_part_that_fails_costs_its_section_only(agent: Agent) -> None:
+    """
+    The report says what is missing, and the failure is counted.
+    """
+    broken: Any = Broken()
+    agent._parts.errors.reports.facts.parts = {
+        "programs": broken,
+        "allocations": broken,
+    }
+    report_again(agent)
+
+    (path,) = agent._parts.errors.snapshot()["oom_reports"]
+    report = json.loads(Path(path).read_text())
+    assert "LookupError" in report["programs"]["unavailable"]
+    assert "LookupError" in report["lines"]["unavailable"]
+    assert report["failure"]["message"] == FULL
+    assert value(agent, "jaxmon_internal_errors_total", site="oom_facts") == 2
+
+
+@pytest.mark.contained
+def test_a_part_that_keeps_failing_ends_no_reports(agent: Agent) -> None:
+    """
+    Whatever it is switched off for, what the others know is worth a report.
+    """
+    broken: Any = Broken()
+    agent._parts.errors.reports.facts.parts = {"programs": broken}
+    for _ in range(2 * guard.LIMIT):
+        report_again(agent)
+
+    assert value(agent, REPORTS) == 2 * guard.LIMIT
+
+
+def test_errors_without_a_report_are_in_the_next_one(agent: Agent) -> None:
+    """
+    Each report tells how many failed since the last.
+    """
+    report_again(agent)
+    for _ in range(3):
+        agent._hooks.see_error(RuntimeError_(FULL))
+    report_again(agent)
+    report_again(agent)
+
+    paths = agent._parts.errors.snapshot()["oom_reports"]
+    reports = [json.loads(Path(path).read_text()) for path in paths]
+    assert [one["failures_without_report"] for one in reports] == [0, 3, 0]
+
+
+def test_without_memory_for_a_report_the_log_says_so(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    That is no failure of ours, and the next report tells of it.
+    """
+
+    def exhausted(*_: object) -> str:
+        raise MemoryError
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "jaxmon"):
+        patch.setattr(oom_text, "render", exhausted)
+        report_again(agent)
+    report_again(agent)
+
+    assert "cannot write its report: MemoryError" in caplog.text
+    assert value(agent, REPORTS) == 1
+
+
+class Looks:
+    """
+    Says what it was asked for.
+    """
+
+    def __init__(self, *, looked: bool) -> None:
+        self.looked = looked
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Return nothing.
+        """
+        return {}
+
+    def lines(self, _: int, *, look: bool) -> dict[str, Any]:
+        """
+        Return whether to look.
+        """
+        return {"lines": [], "look": look}
+
+
+@pytest.mark.parametrize(
+    ("looked", "tight", "arrays", "look"),
+    [
+        (True, False, 20_000, True),
+        (True, False, 20_001, False),
+        (True, True, 1, False),
+        (False, False, 100_000, True),
+        (False, False, 100_001, False),
+        (False, True, 20_000, True),
+        (False, True, 20_001, False),
+    ],
+)
+def test_a_look_at_the_lines_is_taken_where_it_is_cheap(
+    agent: Agent, *, looked: bool, tight: bool, arrays: int, look: bool
+) -> None:
+    """
+    With many arrays, or little memory, lines are those of the last regular look; where
+    there was none, a look may take longer, but not for ever.
+    """
+    facts = agent._parts.errors.reports.facts
+    seen: Any = Looks(looked=looked)
+    facts.parts = {"allocations": seen}
+
+    assert facts._lines({"arrays": arrays}, tight=tight)["look"] is look
+    assert facts._lines({"unavailable": "why"}, tight=tight)["look"] is False
+
+
+def test_a_report_stays_within_its_bounds(agent: Agent) -> None:
+    """
+    However much there is to tell, and however long the runtime's text.
+    """
+
+    class Large:
+        def snapshot(self) -> dict[str, Any]:
+            return {f"f{n}": {"peak_bytes": n, "x": "y" * 2000} for n in range(500)}
+
+    agent._parts.errors.reports.facts.parts = {"programs": Large()}  # type: ignore[dict-item]
+    for number in range(300):
+        agent._context.events.add("compile", "f" * 2000, "m" * 2000, n=number)
+    agent._hooks.see_error(RuntimeError_(FULL + "\n" + "buffer\n" * 100_000))
+
+    (path,) = agent._parts.errors.snapshot()["oom_reports"]
+    for suffix in (".json", ".txt"):
+        assert 0 < Path(path).with_suffix(suffix).stat().st_size <= 256 * 1024
+    assert json.loads(Path(path).read_text())["failure"]["text"].startswith(FULL)
+
+
+def test_without_a_directory_the_log_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    The error is counted, the program goes on, nothing is a failure of ours.
+    """
+    taken = tmp_path / "taken"
+    taken.touch()
+    with instrumented(report_dir=str(taken)) as agent:
+        with caplog.at_level(logging.WARNING, "jaxmon"):
+            agent._hooks.see_error(RuntimeError_(FULL))
+
+        assert kinds(agent) == {("unknown", "oom"): 1}
+        assert value(agent, REPORTS) == 0
+        assert agent._parts.errors.snapshot() == {"oom_reports": []}
+    assert "cannot write its report" in caplog.text
+    assert "JAXMON_REPORT_DIR" in caplog.text
+
+
+def test_reports_never_start_the_backends(tmp_path: Path) -> None:
+    """
+    A program that failed before it used JAX may still configure it.
+    """
+    program = """
+import sys, jax, jaxmon
+from jax._src import xla_bridge
+agent = jaxmon.instrument(port=None, socket=False, report_dir=sys.argv[1])
+agent._hooks.see_error(jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: x"))
+assert agent._parts.errors.reports.count == 1
+assert not xla_bridge.backends_are_initialized()
+"""
+    run_python("-c", program, str(tmp_path)).ok()
+
+
+def test_a_forked_child_reports_for_itself(tmp_path: Path) -> None:
+    """
+    It has no agent until it asks for one, and its reports carry its own number.
+    """
+    program = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import jax, jaxmon
+full = jax.errors.JaxRuntimeError
+agent = jaxmon.instrument(port=None, socket=False, report_dir=sys.argv[1])
+agent._hooks.see_error(full("RESOURCE_EXHAUSTED: parent"))
+pid = os.fork()
+if pid == 0:
+    agent._hooks.see_error(full("RESOURCE_EXHAUSTED: orphan"))
+    own = jaxmon.instrument(port=None, socket=False, report_dir=sys.argv[1])
+    own._hooks.see_error(full("RESOURCE_EXHAUSTED: child"))
+    os._exit(own._parts.errors.reports.count)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+assert agent._parts.errors.reports.count == 1
+"""
+    run_python("-c", program, str(tmp_path)).ok()
+
+    reports = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+    messages = {report["failure"]["message"] for report in reports}
+    assert messages == {"RESOURCE_EXHAUSTED: parent", "RESOURCE_EXHAUSTED: child"}
+    assert len({report["pid"] for report in reports}) == 2
