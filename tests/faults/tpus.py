@@ -43,6 +43,7 @@ def started(stage: Stage, port: int, **told: Any) -> Runtime:
 
 def sidecar_of(stage: Stage, *ports: int) -> Sidecar:
     pytest.importorskip("grpc")
+    pytest.importorskip("h2")
     return stage.sidecar(
         *("--disable", "host", "--disable", "nvml", "--tpu-interval", "0.2"),
         environ={"TPU_RUNTIME_METRICS_PORTS": ",".join(map(str, ports))},

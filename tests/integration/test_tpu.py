@@ -22,6 +22,7 @@ from tests.support import run_python
 
 
 pytest.importorskip("grpc")
+pytest.importorskip("h2")
 
 PAGES = Path(__file__).parents[1] / "fakes" / "tpu" / "pages"
 UUID = "TPU-0000:00:{:02x}.0"
@@ -215,7 +216,7 @@ def test_hidden_bus_is_made_up_for(host: Callable[..., Host], generation: str) -
 
 
 def test_host_without_tpus_says_so(host: Callable[..., Host]) -> None:
-    """No chip: a reason and no figures; gRPC is not even loaded."""
+    """No chip: a reason and no figures; h2 is not even loaded."""
     state = host().poll()
     assert (state["success"], state["reason"]) == (False, "no_devices")
     assert state["page"] == {}
@@ -229,7 +230,7 @@ def test_idle_chips_are_no_failure(host: Callable[..., Host]) -> None:
     runtime.end()
     state = here.poll()
     assert (state["success"], up(state)) == (True, [0])
-    assert not state["loaded"], "gRPC takes 20 MB that an idle host keeps"
+    assert not state["loaded"], "h2 takes memory that an idle host keeps"
     assert len(of(state["page"], "jaxmon_accelerator_info")) == 8
     assert set(of(state["page"], "jaxmon_accelerator_up").values()) == {1}
     assert of(state["page"], "jaxmon_accelerator_memory_used_bytes") == {}
@@ -391,6 +392,19 @@ def test_restart_between_two_polls_is_noticed(host: Callable[..., Host]) -> None
     assert len(of(here.poll()["page"], "jaxmon_tpu_core_idle_seconds")) == 4
 
 
+def test_name_too_long_to_ask_for_is_not_asked_for(host: Callable[..., Host]) -> None:
+    """A runtime may list what it likes; the rest of its figures is there."""
+    here = host("v4")
+    told = shapes.host("v4")
+    for name in ("ici_link_health" * 20, "ici_link_health\u00e9" * 8):
+        told["metrics"][name] = [shapes.of_device(0, int=7)]
+    here.serve(told)
+    state = here.poll()
+    assert (state["success"], up(state)) == (True, [1])
+    assert of(state["page"], "jaxmon_tpu_ici_link_health") == {}
+    assert len(of(state["page"], "jaxmon_accelerator_memory_used_bytes")) == 4
+
+
 @pytest.mark.parametrize(
     "garbage",
     ["ffffffff", "0a05", "0a021a7f", "1b", "0a041a022a7f", "0a081a062a04120201"],
@@ -539,20 +553,20 @@ def test_owner_is_told_where_it_is_visible(
     assert of(here.poll(after=30)["page"], name) == {chip(1): 4322}
 
 
-def test_without_grpcio_chips_are_shown(host: Callable[..., Host]) -> None:
+def test_without_h2_chips_are_shown(host: Callable[..., Host]) -> None:
     """What the kernel tells needs no package; the reason says what is missing."""
     here = host("v4")
     here.serve(shapes.host("v4"))
-    state = here.poll(PYTHONPATH=str(_without_grpc(here.root)))
+    state = here.poll(PYTHONPATH=str(_without_h2(here.root)))
     assert (state["success"], state["reason"]) == (False, "not_installed")
     assert "pip install 'jaxmon[tpu]'" in state["message"]
     assert len(of(state["page"], "jaxmon_accelerator_up")) == 4
 
 
-def _without_grpc(root: Path) -> Path:
+def _without_h2(root: Path) -> Path:
     folder = root / "modules"
     folder.mkdir()
-    (folder / "grpc.py").write_text("raise ImportError('none here')\n")
+    (folder / "h2.py").write_text("raise ImportError('none here')\n")
     return folder
 
 
@@ -561,7 +575,7 @@ def test_libtpu_is_never_loaded() -> None:
     result = run_python(
         "-c",
         "import sys, jaxmon_exporter.service\n"
-        "print([one for one in sys.modules if one.startswith(('libtpu', 'grpc'))])",
+        "print([one for one in ('libtpu', 'grpc', 'h2') if one in sys.modules])",
     )
     assert result.ok().out == "[]\n"
 

@@ -248,7 +248,7 @@ def test_a_host_without_accelerators_is_in_order(tmp_path: Path) -> None:
 
 def test_a_tpu_without_libtpu(tmp_path: Path) -> None:
     """
-    A TPU is found by its PCI id; the program needs libtpu, the sidecar gRPC.
+    A TPU is found by its PCI id; the program needs libtpu, the sidecar h2.
     """
     device(tmp_path, "0x1ae0", "0x120000")
     missing = list(devices.check(tmp_path, lambda _: False))
@@ -256,7 +256,7 @@ def test_a_tpu_without_libtpu(tmp_path: Path) -> None:
         ("warning", "pip install 'jax[tpu]'"),
         ("warning", "pip install 'jaxmon[tpu]'"),
     ]
-    (found,) = devices.check(tmp_path, {"libtpu", "grpc"}.__contains__)
+    (found,) = devices.check(tmp_path, {"libtpu", "h2"}.__contains__)
     assert found.status == "ok"
 
 

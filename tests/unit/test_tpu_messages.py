@@ -74,9 +74,9 @@ def test_measures_without_a_number_are_skipped() -> None:
 
 def test_long_names_do_not_fit() -> None:
     """All names that are asked for have a length of one byte."""
-    from jaxmon_exporter.collectors.tpu_metrics import NAMES
+    from jaxmon_exporter.collectors.tpu_reading import NAMES
 
-    assert max(map(len, NAMES)) < 128
+    assert max(map(len, NAMES)) <= tpu_messages.LONGEST_NAME
     assert len(set(NAMES)) == len(NAMES)
 
 

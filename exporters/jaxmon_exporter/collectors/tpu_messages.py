@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import struct
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TypeAlias
 
 from jaxmon import wire
@@ -21,10 +21,19 @@ from jaxmon.errors import WireError
 
 Attribute: TypeAlias = "int | str"
 
+_SERVICE = "/tpu.monitoring.runtime.RuntimeMetricService"
+METRIC = f"{_SERVICE}/GetRuntimeMetric"
+NAMES = f"{_SERVICE}/ListSupportedMetrics"
+STATUS = f"{_SERVICE}/GetTpuRuntimeStatus"
+
+# One byte tells the length.
+LONGEST_NAME = 127
+
 # A reply is bounded by its size; what is made of it, by these.
 _MOST_BOUNDS = 1000
 _MOST_MEASURES = 4096
 _MOST_DEPTH = 4
+_MOST_FIELDS = 1 << 14
 
 _SIGN = 1 << 63
 _DOUBLE = struct.Struct("<d")
@@ -107,11 +116,11 @@ class CoreState:
 
 def metric_request(name: str, *, own: bool) -> bytes:
     """
-    Return a request for the metric *name*; of one process alone if *own*, else of
-    all processes of the host, as far as the runtime gathers them.
+    Return a request for the metric *name*, of `LONGEST_NAME` bytes at most; of one
+    process alone if *own*, else of all processes of the host, as far as the runtime
+    gathers them.
     """
     raw = name.encode()
-    # A length of one byte: names are shorter than 128.
     return b"\x0a" + bytes([len(raw)]) + raw + (b"\x10\x01" if own else b"")
 
 
@@ -138,7 +147,7 @@ def measures(reply: bytes) -> list[Measure]:
     """
     found = []
     for metric in _Message(reply).messages(1):
-        for measure in metric.messages(3)[:_MOST_MEASURES]:
+        for measure in islice(metric.messages(3), _MOST_MEASURES):
             value = _value(measure)
             if value is not None:
                 found.append(Measure(_attributes(measure.messages(1)), value))
@@ -164,7 +173,7 @@ def core_states(reply: bytes) -> list[CoreState]:
     """
     return [
         found
-        for entry in _Message(reply).messages(2)[:_MOST_MEASURES]
+        for entry in islice(_Message(reply).messages(2), _MOST_MEASURES)
         for state in entry.messages(2)
         if (found := _core_state(state)) is not None
     ]
@@ -182,19 +191,25 @@ class _Message:
 
     def __init__(self, raw: bytes | memoryview) -> None:
         self._fields: dict[int, list[wire.Value]] = defaultdict(list)
-        for number, value in wire.fields(raw):
+        for count, (number, value) in enumerate(wire.fields(raw)):
+            if count == _MOST_FIELDS:
+                msg = f"a message of more than {_MOST_FIELDS} fields"
+                raise WireError(msg)
             self._fields[number].append(value)
 
-    def messages(self, number: int) -> list[_Message]:
-        return [
-            _Message(value)
-            for value in self._fields.get(number, ())
-            if not isinstance(value, int)
-        ]
+    def messages(self, number: int) -> Iterator[_Message]:
+        for value in self._fields.get(number, ()):
+            if not isinstance(value, int):
+                yield _Message(value)
 
     def message(self, number: int) -> _Message | None:
-        found = self.messages(number)
-        return found[-1] if found else None
+        for value in reversed(self._fields.get(number, ())):
+            if not isinstance(value, int):
+                return _Message(value)
+        return None
+
+    def count(self, number: int) -> int:
+        return len(self._fields.get(number, ()))
 
     def integer(self, number: int) -> int | None:
         for value in reversed(self._fields.get(number, ())):
@@ -230,7 +245,7 @@ class _Message:
         return number in self._fields
 
 
-def _attributes(messages: Sequence[_Message], depth: int = 0) -> dict[str, Attribute]:
+def _attributes(messages: Iterable[_Message], depth: int = 0) -> dict[str, Attribute]:
     """
     Return names and values of attributes, and of lists of them.
     """
@@ -321,6 +336,6 @@ def _core_state(state: _Message) -> CoreState | None:
         run=at.integer(7),
         counter=at.integer(3),
         location=at.text(8),
-        queued=len(state.messages(6)),
+        queued=state.count(6),
         error=state.text(7),
     )

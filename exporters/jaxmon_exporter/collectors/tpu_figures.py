@@ -1,13 +1,11 @@
 """
-What runtimes of TPUs tell, as families.
+What runtimes of TPUs tell, as families: each figure at its chip and core.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
 from statistics import fmean
 from typing import TypeVar
 
@@ -35,137 +33,37 @@ from jaxmon.catalog import (
     TPU_TRANSFER_SECONDS,
     Metric,
 )
-from jaxmon.exposition.families import Family, Sample, labels_text, series
-from jaxmon_exporter.collectors import tpu_places
-from jaxmon_exporter.collectors.tpu_messages import CoreState, Distribution, Measure
+from jaxmon.exposition.families import Family, Sample, series
+from jaxmon_exporter.collectors import tpu_places, tpu_reading
+from jaxmon_exporter.collectors.tpu_histogram import histogram
+from jaxmon_exporter.collectors.tpu_messages import CoreState, Distribution
 from jaxmon_exporter.collectors.tpu_places import Key, Place
+from jaxmon_exporter.collectors.tpu_reading import Reading
 
 
 T = TypeVar("T")
 
-_MEMORY_TOTAL = "tpu.runtime.hbm.memory.total.bytes"
-_MEMORY_USED = "tpu.runtime.hbm.memory.usage.bytes"
-_DUTY_CYCLE = "tpu.runtime.tensorcore.dutycycle.percent"
-_BANDWIDTH = "tpu.runtime.hbm.utilization.percent"
-_IDLE = "tpu.runtime.tensorcore.idle_duration.seconds"
-_QUEUE = "hlo.queue.size.gauge"
-_EXECUTION = "hlo.execution.timing.distribution.microseconds"
-UPTIME = "tpu.runtime.uptime.seconds.gauge"
-
-# Of a process, not of a chip: metric, further labels, names of the runtime.
+# Of a process, not of a chip: metric, further labels, name at the runtime.
 _LATENCIES = (
-    (TPU_COLLECTIVE_SECONDS, (), "collective_end_to_end"),
-    (TPU_TRANSFER_SECONDS, ("dcn_transmit",), "dcn_transfer"),
-    (TPU_TRANSFER_SECONDS, ("dcn_receive",), "dcn_inbound_transfer"),
-    (TPU_TRANSFER_SECONDS, ("device_to_host",), "device_to_host_transfer"),
-    (TPU_TRANSFER_SECONDS, ("host_to_device",), "host_to_device_transfer"),
+    (TPU_COLLECTIVE_SECONDS, (), tpu_reading.COLLECTIVE),
+    (TPU_TRANSFER_SECONDS, ("dcn_transmit",), tpu_reading.DCN_SENT),
+    (TPU_TRANSFER_SECONDS, ("dcn_receive",), tpu_reading.DCN_RECEIVED),
+    (TPU_TRANSFER_SECONDS, ("device_to_host",), tpu_reading.TO_HOST),
+    (TPU_TRANSFER_SECONDS, ("host_to_device",), tpu_reading.FROM_HOST),
 )
 _COUNTERS = (
-    (TPU_DCN_TRANSMIT_BYTES, "megascale.grpc_tcp_bytes_sent.cumulative.count"),
-    (
-        TPU_DCN_RETRANSMIT_BYTES,
-        "megascale.grpc_tcp_bytes_retransmitted.cumulative.count",
-    ),
-    (TPU_MEGASCALE_ERRORS, "megascale.error_count"),
+    (TPU_DCN_TRANSMIT_BYTES, tpu_reading.BYTES_SENT),
+    (TPU_DCN_RETRANSMIT_BYTES, tpu_reading.BYTES_SENT_AGAIN),
+    (TPU_MEGASCALE_ERRORS, tpu_reading.ERRORS),
 )
-# Google's library tells these; by which name a runtime does, its own list says.
 _WORST = (
-    (TPU_ICI_LINK_HEALTH, "ici_link_health"),
-    (TPU_THROTTLE_SCORE, "throttle_score"),
+    (TPU_ICI_LINK_HEALTH, tpu_reading.LINK_HEALTH),
+    (TPU_THROTTLE_SCORE, tpu_reading.THROTTLE_SCORE),
 )
 
 _PERCENT = 100
-_MICROSECONDS = 1e6
-_TENSOR_CORE = "TENSOR_CORE"
 # Beyond this a float no longer tells neighbours apart.
 _EXACT = (1 << 53) - 1
-
-
-def _latency(stem: str) -> str:
-    return f"megascale.{stem}_latencies.microsecond.cumulative.distribution"
-
-
-NAMES = (
-    _MEMORY_TOTAL,
-    _MEMORY_USED,
-    _DUTY_CYCLE,
-    _BANDWIDTH,
-    _IDLE,
-    _QUEUE,
-    _EXECUTION,
-    UPTIME,
-    *(_latency(stem) for _, _, stem in _LATENCIES),
-    *(name for _, name in _COUNTERS),
-)
-"""What every runtime is asked for, until it says that it has no such metric."""
-
-
-def further_names(listed: Iterable[str]) -> list[str]:
-    """
-    Return names out of a runtime's own list that are of use, too.
-    """
-    parts = [part for _, part in _WORST]
-    return sorted(name for name in listed if any(part in name for part in parts))[:8]
-
-
-@dataclass(slots=True)
-class Reading:
-    """
-    What one runtime told in one poll.
-
-    Args:
-        runtime: value of the label.
-        measures: by name of the metric.
-        states: of its cores.
-    """
-
-    runtime: str
-    measures: dict[str, list[Measure]] = field(default_factory=dict)
-    states: list[CoreState] = field(default_factory=list)
-
-    def count_cores(self) -> int:
-        """
-        Return how many cores tell their memory.
-        """
-        return len(self.numbers(_MEMORY_TOTAL))
-
-    def count_chips(self) -> int:
-        """
-        Return how many chips, or cores, tell their duty cycle.
-        """
-        return len(self.numbers(_DUTY_CYCLE))
-
-    def numbers(self, name: str) -> dict[int, float]:
-        """
-        Return the numbers of a metric by device.
-        """
-        return {
-            measure.device: measure.value
-            for measure in self.measures.get(name, ())
-            if measure.device is not None
-            and not isinstance(measure.value, Distribution)
-            and _on_tensor_core(measure)
-        }
-
-    def distributions(self, name: str) -> list[tuple[int | None, Distribution]]:
-        """
-        Return the distributions of a metric, with their devices.
-        """
-        return [
-            (measure.device, measure.value)
-            for measure in self.measures.get(name, ())
-            if isinstance(measure.value, Distribution) and _on_tensor_core(measure)
-        ]
-
-    def values(self, name: str) -> list[float]:
-        """
-        Return all numbers of a metric, whatever they belong to.
-        """
-        return [
-            measure.value
-            for measure in self.measures.get(name, ())
-            if not isinstance(measure.value, Distribution)
-        ]
 
 
 class Figures:
@@ -221,8 +119,8 @@ class Figures:
         Yield size and use by chip, where all of its cores are told.
         """
         for metric, name in (
-            (ACCELERATOR_MEMORY_SIZE_BYTES, _MEMORY_TOTAL),
-            (ACCELERATOR_MEMORY_USED_BYTES, _MEMORY_USED),
+            (ACCELERATOR_MEMORY_SIZE_BYTES, tpu_reading.MEMORY_TOTAL),
+            (ACCELERATOR_MEMORY_USED_BYTES, tpu_reading.MEMORY_USED),
         ):
             chips: dict[int, list[float]] = defaultdict(list)
             for place, value in self._by_core(name):
@@ -235,16 +133,16 @@ class Figures:
             yield self._chip_family(metric, whole)
 
     def _shares(self) -> Iterator[Family]:
-        duty = self._by_chip(_DUTY_CYCLE)
+        duty = self._by_chip(tpu_reading.DUTY_CYCLE)
         yield self._chip_family(TPU_DUTY_CYCLE_RATIO, duty)
         yield self._chip_family(ACCELERATOR_UTILIZATION_RATIO, duty)
-        bandwidth = self._by_chip(_BANDWIDTH)
+        bandwidth = self._by_chip(tpu_reading.BANDWIDTH)
         yield self._chip_family(ACCELERATOR_MEMORY_BANDWIDTH_RATIO, bandwidth)
 
     def _queues(self) -> Iterator[Family]:
         for metric, name in (
-            (TPU_HLO_QUEUE_SIZE, _QUEUE),
-            (TPU_CORE_IDLE_SECONDS, _IDLE),
+            (TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
+            (TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
         ):
             yield Family(
                 metric,
@@ -257,7 +155,7 @@ class Figures:
     def _executions(self) -> Family:
         found: dict[Key, list[Distribution]] = defaultdict(list)
         for reading in self._readings:
-            for device, distribution in reading.distributions(_EXECUTION):
+            for device, distribution in reading.distributions(tpu_reading.EXECUTION):
                 if device is not None:
                     found[reading.runtime, device].append(distribution)
         places = self._placed(found)
@@ -273,14 +171,17 @@ class Figures:
         """
         for reading in self._readings:
             runtime = reading.runtime
-            for metric, labels, stem in _LATENCIES:
-                told = [one for _, one in reading.distributions(_latency(stem))]
+            for metric, labels, name in _LATENCIES:
+                told = [one for _, one in reading.distributions(name)]
                 # Sizes of buffers are apart there; their sum is exact.
                 yield Family(metric, histogram(metric, (runtime, *labels), told))
             for metric, name in _COUNTERS:
                 yield _of_runtime(metric, runtime, reading.values(name), sum)
             yield _of_runtime(
-                TPU_RUNTIME_UPTIME_SECONDS, runtime, reading.values(UPTIME), max
+                TPU_RUNTIME_UPTIME_SECONDS,
+                runtime,
+                reading.values(tpu_reading.UPTIME),
+                max,
             )
             for metric, part in _WORST:
                 values = [
@@ -334,7 +235,7 @@ class Figures:
         keys = [
             (reading.runtime, device)
             for reading in self._readings
-            for device in reading.numbers(_MEMORY_TOTAL)
+            for device in reading.numbers(tpu_reading.MEMORY_TOTAL)
         ]
         placed = self._placed(keys)
         return [place for (one, _), place in placed.items() if one == runtime]
@@ -360,55 +261,6 @@ class Figures:
         )
 
 
-def histogram(
-    metric: Metric, labels: Sequence[str], told: Sequence[Distribution]
-) -> list[Sample]:
-    """
-    Return the series of a histogram in seconds; *told* is in microseconds.
-
-    Its bounds are bounds of the runtime, so that all counts are exact: for each
-    bucket of *metric* the lowest one that is not below it.
-    """
-    if not told:
-        return []
-    count = sum(one.count for one in told)
-    text = labels_text(metric.labels, labels)
-    samples: list[Sample] = []
-    bounds = told[0].bounds
-    if all(one.bounds == bounds for one in told):
-        counts = [0] * (len(bounds) + 1)
-        for one in told:
-            for index, some in enumerate(one.counts):
-                counts[index] += some
-        running = list(accumulate(counts))
-        count = max(count, running[-1])
-        for bound, below in _kept(metric.buckets, bounds, running):
-            samples.append((f'{metric.name}_bucket{{{text},le="{bound}"}}', below))
-    seconds = sum(one.mean * one.count for one in told) / _MICROSECONDS
-    return [
-        *samples,
-        (f'{metric.name}_bucket{{{text},le="+Inf"}}', count),
-        (f"{metric.name}_sum{{{text}}}", seconds),
-        (f"{metric.name}_count{{{text}}}", count),
-    ]
-
-
-def _kept(
-    wanted: Sequence[float], bounds: Sequence[float], running: Sequence[int]
-) -> Iterator[tuple[float, int]]:
-    """
-    Yield bound, in seconds, and number of observations below it.
-    """
-    # Six digits: the name of a series must not depend on how a float rounds.
-    seconds = [float(f"{bound / _MICROSECONDS:.6g}") for bound in bounds]
-    chosen = {
-        next((index for index, bound in enumerate(seconds) if bound >= want), None)
-        for want in wanted
-    }
-    for index in sorted(index for index in chosen if index is not None):
-        yield seconds[index], running[index]
-
-
 def _of_runtime(
     metric: Metric,
     runtime: str,
@@ -418,8 +270,3 @@ def _of_runtime(
     if not values:
         return Family(metric)
     return Family(metric, [(series(metric, runtime), together(values))])
-
-
-def _on_tensor_core(measure: Measure) -> bool:
-    kind = measure.attributes.get("core_type", _TENSOR_CORE)
-    return kind == _TENSOR_CORE

@@ -1,0 +1,72 @@
+"""
+Where processes that hold TPUs may serve figures of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jaxmon_exporter.grpc.call import Target
+
+
+DEFAULT_PORT = 8431
+PROBED_PORTS = range(DEFAULT_PORT, DEFAULT_PORT + 8)
+
+_HERE = "127.0.0.1"
+_MOST_ADDRESSES = 16
+_HIGHEST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """
+    Where a process may serve.
+
+    Args:
+        name: value of the label ``runtime``: the port, or the socket's file.
+        target: host and port, or the socket's path.
+    """
+
+    name: str
+    target: Target
+
+
+def addresses(environ: Mapping[str, str]) -> tuple[list[Address], bool]:
+    """
+    Return where to look for runtimes, and whether *environ* told so.
+
+    The variables are those that tell libtpu where to serve. Without them: the
+    ports that are usual, of which most are not in use.
+    """
+    if text := environ.get("TPU_RUNTIME_METRICS_ADDRESS", "").strip():
+        return _address(text), True
+    if (listed := environ.get("TPU_RUNTIME_METRICS_PORTS")) is not None:
+        return [_local(port) for port in _ports(listed)], True
+    if ports := _ports(environ.get("TPU_RUNTIME_PRIMARY_METRIC_PORT", "")):
+        return [_local(port) for port in ports], True
+    return [_local(port) for port in PROBED_PORTS], False
+
+
+def _ports(text: str) -> list[int]:
+    found = [int(part) for part in text.split(",") if part.strip().isdecimal()]
+    right = dict.fromkeys(port for port in found if 0 < port <= _HIGHEST_PORT)
+    return list(right)[:_MOST_ADDRESSES]
+
+
+def _local(port: int) -> Address:
+    return Address(str(port), (_HERE, port))
+
+
+def _address(text: str) -> list[Address]:
+    path = text.removeprefix("unix://").removeprefix("unix:")
+    if path != text or text.startswith("/"):
+        return [Address(path.rpartition("/")[2], path)]
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    # What a server takes for all of its own addresses is no place to call.
+    if host in ("", "localhost", "0.0.0.0"):  # noqa: S104 - nothing is bound
+        host = _HERE
+    elif host == "::":
+        host = "::1"
+    return [Address(port, (host, one)) for one in _ports(port)]
