@@ -5,7 +5,6 @@ The unit for hosts without containers.
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from tests.support import ROOT
+from tests.support import ROOT, require_program
 
 
 UNIT = ROOT / "exporters/systemd/jaxmon-exporter.service"
@@ -58,6 +57,7 @@ def test_the_command_is_one_that_the_exporter_takes(
         ("ProtectSystem", "strict"),
         ("User", "jaxmon"),
         ("RuntimeDirectoryMode", "2770"),
+        ("RestartPreventExitStatus", "2"),
         ("RestrictAddressFamilies", "AF_INET AF_INET6 AF_UNIX"),
     ],
 )
@@ -65,12 +65,11 @@ def test_it_runs_without_rights(
     unit: dict[str, list[str]], key: str, value: str
 ) -> None:
     """
-    No root, no capability, nothing to write.
+    No root, no capability, nothing to write; and a wrong option ends it for good.
     """
     assert unit[key] == [value]
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
 def test_systemd_understands_every_line(tmp_path: Path) -> None:
     """
     No key is unknown and no value malformed; the program need not be there.
@@ -78,10 +77,32 @@ def test_systemd_understands_every_line(tmp_path: Path) -> None:
     text = UNIT.read_text().replace("/opt/jaxmon/bin/jaxmon-exporter", "/bin/true")
     copy = tmp_path / UNIT.name
     copy.write_text(text)
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(copy)],
+    assert UNIT.name not in analyze("verify", "--man=no", str(copy)).stderr
+
+    copy.write_text(text.replace("ProtectHome=", "ProtectHomes="))
+    assert UNIT.name in analyze("verify", "--man=no", str(copy)).stderr
+
+
+def test_systemd_finds_little_exposed(tmp_path: Path) -> None:
+    """
+    By systemd's own judgement the service is exposed to no more than 2 of 10: what is
+    left are the network and devices that it reads.
+    """
+    most = ("security", "--offline=yes", "--threshold=20")
+    done = analyze(*most, str(UNIT))
+    assert done.returncode == 0, done.stdout
+
+    copy = tmp_path / UNIT.name
+    lines = UNIT.read_text().splitlines(keepends=True)
+    copy.write_text("".join(one for one in lines if "CapabilityBounding" not in one))
+    assert analyze(*most, str(copy)).returncode != 0
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [require_program("systemd-analyze"), *arguments],
         capture_output=True,
         text=True,
+        timeout=60,
         check=False,
     )
-    assert UNIT.name not in done.stderr, done.stderr
