@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from jaxmon.baseline.record import Record
 
 _MISUSE = 2
-_WIDTH = 80
 
 
 @click.group
@@ -109,6 +108,7 @@ def compare(
     from jaxmon.baseline.figures import tolerances
     from jaxmon.baseline.record import read
     from jaxmon.baseline.table import lines
+    from jaxmon.cli.screen import report_width
 
     if (other is None) != bool(words):
         msg = "give either a command after --, or --from with a recorded file"
@@ -118,7 +118,7 @@ def compare(
         before = read(file)
         after = read(other) if other is not None else _run(words)
         comparison = compared(before, after, allowed)
-    for line in lines(comparison, width=_WIDTH):
+    for line in lines(comparison, width=report_width()):
         click.echo(line)
     if comparison.worse or (strict and (comparison.new or comparison.vanished)):
         sys.exit(1)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jaxmon.cli.options import RUN_DIR
+
 
 if TYPE_CHECKING:
     from jaxmon.doctor.finding import Finding
 
 
-_WIDTH = 80
 _MARKS = {"ok": "ok", "note": "note", "warning": "WARN", "failure": "FAIL"}
 
 
@@ -28,12 +29,7 @@ _MARKS = {"ok": "ok", "note": "note", "warning": "WARN", "failure": "FAIL"}
 @click.option(
     "--skip-jax", is_flag=True, help="Do not import JAX: no hooks, no cache; quicker."
 )
-@click.option(
-    "--run-dir",
-    envvar="JAXMON_RUN_DIR",
-    type=click.Path(path_type=Path),
-    help="Where the agents' sockets are.",
-)
+@RUN_DIR
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -93,16 +89,18 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Finding]:
 
 
 def _print(found: list[Finding], *, verbose: bool) -> None:
+    from jaxmon.cli.screen import report_width
     from jaxmon.report.layout import clean, wrapped
 
+    width = report_width()
     shown = [one for one in found if verbose or one.status != "ok"]
     for one in shown:
         head = f"{_MARKS[one.status]:5}{one.area:13}"
-        for line in wrapped(clean(one.text), _WIDTH, first=head, rest=" " * len(head)):
+        for line in wrapped(clean(one.text), width, first=head, rest=" " * len(head)):
             click.echo(line)
         for line in wrapped(
             clean(one.advice),
-            _WIDTH,
+            width,
             first=" " * len(head) + "→ ",
             rest=" " * len(head) + "  ",
         ):

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import click
 
+from jaxmon.cli.options import RUN_DIR
+
 
 _SCHEMA = 1
-_WIDEST = 120
 
 
 @click.command(
@@ -31,14 +31,7 @@ Examples:
 )
 @click.argument("worker", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.option(
-    "--run-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    envvar="JAXMON_RUN_DIR",
-    show_envvar=True,
-    help="Where the agents' sockets are; by default where agents of this user put "
-    "them.",
-)
+@RUN_DIR
 def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
     """
     Explain a running program: what it compiles again and why, which source lines hold
@@ -47,10 +40,11 @@ def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
     WORKER is the number of the program, as in the label `worker`; needed only where
     several programs run. The program goes on meanwhile.
     """
+    from jaxmon.cli.screen import report_width
     from jaxmon.cli.workers import pick
     from jaxmon.report.advice import advise
     from jaxmon.report.read import read
-    from jaxmon.report.text import WIDTH, explanation
+    from jaxmon.report.text import explanation
 
     found = pick(worker, run_dir)
     events = found.ask("/debug/events")
@@ -66,6 +60,6 @@ def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
         }
         click.echo(json.dumps(document, indent=2))
         return
-    width = min(max(shutil.get_terminal_size().columns, WIDTH), _WIDEST)
+    width = report_width()
     for line in explanation(snapshot, advice, worker=found.number, width=width):
         click.echo(line)

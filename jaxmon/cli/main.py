@@ -4,6 +4,8 @@ Entry points: find the subcommand, load it, turn its errors into messages.
 
 from __future__ import annotations
 
+import errno
+import io
 import sys
 from importlib import import_module
 from typing import NoReturn
@@ -13,6 +15,8 @@ import click
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.version import version
 
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 COMMANDS = {
     "run": "jaxmon.cli.run",
@@ -51,10 +55,15 @@ class _Commands(click.Group):
         return load(cmd_name) if cmd_name in COMMANDS else None
 
     def invoke(self, ctx: click.Context) -> object:
+        _accept_any_text()
         try:
             return super().invoke(ctx)
         except JaxmonError as error:
             _fail(error)
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            _fail(CommandError(f"cannot write: {error.strerror}"))
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -79,6 +88,16 @@ def exporter() -> None:
         load("exporter").main(prog_name="jaxmon-exporter")
     except JaxmonError as error:
         _fail(error)
+
+
+def _accept_any_text() -> None:
+    """
+    Have a question mark written for what the terminal's encoding lacks: a report
+    with a few of them is better than none.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _fail(error: JaxmonError) -> NoReturn:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jaxmon.cli.options import RUN_DIR
 from jaxmon.errors import CommandError, WireError
 
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 
 _OK = 200
-_WIDTH = 80
 _CUT_SHORT = "jaxmon-cut-short"
 # Ending and sending a trace comes after recording it.
 _PATIENCE = 60.0
@@ -54,12 +54,7 @@ _PATIENCE = 60.0
     help="Operations to list.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
-@click.option(
-    "--run-dir",
-    envvar="JAXMON_RUN_DIR",
-    type=click.Path(path_type=Path),
-    help="Where the agents' sockets are.",
-)
+@RUN_DIR
 def command(
     worker: str | None,
     seconds: float,
@@ -79,7 +74,10 @@ def command(
     itself.
     """
     from jaxmon.cli import workers
+    from jaxmon.cli.screen import report_width
     from jaxmon.profile import table, xspace
+    from jaxmon.report.read import read
+    from jaxmon.report.text import heading
 
     chosen = workers.pick(worker, run_dir)
     space, cut_short = _record(chosen, seconds)
@@ -94,11 +92,12 @@ def command(
     if as_json:
         click.echo(_document(rows, names, files, cut_short))
         return
-    click.echo(f"worker {chosen.told}")
+    width = report_width()
+    click.echo(heading(read(chosen.overview).process, chosen.number, width))
     if cut_short:
         click.echo(f"Cut short: {cut_short}.")
     click.echo()
-    for line in _lines(rows, names, top):
+    for line in _lines(rows, names, top, width):
         click.echo(line)
     click.echo(f"\nFor XProf: xprof --logdir {out}")
     click.echo(f"For https://ui.perfetto.dev:\n  {files['perfetto']}")
@@ -168,9 +167,9 @@ def _write(out: Path, space: bytes, planes: Iterable[Any]) -> dict[str, str]:
     return {name: str(path) for name, path in files.items()}
 
 
-def _lines(rows: list[Row], names: dict[str, str], top: int) -> list[str]:
+def _lines(rows: list[Row], names: dict[str, str], top: int, width: int) -> list[str]:
     """
-    Return the table, 80 columns wide.
+    Return the table, *width* columns wide.
     """
     from jaxmon.report.layout import Column, clean, duration, share, table
 
@@ -197,7 +196,7 @@ def _lines(rows: list[Row], names: dict[str, str], top: int) -> list[str]:
         Column("TIME", 10),
         Column("SHARE", 8),
     )
-    lines = table(layout, cells, width=_WIDTH, indent="")
+    lines = table(layout, cells, width=width, indent="")
     if rest := rows[top:]:
         left = sum(row.seconds for row in rest)
         lines.append(f"and {len(rest):,} more with {share(left, total)} of the time")

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 
+_LEAST_WIDTH, _MOST_WIDTH = 80, 120
 # Lines longer than the terminal is wide are cut, not wrapped.
 _BEGIN = "\x1b[?25l\x1b[?7l"
 _END = "\x1b[?25h\x1b[?7h"
@@ -31,6 +32,14 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bo
     """
     environ = os.environ if environ is None else environ
     return is_terminal(stream, environ) and not environ.get("NO_COLOR")
+
+
+def report_width() -> int:
+    """
+    Return the columns of a report: those of the terminal, if from 80 to 120, for
+    which tables are made.
+    """
+    return min(max(shutil.get_terminal_size().columns, _LEAST_WIDTH), _MOST_WIDTH)
 
 
 class Screen:

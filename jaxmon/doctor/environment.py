@@ -25,7 +25,6 @@ _COSTLY = {
     "JAX_DEBUG_INFS": "each output is checked on the host, which waits for the device",
     "JAX_CHECK_TRACER_LEAKS": "traces are slower and not cached",
     "JAX_ENABLE_CHECKS": "internal checks slow down every trace",
-    "JAX_TRACEBACK_FILTERING": "",
 }
 _OFF = ("", "0", "false", "off", "no")
 
@@ -37,7 +36,7 @@ def check(environ: Mapping[str, str]) -> Iterator[Finding]:
     yield _settings(environ)
     yield from _unknown(environ)
     for name, what in _COSTLY.items():
-        if what and environ.get(name, "").lower() not in _OFF:
+        if environ.get(name, "").lower() not in _OFF:
             advice = f"unset {name} in production"
             yield Finding(AREA, "warning", f"{name}={environ[name]}: {what}", advice)
     if environ.get("JAX_ENABLE_X64", "").lower() not in _OFF:

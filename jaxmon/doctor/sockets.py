@@ -37,7 +37,7 @@ def check(directory: Path, port: int | None) -> Iterator[Finding]:
 
 
 def _directory(directory: Path) -> Finding:
-    existed = directory.exists()
+    existed = os.path.lexists(directory)  # also where its parent cannot be entered
     try:
         slot = rundir.acquire(directory)
         try:

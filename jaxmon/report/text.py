@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from jaxmon.report import sections, tables
 from jaxmon.report.layout import INDENT, columns, duration, ending, shortened, size
-from jaxmon.report.model import Advice, Snapshot
+from jaxmon.report.model import Advice, Process, Snapshot
 
 
 WIDTH = 80
@@ -26,7 +26,7 @@ def explanation(
     """
     return _joined(
         [
-            _head(snapshot, f"worker {worker}", width),
+            _head(snapshot, worker, width),
             sections.findings(advice, width),
             sections.functions(snapshot, width),
             sections.recompiles(snapshot, advice, width),
@@ -59,9 +59,17 @@ def summary(
     return [*_joined([above, findings]), "─" * width]
 
 
-def _head(snapshot: Snapshot, name: str, width: int) -> list[str]:
+def heading(process: Process, worker: str, width: int) -> str:
+    """
+    Return the line that tells whom a report is about.
+    """
+    pid = f"pid {process.pid}" if process.pid else ""
+    who = [f"worker {worker}", pid, process.program]
+    return shortened(" · ".join(filter(None, who)), width)
+
+
+def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
     process = snapshot.process
-    who = [name, f"pid {process.pid}" if process.pid else "", process.program]
     since = [
         f"observed for {duration(process.observed)}",
         f"JAX {process.jax}" if process.jax else "",
@@ -70,7 +78,7 @@ def _head(snapshot: Snapshot, name: str, width: int) -> list[str]:
     if snapshot.compiling:
         since.append(f"compiling now, for {duration(snapshot.compiling_seconds)}")
     return [
-        shortened(" · ".join(filter(None, who)), width),
+        heading(process, worker, width),
         shortened(" · ".join(filter(None, since)), width),
     ]
 

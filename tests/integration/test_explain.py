@@ -356,11 +356,14 @@ def test_a_wide_terminal_is_used(programs, run_dir):
 
 def test_a_directory_that_cannot_be_read_is_said(run_dir, monkeypatch):
     """
-    Another user's directory is no traceback.
+    What is no directory, or another user's, is no traceback.
     """
     (run_dir / "file").write_text("")
     result = explain(run_dir, "--run-dir", str(run_dir / "file"))
-    assert result.code == 2
+    assert result.code == 1
+    assert "file: Not a directory; run as the user of the program, or give" in (
+        result.err
+    )
 
     def refuse(_: object) -> Any:
         raise PermissionError(13, os.strerror(13))

@@ -65,7 +65,8 @@ def test_table_and_files_of_a_running_program(
     result = run("--seconds", "0.5", "--out", "here", cwd=tmp_path).ok()
 
     head, _, rest = result.out.partition("\n\n")
-    assert f"pid {program.pid}" in head
+    assert head.startswith(f"worker 0 · pid {program.pid} · python")
+    assert len(head) <= 80
     title, first, *_ = rest.splitlines()
     assert title.split() == ["FUNCTION", "OPERATION", "RUNS", "TIME", "SHARE"]
     assert first.startswith("__main__.heavy ")

@@ -4,6 +4,8 @@ The frame of the command line: finding commands, errors, entry points.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 
 import click
@@ -100,6 +102,27 @@ def test_other_errors_keep_their_traceback(failing):
     failing(ZeroDivisionError())
     result = CliRunner().invoke(main, ["run"])
     assert isinstance(result.exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_any_terminal_gets_a_report(encoding, run_dir):
+    """
+    Characters that an encoding lacks are replaced; they do not end the command.
+    """
+    env = {"PYTHONIOENCODING": encoding, "JAX_DEBUG_NANS": "1"}
+    args = ("-m", "jaxmon", "doctor", "--skip-jax")
+    result = run_python(*args, run_dir=run_dir, env=env).ok()
+    assert "unset JAX_DEBUG_NANS in production" in result.out
+
+
+def test_full_disk_is_no_traceback(failing):
+    """
+    Where the disk is full, which may be why somebody looks, that is said.
+    """
+    failing(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    result = CliRunner().invoke(main, ["run"])
+    assert result.exit_code == 1
+    assert result.stderr == "Error: cannot write: No space left on device\n"
 
 
 def test_exporter_entry_point_prints_errors_alike(failing, capsys, monkeypatch):
