@@ -98,6 +98,8 @@ class LeakDetector:
         self._window = window
         self._looks: deque[_Look] = deque()
         self._leaks: dict[str, Leak] = {}
+        # What the last look alone would say.
+        self._doubted: dict[str, Leak] = {}
 
     def see(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
         """
@@ -113,7 +115,17 @@ class LeakDetector:
         looks.append(_Look(now, _by_device(profile)))
         while len(looks) > MIN_LOOKS and looks[1].time <= now - self._window:
             looks.popleft()
-        self._leaks = self._judge() if self._is_enough() else {}
+        before, self._doubted = (
+            self._doubted,
+            self._judge() if self._is_enough() else {},
+        )
+        # Once in thousands of windows the looks at a saw-tooth happen to rise. They do
+        # not in two windows on end.
+        self._leaks = {
+            device: leak
+            for device, leak in self._doubted.items()
+            if not _places(leak).isdisjoint(_places(before.get(device)))
+        }
         return self._leaks
 
     def _is_enough(self) -> bool:
@@ -126,7 +138,7 @@ class LeakDetector:
         seconds = last.time - first.time
         leaks: dict[str, Leak] = {}
         for device, held in last.devices.items():
-            before = self._suspects(device)
+            before = _places(self._leaks.get(device))
             least = max(
                 MIN_GROWTH,
                 sum(line.bytes for line in held.values()) * seconds / WEEK_SECONDS,
@@ -147,10 +159,6 @@ class LeakDetector:
                 suspects.sort(key=lambda one: -one.growth_bytes)
                 leaks[device] = Leak(device, growth, seconds, tuple(suspects))
         return leaks
-
-    def _suspects(self, device: str) -> set[_Place]:
-        leak = self._leaks.get(device)
-        return set() if leak is None else {_place(one.line) for one in leak.suspects}
 
     def _series(self, device: str, place: _Place) -> list[tuple[float, int]]:
         found = []
@@ -207,6 +215,10 @@ def _by_device(profile: MemoryProfile) -> dict[str, dict[_Place, Line]]:
 
 def _place(line: Line) -> _Place:
     return line.file, line.line, line.function
+
+
+def _places(leak: Leak | None) -> set[_Place]:
+    return set() if leak is None else {_place(one.line) for one in leak.suspects}
 
 
 def _suspect(line: Line, earlier: Line | None) -> Suspect:
