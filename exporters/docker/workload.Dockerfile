@@ -14,7 +14,8 @@ FROM python:${PYTHON}-slim
 # jax[tpu] on TPUs; jax[cuda12] brings CUDA, the host only the driver.
 ARG JAX=jax[cuda12]
 ARG JAXMON=jaxmon
-RUN pip install --no-cache-dir "${JAX}" "${JAXMON}"
+RUN pip install --no-cache-dir "${JAX}" "${JAXMON}" && \
+    install -d -m 2770 -o 10001 -g 10001 /run/jaxmon
 # The persistent cache needs a volume that outlives the container: see docs/deployment.md.
 ENV JAXMON_RUN_DIR=/run/jaxmon \
     PYTHONUNBUFFERED=1
