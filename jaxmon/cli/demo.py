@@ -208,7 +208,7 @@ def _start(
         for name, child in workloads.items()
     }
     places = {"live page": f"{url}/", "sidecar metrics": f"{url}/metrics", **agents}
-    places["explanation"] = f"jaxmon explain --run-dir {run_dir}"
+    places["explanation"] = f"jaxmon explain 0 --run-dir {run_dir}"
     return _Demo(children, workloads, places, url, fault)
 
 

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 
 class Pace:
@@ -36,7 +37,7 @@ class Pace:
         self._fault: str | None = arguments.fault
         self._pause = pause
         self._broken = False
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGTERM, lambda *_: _end())
         signal.signal(signal.SIGUSR1, lambda *_: self._break(broken=True))
         signal.signal(signal.SIGUSR2, lambda *_: self._break(broken=False))
 
@@ -59,3 +60,11 @@ class Pace:
 
     def _break(self, *, broken: bool) -> None:
         self._broken = broken
+
+
+def _end() -> NoReturn:
+    """
+    End the program; who asks again does not wait for what it does as it ends.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    sys.exit(0)

@@ -18,7 +18,7 @@ import pytest
 
 from jaxmon.catalog import JIT_CALLS
 from tests.demo import DEADLINE, demo, read_until
-from tests.support import http_get, until
+from tests.support import http_get, run_python, until
 
 
 @pytest.fixture
@@ -31,7 +31,8 @@ def short_tmp(run_dir: Path) -> Path:
 
 def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
     """
-    Totals are above zero and fit together; processes, sockets and files are gone.
+    Totals are above zero and fit together, and the command that explains one of the
+    programs works as it is printed; processes, sockets and files are gone.
 
     Without Prometheus it says what is missing, once, and does the rest.
     """
@@ -45,9 +46,13 @@ def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
                 lambda url=url, call=call: re.search(call, http_get(url), re.MULTILINE),  # type: ignore[misc]
                 f"calls of {function}",
             )
+        told = re.search("jaxmon (explain .*)", read_until(process, "explanation"))
+        assert told is not None
+        explained = run_python("-m", "jaxmon", *told[1].split()).ok().out
         out, err = process.communicate(timeout=DEADLINE)
 
     assert process.returncode == 0, err
+    assert "TIME LOST TO COMPILES" in explained
     assert started.count("No alerts: with the programs prometheus and") == 1
     totals = totals_in(out)
     assert totals["steps"] > 10
