@@ -46,6 +46,10 @@ SAME = {
     "int4": np.array([3], ml_dtypes.int4),
     "number": 1.5,
     "text": "text",
+    "texts": np.array(["a", "b"]),
+    "record": np.zeros(2, [("a", "f4"), ("b", "i1")]),
+    "objects": np.array([1, "a", None], object),
+    "long double": np.array([1, np.nan], np.longdouble),
     "none": None,
     "tree": {"a": [np.ones(2), 3], "b": (None, "x")},
 }
@@ -179,6 +183,50 @@ def test_only_the_elements_that_differ_are_counted() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (np.array(["a", "b"]), np.array(["a", "c"])),
+        (np.array([b"a", b"bcd"]), np.array([b"a", b"bce"])),
+        (np.array(["long text", "b"]), np.array(["long text", "c"])),
+        (np.array([(1, 2)] * 2, "f4,i1"), np.array([(1, 2), (1, 3)], "f4,i1")),
+        (np.array([1, 2], np.longdouble), np.array([1, 3], np.longdouble)),
+        (np.array([1, 2j], np.clongdouble), np.array([1, 3j], np.clongdouble)),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+def test_what_is_no_number_differs_by_element(one: Any, other: Any) -> None:
+    """
+    Texts, records and what is wider than 64 bits are equal or not, and that is all.
+    """
+    [deviation] = found(one, other)
+
+    assert (deviation.differing, deviation.size) == (1, 2)
+    assert deviation.max_relative == math.inf
+    assert deviation.max_ulp is None
+
+
+def test_padding_is_no_difference() -> None:
+    """
+    Bits that belong to no number may be anything.
+    """
+    one = np.array([1], np.longdouble)
+    other = one.copy()
+    other.view(np.uint8)[-1] = 7
+
+    assert found(one, other) == []
+
+
+def test_the_order_of_bytes_is_no_matter() -> None:
+    """
+    A step in a foreign format is one ulp, too.
+    """
+    one, other = (np.array([x], ">f4") for x in (1.0, next_up(1.0, np.float32)[0]))
+    [deviation] = found(one, other)
+
+    assert deviation.max_ulp == 1
+
+
 def test_keys_are_compared_by_their_data() -> None:
     """
     Arrays of PRNG keys have no NumPy dtype; the numbers inside count.
@@ -198,6 +246,7 @@ def test_keys_are_compared_by_their_data() -> None:
         (np.ones(2), np.ones(3), "became float64[3]"),
         (np.array([1], np.float32), np.array([1], np.float64), "became float64[1]"),
         ("x", "y", "another value"),
+        (np.array([1, "x"], object), np.array([1, "y"], object), "another value"),
         (1, "1", "became str[]"),
     ],
 )
