@@ -4,25 +4,19 @@ The names that dashboards of dcgm-exporter ask for: ``jaxmon exporter --compat d
 Every series is one of ours again, with dcgm-exporter's name, labels and unit. The
 names are not ours: they break our rules for names (a rate called BYTES, percent, MiB),
 so they are kept in the table here and not in `jaxmon.catalog`, and no panel, rule or
-runbook of ours may use them.
+runbook of ours may use them. `dcgm_names` puts them on a page.
 """
 
 from __future__ import annotations
 
-import re
-import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxmon import catalog
 from jaxmon.catalog import Kind, Metric
-from jaxmon.exposition.families import Family, labels_text
-from jaxmon.exposition.parse import labels
 
 
 _MEBIBYTE = 1 << 20
-_DRIVER = "DCGM_FI_DRIVER_VERSION"
-_VALUES = re.compile(r'="((?:[^"\\]|\\.)*)"')
 
 # In the default set of dcgm-exporter, and why it is not here.
 IMPOSSIBLE = {
@@ -30,7 +24,7 @@ IMPOSSIBLE = {
     "its host cannot see and other GPUs do not have",
 }
 
-_XID_TEXTS = {
+XID_TEXTS = {
     0: "No Error",
     48: "Double-bit ECC error",
     62: "Internal micro-controller halt",
@@ -71,7 +65,7 @@ def _millijoules(value: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
     """
     One name of dcgm-exporter.
 
@@ -95,22 +89,22 @@ def _row(
     of: tuple[str, ...] = (),
     kind: Kind = "gauge",
     convert: Callable[[float], float] = _same,
-) -> _Row:
+) -> Row:
     foreign = Metric(f"DCGM_FI_{name}", kind, meaning)
-    return _Row(foreign, ours, of, convert)
+    return Row(foreign, ours, of, convert)
 
 
-def _share(name: str, what: str, ours: Metric) -> _Row:
+def _share(name: str, what: str, ours: Metric) -> Row:
     return _row(name, f"Share of time in which {what}.", ours)
 
 
-def _count(name: str, what: str, *ours: Metric, of: tuple[str, ...] = ()) -> _Row:
+def _count(name: str, what: str, *ours: Metric, of: tuple[str, ...] = ()) -> Row:
     return _row(name, f"{what} so far.", *ours, of=of, kind="counter")
 
 
 _TEMPERATURE = catalog.ACCELERATOR_TEMPERATURE_CELSIUS
 _ENGINE = catalog.GPU_ENGINE_UTILIZATION_RATIO
-_ROWS = (
+ROWS = (
     _row(
         "DEV_SM_CLOCK",
         "Clock of the multiprocessors in MHz.",
@@ -255,155 +249,8 @@ _ROWS = (
         of=("uncorrected", "volatile"),
     ),
 )
-_XID = Metric("DCGM_FI_DEV_XID_ERRORS", "gauge", "Last Xid error, 0 for none.")
-_WANTED = {(ours.name, row.labels): row for row in _ROWS for ours in row.ours}
+XID = Metric("DCGM_FI_DEV_XID_ERRORS", "gauge", "Last Xid error, 0 for none.")
 
 # All that may stand on a page.
-FOREIGN: dict[str, Metric] = {row.foreign.name: row.foreign for row in _ROWS}
-FOREIGN[_XID.name] = _XID
-
-
-class DcgmNames:
-    """
-    Gives the series of a page their names in dcgm-exporter.
-
-    Args:
-        hostname: for the label ``Hostname``.
-    """
-
-    def __init__(self, hostname: str | None = None) -> None:
-        self._hostname = hostname or socket.gethostname()
-        self._plan = _Plan((), {})
-
-    def families(self, found: Sequence[Family]) -> list[Family]:
-        """
-        Return figures of *found* again, under dcgm-exporter's names.
-
-        Of the accelerators only NVIDIA's have such names; instances of one (MIG) have
-        its labels, and their own. May be called on several threads.
-        """
-        plan = self._plan
-        identities = tuple(
-            name
-            for family in found
-            if family.metric.name in _IDENTITIES
-            for name, _ in family.samples
-        )
-        if identities != plan.identities:
-            plan = _Plan(identities, _devices(found, self._hostname))
-            self._plan = plan
-        sums: dict[tuple[str, str], tuple[_Row, list[float]]] = {}
-        for family in found:
-            if family.metric.name in _METRICS:
-                for name, value in family.samples:
-                    if (place := plan.place(family.metric.name, name)) is not None:
-                        row, foreign = place
-                        key = (foreign, name.partition('uuid="')[2])
-                        sums.setdefault(key, (row, []))[1].append(value)
-        pages = {name: Family(metric) for name, metric in FOREIGN.items()}
-        seen: set[str] = set()
-        for (foreign, _), (row, parts) in sums.items():
-            # Devices of one instance share its figures.
-            if len(parts) == len(row.ours) and foreign not in seen:
-                seen.add(foreign)
-                sample = (foreign, row.convert(sum(parts)))
-                pages[row.foreign.name].samples.append(sample)
-        pages[_XID.name].samples += _xids(found, plan.devices)
-        return [family for family in pages.values() if family.samples]
-
-
-_METRICS = {ours.name for row in _ROWS for ours in row.ours}
-_IDENTITIES = {catalog.ACCELERATOR_INFO.name, catalog.GPU_MIG_INFO.name}
-
-
-class _Plan:
-    """
-    Where the series of a page go while its devices stay the same.
-
-    Args:
-        identities: series that name the devices.
-        devices: text of dcgm-exporter's labels, by our UUID.
-    """
-
-    def __init__(self, identities: tuple[str, ...], devices: Mapping[str, str]) -> None:
-        self.identities = identities
-        self.devices = devices
-        self._places: dict[str, tuple[_Row, str] | None] = {}
-
-    def place(self, metric: str, name: str) -> tuple[_Row, str] | None:
-        """
-        Return row and foreign series of our series *name*, `None` when it has none.
-        """
-        if name not in self._places:
-            uuid, *rest = _VALUES.findall(name) or ("",)
-            row = _WANTED.get((metric, tuple(rest)))
-            labelled = self.devices.get(uuid)
-            self._places[name] = (
-                None
-                if row is None or labelled is None
-                else (row, f"{row.foreign.name}{{{labelled}}}")
-            )
-        return self._places[name]
-
-
-def _devices(found: Iterable[Family], hostname: str) -> dict[str, str]:
-    """
-    Return the text of dcgm-exporter's labels for each device, by our UUID.
-    """
-    gpus: dict[str, dict[str, str]] = {}
-    parts: list[dict[str, str]] = []
-    for family in found:
-        if family.metric.name == catalog.ACCELERATOR_INFO.name:
-            for name, _ in family.samples:
-                known = labels(name)
-                if known.get("vendor") == "nvidia":
-                    gpus.setdefault(known["uuid"], known)
-        elif family.metric.name == catalog.GPU_MIG_INFO.name:
-            parts += [labels(name) for name, _ in family.samples]
-    texts = {uuid: _text(known, hostname) for uuid, known in gpus.items()}
-    for part in parts:
-        if part["parent"] in gpus:
-            texts[part["uuid"]] = _text(gpus[part["parent"]], hostname, part)
-    return texts
-
-
-def _text(
-    gpu: Mapping[str, str], hostname: str, part: Mapping[str, str] | None = None
-) -> str:
-    domain, colon, rest = gpu["pci_bus_id"].upper().partition(":")
-    known = {
-        "gpu": gpu["index"],
-        "UUID": gpu["uuid"],
-        "pci_bus_id": f"{domain:0>8}{colon}{rest}",
-        "device": f"nvidia{gpu['index']}",
-        "modelName": gpu["model"],
-    }
-    if part is not None:
-        known |= {"GPU_I_PROFILE": part["profile"], "GPU_I_ID": part["gpu_instance"]}
-    known |= {"Hostname": hostname, _DRIVER: gpu["driver"]}
-    return labels_text(tuple(known), known.values())
-
-
-def _xids(
-    found: Iterable[Family], devices: Mapping[str, str]
-) -> list[tuple[str, float]]:
-    """
-    Return the last Xid error of each GPU that can report one.
-    """
-    last: dict[str, tuple[float, int]] = {}
-    for family in found:
-        if family.metric.name == catalog.GPU_XID_ERRORS.name:
-            for name, _ in family.samples:
-                last.setdefault(_VALUES.findall(name)[0], (0.0, 0))
-        elif family.metric.name == catalog.GPU_XID_LAST_TIMESTAMP_SECONDS.name:
-            for name, time in family.samples:
-                uuid, xid = _VALUES.findall(name)
-                if xid.isdecimal():
-                    last[uuid] = max(last.get(uuid, (0.0, 0)), (time, int(xid)))
-    samples = []
-    for uuid, (_, xid) in last.items():
-        if uuid in devices:
-            text = _XID_TEXTS.get(xid, "Unknown Error")
-            more = labels_text(("err_code", "err_msg"), (xid, text))
-            samples.append((f"{_XID.name}{{{devices[uuid]},{more}}}", float(xid)))
-    return samples
+FOREIGN: dict[str, Metric] = {row.foreign.name: row.foreign for row in ROWS}
+FOREIGN[XID.name] = XID

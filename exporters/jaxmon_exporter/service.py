@@ -27,7 +27,7 @@ from jaxmon_exporter.collectors.gpm import Gpm
 from jaxmon_exporter.collectors.host import Host
 from jaxmon_exporter.collectors.nvml import NvidiaGpus
 from jaxmon_exporter.collectors.tpu import Tpus
-from jaxmon_exporter.compat import DcgmNames
+from jaxmon_exporter.dcgm_names import DcgmNames
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.polling import Collector, Polling
 from jaxmon_exporter.precedence import unserved

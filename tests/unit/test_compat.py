@@ -15,7 +15,8 @@ from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.exposition.parse import parse, to_family
 from jaxmon_exporter.collectors.demo import Demo
-from jaxmon_exporter.compat import FOREIGN, IMPOSSIBLE, DcgmNames
+from jaxmon_exporter.compat import FOREIGN, IMPOSSIBLE
+from jaxmon_exporter.dcgm_names import DcgmNames
 from tests.fakes.nvml import pages
 from tests.support import ROOT
 
