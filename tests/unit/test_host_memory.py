@@ -43,15 +43,17 @@ def test_figures_of_the_process_and_the_host(tmp_path: Path) -> None:
     assert found.cgroup_limit is None
 
 
-def test_the_innermost_cgroup_with_a_limit_counts(tmp_path: Path) -> None:
+def test_the_cgroup_that_has_least_left_counts(tmp_path: Path) -> None:
     """
-    Version 2 writes ``max`` where there is none.
+    Limits hold at every level; version 2 writes ``max`` where there is none.
     """
     base = "sys/fs/cgroup/pod"
     files = {
-        "proc/self/cgroup": "0::/pod/main\n",
-        f"{base}/main/memory.max": "max\n",
-        f"{base}/main/memory.current": "5\n",
+        "proc/self/cgroup": "0::/pod/main/inner\n",
+        f"{base}/main/inner/memory.max": "max\n",
+        f"{base}/main/inner/memory.current": "5\n",
+        f"{base}/main/memory.max": "800\n",
+        f"{base}/main/memory.current": "500\n",
         f"{base}/memory.max": "1000\n",
         f"{base}/memory.current": "900\n",
     }
@@ -59,6 +61,33 @@ def test_the_innermost_cgroup_with_a_limit_counts(tmp_path: Path) -> None:
     found = host_memory.read(system(tmp_path, {**PROCESS, **files}))
 
     assert (found.cgroup, found.cgroup_limit) == (900, 1000)
+
+
+def test_files_that_were_read_are_no_memory_in_use(tmp_path: Path) -> None:
+    """
+    The kernel counts them, up to the limit, and drops them when memory is needed.
+    """
+    stat = "anon 100\ninactive_file 700\nactive_file 50\ntotal_inactive_file 600\n"
+    used = {
+        "sys/fs/cgroup": ("0::/\n", "memory.current", "memory.max"),
+        "sys/fs/cgroup/memory": (
+            "4:memory:/\n",
+            "memory.usage_in_bytes",
+            "memory.limit_in_bytes",
+        ),
+    }
+    found = []
+    for base, (group, current, most) in used.items():
+        files = {
+            "proc/self/cgroup": group,
+            f"{base}/{current}": "990\n",
+            f"{base}/{most}": "1000\n",
+            f"{base}/memory.stat": stat,
+        }
+        root = system(tmp_path / current, {**PROCESS, **files})
+        found.append(host_memory.read(root).cgroup)
+
+    assert found == [290, 390]
 
 
 def test_a_container_sees_its_cgroup_as_the_root(tmp_path: Path) -> None:

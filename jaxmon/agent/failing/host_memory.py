@@ -9,6 +9,7 @@ import os
 import resource
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
 # Version 1 of cgroups says "no limit" with a number near the largest one.
@@ -28,7 +29,8 @@ class HostMemory:
         virtual: its address space.
         virtual_limit: most address space it may have (``ulimit -v``).
         available: what programs on this host can get without swapping.
-        cgroup: memory of the container or service that this process is in.
+        cgroup: memory of the container or service that this process is in, without
+            files that the kernel would drop: read data fill any limit, and do no harm.
         cgroup_limit: beyond which the kernel kills one of its processes.
     """
 
@@ -99,17 +101,41 @@ def _available(root: Path) -> int | None:
 
 def _cgroup(root: Path) -> tuple[int | None, int | None]:
     """
-    Return memory in use and the limit of the innermost cgroup that has one.
+    Return memory in use and the limit of the cgroup around us that has least left.
     """
-    for directory, used, limit in _places(root):
-        allowed = _number(directory / limit)
-        if allowed is not None:
-            return _number(directory / used), allowed
-    return None, None
+    found = []
+    for directory, names in _places(root):
+        limit, used = _number(directory / names.limit), _number(directory / names.used)
+        if limit is not None and used is not None:
+            used = max(used - _entry(directory / "memory.stat", names.droppable), 0)
+            found.append((limit - used, used, limit))
+    return min(found)[1:] if found else (None, None)
 
 
-def _places(root: Path) -> list[tuple[Path, str, str]]:
-    found: list[tuple[Path, str, str]] = []
+class _Names(NamedTuple):
+    used: str
+    limit: str
+    droppable: str
+
+
+_V2 = _Names("memory.current", "memory.max", "inactive_file")
+_V1 = _Names("memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file")
+
+
+def _entry(path: Path, name: str) -> int:
+    """
+    Return the number after *name* in a table, 0 where there is none.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for line in path.read_text().splitlines():
+            key, _, number = line.partition(" ")
+            if key == name:
+                return int(number)
+    return 0
+
+
+def _places(root: Path) -> list[tuple[Path, _Names]]:
+    found: list[tuple[Path, _Names]] = []
     mounted = root / "sys/fs/cgroup"
     lines: list[str] = []
     with contextlib.suppress(OSError, ValueError):
@@ -119,18 +145,17 @@ def _places(root: Path) -> list[tuple[Path, str, str]]:
         controllers, _, name = rest.partition(":")
         inside = name.strip("/")
         if not controllers:
-            at, used, limit = mounted, "memory.current", "memory.max"
+            at, names = mounted, _V2
         elif "memory" in controllers.split(","):
-            at = mounted / "memory"
-            used, limit = "memory.usage_in_bytes", "memory.limit_in_bytes"
+            at, names = mounted / "memory", _V1
         else:
             continue
         # A container often sees its own cgroup as the root, under another name.
         path = at / inside
         while path != at and len(found) < 64:  # noqa: PLR2004 - levels of cgroups
-            found.append((path, used, limit))
+            found.append((path, names))
             path = path.parent
-        found.append((at, used, limit))
+        found.append((at, names))
     return found
 
 
