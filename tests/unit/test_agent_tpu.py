@@ -48,6 +48,14 @@ def test_chips_in_the_order_of_their_nodes(tmp_path: Path, first: int) -> None:
     }
 
 
+def test_devices_without_a_number_have_no_name(tmp_path: Path) -> None:
+    """JAX need not know which of the host's devices one is."""
+    some = devices(8)
+    some[3].local_hardware_id = None
+
+    assert named(tmp_path, "v5e", some) == {}
+
+
 def test_cores_of_a_chip_share_its_name(tmp_path: Path) -> None:
     """Coordinates tell which cores belong together."""
     assert named(tmp_path, "7x", devices(8, cores=2)) == {

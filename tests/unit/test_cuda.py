@@ -75,9 +75,9 @@ def test_no_device_and_no_driver_are_no_error(driver: str) -> None:
     assert cuda.identify(0, "libm.so.6") is None
 
 
-def device(platform: str, version: str) -> SimpleNamespace:
+def device(platform: str, version: str, ordinal: int | None = 1) -> SimpleNamespace:
     client = SimpleNamespace(platform_version=version)
-    return SimpleNamespace(platform=platform, client=client, local_hardware_id=1)
+    return SimpleNamespace(platform=platform, client=client, local_hardware_id=ordinal)
 
 
 def test_only_cuda_devices_are_asked_for(
@@ -94,3 +94,4 @@ def test_only_cuda_devices_are_asked_for(
     )
     assert identity.hardware(device("gpu", "PJRT C API\nrocm 60300")) == ("", "")
     assert identity.hardware(device("cpu", "cuda")) == ("", "")
+    assert identity.hardware(device("gpu", "cuda", None)) == ("", "")

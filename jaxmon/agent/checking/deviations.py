@@ -268,7 +268,7 @@ def _same(one: Any, other: Any) -> bool:
     """
     Tell whether two objects are equal, or two arrays of objects.
     """
-    equal = one is other or one == other
+    equal: Any = one is other or one == other
     return bool(equal.all() if hasattr(equal, "all") else equal)
 
 

@@ -111,8 +111,9 @@ def hardware(device: Any) -> tuple[str, str]:
 
     They join this process's devices with what the sidecar tells of the hardware.
     """
-    version = device.client.platform_version
-    if device.platform != "gpu" or "cuda" not in version.lower():
+    version, ordinal = device.client.platform_version, device.local_hardware_id
+    # No number would be CUDA's first device.
+    if device.platform != "gpu" or "cuda" not in version.lower() or ordinal is None:
         return "", ""
-    found = cuda.identify(device.local_hardware_id)
+    found = cuda.identify(ordinal)
     return (found.uuid, found.pci_bus_id) if found else ("", "")

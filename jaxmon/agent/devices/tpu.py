@@ -32,6 +32,8 @@ def identify(
         root: where ``sys`` and ``dev`` are.
         environ: of this process.
     """
+    if any(device.local_hardware_id is None for device in devices):
+        return {}
     ordered = sorted(devices, key=lambda device: device.local_hardware_id)
     # Two cores of a chip have the same coordinates.
     places = list(dict.fromkeys(_coordinates(device) for device in ordered))
