@@ -29,6 +29,20 @@ class Firing:
     description: str
 
 
+def ticket(description: str, **labels: str) -> list[Firing]:
+    """
+    Return a firing ticket.
+    """
+    return [Firing({"severity": "ticket", **labels}, description)]
+
+
+def page(description: str, **labels: str) -> list[Firing]:
+    """
+    Return a firing page.
+    """
+    return [Firing({"severity": "page", **labels}, description)]
+
+
 @dataclass(frozen=True)
 class Case:
     """
@@ -36,7 +50,8 @@ class Case:
 
     Args:
         alert: its name.
-        series: values by series, in promtool's notation.
+        series: values by series, in promtool's notation: ``a+bxn`` stands for a, a+b,
+            … (n+1 samples), ``_xn`` for none.
         quiet: when nothing of that name fires.
         firing: what fires, and nothing else of that name, by time.
     """

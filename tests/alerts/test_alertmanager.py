@@ -71,7 +71,7 @@ def test_the_configuration_is_valid(config):
 @pytest.mark.parametrize(
     ("receiver", "labels"),
     [
-        ("page", "severity=page job=web alertname=JaxmonGpuLost"),
+        ("page", "severity=page job=web alertname=JaxmonAcceleratorLost"),
         ("ticket", "severity=ticket job=web alertname=JaxmonColdStarts"),
         ("ticket", "alertname=SomebodyElses"),
         ("nobody", "severity=info alertname=JaxmonDeployInProgress"),
@@ -204,16 +204,16 @@ def test_notifications_arrive_grouped_and_in_their_place(alertmanager, webhook):
     ]
     alertmanager.post(
         alert("JaxmonDeployInProgress", "info", job="other"),
-        alert("JaxmonGpuLost", "page", uuid="GPU-1"),
+        alert("JaxmonAcceleratorLost", "page", uuid="GPU-1"),
         *storm,
     )
 
-    path, page = webhook.until_alert("JaxmonGpuLost")
+    path, page = webhook.until_alert("JaxmonAcceleratorLost")
     until(lambda: len(webhook.alerts()) == 5, "all tickets")
     tickets = webhook.notifications("/ticket")
 
     assert path == "/page"
-    assert page["labels"] == alert("JaxmonGpuLost", "page", uuid="GPU-1")
+    assert page["labels"] == alert("JaxmonAcceleratorLost", "page", uuid="GPU-1")
     assert sorted(one["groupLabels"]["function"] for one in tickets) == ["eval", "step"]
     assert [len(one["alerts"]) for one in tickets] == [2, 2]
     assert "JaxmonDeployInProgress" not in str(webhook.alerts())

@@ -280,7 +280,7 @@ def test_list_shows_each_runbook():
 
 
 @pytest.mark.parametrize(
-    "name", ["JaxmonGpuLost", "jaxmongpulost", "GpuLost", "gpulost"]
+    "name", ["JaxmonGpuXid", "jaxmongpuxid", "GpuXid", "gpuxid"]
 )
 def test_show_prints_a_runbook(name):
     """
@@ -289,13 +289,13 @@ def test_show_prints_a_runbook(name):
     result = CliRunner().invoke(main, ["runbook", "show", name])
 
     assert result.exit_code == 0
-    assert result.output == runbooks.read("JaxmonGpuLost")
+    assert result.output == runbooks.read("JaxmonGpuXid")
 
 
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("JaxmonGpuGone", "similar are JaxmonGpuLost, JaxmonGpuXid"),
+        ("JaxmonGpuXib", "similar are JaxmonGpuXid"),
         ("zzz", "see: jaxmon runbook list"),
         ("../README", "see: jaxmon runbook list"),
     ],

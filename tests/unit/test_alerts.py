@@ -36,7 +36,10 @@ NAMES = {
     "JaxmonTrainingStalled",
     "JaxmonCompileStuck",
     "JaxmonGpuEccErrors",
-    "JaxmonGpuLost",
+    "JaxmonAcceleratorLost",
+    "JaxmonAgentSilent",
+    "JaxmonGpuNeedsReset",
+    "JaxmonProgramsDiverge",
     "JaxmonGpuThrottled",
     "JaxmonTpuRuntimeDown",
     "JaxmonGpuXid",
@@ -159,7 +162,7 @@ def test_quick_motion_divides_durations_only():
     )
 
     assert usual.keys() == quick.keys()
-    assert storm["expr"].endswith("(increase(jaxmon_recompiles_total[10s])) > 20")
+    assert storm["expr"].endswith("(increase(jaxmon_recompiles_total[10s]))) > 20")
     assert hook["for"] == "10s"
 
 
@@ -213,7 +216,7 @@ def test_build_takes_addresses(tmp_path):
     routing = yaml.safe_load((tmp_path / "alertmanager.yaml").read_text())
 
     assert result.exit_code == 0
-    assert "runbook_url: https://wiki.example.org/JaxmonGpuLost.md\n" in built
+    assert "runbook_url: https://wiki.example.org/JaxmonAcceleratorLost.md\n" in built
     assert [
         hook["url"]
         for receiver in routing["receivers"]
@@ -293,7 +296,7 @@ def test_check_shows_what_is_out_of_date(tmp_path):
     assert result.exit_code == 1
     assert "changed: alerts.yaml\n" in result.stdout
     assert "missing: alertmanager.yaml\n" in result.stdout
-    assert "+    expr: sum by (job, function) (increase" in result.stdout
+    assert "+    expr: max by (job, function) (sum by" in result.stdout
     assert "2 problem(s) found" in result.stderr
 
 

@@ -55,7 +55,7 @@ def test_a_queue_is_asked_at_each_scrape(recorded):
     """
     Each page has the depth of its moment.
     """
-    waiting = queue.Queue()
+    waiting: queue.Queue[int] = queue.Queue()
     jaxmon.queue("decode", waiting.qsize)
     told = [depth_of(recorded, "decode")]
     for number in range(3):

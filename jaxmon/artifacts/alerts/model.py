@@ -17,6 +17,9 @@ RUNBOOKS = "https://github.com/jaxmon/jaxmon/blob/main/runbooks/"
 DEPLOY_NOISE = (("deploy", "expected"),)
 """Label of alerts that a deployment fires; muted while one is in progress."""
 
+PROCESS = ("job", "instance", "worker")
+"""Labels that tell processes apart; without a sidecar there is no worker."""
+
 _LABEL = re.compile(r"\$labels\.(\w+)")
 
 

@@ -207,6 +207,14 @@ def step_age() -> Expr:
     return time() - gauge(catalog.LAST_STEP_TIMESTAMP_SECONDS, *PROCESS)
 
 
+def recompiling(*by: str) -> Expr:
+    """
+    Return the recompiles per minute of the function and process with most.
+    """
+    each = counter(catalog.RECOMPILES, *FUNCTION).rate().sum(*BY_PROCESS, "function")
+    return per_minute(each.max(*by))
+
+
 def storm(slos: Slos) -> float:
     """
     Return the recompiles per minute that the alert calls a storm.

@@ -97,6 +97,13 @@ class Expr:
     def __lt__(self, other: Expr | float) -> Expr:
         return self._binary("<", other, _COMPARED)
 
+    def reaching(self, other: Expr, *on: str) -> Expr:
+        """
+        Keep the series whose value is at least that of *other*'s one series with the
+        same labels *on*.
+        """
+        return self._binary(f">={_on(on)} group_left ()", other, _COMPARED)
+
     def equals(self, other: Expr | float) -> Expr:
         """
         Keep the series whose value is *other*'s.

@@ -97,8 +97,21 @@ class Thresholds:
         default="15m",
         metadata=_of("duration", "Age of a compile that means it is stuck."),
     )
-    gpu_lost_for: str = field(
-        default="1m", metadata=_of("duration", "How long a GPU must not answer.")
+    diverged_for: str = field(
+        default="10m",
+        metadata=_of(
+            "duration", "How long processes of one mesh must have different programs."
+        ),
+    )
+    accelerator_lost_for: str = field(
+        default="1m",
+        metadata=_of("duration", "How long an accelerator must not answer."),
+    )
+    accelerator_used: str = field(
+        default="10m",
+        metadata=_of(
+            "duration", "Window in which a program used it, so that its loss is a page."
+        ),
     )
     xid_window: str = field(
         default="10m",
@@ -109,6 +122,10 @@ class Thresholds:
         metadata=_of(
             "duration", "Window in which a GPU's uncorrected memory error is news."
         ),
+    )
+    reset_needed_for: str = field(
+        default="10m",
+        metadata=_of("duration", "How long a GPU must ask for a reset."),
     )
     throttled: float = field(
         default=0.1,
@@ -134,6 +151,10 @@ class Thresholds:
     )
     collector_down_for: str = field(
         default="10m", metadata=_of("duration", "How long a collector must fail.")
+    )
+    agent_silent_for: str = field(
+        default="5m",
+        metadata=_of("duration", "How long an agent must keep the sidecar waiting."),
     )
     hook_inactive_for: str = field(
         default="10m", metadata=_of("duration", "How long a hook must be inactive.")

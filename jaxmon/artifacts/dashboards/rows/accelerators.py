@@ -93,7 +93,7 @@ def oncall() -> Row:
                 width=8,
                 mappings=q.UP,
                 thresholds=q.below(1),
-                alerts=("JaxmonGpuLost",),
+                alerts=("JaxmonAcceleratorLost",),
             ),
             Panel(
                 id=707,
@@ -283,7 +283,7 @@ def debug() -> Row:
                 labels=by,
                 no_value="Not known here",
                 sort="Not corrected",
-                alerts=("JaxmonGpuEccErrors",),
+                alerts=("JaxmonGpuEccErrors", "JaxmonGpuNeedsReset"),
             ),
             Panel(
                 id=1812,

@@ -94,7 +94,7 @@ def oncall() -> Row:
                 title="Agents that answer their sidecar",
                 kind="state-timeline",
                 text="Whether the process in each slot answers. Down: it was killed, "
-                "or hangs.",
+                "or hangs; the alert knows which.",
                 targets=(
                     Target(
                         gauge(catalog.AGENT_UP, *q.PROCESS), "{{instance}} {{worker}}"
@@ -103,6 +103,7 @@ def oncall() -> Row:
                 width=8,
                 mappings=q.UP,
                 thresholds=q.below(1),
+                alerts=("JaxmonAgentSilent",),
             ),
         ),
         collapsed=True,

@@ -4,7 +4,6 @@ Is it on fire, and since when.
 
 from __future__ import annotations
 
-from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
@@ -19,7 +18,6 @@ from jaxmon.artifacts.promql import (
     alerts,
     alerts_since,
     call,
-    counter,
     re,
     recorded,
     time,
@@ -99,7 +97,6 @@ def _headline(slos: Slos) -> tuple[Panel, ...]:
     firing = alerts(*q.FIRING, re("severity", "page|ticket"))
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
     stalled = q.above(durations.seconds(slos.thresholds.stalled_after))
-    recompiles = counter(catalog.RECOMPILES, *q.PROCESS).rate().sum()
     return (
         _stat(
             101,
@@ -151,8 +148,9 @@ def _headline(slos: Slos) -> tuple[Panel, ...]:
         ),
         _stat(
             107,
-            "Calls per minute that compiled a function anew. A warm program has none.",
-            Target(q.per_minute(recompiles), "Recompiles", q.above(q.storm(slos))),
+            "Calls per minute that compiled a function anew, in the process and of the "
+            "function with most. A warm program has none.",
+            Target(q.recompiling(), "Recompiles", q.above(q.storm(slos))),
         ),
         _stat(
             108,

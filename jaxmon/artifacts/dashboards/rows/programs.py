@@ -104,5 +104,6 @@ def _table() -> Panel:
         width=24,
         height=8,
         labels=("function",),
+        alerts=("JaxmonProgramsDiverge",),
         sort="Temporary",
     )

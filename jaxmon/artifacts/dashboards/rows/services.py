@@ -26,7 +26,6 @@ def oncall(slos: Slos) -> Row:
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("job")
     cold = counter(catalog.REQUESTS, eq("start", "cold"), *q.PROCESS).rate().sum("job")
     every = counter(catalog.REQUESTS, *q.PROCESS).rate().sum("job")
-    recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).rate().sum("job")
     firing = alerts(*q.FIRING, re("severity", "page|ticket")).count("job")
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     columns = (
@@ -52,7 +51,7 @@ def oncall(slos: Slos) -> Row:
         ),
         Target(calls, "Calls"),
         Target(q.hit_rate("job"), "Cache hits", q.objective(slos, "cache-hit-rate")),
-        Target(q.per_minute(recompiles), "Recompiles", q.above(q.storm(slos))),
+        Target(q.recompiling("job"), "Recompiles", q.above(q.storm(slos))),
         Target(up(*q.HOST).avg("job").of_unit("ratio"), "Targets up", q.below(1)),
     )
     return Row(

@@ -1,0 +1,166 @@
+"""
+Alerts on accelerators: lost, damaged, held down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon import catalog
+from jaxmon.artifacts import promql
+from jaxmon.artifacts.alerts.model import Alert
+from jaxmon.artifacts.promql import Expr, counter, eq, gauge, gauge_over
+from jaxmon.artifacts.slo import Thresholds
+from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
+
+
+_HOST = ("job", "instance")
+_DEVICE = (*_HOST, "uuid")
+
+
+def accelerator_lost(thresholds: Thresholds) -> Iterator[Alert]:
+    """
+    Yield a page for what a program uses or just used, and a ticket for the rest: who
+    drains a host, removes a device or resets it, did it on purpose.
+    """
+    used = gauge_over(catalog.DEVICE_INFO, "last", thresholds.accelerator_used)
+    lost, in_use = _lost(), used.max(*_DEVICE)
+    for severity, expr, so in (
+        (PAGE, lost.and_(in_use, *_DEVICE), "what runs on it fails or hangs"),
+        (TICKET, lost.unless(in_use, *_DEVICE), "no program has used it lately"),
+    ):
+        yield Alert(
+            name="JaxmonAcceleratorLost",
+            expr=expr,
+            for_=thresholds.accelerator_lost_for,
+            severity=severity,
+            summary="An accelerator does not answer any more.",
+            description=(
+                "Accelerator {{ $labels.uuid }} of {{ $labels.instance }} (job "
+                f"{{{{ $labels.job }}}}) is lost; {so}."
+            ),
+        )
+
+
+def _lost() -> Expr:
+    """
+    Return the devices that are down, but for those that a driver took with it.
+
+    An upgrade of the driver takes every GPU of a host from the sidecar's sight, while
+    programs run on: that is JaxmonCollectorDown.
+    """
+    gpus = gauge(catalog.ACCELERATOR_UP, promql.re("uuid", "GPU-.+"))
+    tpus = gauge(catalog.ACCELERATOR_UP, promql.re("uuid", "TPU-.+"))
+    driver = gauge(catalog.COLLECTOR_SUCCESS, eq("collector", "nvml"))
+    blind = gpus.max(*_HOST).equals(0).and_(driver.max(*_HOST).equals(0))
+    return (
+        gpus.min(*_DEVICE)
+        .equals(0)
+        .unless(blind, *_HOST)
+        .or_(tpus.min(*_DEVICE).equals(0))
+    )
+
+
+def gpu_xid(thresholds: Thresholds) -> Alert:
+    """
+    Tell of errors after which a GPU or its work is usually lost.
+    """
+    window = thresholds.xid_window
+    critical = promql.re("xid", "|".join(catalog.CRITICAL_XIDS))
+    errors = counter(catalog.GPU_XID_ERRORS, critical)
+    return Alert(
+        name="JaxmonGpuXid",
+        expr=errors.rise(window).sum(*_DEVICE, "xid") > 0,
+        severity=TICKET,
+        summary="A GPU reported a critical error.",
+        description=(
+            "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
+            f"{{{{ $labels.xid }}}} {{{{ $value | humanize }}}} times within {window}."
+        ),
+    )
+
+
+def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
+    """
+    Tell of memory that cannot be trusted.
+    """
+    window = thresholds.ecc_window
+    # The aggregate counts them once more, and starts at what the GPU has lived through.
+    volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
+    errors = (
+        counter(catalog.GPU_ECC_ERRORS, *volatile).increase(window).sum(*_DEVICE) > 0
+    )
+    unspared = gauge(catalog.GPU_ROW_REMAP_FAILURE).max(*_DEVICE) > 0
+    worn = gauge(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED).max(*_DEVICE) > 0
+    return Alert(
+        name="JaxmonGpuEccErrors",
+        expr=errors.or_(unspared).or_(worn),
+        severity=TICKET,
+        summary="The memory of a GPU is damaged.",
+        description=(
+            "GPU {{ $labels.uuid }} of {{ $labels.instance }} had memory errors that "
+            f"could not be corrected within {window}, or more of its memory is bad "
+            "than it can replace."
+        ),
+    )
+
+
+def gpu_needs_reset(thresholds: Thresholds) -> Alert:
+    """
+    Tell of a GPU that works, and should be reset when that suits.
+    """
+    action = gauge(catalog.GPU_RECOVERY_ACTION).max(*_DEVICE) > 0
+    # GPUs or drivers that tell no action tell what waits for one.
+    rows = gauge(catalog.GPU_ROW_REMAP_PENDING).max(*_DEVICE) > 0
+    pages = gauge(catalog.GPU_RETIRED_PAGES_PENDING).max(*_DEVICE) > 0
+    return Alert(
+        name="JaxmonGpuNeedsReset",
+        expr=action.or_(rows).or_(pages),
+        for_=thresholds.reset_needed_for,
+        severity=TICKET,
+        summary="A GPU goes on, but wants to be reset.",
+        description=(
+            "The driver of GPU {{ $labels.uuid }} of {{ $labels.instance }} asks for a "
+            "reset, or bad memory waits for one to be replaced."
+        ),
+    )
+
+
+def gpu_throttled(thresholds: Thresholds) -> Alert:
+    """
+    Tell of a GPU that is slow for its cooling or its board.
+    """
+    window = thresholds.throttled_window
+    # Its power limit holds a busy GPU down all day: that is what the limit is for.
+    undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
+    share = counter(catalog.GPU_THROTTLE_SECONDS, undue).rate(window)
+    return Alert(
+        name="JaxmonGpuThrottled",
+        expr=share.max(*_DEVICE) > thresholds.throttled,
+        severity=TICKET,
+        summary="A GPU is held down by heat or by its board.",
+        description=(
+            "The clock of GPU {{ $labels.uuid }} of {{ $labels.instance }} was held "
+            "down for {{ $value | humanizePercentage }} of the last "
+            f"{window}, by more than its power limit."
+        ),
+    )
+
+
+def tpu_runtime_down(thresholds: Thresholds) -> Alert:
+    """
+    Tell of TPUs that are used, and tell nothing.
+    """
+    # Idle chips have no runtime: only beside a program that uses them is it missing.
+    used = gauge(catalog.RUNTIME_INFO, eq("platform", "tpu")).max(*_HOST)
+    return Alert(
+        name="JaxmonTpuRuntimeDown",
+        expr=gauge(catalog.TPU_RUNTIME_UP).max(*_HOST).equals(0).and_(used, *_HOST),
+        for_=thresholds.tpu_runtime_down_for,
+        severity=TICKET,
+        summary="A program uses TPUs whose runtime tells nothing.",
+        description=(
+            "A program of job {{ $labels.job }} on {{ $labels.instance }} uses TPUs, "
+            "and no runtime answers there; what the chips do cannot be seen."
+        ),
+    )

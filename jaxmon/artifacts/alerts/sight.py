@@ -1,0 +1,114 @@
+"""
+Alerts on what cannot be seen any more: targets, services, collectors, agents.
+"""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.artifacts import promql
+from jaxmon.artifacts.alerts.model import PROCESS, Alert
+from jaxmon.artifacts.promql import counter, eq, gauge, gauge_over
+from jaxmon.artifacts.slo import Thresholds
+from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
+
+
+def target_down(thresholds: Thresholds, day: str) -> Alert:
+    """
+    Tell of a target of ours that Prometheus cannot scrape.
+    """
+    # Prometheus may scrape more than jaxmon: only jobs that had its metrics count.
+    ours = gauge_over(catalog.BUILD_INFO, "last", day).max("job")
+    return Alert(
+        name="JaxmonTargetDown",
+        expr=promql.up().equals(0).and_(ours, "job"),
+        for_=thresholds.target_down_for,
+        severity=TICKET,
+        summary="Prometheus cannot scrape a target.",
+        description=(
+            "Target {{ $labels.instance }} of job {{ $labels.job }} does not answer; "
+            "nothing about it can be seen or alerted on."
+        ),
+    )
+
+
+def service_vanished(thresholds: Thresholds, hour: str) -> Alert:
+    """
+    Page when nobody serves any more.
+    """
+    before = gauge_over(catalog.REQUESTS_IN_PROGRESS, "last", hour).max("job")
+    return Alert(
+        name="JaxmonServiceVanished",
+        expr=before.unless(gauge(catalog.REQUESTS_IN_PROGRESS).max("job")),
+        for_=thresholds.vanished_for,
+        severity=PAGE,
+        summary="No process of a service reports any more.",
+        description=(
+            "Job {{ $labels.job }} served requests within the last hour, and now none "
+            "of its processes can be seen. Alerts on its objectives have ended with it."
+        ),
+    )
+
+
+def collector_down(thresholds: Thresholds, day: str) -> Alert:
+    """
+    Tell of a collector that worked and does not.
+    """
+    by = ("job", "instance", "collector")
+    # A host without a GPU has a collector that never worked: that is no failure.
+    worked = gauge_over(catalog.COLLECTOR_SUCCESS, "max", day).max(*by)
+    works = gauge(catalog.COLLECTOR_SUCCESS).max(*by)
+    return Alert(
+        name="JaxmonCollectorDown",
+        expr=works.equals(0).and_(worked.equals(1)),
+        for_=thresholds.collector_down_for,
+        severity=TICKET,
+        summary="A collector of the sidecar fails.",
+        description=(
+            "Collector {{ $labels.collector }} of {{ $labels.instance }} worked within "
+            "the last day and fails now; its figures are missing."
+        ),
+    )
+
+
+def agent_silent(thresholds: Thresholds) -> Alert:
+    """
+    Tell of a process that is there and does not answer.
+    """
+    # A process that was killed leaves its socket as well, but nobody waits for it.
+    timeouts = counter(
+        catalog.COLLECTOR_ERRORS,
+        eq("collector", "agents"),
+        eq("reason", "agent_timeout"),
+    )
+    waiting = timeouts.increase(thresholds.agent_silent_for).sum("job", "instance") > 0
+    silent = gauge(catalog.AGENT_UP).max(*PROCESS).equals(0)
+    return Alert(
+        name="JaxmonAgentSilent",
+        expr=silent.and_(waiting, "job", "instance"),
+        for_=thresholds.agent_silent_for,
+        severity=TICKET,
+        summary="A process lives, and its agent does not answer.",
+        description=(
+            "Worker {{ $labels.worker }} of job {{ $labels.job }} on "
+            "{{ $labels.instance }} takes connections and answers none: it is stopped, "
+            "or holds Python's interpreter lock. Its metrics are gone, and alerts on "
+            "its steps with them."
+        ),
+    )
+
+
+def agent_hook_inactive(thresholds: Thresholds) -> Alert:
+    """
+    Tell of a hook that sees nothing.
+    """
+    return Alert(
+        name="JaxmonAgentHookInactive",
+        expr=gauge(catalog.HOOK_ACTIVE).min("job", "hook").equals(0),
+        for_=thresholds.hook_inactive_for,
+        severity=TICKET,
+        summary="A hook of the agent does not observe.",
+        description=(
+            "Hook {{ $labels.hook }} is inactive in a process of job "
+            "{{ $labels.job }}; the metrics that it feeds are incomplete."
+        ),
+    )

@@ -1,0 +1,276 @@
+"""
+Cases of alerts on accelerators.
+"""
+
+from __future__ import annotations
+
+from tests.alerts.promtool import Case, page, ticket
+
+
+GPU = 'jaxmon_accelerator_up{job="gpus",instance="a:1",uuid="GPU-1"}'
+OTHER_GPU, CHIP = (
+    GPU.replace("GPU-1", "GPU-2"),
+    GPU.replace("GPU-1", "TPU-0000:00:05.0"),
+)
+USES = (
+    'jaxmon_device_info{job="gpus",instance="a:1",worker="0",device="0",uuid="GPU-1"}'
+)
+NVML = 'jaxmon_collector_success{job="gpus",instance="a:1",collector="nvml"}'
+XID = 'jaxmon_gpu_xid_errors_total{{job="gpus",instance="a:1",uuid="GPU-1",xid="{}"}}'
+ECC = (
+    'jaxmon_gpu_ecc_errors_total{{job="gpus",instance="a:1",uuid="GPU-1",'
+    'severity="{}",scope="{}"}}'
+)
+SRAM = 'jaxmon_gpu_sram_ecc_threshold_exceeded{job="gpus",instance="a:1",uuid="GPU-1"}'
+ACTION = 'jaxmon_gpu_recovery_action{job="gpus",instance="a:1",uuid="GPU-1"}'
+PENDING = 'jaxmon_gpu_row_remap_pending{job="gpus",instance="a:1",uuid="GPU-1"}'
+PAGES = 'jaxmon_gpu_retired_pages_pending{job="gpus",instance="a:1",uuid="GPU-1"}'
+REMAP = 'jaxmon_gpu_row_remap_failure{job="gpus",instance="a:1",uuid="GPU-1"}'
+THROTTLE = (
+    'jaxmon_gpu_throttle_seconds_total{{job="gpus",instance="a:1",uuid="GPU-1",'
+    'reason="{}"}}'
+)
+TPU = 'jaxmon_tpu_runtime_up{{job="pods",instance="a:1",runtime="{}"}}'
+ON_TPU = 'jaxmon_runtime_info{job="pods",instance="a:1",worker="0",platform="tpu"}'
+
+ECC_TICKET = ticket(
+    "GPU GPU-1 of a:1 had memory errors that could not be corrected within 10m, or "
+    "more of its memory is bad than it can replace.",
+    job="gpus",
+    instance="a:1",
+    uuid="GPU-1",
+)
+
+RESET_TICKET = ticket(
+    "The driver of GPU GPU-1 of a:1 asks for a reset, or bad memory waits for one to "
+    "be replaced.",
+    job="gpus",
+    instance="a:1",
+    uuid="GPU-1",
+)
+
+
+def lost(uuid, so):
+    """
+    Return what tells of a lost accelerator.
+    """
+    return {
+        "description": f"Accelerator {uuid} of a:1 (job gpus) is lost; {so}.",
+        "job": "gpus",
+        "instance": "a:1",
+        "uuid": uuid,
+    }
+
+
+IN_USE, IDLE = "what runs on it fails or hangs", "no program has used it lately"
+
+CASES = {
+    "gpu lost under a program, which dies of it": Case(
+        "JaxmonAcceleratorLost",
+        {
+            GPU: "1+0x5 0+0x30 1+0x10",
+            OTHER_GPU: "1+0x60",
+            USES: "1+0x7 stale _x60",
+            NVML: "1+0x60",
+        },
+        quiet=("5m", "6m", "37m"),
+        firing={
+            "7m": page(**lost("GPU-1", IN_USE)),
+            "15m": page(**lost("GPU-1", IN_USE)),
+            # Nothing runs there any more: it can wait for the morning.
+            "25m": ticket(**lost("GPU-1", IDLE)),
+        },
+    ),
+    "the only gpu of a host lost": Case(
+        "JaxmonAcceleratorLost",
+        {GPU: "1+0x5 0+0x30", USES: "1+0x60", NVML: "1+0x60"},
+        quiet=("5m",),
+        firing={"7m": page(**lost("GPU-1", IN_USE))},
+    ),
+    "gpu removed from a host where nothing runs": Case(
+        "JaxmonAcceleratorLost",
+        {GPU: "1+0x15 0+0x30", USES: "1+0x2 stale _x60", NVML: "1+0x60"},
+        quiet=("16m",),
+        firing={"17m": ticket(**lost("GPU-1", IDLE))},
+    ),
+    "a program elsewhere uses a device of that name": Case(
+        "JaxmonAcceleratorLost",
+        {
+            CHIP: "1+0x5 0+0x30",
+            CHIP.replace("a:1", "b:1"): "1+0x60",
+            USES.replace("GPU-1", "TPU-0000:00:05.0").replace("a:1", "b:1"): "1+0x60",
+        },
+        quiet=("5m",),
+        firing={"7m": ticket(**lost("TPU-0000:00:05.0", IDLE))},
+    ),
+    "the only tpu of a host lost": Case(
+        "JaxmonAcceleratorLost",
+        {
+            CHIP: "1+0x5 0+0x30",
+            USES.replace("GPU-1", "TPU-0000:00:05.0"): "1+0x60",
+            NVML: "0+0x60",
+        },
+        quiet=("5m",),
+        firing={"7m": page(**lost("TPU-0000:00:05.0", IN_USE))},
+    ),
+    "a driver is upgraded under a program": Case(
+        "JaxmonAcceleratorLost",
+        {
+            GPU: "1+0x5 0+0x3000",
+            OTHER_GPU: "1+0x5 0+0x3000",
+            USES: "1+0x3000",
+            NVML: "1+0x5 0+0x3000",
+        },
+        quiet=("7m", "30m", "3000m"),
+    ),
+    "gpu lost where only agents see the driver": Case(
+        "JaxmonAcceleratorLost",
+        {
+            GPU: "1+0x5 0+0x30",
+            OTHER_GPU: "1+0x60",
+            USES: "1+0x60",
+            NVML: "0+0x60",
+        },
+        quiet=("5m",),
+        firing={"7m": page(**lost("GPU-1", IN_USE))},
+    ),
+    "a sidecar that restarts, and a host that is drained": Case(
+        "JaxmonAcceleratorLost",
+        {
+            GPU: "1+0x5 stale _x3 1+0x10 stale _x60",
+            USES: "1+0x5 stale _x3 1+0x10 stale _x60",
+            NVML: "1+0x5 stale _x3 0+0x0 1+0x9 stale _x60",
+        },
+        quiet=tuple(f"{minute}m" for minute in range(1, 40)),
+    ),
+    "the driver asks for a reset": Case(
+        "JaxmonGpuNeedsReset",
+        {ACTION: "0+0x5 1+0x20 0+0x20", PENDING: "0+0x50", PAGES: "0+0x50"},
+        quiet=("5m", "15m", "27m"),
+        firing={"16m": RESET_TICKET},
+    ),
+    "bad memory waits for a reset": Case(
+        "JaxmonGpuNeedsReset",
+        {ACTION: "0+0x50", PENDING: "0+0x5 1+0x20 0+0x30", PAGES: "0+0x50"},
+        quiet=("15m", "27m"),
+        firing={"16m": RESET_TICKET},
+    ),
+    "bad memory of an older gpu waits for a reset": Case(
+        "JaxmonGpuNeedsReset",
+        {PENDING: "0+0x50", PAGES: "0+0x5 1+0x20"},
+        quiet=("15m",),
+        firing={"16m": RESET_TICKET},
+    ),
+    "critical Xid": Case(
+        "JaxmonGpuXid",
+        {XID.format(79): "0+0x5 1+0x40", XID.format(13): "0+1x40"},
+        quiet=("5m", "17m"),
+        firing={
+            "6m": ticket(
+                "GPU GPU-1 of a:1 reported Xid 79 1 times within 10m.",
+                job="gpus",
+                instance="a:1",
+                uuid="GPU-1",
+                xid="79",
+            )
+        },
+    ),
+    "critical Xid whose series it starts": Case(
+        "JaxmonGpuXid",
+        {XID.format(79): "_x20 1+0x40"},
+        quiet=("18m", "40m"),
+        firing={
+            "21m": ticket(
+                "GPU GPU-1 of a:1 reported Xid 79 1 times within 10m.",
+                job="gpus",
+                instance="a:1",
+                uuid="GPU-1",
+                xid="79",
+            )
+        },
+    ),
+    "uncorrected memory error": Case(
+        "JaxmonGpuEccErrors",
+        {
+            ECC.format("uncorrected", "volatile"): "7+0x10 8+0x40",
+            ECC.format("uncorrected", "aggregate"): "70+0x10 71+0x40",
+            REMAP: "0+0x50",
+        },
+        quiet=("10m", "22m"),
+        firing={"12m": ECC_TICKET},
+    ),
+    "row that cannot be replaced": Case(
+        "JaxmonGpuEccErrors",
+        {REMAP: "0+0x10 1+0x40", ECC.format("uncorrected", "volatile"): "0+0x50"},
+        quiet=("10m",),
+        firing={"11m": ECC_TICKET, "50m": ECC_TICKET},
+    ),
+    "caches wear out": Case(
+        "JaxmonGpuEccErrors",
+        {REMAP: "0+0x50", SRAM: "0+0x10 1+0x40"},
+        quiet=("10m",),
+        firing={"11m": ECC_TICKET, "50m": ECC_TICKET},
+    ),
+    "memory errors of the past, or corrected": Case(
+        "JaxmonGpuEccErrors",
+        {
+            ECC.format("uncorrected", "volatile"): "_x10 3+0x40",
+            ECC.format("corrected", "volatile"): "0+5x50",
+            ECC.format("uncorrected", "aggregate"): "0+1x50",
+            REMAP: "0+0x50",
+        },
+        quiet=("5m", "11m", "30m", "50m"),
+        firing={},
+    ),
+    "held down by heat": Case(
+        "JaxmonGpuThrottled",
+        {
+            THROTTLE.format("hw_thermal"): "0+0x20 12+12x20 240+0x40",
+            THROTTLE.format("sw_thermal"): "0+0x80",
+        },
+        quiet=("20m", "70m"),
+        firing={
+            "40m": ticket(
+                "The clock of GPU GPU-1 of a:1 was held down for 20% of the last 15m, "
+                "by more than its power limit.",
+                job="gpus",
+                instance="a:1",
+                uuid="GPU-1",
+            )
+        },
+    ),
+    "held down by its power limit, or idle": Case(
+        "JaxmonGpuThrottled",
+        {
+            THROTTLE.format("power"): "0+60x60",
+            THROTTLE.format("low_utilization"): "0+60x60",
+            THROTTLE.format("hw_thermal"): "0+3x60",
+        },
+        quiet=("20m", "40m", "60m"),
+        firing={},
+    ),
+    "a program on TPUs without a runtime": Case(
+        "JaxmonTpuRuntimeDown",
+        {TPU.format(8431): "1+0x5 0+0x20 1+0x10", ON_TPU: "1+0x40"},
+        quiet=("5m", "15m", "27m"),
+        firing={
+            "17m": ticket(
+                "A program of job pods on a:1 uses TPUs, and no runtime answers there; "
+                "what the chips do cannot be seen.",
+                job="pods",
+                instance="a:1",
+            )
+        },
+    ),
+    "idle TPUs, and one runtime of several": Case(
+        "JaxmonTpuRuntimeDown",
+        {
+            TPU.format(8431): "0+0x60",
+            TPU.format(8432): "0+0x20 1+0x40",
+            ON_TPU: "_x25 1+0x35",
+            ON_TPU.replace("tpu", "gpu"): "1+0x60",
+        },
+        quiet=("15m", "30m", "60m"),
+        firing={},
+    ),
+}

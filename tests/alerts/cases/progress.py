@@ -1,0 +1,74 @@
+"""
+Cases of alerts on the program as a whole.
+"""
+
+from __future__ import annotations
+
+from tests.alerts.promtool import Case, Firing, page
+
+
+STARTED = 'process_start_time_seconds{job="web",instance="a:1",worker="1"}'
+RUNTIME = 'jaxmon_runtime_info{job="web",instance="a:1",worker="1",jax="0.10.2"}'
+LAST_STEP = 'jaxmon_last_step_timestamp_seconds{job="train",instance="a:1",loop="main"}'
+OLDEST = 'jaxmon_compile_oldest_seconds{job="train",instance="a:1"}'
+
+CASES = {
+    "training stalled": Case(
+        "JaxmonTrainingStalled",
+        {LAST_STEP: "0+60x10 600+0x29 2460+60x10"},
+        quiet=("10m", "20m", "41m"),
+        firing={
+            "21m": page(
+                "A process of job train finished its last step of loop main 11m 0s "
+                "ago.",
+                job="train",
+                loop="main",
+                slo="step-freshness",
+            )
+        },
+    ),
+    "a first step that compiles is not stalled, until it is stuck": Case(
+        "JaxmonTrainingStalled",
+        {LAST_STEP: "0+0x30", OLDEST: "0+60x30"},
+        quiet=("11m", "14m"),
+        firing={
+            "15m": page(
+                "A process of job train finished its last step of loop main 15m 0s "
+                "ago.",
+                job="train",
+                loop="main",
+                slo="step-freshness",
+            )
+        },
+    ),
+    "a loop that ended is not stalled": Case(
+        "JaxmonTrainingStalled",
+        {LAST_STEP: "0+60x10 stale _x60"},
+        quiet=("15m", "21m", "60m"),
+    ),
+    "deploy in progress": Case(
+        "JaxmonDeployInProgress",
+        # Starts at 0, and again after 20 minutes.
+        {STARTED: "0+0x19 1200+0x40", RUNTIME: "1+0x60"},
+        quiet=("10m", "19m", "30m"),
+        firing={
+            "22m": [
+                Firing(
+                    {"severity": "info", "job": "web"},
+                    "The youngest process of job web started 2m 0s ago. Tickets about "
+                    "compiles wait until it has run for 10m.",
+                )
+            ]
+        },
+    ),
+    "a sidecar that starts is no deployment": Case(
+        "JaxmonDeployInProgress",
+        {STARTED: "0+0x30"},
+        quiet=("1m", "5m"),
+    ),
+    "a crash loop is no deployment": Case(
+        "JaxmonDeployInProgress",
+        {STARTED: "0+120x60", RUNTIME: "1+0x60"},
+        quiet=("10m", "50m"),
+    ),
+}
