@@ -76,7 +76,8 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Finding]:
         (sockets.AREA, lambda: sockets.check(run_dir or rundir.locate(), port)),
         (devices.AREA, devices.check),
     ]
-    if not skip_jax:
+    # Where JAX is missing, that is said once.
+    if not skip_jax and versions.installed("jax") is not None:
         checks.append((selftest.HOOKS, lambda: selftest.check(os.environ)))
     found: list[Finding] = []
     for area, check in checks:

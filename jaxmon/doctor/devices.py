@@ -4,23 +4,24 @@ Accelerators of this host, and whether their libraries can be reached.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
+from jaxmon.doctor import gpus
 from jaxmon.doctor.finding import Finding
 
 
-AREA = "devices"
+AREA = gpus.AREA
 
-_NVML_SECONDS = 10.0
 _GOOGLE, _PROCESSING = "0x1ae0", "0x12"
 
 
 def check(
-    root: Path = Path("/"), package: Callable[[str], bool] | None = None
+    root: Path = Path("/"),
+    package: Callable[[str], bool] | None = None,
+    environ: Mapping[str, str] = os.environ,
 ) -> Iterator[Finding]:
     """
     Yield what is to be said about GPUs and TPUs. No device is started.
@@ -28,63 +29,36 @@ def check(
     Args:
         root: where ``proc`` and ``sys`` are.
         package: tells whether a module can be imported.
+        environ: of the program.
     """
     package = package or (lambda name: find_spec(name) is not None)
     gpu = (root / "proc/driver/nvidia/version").exists()
     tpu = _has_tpu(root)
     if gpu:
-        yield from _nvidia(package)
+        yield from gpus.check(package, environ)
     if tpu:
         yield from _tpu(package)
     if not gpu and not tpu:
         text = "no NVIDIA driver and no TPU: programs run on the CPU"
         yield Finding(AREA, "ok", text)
+    yield from _platforms(environ.get("JAX_PLATFORMS", ""), gpu=gpu, tpu=tpu)
 
 
-def _nvidia(package: Callable[[str], bool]) -> Iterator[Finding]:
-    if not any(package(f"jax_cuda{major}_plugin") for major in (12, 13)):
-        text = "an NVIDIA driver is loaded, but JAX has no CUDA plugin"
-        advice = "pip install 'jax[cuda13]' (or cuda12), or JAX runs on the CPU"
-        yield Finding(AREA, "warning", text, advice)
-    if not package("pynvml"):
-        text = "nvidia-ml-py is missing: the sidecar shows no GPUs"
-        yield Finding(AREA, "warning", text, "pip install 'jaxmon[nvidia]'")
+def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Finding]:
+    """
+    Yield where JAX_PLATFORMS asks for what is not here, or leaves out what is.
+    """
+    names = {name.strip() for name in wanted.lower().split(",")} - {""}
+    if not names:
         return
-    yield _nvml()
-
-
-def _nvml() -> Finding:
-    """
-    Ask NVML for its devices, on a thread: a dead driver answers to nobody.
-    """
-    answer: SimpleQueue[Finding] = SimpleQueue()
-    thread = threading.Thread(target=lambda: answer.put(_ask_nvml()), daemon=True)
-    thread.start()
-    try:
-        return answer.get(timeout=_NVML_SECONDS)
-    except Empty:
-        text = f"NVML gives no answer within {_NVML_SECONDS:g} s"
-        advice = "the driver hangs; see dmesg for Xid errors and reset the GPU"
-        return Finding(AREA, "failure", text, advice)
-
-
-def _ask_nvml() -> Finding:
-    import pynvml  # noqa: PLC0415 - 70 ms, and often not there
-
-    try:
-        pynvml.nvmlInit()
-        try:
-            count = pynvml.nvmlDeviceGetCount()
-            driver = pynvml.nvmlSystemGetDriverVersion()
-        finally:
-            pynvml.nvmlShutdown()
-    except pynvml.NVMLError as error:
-        text = f"NVML cannot be used: {error}"
-        advice = "in a container, pass the devices and libraries in (NVIDIA runtime)"
-        return Finding(AREA, "failure", text, advice)
-    driver = driver.decode() if isinstance(driver, bytes) else driver
-    text = f"NVIDIA driver {driver}, GPUs: {count}"
-    return Finding(AREA, "ok" if count else "warning", text)
+    for name, here, what in (("cuda", gpu, "NVIDIA driver"), ("tpu", tpu, "TPU")):
+        if name in names and not here:
+            text = f"JAX_PLATFORMS={wanted}, but there is no {what}: JAX will not start"
+            yield Finding(AREA, "warning", text, "run this where the program will run")
+    for known, here, what in (({"cuda", "gpu"}, gpu, "GPUs"), ({"tpu"}, tpu, "TPU")):
+        if here and not names & known:
+            text = f"JAX_PLATFORMS={wanted}: programs will not use the {what}"
+            yield Finding(AREA, "warning", text, "unset it, and JAX takes what is here")
 
 
 def _has_tpu(root: Path) -> bool:

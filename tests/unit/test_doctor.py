@@ -4,14 +4,17 @@ What `jaxmon doctor` finds in an environment, check by check.
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from jaxmon import rundir
+from jaxmon.cli.doctor import command
 from jaxmon.doctor import devices, environment, finding, selftest, sockets, versions
 from jaxmon.doctor.finding import Finding
 
@@ -242,8 +245,20 @@ def test_a_host_without_accelerators_is_in_order(tmp_path: Path) -> None:
     No GPU and no TPU is a normal state.
     """
     device(tmp_path, "0x1ae0", "0x020000")  # a network card of Google's
-    (found,) = devices.check(tmp_path, lambda _: False)
+    (found,) = devices.check(tmp_path, lambda _: False, {})
     assert found.status == "ok"
+
+
+def test_platforms_that_are_not_here(tmp_path: Path) -> None:
+    """
+    JAX does not start where JAX_PLATFORMS names what the host lacks.
+    """
+    environ = {"JAX_PLATFORMS": "cuda,tpu"}
+    found = by_status(list(devices.check(tmp_path, lambda _: False, environ)))
+    assert found["warning"] == [
+        "JAX_PLATFORMS=cuda,tpu, but there is no NVIDIA driver: JAX will not start",
+        "JAX_PLATFORMS=cuda,tpu, but there is no TPU: JAX will not start",
+    ]
 
 
 def test_a_tpu_without_libtpu(tmp_path: Path) -> None:
@@ -251,12 +266,12 @@ def test_a_tpu_without_libtpu(tmp_path: Path) -> None:
     A TPU is found by its PCI id; the program needs libtpu, the sidecar h2.
     """
     device(tmp_path, "0x1ae0", "0x120000")
-    missing = list(devices.check(tmp_path, lambda _: False))
+    missing = list(devices.check(tmp_path, lambda _: False, {}))
     assert [(one.status, one.advice) for one in missing] == [
         ("warning", "pip install 'jax[tpu]'"),
         ("warning", "pip install 'jaxmon[tpu]'"),
     ]
-    (found,) = devices.check(tmp_path, {"libtpu", "h2"}.__contains__)
+    (found,) = devices.check(tmp_path, {"libtpu", "h2"}.__contains__, {})
     assert found.status == "ok"
 
 
@@ -267,7 +282,7 @@ def test_a_gpu_that_jax_cannot_use(tmp_path: Path) -> None:
     driver = tmp_path / "proc/driver/nvidia/version"
     driver.parent.mkdir(parents=True)
     driver.touch()
-    found = by_status(list(devices.check(tmp_path, lambda _: False)))
+    found = by_status(list(devices.check(tmp_path, lambda _: False, {})))
     assert found == {
         "warning": [
             "an NVIDIA driver is loaded, but JAX has no CUDA plugin",
@@ -304,6 +319,19 @@ def test_a_jax_that_cannot_be_imported(tmp_path: Path) -> None:
     (found,) = selftest.check({"PYTHONPATH": str(tmp_path)})
     assert found.status == "failure"
     assert "broken build" in found.text
+
+
+def test_without_jax_its_self_test_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, run_dir: Path
+) -> None:
+    """
+    That JAX is missing is told once, not by everybody who would need it.
+    """
+    monkeypatch.setattr(versions, "installed", lambda _: None)
+    result = CliRunner().invoke(command, ["--json", "--run-dir", str(run_dir)])
+
+    areas = {one["area"] for one in json.loads(result.stdout)}
+    assert areas == {"versions", "environment", "sockets", "devices"}
 
 
 def test_the_worst_finding_decides() -> None:
