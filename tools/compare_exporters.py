@@ -245,14 +245,14 @@ def main() -> None:
     """
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--nvitop", help="Python with nvitop-exporter")
+    parser.add_argument("--jaxmon", default=sys.executable, help="Python with jaxmon")
     parser.add_argument("--seconds", type=float, default=10.0, help="of idleness")
     parser.add_argument("--scrapes", type=int, default=200)
     arguments = parser.parse_args()
-    jaxmon = str(Path(sys.executable).with_name("jaxmon"))
+    jaxmon = str(Path(arguments.jaxmon).with_name("jaxmon-exporter"))
     every = ("--agents-interval", "1", "--host-interval", "1", "--nvml-interval", "1")
     command = (
         jaxmon,
-        "exporter",
         "--host",
         "127.0.0.1",
         "--log-level",

@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Callable
-from importlib import resources
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaxmon.exposition.server import Page, Request, Response
-from jaxmon_exporter.summary import Summary
 
+
+if TYPE_CHECKING:
+    from jaxmon_exporter.summary import Summary
 
 _INLINE = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -21,20 +24,9 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 def landing_page() -> Page:
     """
-    Return the handler of ``/``: one HTML page, read once, that loads nothing else.
+    Return the handler of ``/``: one HTML page that loads nothing else.
     """
-    html = resources.files("jaxmon_exporter").joinpath("page.html").read_text("utf-8")
-    response = Response(
-        html.encode("utf-8"),
-        content_type="text/html; charset=utf-8",
-        headers={
-            "Content-Security-Policy": _policy(html),
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cache-Control": "no-cache",
-        },
-    )
-    return lambda _request: response
+    return lambda _request: _landing()
 
 
 def summary_page(summary: Callable[[], Summary]) -> Page:
@@ -43,6 +35,8 @@ def summary_page(summary: Callable[[], Summary]) -> Page:
     """
 
     def handle(request: Request) -> Response:
+        import json  # noqa: PLC0415 - most hosts have no viewer
+
         del request
         body = json.dumps(summary(), allow_nan=False, separators=(",", ":"))
         return Response(
@@ -75,6 +69,21 @@ def ready_page(ready: Callable[[], bool]) -> Page:
         return Response(b"waiting for the first poll\n", status=503, headers=_NO_STORE)
 
     return handle
+
+
+@cache
+def _landing() -> Response:
+    html = Path(__file__).with_name("page.html").read_text("utf-8")
+    return Response(
+        html.encode("utf-8"),
+        content_type="text/html; charset=utf-8",
+        headers={
+            "Content-Security-Policy": _policy(html),
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-cache",
+        },
+    )
 
 
 def _policy(html: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,24 +21,22 @@ from jaxmon.exposition.server import Server, metrics_handler
 from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors.agents import Agents
-from jaxmon_exporter.collectors.dcgm import Dcgm
-from jaxmon_exporter.collectors.demo import Demo
 from jaxmon_exporter.collectors.gpm import Gpm
 from jaxmon_exporter.collectors.host import Host
 from jaxmon_exporter.collectors.nvml import NvidiaGpus
 from jaxmon_exporter.collectors.tpu import Tpus
-from jaxmon_exporter.dcgm_names import DcgmNames
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.polling import Collector, Polling
 from jaxmon_exporter.precedence import unserved
-from jaxmon_exporter.prices import Prices
-from jaxmon_exporter.summary import Summary, summarise
 
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jaxmon_exporter.dcgm_names import DcgmNames
     from jaxmon_exporter.gate import Gate
+    from jaxmon_exporter.prices import Prices
+    from jaxmon_exporter.summary import Summary
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -63,7 +61,7 @@ class Service:
         self._seconds = Histogram(SCRAPE_SECONDS)
         self._errors: Counter[str] = Counter()
         self._gate = _gate(options.web_config) if options.web_config else None
-        self._names = DcgmNames() if options.compat == "dcgm" else None
+        self._names = _names() if options.compat == "dcgm" else None
         self._polling = Polling(
             _collectors(options, give_up),
             secondary=_secondary(options),
@@ -73,7 +71,7 @@ class Service:
                 all_rates=self._names is not None,
             ),
         )
-        self._prices = Prices(options.prices) if options.prices else None
+        self._prices = _prices(options.prices) if options.prices else None
         self._server = Server(
             {
                 "/": pages.landing_page(),
@@ -152,6 +150,8 @@ class Service:
         """
         Return what ``/api/summary`` shows.
         """
+        from jaxmon_exporter.summary import summarise  # noqa: PLC0415 - few look
+
         return summarise(
             self._polling.families(),
             self._polling.statuses(),
@@ -166,10 +166,31 @@ class Service:
             log.error("%s failed; counted from now on", site, exc_info=error)
 
 
+# What few ask for is loaded when it is asked for: half a megabyte, and start-up.
+
+
 def _gate(path: Path) -> Gate:
-    from jaxmon_exporter.gate import Gate  # noqa: PLC0415 - few want one; 15 ms
+    from jaxmon_exporter.gate import Gate  # noqa: PLC0415 - see above
 
     return Gate(path)
+
+
+def _names() -> DcgmNames:
+    from jaxmon_exporter.dcgm_names import DcgmNames  # noqa: PLC0415 - see above
+
+    return DcgmNames()
+
+
+def _prices(prices: Mapping[str, float]) -> Prices:
+    from jaxmon_exporter.prices import Prices  # noqa: PLC0415 - see above
+
+    return Prices(prices)
+
+
+def _demo() -> Collector:
+    from jaxmon_exporter.collectors.demo import Demo  # noqa: PLC0415 - see above
+
+    return Demo()
 
 
 def _collectors(options: Options, give_up: Callable[[str], None]) -> list[Collector]:
@@ -188,10 +209,12 @@ def _collectors(options: Options, give_up: Callable[[str], None]) -> list[Collec
         "agents": lambda: Agents(options.run_dir, interval=options.agents_interval),
     }
     chosen = [make() for name, make in known.items() if name not in options.disabled]
-    return [*chosen, Demo()] if options.demo else chosen
+    return [*chosen, _demo()] if options.demo else chosen
 
 
 def _secondary(options: Options) -> list[Collector]:
     if not options.dcgm or "dcgm" in options.disabled:
         return []
+    from jaxmon_exporter.collectors.dcgm import Dcgm  # noqa: PLC0415 - see above
+
     return [Dcgm(options.dcgm, interval=options.dcgm_interval)]

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -44,10 +45,12 @@ Example:
 
 
 def _address(_context: click.Context, _parameter: click.Parameter, url: str) -> str:
+    if not url:
+        return ""
     from jaxmon_exporter.http_page import usable
 
     try:
-        return usable(url) if url else ""
+        return usable(url)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -268,7 +271,6 @@ def command(
     Collects from every instrumented process on the host over Unix sockets, so
     Prometheus has one target per host. Runs until SIGTERM or SIGINT.
     """
-    from jaxmon_exporter.prices import from_file, from_flags
     from jaxmon_exporter.service import Service
 
     logging.basicConfig(
@@ -292,10 +294,7 @@ def command(
         compat=compat or "",
         tpu_interval=tpu_interval,
         disabled=frozenset(disabled),
-        prices={
-            **(from_file(price_table) if price_table else {}),
-            **from_flags(prices),
-        },
+        prices=_prices(price_table, prices) if price_table or prices else {},
         web_config=web_config,
         demo=demo,
     )
@@ -317,6 +316,15 @@ def command(
         service.stop()
     if reasons:
         raise CommandError(reasons[0])
+
+
+def _prices(table: Path | None, flags: Sequence[str]) -> Mapping[str, float]:
+    """
+    Return dollars per hour by model; those of *flags* win.
+    """
+    from jaxmon_exporter.prices import from_file, from_flags
+
+    return {**(from_file(table) if table else {}), **from_flags(flags)}
 
 
 def _cache_directory() -> tuple[Path, ...]:

@@ -142,7 +142,8 @@ def _numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
     """
     try:
         found = socket.getaddrinfo(
-            "127.0.0.1" if host == "localhost" else host,
+            # As bytes: for a text it would load the tables of international names.
+            b"127.0.0.1" if host == "localhost" else host.encode("ascii"),
             port,
             type=socket.SOCK_STREAM,
             flags=socket.AI_NUMERICHOST | socket.AI_PASSIVE,
