@@ -1,5 +1,5 @@
 """
-Manifests as documents, the chart's among them, and what is in them.
+Manifests as documents, the chart's among them, what is in them and what they must be.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from typing import Any
 import pytest
 import yaml
 
+from jaxmon.cli.main import load
+from jaxmon.settings import Settings
+from jaxmon_exporter.options import COLLECTORS, Options
 from tests import schemas
 from tests.schemas import Document
 from tests.support import ROOT
 
 
 CHART = ROOT / "exporters/helm/jaxmon"
+IMAGE = "ghcr.io/jaxmon/jaxmon-exporter"
 _TEMPLATES = {
     "DaemonSet": ["spec.template"],
     "Deployment": ["spec.template"],
@@ -30,13 +34,13 @@ _TEMPLATES = {
 _RENDER = """
 import json, sys
 import helm_python as helm
-chart, request = sys.argv[1], json.loads(sys.argv[2])
+chart, name, request = *sys.argv[1:3], json.loads(sys.argv[3])
 loaded = helm.Chart.load(chart)
 answers = []
 for values in request:
     try:
         loaded.validate_schema(values)
-        files = loaded.render(values, name="demo", namespace="jaxmon")
+        files = loaded.render(values, name=name, namespace="monitored")
         answers.append({"files": files})
     except helm.HelmError as error:
         answers.append({"error": str(error)})
@@ -68,9 +72,10 @@ def manifests() -> dict[str, Document]:
     }
 
 
-def rendered(*values: Document) -> tuple[list[Any], list[str]]:
+def rendered(*values: Document, name: str = "jaxmon") -> tuple[list[Any], list[str]]:
     """
-    Return what Helm makes of the chart with each of *values*, and what its linter says.
+    Return what Helm makes of the chart with each of *values*, as the release *name*,
+    and what its linter says.
 
     An answer has ``files`` by path, or ``error``. Helm runs in a process of its own,
     for its threads outlive their use.
@@ -78,7 +83,7 @@ def rendered(*values: Document) -> tuple[list[Any], list[str]]:
     if find_spec("helm_python") is None:
         pytest.skip("no Helm for this platform: helm-python-sdk is not installed")
     done = subprocess.run(
-        [sys.executable, "-c", _RENDER, str(CHART), json.dumps(values)],
+        [sys.executable, "-c", _RENDER, str(CHART), name, json.dumps(values)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -153,3 +158,65 @@ def _sidecars(template: Document) -> Iterator[Document]:
     for container in (*spec.get("initContainers", ()), *spec["containers"]):
         if "jaxmon-exporter" in container["image"]:
             yield container
+
+
+def assert_hardened(document: Document) -> None:
+    """
+    Assert that the sidecars in *document* have no right that they do not need, and
+    bounded memory.
+    """
+    [template] = observed(document)
+    pod = template["spec"].get("securityContext", {})
+    for container in sidecars(document):
+        context = {**pod, **container["securityContext"]}
+        assert context["runAsNonRoot"] is True
+        assert context.get("runAsUser") != 0
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert "memory" in container["resources"]["limits"]
+        assert "nvidia.com/gpu" not in json.dumps(container["resources"])
+    # A Ray worker may have use for its token.
+    if document["kind"] != "RayCluster":
+        assert template["spec"]["automountServiceAccountToken"] is False
+    assert "hostPath" not in json.dumps(template)
+    assert "hostNetwork" not in template["spec"]
+
+
+def assert_known(document: Document) -> None:
+    """
+    Assert that variables, port and probes of the sidecars in *document* are those of
+    ``jaxmon exporter``, and the variables of the programs those of an agent.
+    """
+    options = {one.envvar for one in load("exporter").params if one.envvar}
+    agent = {f"JAXMON_{name.upper()}" for name in Settings.__dataclass_fields__}
+    for container in sidecars(document):
+        variables = environ(container)
+        ours = {name for name in variables if name.startswith("JAXMON_")}
+        port = int(variables.get("JAXMON_EXPORTER_PORT", Options(run_dir=Path()).port))
+        assert ours <= options
+        assert set(variables.get("JAXMON_EXPORTER_DISABLE", "").split()) <= {
+            *COLLECTORS
+        }
+        assert [one["containerPort"] for one in container["ports"]] == [port]
+        assert "livenessProbe" in container
+        for kind, path in (
+            ("startupProbe", "/-/healthy"),
+            ("livenessProbe", "/-/healthy"),
+            ("readinessProbe", "/-/ready"),
+        ):
+            if get := container.get(kind, {}).get("httpGet"):
+                assert get == {"path": path, "port": "jaxmon"}
+    for template in pod_templates(document):
+        for container in template["spec"]["containers"]:
+            if "jaxmon-exporter" not in container["image"]:
+                ours = {one for one in environ(container) if one.startswith("JAXMON_")}
+                assert ours <= agent
+
+
+def environ(container: Document) -> dict[str, str]:
+    """
+    Return the variables of *container* with their values.
+    """
+    return {one["name"]: one["value"] for one in container.get("env", ())}

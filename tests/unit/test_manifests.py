@@ -5,7 +5,6 @@ Manifests for Kubernetes: valid, of one piece with the sidecar, and hardened.
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,8 @@ import jsonschema
 import pytest
 import yaml
 
-from jaxmon.cli.main import load
-from jaxmon.settings import Settings
-from jaxmon.version import version
-from jaxmon_exporter.options import COLLECTORS, Options
 from tests import deployment, schemas
-from tests.deployment import CHART, chart_documents
+from tests.deployment import IMAGE, assert_hardened, assert_known, environ
 from tests.schemas import RELEASES
 from tests.support import ROOT
 
@@ -29,7 +24,6 @@ WORKLOADS = {
     for name, document in MANIFESTS.items()
     if list(deployment.pod_templates(document))
 }
-IMAGE = "ghcr.io/jaxmon/jaxmon-exporter"
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -203,169 +197,6 @@ def test_kustomization_names_what_is_there() -> None:
     assert [one["name"] for one in kustomization["images"]] == [IMAGE]
     for name in kustomization["resources"]:
         assert (directory / name).is_file()
-
-
-def test_chart_renders_valid_manifests() -> None:
-    """
-    With its defaults and with everything switched on, Helm's own engine and linter
-    accept the chart, and what comes out is valid, hardened and known to the sidecar.
-    """
-    everything = {
-        "image": {"tag": "9.9"},
-        "imagePullSecrets": [{"name": "registry"}],
-        "env": {"JAXMON_EXPORTER_DISABLE": "agents host", "JAXMON_EXPORTER_DEMO": True},
-        "port": 9999,
-        "nvidia": {"runtimeClassName": "nvidia"},
-        "affinity": {"nodeAffinity": {}},
-        "podAnnotations": {"a": "b"},
-        "podLabels": {"c": "d"},
-        "priorityClassName": "system-node-critical",
-        "serviceAccount": {"name": "mine"},
-        "webConfig": {"content": "basic_auth_users:\n  a: $2b$10$x\n"},
-        "podMonitor": {"labels": {"release": "x"}, "endpoint": {"scheme": "https"}},
-        "networkPolicy": {
-            "fromNamespaces": ["a", "b"],
-            "egress": [{"ports": [{"port": 9400, "protocol": "TCP"}]}],
-        },
-    }
-    answers, lint = deployment.rendered({}, everything)
-
-    assert lint == []
-    for answer in answers:
-        for document in chart_documents(answer).values():
-            for release in RELEASES:
-                deployment.validate(document, release)
-        daemonset = chart_documents(answer)["DaemonSet"]
-        assert_hardened(daemonset)
-        assert_known(daemonset)
-
-    full = chart_documents(answers[1])
-    [container] = deployment.sidecars(full["DaemonSet"])
-    assert container["image"] == f"{IMAGE}:9.9"
-    assert "tcpSocket" in container["readinessProbe"]
-    assert environ(container)["JAXMON_EXPORTER_WEB_CONFIG"] == "/etc/jaxmon/web.yml"
-    assert full["Secret"]["stringData"] == {
-        "web.yml": everything["webConfig"]["content"]  # type: ignore[index]
-    }
-    assert full["PodMonitor"]["spec"]["podMetricsEndpoints"][0]["scheme"] == "https"
-    default = chart_documents(answers[0])
-    assert "Secret" not in default
-    assert "volumes" not in default["DaemonSet"]["spec"]["template"]["spec"]
-
-
-def test_chart_switches_off_what_is_not_wanted() -> None:
-    """
-    Without monitor, policy and account, and with a Secret of the site's, only the
-    DaemonSet is left, and it uses what is there.
-    """
-    values = {
-        "serviceAccount": {"create": False},
-        "podMonitor": {"enabled": False},
-        "networkPolicy": {"enabled": False},
-        "webConfig": {"existingSecret": "ours", "content": "ignored"},
-    }
-    [answer], _ = deployment.rendered(values)
-    found = chart_documents(answer)
-    spec = found["DaemonSet"]["spec"]["template"]["spec"]
-
-    assert set(found) == {"DaemonSet"}
-    assert spec["serviceAccountName"] == "default"
-    assert [one["secret"]["secretName"] for one in spec["volumes"]] == ["ours"]
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"prot": 9467},
-        {"port": "9467"},
-        {"port": 80},
-        {"podMonitor": {"interval": "often"}},
-        {"networkPolicy": {"fromNamespaces": []}},
-        {"env": {"JAXMON_EXPORTER_PORT": "1"}},
-        {"image": {"pullPolicy": "Sometimes"}},
-    ],
-)
-def test_values_schema_refuses(values: dict[str, Any]) -> None:
-    """
-    A misspelt or impossible value is an error before anything is installed.
-    """
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(values, schema)
-
-
-def test_values_schema_knows_every_value() -> None:
-    """
-    The defaults meet the schema, and each of its properties has a default.
-    """
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    jsonschema.Draft7Validator.check_schema(schema)
-    jsonschema.validate(values, schema)
-
-    assert set(schema["properties"]) - {"global"} == set(values)
-
-
-def test_chart_is_of_this_release() -> None:
-    """
-    The chart installs the image of the version that it comes with.
-    """
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    release = re.match(r"[\d.]+\d", version())
-    assert release is not None
-    assert chart["appVersion"] == chart["version"] == release[0]
-
-
-def assert_hardened(document: dict[str, Any]) -> None:
-    found = list(deployment.sidecars(document))
-    assert found
-    [template] = deployment.observed(document)
-    pod = template["spec"].get("securityContext", {})
-    for container in found:
-        context = {**pod, **container["securityContext"]}
-        assert context["runAsNonRoot"] is True
-        assert context["runAsUser"] > 0
-        assert context["readOnlyRootFilesystem"] is True
-        assert context["allowPrivilegeEscalation"] is False
-        assert context["capabilities"] == {"drop": ["ALL"]}
-        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert "memory" in container["resources"]["limits"]
-        assert "nvidia.com/gpu" not in json.dumps(container["resources"])
-    # A Ray worker may have use for its token.
-    if document["kind"] != "RayCluster":
-        assert template["spec"]["automountServiceAccountToken"] is False
-    assert "hostPath" not in json.dumps(template)
-    assert "hostNetwork" not in template["spec"]
-
-
-def assert_known(document: dict[str, Any]) -> None:
-    options = {one.envvar for one in load("exporter").params if one.envvar}
-    agent = {f"JAXMON_{name.upper()}" for name in Settings.__dataclass_fields__}
-    for container in deployment.sidecars(document):
-        variables = environ(container)
-        ours = {name for name in variables if name.startswith("JAXMON_")}
-        port = int(variables.get("JAXMON_EXPORTER_PORT", Options(run_dir=Path()).port))
-        assert ours <= options
-        assert set(variables.get("JAXMON_EXPORTER_DISABLE", "").split()) <= {
-            *COLLECTORS
-        }
-        assert [one["containerPort"] for one in container["ports"]] == [port]
-        for kind, path in (
-            ("startupProbe", "/-/healthy"),
-            ("livenessProbe", "/-/healthy"),
-            ("readinessProbe", "/-/ready"),
-        ):
-            if get := container.get(kind, {}).get("httpGet"):
-                assert get == {"path": path, "port": "jaxmon"}
-    for template in deployment.pod_templates(document):
-        for container in template["spec"]["containers"]:
-            if "jaxmon-exporter" not in container["image"]:
-                ours = {one for one in environ(container) if one.startswith("JAXMON_")}
-                assert ours <= agent
-
-
-def environ(container: dict[str, Any]) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in container.get("env", ())}
 
 
 def labels(template: dict[str, Any]) -> dict[str, str]:

@@ -1,6 +1,15 @@
+{{- define "jaxmon.name" -}}
+{{- /* A release of another chart may have this one as a part, and objects of its own. */ -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{ .Release.Name }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
 {{- define "jaxmon.selector" -}}
 app.kubernetes.io/name: jaxmon
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: node
 {{- end }}
 
@@ -8,17 +17,17 @@ app.kubernetes.io/component: node
 {{ include "jaxmon.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "jaxmon.serviceAccount" -}}
-{{ .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary .Release.Name "default") }}
+{{ .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "jaxmon.name" .) "default") }}
 {{- end }}
 
 {{- define "jaxmon.webSecret" -}}
 {{- if .Values.webConfig.existingSecret -}}
 {{ .Values.webConfig.existingSecret }}
 {{- else if .Values.webConfig.content -}}
-{{ .Release.Name }}-web
+{{ include "jaxmon.name" . }}-web
 {{- end }}
 {{- end }}
