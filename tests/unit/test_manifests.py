@@ -112,6 +112,28 @@ def test_sidecar_is_hardened(name: str) -> None:
     assert_hardened(WORKLOADS[name])
 
 
+@pytest.mark.parametrize("name", [one for one in WORKLOADS if "raycluster" not in one])
+def test_pods_meet_the_restricted_standard(name: str) -> None:
+    """
+    Programs and sidecars together may run where Pod Security asks for the restricted
+    standard, as ``namespace.yaml`` does; only Ray brings rights of its own.
+    """
+    for template in deployment.pod_templates(WORKLOADS[name]):
+        spec = template["spec"]
+        pod = spec["securityContext"]
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & {*spec}
+        for volume in spec.get("volumes", ()):
+            assert {*volume} & {"emptyDir", "persistentVolumeClaim", "secret"}
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            context = {**pod, **container["securityContext"]}
+            assert context["runAsNonRoot"] is True
+            assert context.get("runAsUser") != 0
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert context["seccompProfile"]["type"] == "RuntimeDefault"
+            assert not any("hostPort" in one for one in container.get("ports", ()))
+
+
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_sidecar_is_what_the_command_takes(name: str) -> None:
     """
