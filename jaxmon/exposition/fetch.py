@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from jaxmon.errors import JaxmonError
@@ -59,12 +60,13 @@ class _Exchange:
     received: bytearray = field(default_factory=bytearray)
 
 
-def fetch_all(
+def fetch_all(  # noqa: PLR0913 - each bound is one of its own
     paths: Mapping[str, Path],
     target: str,
     *,
     timeout: float,
     max_bytes: int,
+    max_total: float = inf,
     accept: str = "text/plain; version=0.0.4",
 ) -> dict[str, str | FetchError]:
     """
@@ -75,6 +77,7 @@ def fetch_all(
         target: path and query.
         timeout: seconds for all of it.
         max_bytes: most that one response may have, head included.
+        max_total: most that all of them may have; beyond, the largest are left out.
         accept: media type to ask for.
 
     Returns:
@@ -84,39 +87,124 @@ def fetch_all(
         f"GET {target} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: jaxmon\r\n"
         f"Accept: {accept}\r\nConnection: close\r\n\r\n"
     ).encode("ascii")
-    answers: dict[str, str | FetchError] = {}
     end = time.monotonic() + timeout
     waiting = iter(paths.items())
     with selectors.DefaultSelector() as selector:
+        batch = _Round(selector, request, max_bytes, max_total)
         try:
-            _connect(selector, waiting, request, answers)
+            batch.connect(waiting)
             while selector.get_map() and (left := end - time.monotonic()) > 0:
-                _converse(selector, answers, left, max_bytes)
-                _connect(selector, waiting, request, answers)
+                batch.converse(left)
+                batch.connect(waiting)
         finally:
             for entry in list(selector.get_map().values()):
                 entry.data.socket.close()
     late = FetchError(TIMEOUT, f"no complete answer within {timeout:g} s")
-    return {key: answers.get(key, late) for key in paths}
+    return {key: batch.answers.get(key, late) for key in paths}
 
 
-def _connect(
-    selector: selectors.BaseSelector,
-    waiting: Iterator[tuple[str, Path]],
-    request: bytes,
-    answers: dict[str, str | FetchError],
-) -> None:
+class _Round:
     """
-    Begin as many exchanges of those *waiting* as may be under way.
+    All exchanges of one call.
+
+    Args:
+        request: the same for all.
+        max_bytes: of one response.
+        max_total: of all responses.
     """
-    while len(selector.get_map()) < _AT_ONCE and (following := next(waiting, None)):
-        key, path = following
-        try:
-            exchange = _Exchange(key, _connected(path), request)
-        except FetchError as error:
-            answers[key] = error
-        else:
-            selector.register(exchange.socket, selectors.EVENT_WRITE, exchange)
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        request: bytes,
+        max_bytes: int,
+        max_total: float,
+    ) -> None:
+        self.answers: dict[str, str | FetchError] = {}
+        self._selector = selector
+        self._request = request
+        self._max_bytes = max_bytes
+        self._max_total = max_total
+        self._sizes: dict[str, int] = {}
+        self._total = 0
+
+    def connect(self, waiting: Iterator[tuple[str, Path]]) -> None:
+        """
+        Begin as many exchanges of those *waiting* as may be under way.
+        """
+        under_way = self._selector.get_map()
+        while len(under_way) < _AT_ONCE and (following := next(waiting, None)):
+            key, path = following
+            try:
+                exchange = _Exchange(key, _connected(path), self._request)
+            except FetchError as error:
+                self.answers[key] = error
+            else:
+                self._selector.register(
+                    exchange.socket, selectors.EVENT_WRITE, exchange
+                )
+
+    def converse(self, seconds: float) -> None:
+        """
+        Send and receive what is ready within *seconds*.
+        """
+        for entry, _ in self._selector.select(seconds):
+            exchange: _Exchange = entry.data
+            if exchange.key in self.answers:  # left out meanwhile
+                continue
+            try:
+                answer = self._step(exchange)
+            except FetchError as error:
+                answer = error
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                answer = FetchError(BROKEN, f"connection failed: {error}")
+            if answer is not None:
+                self._end(exchange, answer)
+            if self._total > self._max_total:
+                self._leave_out_the_largest()
+
+    def _step(self, exchange: _Exchange) -> str | FetchError | None:
+        """
+        Do what *exchange* is ready for; return the body once it is complete.
+        """
+        if exchange.unsent:
+            exchange.unsent = exchange.unsent[exchange.socket.send(exchange.unsent) :]
+            if not exchange.unsent:
+                self._selector.modify(exchange.socket, selectors.EVENT_READ, exchange)
+            return None
+        chunk = exchange.socket.recv(_CHUNK)
+        if not chunk:
+            return _body(exchange.received)
+        exchange.received += chunk
+        self._sizes[exchange.key] = len(exchange.received)
+        self._total += len(chunk)
+        if len(exchange.received) > self._max_bytes:
+            message = f"its page is larger than {self._max_bytes} bytes"
+            return FetchError(TOO_LARGE, message)
+        return None
+
+    def _end(self, exchange: _Exchange, answer: str | FetchError) -> None:
+        self.answers[exchange.key] = answer
+        if isinstance(answer, FetchError):
+            self._total -= self._sizes.pop(exchange.key, 0)
+        self._selector.unregister(exchange.socket)
+        exchange.socket.close()
+
+    def _leave_out_the_largest(self) -> None:
+        """
+        Make room: a page that is large must not cost others theirs.
+        """
+        largest = max(self._sizes, key=lambda key: (self._sizes[key], key))
+        message = f"with it all pages are larger than {self._max_total:.0f} bytes"
+        error = FetchError(TOO_LARGE, message)
+        for entry in list(self._selector.get_map().values()):
+            if entry.data.key == largest:
+                self._end(entry.data, error)
+                return
+        self.answers[largest] = error
+        self._total -= self._sizes.pop(largest)
 
 
 def _connected(path: Path) -> socket.socket:
@@ -137,50 +225,6 @@ def _connected(path: Path) -> socket.socket:
             raise FetchError(TIMEOUT, "its queue of connections is full") from error
         raise FetchError(BROKEN, f"cannot connect: {error}") from error
     return client
-
-
-def _converse(
-    selector: selectors.BaseSelector,
-    answers: dict[str, str | FetchError],
-    seconds: float,
-    max_bytes: int,
-) -> None:
-    """
-    Send and receive what is ready within *seconds*.
-    """
-    for entry, _ in selector.select(seconds):
-        exchange: _Exchange = entry.data
-        try:
-            answer = _step(selector, exchange, max_bytes)
-        except FetchError as error:
-            answer = error
-        except BlockingIOError:
-            continue
-        except OSError as error:
-            answer = FetchError(BROKEN, f"connection failed: {error}")
-        if answer is not None:
-            answers[exchange.key] = answer
-            selector.unregister(exchange.socket)
-            exchange.socket.close()
-
-
-def _step(
-    selector: selectors.BaseSelector, exchange: _Exchange, max_bytes: int
-) -> str | FetchError | None:
-    """
-    Do what *exchange* is ready for; return the body once it is complete.
-    """
-    if exchange.unsent:
-        exchange.unsent = exchange.unsent[exchange.socket.send(exchange.unsent) :]
-        if not exchange.unsent:
-            selector.modify(exchange.socket, selectors.EVENT_READ, exchange)
-        return None
-    if chunk := exchange.socket.recv(_CHUNK):
-        exchange.received += chunk
-        if len(exchange.received) > max_bytes:
-            return FetchError(TOO_LARGE, f"its page is larger than {max_bytes} bytes")
-        return None
-    return _body(exchange.received)
 
 
 def _body(response: bytearray) -> str:

@@ -33,6 +33,11 @@ GOOD = b"""\
 jaxmon_jit_calls_total{function="f"} 7
 """
 
+NAMELESS = b"""\
+# TYPE jaxmon_accelerator_info gauge
+jaxmon_accelerator_info{uuid="GPU-1",vendor="nvidia"} 1
+"""
+
 Serve = Callable[[int, bytes | Handler], Server]
 Raw = Callable[[int, Callable[[socket.socket], object]], None]
 
@@ -271,6 +276,20 @@ def test_flooding_agent_is_cut_off(run_dir: Path, serve: Serve, raw: Raw) -> Non
     assert sent < 8 << 20
 
 
+def test_pages_that_are_too_large_together(run_dir: Path, serve: Serve) -> None:
+    """
+    However many agents there are, memory is bounded; the largest pages are left out,
+    whenever they come.
+    """
+    for slot in range(8):
+        size = 400_000 if slot in (2, 5) else 10_000
+        serve(slot, b"# " + b"x" * size + b"\n" + GOOD)
+    found = page_of(Agents(run_dir, max_total=300_000))
+    assert up(found) == {str(slot): float(slot not in (2, 5)) for slot in range(8)}
+    assert failures(found) == {"agent_too_large": 2}
+    assert sum(up(page_of(Agents(run_dir))).values()) == 8
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -309,8 +328,18 @@ def test_broken_answer_costs_only_its_agent(
         GOOD.replace(b"counter", b"gauge"),
         b'jaxmon_jit_calls_total{function="f"} 1\n',
         b'# TYPE a gauge\na{b="1"} 1\na{b="1"} 2\n',
+        NAMELESS,
+        NAMELESS.replace(b"uuid", b"name"),
     ],
-    ids=["sidecar metric", "up itself", "other kind", "untyped", "twice"],
+    ids=[
+        "sidecar metric",
+        "up itself",
+        "other kind",
+        "untyped",
+        "twice",
+        "half a device",
+        "no device",
+    ],
 )
 def test_page_that_would_spoil_the_others_is_refused(
     run_dir: Path, serve: Serve, lines: bytes

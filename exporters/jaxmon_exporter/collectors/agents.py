@@ -20,7 +20,7 @@ from jaxmon.errors import PageError
 from jaxmon.exposition import fetch
 from jaxmon.exposition.families import Family, series
 from jaxmon.exposition.fetch import FetchError, fetch_all
-from jaxmon.exposition.parse import parse, relabel, to_family
+from jaxmon.exposition.parse import labels, parse, relabel, to_family
 from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 from jaxmon_exporter.precedence import device_of, unowned
 
@@ -40,7 +40,10 @@ class Agents:
         run_dir: may be missing as long as no agent has made it.
         interval: seconds between two rounds.
         timeout: seconds that a round waits for the slowest agent.
-        max_bytes: most that one agent's page may have.
+        max_bytes: most that one agent's page may have; the largest that jaxmon makes
+            have one million. What is read takes some ten times as much memory.
+        max_total: most that the pages of all agents may have; the largest are left
+            out beyond that.
     """
 
     name = "agents"
@@ -51,13 +54,15 @@ class Agents:
         *,
         interval: float = 2.0,
         timeout: float = 3.0,
-        max_bytes: int = 16 << 20,
+        max_bytes: int = 4 << 20,
+        max_total: int = 16 << 20,
     ) -> None:
         self.interval = interval
         self.deadline = timeout + 5.0
         self._run_dir = run_dir
         self._timeout = timeout
         self._max_bytes = max_bytes
+        self._max_total = max_total
         self._troubles: dict[str, str] = {}
         self._failures = Counter({f"agent_{reason}": 0 for reason in _FAILURES})
 
@@ -78,7 +83,11 @@ class Agents:
             reason = "run_dir"
             raise CollectorUnavailable(reason, message) from error
         answers = fetch_all(
-            sockets, "/metrics", timeout=self._timeout, max_bytes=self._max_bytes
+            sockets,
+            "/metrics",
+            timeout=self._timeout,
+            max_bytes=self._max_bytes,
+            max_total=self._max_total,
         )
         up = Family(AGENT_UP)
         found = [up]
@@ -145,12 +154,25 @@ def _check(family: Family) -> None:
     if known is not None and "agent" not in known.sources:
         msg = f"{name} is not an agent's to export"
         raise PageError(msg)
-    if name in _BORROWED and not all(device_of(one) for one, _ in family.samples):
-        msg = f"{name} does not begin with the uuid of a device"
-        raise PageError(msg)
     if known is not None and known is not family.metric:
         msg = f"{name} is a {family.metric.kind} there and a {known.kind} here"
         raise PageError(msg)
+    if name in _BORROWED:
+        _check_devices(family)
     if len({one for one, _ in family.samples}) < len(family.samples):
         msg = f"{name} has a series twice"
         raise PageError(msg)
+
+
+def _check_devices(family: Family) -> None:
+    """
+    Refuse what does not say of which device it is, or less than others rely on.
+    """
+    metric = family.metric
+    for name, _ in family.samples:
+        if not device_of(name):
+            msg = f"{metric.name} does not begin with the uuid of a device"
+            raise PageError(msg)
+        if missing := set(metric.labels) - labels(name).keys():
+            msg = f"{metric.name} has no label {', '.join(sorted(missing))}"
+            raise PageError(msg)
