@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from jaxmon.report.layout import counted, duration, share, times
-from jaxmon.report.model import Advice, Function, Snapshot
+from jaxmon.report.model import Advice, Function, Recompile, Snapshot
 from jaxmon.report.words import WHY, what_to_do
 
 
 STORM = 5
 """Recompiles of one function for one cause that may be no accident."""
 
+_LATELY_SECONDS = 600.0
 _STORM_OF_CALLS = 0.01
 _STORM_OF_TIME = 0.005
 _SCATTERED = 20
@@ -37,13 +38,14 @@ def recompiles(snapshot: Snapshot) -> Iterator[Advice]:
     """
     for function in snapshot.functions:
         for cause, count in _by_count(function):
-            if function.internal or not _is_storm(function, count, snapshot):
+            if function.internal or not _is_storm(function, cause, snapshot):
                 continue
             why = WHY.get(cause)
             yield Advice(
                 "recompile",
                 function.name,
                 f"{function.name} was compiled again {times(count)}"
+                + _how_many_lately(function, cause, snapshot)
                 + (f" because {why}" if why else "; JAX does not tell why")
                 + f". Its compiles took {duration(function.lost)}.",
                 _differences(snapshot, function.name, cause),
@@ -60,7 +62,7 @@ def scattered(snapshot: Snapshot) -> Iterator[Advice]:
         for one in snapshot.functions
         if one.recompiles
         and not one.internal
-        and not any(_is_storm(one, n, snapshot) for n in one.recompiles.values())
+        and not any(_is_storm(one, cause, snapshot) for cause in one.recompiles)
     ]
     causes = Counter[str]()
     for one in few:
@@ -200,13 +202,39 @@ def start_up(snapshot: Snapshot) -> Iterator[Advice]:
     )
 
 
-def _is_storm(function: Function, count: int, snapshot: Snapshot) -> bool:
+def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
     """
-    Tell whether *count* recompiles matter still; a few sizes at the start do not.
+    Tell whether recompiles for that *cause* matter: measured by all calls and the whole
+    time, where a few sizes at the start do not, or by what they took lately, for
+    after a week nothing is much.
     """
+    count, observed = function.recompiles[cause], snapshot.process.observed
     often = function.calls is None or count >= _STORM_OF_CALLS * function.calls
-    long = function.lost >= _STORM_OF_TIME * snapshot.process.observed
-    return count >= STORM and (often or long)
+    long = function.lost >= _STORM_OF_TIME * observed
+    if count >= STORM and (often or long):
+        return True
+    lately = _lately(function, cause, snapshot)
+    took = sum(one.seconds or 0.0 for one in lately)
+    return len(lately) >= STORM and took >= _STORM_OF_TIME * _LATELY_SECONDS
+
+
+def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompile]:
+    since = snapshot.process.now - _LATELY_SECONDS
+    return [
+        one
+        for one in snapshot.recompiles
+        if one.function == function.name and one.cause == cause and one.time >= since
+    ]
+
+
+def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
+    """
+    Return how many of the recompiles are recent, where not all can be.
+    """
+    count = len(_lately(function, cause, snapshot))
+    if not count or snapshot.process.observed <= _LATELY_SECONDS:
+        return ""
+    return f" ({count:,} of them in the last {duration(_LATELY_SECONDS)})"
 
 
 def _by_count(function: Function) -> list[tuple[str, int]]:

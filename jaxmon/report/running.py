@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.report.layout import counted, duration, share, size, times
+from jaxmon.report.layout import ago, counted, duration, share, size, times
 from jaxmon.report.model import Advice, Device, Event, Snapshot, Transfer
 from jaxmon.report.words import (
     DEVIATION,
@@ -126,7 +126,7 @@ def errors(snapshot: Snapshot) -> Iterator[Advice]:
             "error",
             function.name,
             f"{name} failed {times(sum(kinds.values()))}: {told}.",
-            (_quoted(latest),) if latest else (),
+            (_quoted(latest, snapshot.process.now),) if latest else (),
             after_error(most, latest.details.get("type") if latest else None),
         )
 
@@ -198,11 +198,12 @@ def _latest(events: list[Event], function: str, kind: str) -> Event | None:
     return next(fitting, None)
 
 
-def _quoted(error: Event) -> str:
+def _quoted(error: Event, now: float) -> str:
     """
-    Return where the *error* was and the first sentence of what it said, which may go
-    on for a page.
+    Return when and where the *error* was, and the first sentence of what it said,
+    which may go on for a page.
     """
     said = error.message.partition(". ")[0][:_MOST_OF_A_MESSAGE]
     where = error.details.get("where")
-    return f"at {where}: {said}" if where else said
+    place = f", at {where}" if where else ""
+    return f"{ago(now - error.time)}{place}: {said}"

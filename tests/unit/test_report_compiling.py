@@ -185,6 +185,32 @@ def test_recompiles_are_explained_with_their_latest_differences():
     ]
 
 
+def test_a_storm_of_today_is_told_after_a_quiet_week():
+    """
+    What matters by what it took in the last ten minutes is told, however little it is
+    of a long life; what is older is not.
+    """
+    week = {"observed_seconds": 604_800.0, "now": 604_800.0}
+    parts = {
+        "process": week,
+        "functions": function(calls=10**8, recompiles={"shape": STORM}),
+    }
+
+    def storm(age: float) -> list[dict[str, Any]]:
+        return [
+            {**recompile("x: f32[1] → f32[2]", seconds=0.6), "time": 604_800.0 - age}
+            for _ in range(STORM)
+        ]
+
+    (found,) = advice(storm(300.0), **parts)
+
+    assert found.finding.startswith(
+        "train.step was compiled again 5 times (5 of them in the last 10 min) because"
+    )
+    assert advice(storm(700.0), **parts) == []
+    assert advice(storm(300.0)[1:], **parts) == []
+
+
 @pytest.mark.parametrize("cause", catalog.CAUSES)
 def test_every_cause_has_its_words(cause):
     """

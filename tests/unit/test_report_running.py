@@ -131,10 +131,11 @@ CASES: dict[str, Case] = {
                 "kind": "error",
                 "function": "train.step",
                 "message": "invalid value (nan) in mul. Because ...",
+                "time": 990.0,
             }
         ],
         "train.step failed 4 times: nan 3, other 1.",
-        ("invalid value (nan) in mul",),
+        ("10 s ago: invalid value (nan) in mul",),
         "Run a few steps with JAX_DEBUG_NANS=1, which names the operation.",
     ),
     "non-finite": (
@@ -232,6 +233,7 @@ def test_advice_fits_the_commonest_error():
             "kind": "error",
             "function": "train.step",
             "message": f"{exception}: something. And so on",
+            "time": 1000.0,
             "details": {"error_kind": kind, "type": exception, "where": where},
         }
 
@@ -247,10 +249,10 @@ def test_advice_fits_the_commonest_error():
     )
 
     assert concrete.evidence == (
-        "at train.py:8\\x1b[2J: TracerBoolConversionError: something",
+        "just now, at train.py:8\\x1b[2J: TracerBoolConversionError: something",
     )
     assert concrete.action == ERROR_TYPES["TracerBoolConversionError"]
-    assert plain.evidence == ("at train.py:7: ValueError: something",)
+    assert plain.evidence == ("just now, at train.py:7: ValueError: something",)
     assert plain.action == ERRORS["trace_error"]
 
 

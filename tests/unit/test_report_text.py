@@ -175,8 +175,8 @@ FINDINGS
        report: /var/lib/jaxmon/oom-4711-1.txt
      Advice: The report names the program that asked and the lines that held
      memory: free those first, donate arguments, or make the batch smaller.
-  2. train.step was compiled again 36 times because the shape of an argument
-     changed. Its compiles took 1 min 14 s.
+  2. train.step was compiled again 36 times (2 of them in the last 10 min)
+     because the shape of an argument changed. Its compiles took 1 min 14 s.
        argument batch['tokens']: int32[64,1023] → int32[64,1024]
      Advice: Pad to a few fixed sizes (buckets), or drop the last, smaller
      batch.
@@ -249,8 +249,8 @@ FINDINGS
        report: /var/lib/jaxmon/oom-4711-1.txt
      Advice: The report names the program that asked and the lines that held
      memory: free those first, donate arguments, or make the batch smaller.
-  2. train.step was compiled again 36 times because the shape of an argument
-     changed. Its compiles took 1 min 14 s.
+  2. train.step was compiled again 36 times (2 of them in the last 10 min)
+     because the shape of an argument changed. Its compiles took 1 min 14 s.
        argument batch['tokens']: int32[64,1023] → int32[64,1024]
      Advice: Pad to a few fixed sizes (buckets), or drop the last, smaller
      batch.
