@@ -273,12 +273,12 @@ def xid_burst(stage: Stage) -> None:
 def counter_reset(stage: Stage) -> None:
     sidecar = stage.with_gpus()
     series = (
-        'jaxmon_gpu_ecc_errors_total{uuid="GPU-5f0c9d2e-1a2b-3c4d-5e6f-000000000000",'
-        'severity="corrected",scope="volatile"}'
+        "jaxmon_gpu_pcie_transmit_bytes_total"
+        '{uuid="GPU-5f0c9d2e-1a2b-3c4d-5e6f-000000000000"}'
     )
-    stage.order("field 0 3 900")
-    stage.shows(lambda: sidecar.page().get(series) == 900, "900 ECC errors")
-    stage.order("field 0 3 5")
+    stage.order("field 0 197 900")
+    stage.shows(lambda: sidecar.page().get(series) == 900, "900 bytes sent")
+    stage.order("field 0 197 5")
     stage.shows(
         lambda: sidecar.page()[series] == 5,
         "then 5, as the driver tells it, for rate()",

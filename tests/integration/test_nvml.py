@@ -90,13 +90,13 @@ def test_failing_field_costs_itself(
     gpus: Callable[..., Gpus], code: int, asked: int, counted: dict[str, float]
 ) -> None:
     """One numbered figure that fails leaves the others of its call alone."""
-    fleet = gpus(2, f"fieldcode 1 94 {code}")
+    fleet = gpus(2, f"fieldcode 1 197 {code}")
     for _ in range(3):
         state = fleet.poll()
-    assert "jaxmon_gpu_pcie_replays_total" not in of(state["page"], 1)
+    assert "jaxmon_gpu_pcie_transmit_bytes_total" not in of(state["page"], 1)
     assert len(of(state["page"], 1)) == FIGURES - 1
     assert len(of(state["page"], 0)) == FIGURES
-    assert (fleet.fields(94, 0), fleet.fields(94, 1)) == (3, asked)
+    assert (fleet.fields(197, 0), fleet.fields(197, 1)) == (3, asked)
     assert failures(state["page"]) == counted
 
 
@@ -144,11 +144,45 @@ def test_refusal_is_asked_again_slowly(gpus: Callable[..., Gpus]) -> None:
 
 def test_counter_that_falls_is_passed_through(gpus: Callable[..., Gpus]) -> None:
     """A reset of the GPU sets its counters back; Prometheus knows what that means."""
-    name = 'jaxmon_gpu_ecc_errors_total{severity="corrected",scope="volatile"}'
-    fleet = gpus(1, "field 0 3 500")
+    name = "jaxmon_gpu_pcie_transmit_bytes_total"
+    fleet = gpus(1, "field 0 197 500")
     assert of(fleet.poll()["page"], 0)[name] == 500
-    fleet.order("field 0 3 2")
+    fleet.order("field 0 197 2")
     assert of(fleet.poll()["page"], 0)[name] == 2
+
+
+def test_what_hardly_changes_is_asked_twice_a_minute(
+    nvml_library: Path, tmp_path: Path
+) -> None:
+    """
+    Error counts and links are read every 30 s, of one device after the other, and
+    stay on the page meanwhile; the rest is read at each poll.
+    """
+    collector = "nvml.NvidiaGpus(interval=10)"
+    with fake_gpus(nvml_library, tmp_path, collector=collector) as start:
+        fleet = start(2, "field 0 94 5", "field 1 94 5")
+        pages = [fleet.poll()["page"]]
+        fleet.order("field 0 94 6", "field 1 94 6", "util 0 100", "util 1 100")
+        pages += [fleet.poll()["page"] for _ in range(6)]
+        asked = [[fleet.fields(number, i) for i in (0, 1)] for number in (94, 197)]
+        sram = fleet.calls("nvmlDeviceGetSramEccErrorStatus", 0)
+    told = [
+        [of(page, i)["jaxmon_gpu_pcie_replays_total"] for i in (0, 1)] for page in pages
+    ]
+    assert told == [[5, 5], [5, 5], [5, 6], [6, 6], [6, 6], [6, 6], [6, 6]]
+    assert (asked, sram) == ([[3, 3], [7, 7]], 3)
+    assert all(len(of(page, 0)) == FIGURES for page in pages)
+    assert of(pages[1], 0)["jaxmon_accelerator_utilization_ratio"] == 1
+
+
+def test_nothing_is_kept_of_a_lost_device(gpus: Callable[..., Gpus]) -> None:
+    """What hardly changes goes with the device, and is read at once when it is back."""
+    fleet = gpus(1, "field 0 94 5")
+    fleet.poll()
+    fleet.order("device 0 15")
+    assert of(fleet.poll()["page"], 0) == {"jaxmon_accelerator_up": 0}
+    fleet.order("field 0 94 1")
+    assert of(fleet.poll()["page"], 0)["jaxmon_gpu_pcie_replays_total"] == 1
 
 
 def test_counter_does_not_change_its_source(gpus: Callable[..., Gpus]) -> None:

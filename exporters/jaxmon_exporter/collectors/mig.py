@@ -20,12 +20,11 @@ from jaxmon.catalog import (
 )
 from jaxmon.exposition.families import series
 from jaxmon_exporter.collectors.nvml_codes import Handle, Nvml
-from jaxmon_exporter.collectors.nvml_device import Device, Figure, Reading, text
+from jaxmon_exporter.collectors.nvml_device import Device, Reading, text
 
 
 # NVML divides a GPU into seven today; a driver that says more is not believed.
 _MOST_DEVICES = 64
-_MODE = Figure(GPU_MIG_MODE)
 
 
 def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading]:
@@ -40,7 +39,7 @@ def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading
         return
     try:
         mode, _ = nvml.nvmlDeviceGetMigMode(device.handle)
-        yield from device.reading(_MODE, float(mode), read)
+        yield GPU_MIG_MODE, (series(GPU_MIG_MODE, device.uuid), float(mode))
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(device.handle) if mode else 0
     except nvml.NVMLError as error:
         device.judge(read, error, failures)

@@ -32,6 +32,8 @@ from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 log = logging.getLogger("jaxmon.exporter")
 
 DRIVER_MISMATCH = "driver_mismatch"
+# What hardly changes is read this often; one device at a time, where there are several.
+_STEADY_SECONDS = 30.0
 _ADVICE = {
     "library_not_found": "libnvidia-ml.so.1 is not here: no NVIDIA driver on this "
     "host, or none passed into this container",
@@ -65,6 +67,7 @@ class NvidiaGpus:
         sysfs: Path = Path("/sys"),
     ) -> None:
         self.interval = interval
+        self._every = max(1, round(_STEADY_SECONDS / interval))
         self._processes = processes
         self._on_mismatch = on_mismatch
         self._sysfs = sysfs
@@ -77,7 +80,7 @@ class NvidiaGpus:
     def collect(self) -> Iterable[Family]:
         """
         Read all devices; while the driver is well, that takes microseconds per
-        figure, and a millisecond per device to see that no Xid error came.
+        figure.
 
         Raises:
             CollectorUnavailable: no pynvml, no driver, no device.
@@ -169,7 +172,8 @@ class NvidiaGpus:
                     raise
                 log.debug("GPU %d does not say who it is: %s", index, error)
             else:
-                device = self._devices.setdefault(uuid, Device(uuid))
+                place = len(self._devices)
+                device = self._devices.setdefault(uuid, Device(uuid, place))
                 device.handle, device.identity = handle, identity
         # A device that was lost before we first saw it has no name to be down under.
         if (nameless := self._count - len(self._devices)) > 0:
@@ -199,7 +203,7 @@ class NvidiaGpus:
         return [*device.identity, device.up(), *found]
 
     def _figures(self, nvml: Nvml, device: Device) -> list[Reading]:
-        device.polls += 1
+        device.begin(self._every)
         found = [
             *nvml_calls.read(nvml, device, self._failures),
             *nvml_fields.read(nvml, device, self._failures),
@@ -207,7 +211,7 @@ class NvidiaGpus:
         ]
         if self._processes:
             found += processes.read(nvml, device, self._failures, self._processes)
-        return found
+        return found + device.steady
 
     def _note_loss(self, device: Device, cause: Any) -> None:
         if not device.lost:

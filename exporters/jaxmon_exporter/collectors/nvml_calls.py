@@ -8,7 +8,7 @@ first that a device answers is kept; the other is for older or newer drivers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref
 from dataclasses import dataclass
 
@@ -31,21 +31,24 @@ class Call:
     Args:
         ask: returns a value for each of *figures*, in the unit of its metric;
             `None` omits it.
+        steady: they hardly change; asked only when a device is looked at closely.
     """
 
     ask: Callable[[Nvml, Handle], Values]
     figures: tuple[Figure, ...]
+    steady: bool = False
 
 
-def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading]:
+def read(nvml: Nvml, device: Device, failures: Counter[str]) -> list[Reading]:
     """
-    Yield what *device* answers to each call that it supports.
+    Return what *device* answers to each call that it supports, and is due.
 
     Raises:
         Lost: it does not answer.
         NVMLError: the driver as a whole failed.
     """
-    for call in CALLS:
+    found: list[Reading] = []
+    for call in CALLS if device.close else _LIVELY:
         if not device.awake(call):
             continue
         try:
@@ -57,10 +60,9 @@ def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading
             unknown = nvml.NVMLError(nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
             device.judge(call, unknown, failures)
         else:
-            for figure, value in zip(call.figures, values, strict=True):
-                if value is not None:
-                    yield from device.reading(figure, value, call)
-            device.supersede(call, call.figures)
+            answers = zip(call.figures, values, strict=True)
+            device.take(call, answers, device.steady if call.steady else found)
+    return found
 
 
 _USED = Figure(catalog.ACCELERATOR_MEMORY_USED_BYTES)
@@ -75,6 +77,10 @@ _EVENTS = tuple(
 
 def _call(ask: Callable[[Nvml, Handle], Values], *figures: Figure) -> Call:
     return Call(ask, figures)
+
+
+def _steady(ask: Callable[[Nvml, Handle], Values], *figures: Figure) -> Call:
+    return Call(ask, figures, steady=True)
 
 
 def _utilization(nvml: Nvml, gpu: Handle) -> Values:
@@ -205,22 +211,22 @@ CALLS = (
     _clock_events("nvmlDeviceGetCurrentClocksEventReasons"),
     _clock_events("nvmlDeviceGetCurrentClocksThrottleReasons"),
     _call(_performance_state, Figure(catalog.GPU_PERFORMANCE_STATE)),
-    _call(
+    _steady(
         lambda nvml, gpu: (nvml.nvmlDeviceGetPersistenceMode(gpu),),
         Figure(catalog.GPU_PERSISTENCE_MODE),
     ),
-    _call(
+    _steady(
         _link_generation,
         *(
             Figure(catalog.GPU_PCIE_LINK_GENERATION, (kind,))
             for kind in catalog.LINK_KINDS
         ),
     ),
-    _call(
+    _steady(
         _link_width,
         *(Figure(catalog.GPU_PCIE_LINK_WIDTH, (kind,)) for kind in catalog.LINK_KINDS),
     ),
-    _call(
+    _steady(
         _sram,
         Figure(catalog.GPU_SRAM_ECC_ERRORS, ("corrected", "volatile")),
         Figure(catalog.GPU_SRAM_ECC_ERRORS, ("uncorrected", "volatile")),
@@ -228,5 +234,6 @@ CALLS = (
         Figure(catalog.GPU_SRAM_ECC_ERRORS, ("uncorrected", "aggregate")),
         Figure(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED),
     ),
-    _call(_fabric, Figure(catalog.GPU_FABRIC_STATE)),
+    _steady(_fabric, Figure(catalog.GPU_FABRIC_STATE)),
 )
+_LIVELY = tuple(call for call in CALLS if not call.steady)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -69,19 +69,37 @@ class Device:
     A device of the inventory; its identity outlives the device.
 
     Args:
+        place: among all devices; they take turns at being looked at closely.
+        close: this poll asks also for what hardly changes.
+        steady: what hardly changes, as last read.
         asleep: what is not asked before which poll: for ever where it is unsupported.
         sources: which question answers each figure, for good: two counters of the
             same thing do not agree.
     """
 
     uuid: str
+    place: int = 0
     identity: list[Reading] = field(default_factory=list)
     handle: Handle = None
     lost: bool = False
     polls: int = 0
+    close: bool = True
+    steady: list[Reading] = field(default_factory=list)
     asleep: dict[object, float] = field(default_factory=dict)
     sources: dict[Figure, object] = field(default_factory=dict)
+    _close_at: int = 0
     _names: dict[Figure, str] = field(default_factory=dict)
+
+    def begin(self, every: int) -> None:
+        """
+        Begin a poll; one in *every* looks closely, the first among them.
+        """
+        self.polls += 1
+        self.close = self.polls >= self._close_at
+        if self.close:
+            self.steady = []
+            first = not self._close_at
+            self._close_at = self.polls + every - (self.place % every if first else 0)
 
     def awake(self, question: object) -> bool:
         """
@@ -95,25 +113,38 @@ class Device:
         """
         self.asleep.clear()
         self.sources.clear()
+        self._close_at = 0
 
-    def reading(
-        self, figure: Figure, value: float, source: object
-    ) -> Sequence[Reading]:
+    def reading(self, figure: Figure, value: float, source: object) -> Reading | None:
         """
-        Return *value* under its name, nothing when another source gives the figure.
+        Return *value* under its name, `None` when another source gives the figure.
         """
         if self.sources.setdefault(figure, source) is not source:
-            return ()
+            return None
         if (name := self._names.get(figure)) is None:
             name = series(figure.metric, self.uuid, *figure.labels)
             self._names[figure] = name
-        return ((figure.metric, (name, value)),)
+        return figure.metric, (name, value)
 
-    def supersede(self, question: object, figures: Sequence[Figure]) -> None:
+    def take(
+        self,
+        question: object,
+        answers: Iterable[tuple[Figure, float | None]],
+        found: list[Reading],
+    ) -> None:
         """
-        Never ask *question* again if others answer all its *figures*.
+        Add to *found* what a *question* answered, `None` where it has no value.
+
+        When others are the source of all its figures, it is never asked again.
         """
-        if all(self.sources.get(one, question) is not question for one in figures):
+        superseded = True
+        for figure, value in answers:
+            if value is None:
+                superseded = False
+            elif (reading := self.reading(figure, value, question)) is not None:
+                superseded = False
+                found.append(reading)
+        if superseded:
             self.asleep[question] = math.inf
 
     def judge(

@@ -37,6 +37,7 @@ class Field:
         scope: which link, where there are several.
         member: where the value is, whatever its type claims.
         highest: more than that is nonsense, and so is 0.
+        steady: it hardly changes; asked only when a device is looked at closely.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Field:
     scope: int = 0
     member: str = ""
     highest: float = 0
+    steady: bool = False
 
     def value(self, answer: Any) -> float | None:
         """
@@ -61,37 +63,40 @@ class Field:
         return raw if self.divisor == 1 else raw / self.divisor
 
 
-def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading]:
+def read(nvml: Nvml, device: Device, failures: Counter[str]) -> list[Reading]:
     """
-    Yield what *device* answers to every field that it supports, in one call.
+    Return what *device* answers to every field that it supports, and is due.
 
     Raises:
         Lost: it does not answer.
         NVMLError: the driver as a whole failed.
     """
-    asked = [field for field in FIELDS if device.awake(field)]
+    fields = FIELDS if device.close else _LIVELY
+    asked = [field for field in fields if device.awake(field)]
+    found: list[Reading] = []
     if not asked or not device.awake(read):
-        return
+        return found
     try:
         answers = nvml.nvmlDeviceGetFieldValues(
             device.handle, [(field.number, field.scope) for field in asked]
         )
     except nvml.NVMLError as error:
         device.judge(read, error, failures)
-        return
+        return found
     for field, answer in zip(asked, answers, strict=True):
         if code := answer.nvmlReturn:
             # The argument is the number: an older driver does not know it.
             unknown = code == INVALID_ARGUMENT
             device.judge(field, nvml.NVMLError(code), failures, unsupported=unknown)
-        elif (value := field.value(answer)) is not None:
-            yield from device.reading(field.figure, value, field)
-            device.supersede(field, (field.figure,))
+        else:
+            into = device.steady if field.steady else found
+            device.take(field, ((field.figure, field.value(answer)),), into)
+    return found
 
 
-def _pairs(metric: Metric, **numbers: int) -> Iterator[Field]:
+def _steady(metric: Metric, **numbers: int) -> Iterator[Field]:
     for label, number in numbers.items():
-        yield Field(number, Figure(metric, (label,)))
+        yield Field(number, Figure(metric, (label,)), steady=True)
 
 
 def _throttle(reason: str, number: int) -> Field:
@@ -99,7 +104,7 @@ def _throttle(reason: str, number: int) -> Field:
 
 
 def _ecc(severity: str, scope: str, number: int) -> Field:
-    return Field(number, Figure(catalog.GPU_ECC_ERRORS, (severity, scope)))
+    return Field(number, Figure(catalog.GPU_ECC_ERRORS, (severity, scope)), steady=True)
 
 
 def _links(number: int, figure: Figure, divisor: float = 1) -> Field:
@@ -123,11 +128,11 @@ FIELDS = (
     _ecc("uncorrected", "volatile", 4),
     _ecc("corrected", "aggregate", 5),
     _ecc("uncorrected", "aggregate", 6),
-    *_pairs(catalog.GPU_REMAPPED_ROWS, corrected=142, uncorrected=143),
-    Field(144, Figure(catalog.GPU_ROW_REMAP_PENDING)),
-    Field(145, Figure(catalog.GPU_ROW_REMAP_FAILURE)),
-    *_pairs(catalog.GPU_RETIRED_PAGES, corrected=29, uncorrected=30),
-    Field(31, Figure(catalog.GPU_RETIRED_PAGES_PENDING)),
+    *_steady(catalog.GPU_REMAPPED_ROWS, corrected=142, uncorrected=143),
+    Field(144, Figure(catalog.GPU_ROW_REMAP_PENDING), steady=True),
+    Field(145, Figure(catalog.GPU_ROW_REMAP_FAILURE), steady=True),
+    *_steady(catalog.GPU_RETIRED_PAGES, corrected=29, uncorrected=30),
+    Field(31, Figure(catalog.GPU_RETIRED_PAGES_PENDING), steady=True),
     _throttle("power", 74),
     _throttle("thermal", 75),
     _throttle("sync_boost", 76),
@@ -139,14 +144,14 @@ FIELDS = (
     _throttle("hw_power_brake", 271),
     Field(197, Figure(catalog.GPU_PCIE_TRANSMIT_BYTES)),
     Field(198, Figure(catalog.GPU_PCIE_RECEIVE_BYTES)),
-    Field(94, Figure(catalog.GPU_PCIE_REPLAYS)),
-    *_pairs(catalog.GPU_PCIE_ERRORS, correctable=173, non_fatal=179, fatal=180),
+    Field(94, Figure(catalog.GPU_PCIE_REPLAYS), steady=True),
+    *_steady(catalog.GPU_PCIE_ERRORS, correctable=173, non_fatal=179, fatal=180),
     _links(202, _SENT),
     _links(204, _RECEIVED),
     # Before Blackwell, in KiB.
     _links(138, _SENT, 1 / 1024),
     _links(139, _RECEIVED, 1 / 1024),
-    *_pairs(
+    *_steady(
         catalog.GPU_NVLINK_ERRORS,
         crc_flit=38,
         crc_data=45,
@@ -155,7 +160,12 @@ FIELDS = (
         ecc_data=160,
     ),
     *(
-        _links(number, Figure(catalog.GPU_NVLINK_ERRORS, (kind,)))
+        Field(
+            number,
+            Figure(catalog.GPU_NVLINK_ERRORS, (kind,)),
+            scope=_ALL_LINKS,
+            steady=True,
+        )
         for kind, number in {
             "malformed_packet": 206,
             "buffer_overrun": 207,
@@ -170,3 +180,4 @@ FIELDS = (
     ),
     Field(230, Figure(catalog.GPU_RECOVERY_ACTION)),
 )
+_LIVELY = tuple(field for field in FIELDS if not field.steady)

@@ -39,8 +39,8 @@ from jaxmon_exporter.collectors.nvml_codes import (
 
 log = logging.getLogger("jaxmon.exporter")
 
-# NVML does not say whether 0 means not to wait or to wait for ever.
-_WAIT_MS = 1
+# NVML does not say that 0 means not to wait; NVIDIA's own DCGM relies on it.
+_NO_WAIT = 0
 # A storm must not hold the poll; what is left stays queued for the next one.
 _MOST_PER_POLL = 1000
 _MOST_XIDS = 64
@@ -68,6 +68,8 @@ class Xids:
         self._refused: set[str] = set()
         self._counts: dict[str, dict[str, int]] = {}
         self._last: dict[tuple[str, str], float] = {}
+        # Made anew when a count changes, which is hardly ever.
+        self._families: list[Family] | None = None
 
     def listen(self, nvml: Nvml, uuid: str, handle: Handle) -> None:
         """
@@ -97,10 +99,11 @@ class Xids:
             self._note(nvml, uuid, error)
         else:
             self._counts.setdefault(uuid, dict.fromkeys(CRITICAL_XIDS, 0))
+            self._families = None
 
     def drain(self, nvml: Nvml, uuid: str) -> bool:
         """
-        Count the events that the driver queued for a GPU; a millisecond when none.
+        Count the events that the driver queued for a GPU; does not wait for any.
 
         Returns:
             `False` when `listen` is due: never called, or the event set failed twice
@@ -114,7 +117,7 @@ class Xids:
             return False
         try:
             for _ in range(_MOST_PER_POLL):
-                self._count(uuid, nvml.nvmlEventSetWait_v2(events, _WAIT_MS).eventData)
+                self._count(uuid, nvml.nvmlEventSetWait_v2(events, _NO_WAIT).eventData)
         except nvml.NVMLError as error:
             if error.value in DRIVER:
                 raise
@@ -130,6 +133,22 @@ class Xids:
         """
         Return all counts, also of GPUs that are lost, and when each last rose.
         """
+        if self._families is None:
+            self._families = self._made()
+        return self._families
+
+    def close(self, nvml: Nvml) -> None:
+        """
+        Drain and free the event sets, before NVML is shut down; the counts stay.
+        """
+        for uuid in list(self._sets):
+            with suppress(nvml.NVMLError):
+                self.drain(nvml, uuid)
+            self._free(nvml, uuid)
+        # A new driver may support more.
+        self._refused.clear()
+
+    def _made(self) -> list[Family]:
         counted = [
             (series(GPU_XID_ERRORS, uuid, xid), float(count))
             for uuid, counts in self._counts.items()
@@ -143,17 +162,6 @@ class Xids:
             Family(GPU_XID_ERRORS, counted),
             Family(GPU_XID_LAST_TIMESTAMP_SECONDS, last),
         ]
-
-    def close(self, nvml: Nvml) -> None:
-        """
-        Drain and free the event sets, before NVML is shut down; the counts stay.
-        """
-        for uuid in list(self._sets):
-            with suppress(nvml.NVMLError):
-                self.drain(nvml, uuid)
-            self._free(nvml, uuid)
-        # A new driver may support more.
-        self._refused.clear()
 
     def _note(self, nvml: Nvml, uuid: str, error: Any) -> None:
         """
@@ -169,9 +177,11 @@ class Xids:
     def _refuse(self, nvml: Nvml, uuid: str) -> None:
         self._refused.add(uuid)
         self._counts.pop(uuid, None)
+        self._families = None
         self._free(nvml, uuid)
 
     def _count(self, uuid: str, number: int) -> None:
+        self._families = None
         counts, xid = self._counts[uuid], str(number)
         if xid not in counts and len(counts) >= _MOST_XIDS:
             xid = _OTHER

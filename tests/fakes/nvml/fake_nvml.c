@@ -376,7 +376,7 @@ nvml_return nvmlEventSetWait_v2(event_set *set, event_data *out, unsigned millis
     for (unsigned waited = 0;; waited++) {
         if ((xid = queued(totals, set, &index)) >= 0)
             break;
-        if (milliseconds && waited == milliseconds)
+        if (waited == milliseconds)
             return TIMEOUT;
         usleep(1000);
     }
