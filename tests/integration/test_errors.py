@@ -4,8 +4,10 @@ Errors of jitted calls: each has its kind, and passes as if nobody looked.
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,6 +103,33 @@ def test_errors_of_a_call_have_their_kind(
     (event,) = agent._context.events.since(kind="error")
     assert event.details["error_kind"] == kind
     assert "test_errors.py:" in str(event.details["where"])
+
+
+@pytest.mark.parametrize("function", [as_float, raises, makes_much])
+def test_an_error_keeps_nothing_alive(
+    agent: Agent, function: Callable[..., Any]
+) -> None:
+    """
+    What the frames hold that it passed can be collected with it.
+    """
+
+    class Held:
+        pass
+
+    def program() -> weakref.ref[Held]:
+        held = Held()
+        args = () if function is makes_much else (1.0,)
+        agent._hooks.see_error(
+            fail(lambda: (held, jax.block_until_ready(jax.jit(function)(*args))))
+        )
+        return weakref.ref(held)
+
+    found = program()
+    gc.collect()
+
+    assert found() is None
+    assert agent._parts.errors._seen_weakly == {}
+    assert sum(kinds(agent).values()) == 1
 
 
 def test_the_check_for_nan_has_its_kind(agent: Agent) -> None:

@@ -48,7 +48,9 @@ _STATUS_WITHIN = 200
 # Statuses under which drivers, libraries and callbacks also report full memory.
 _VAGUE = ("INTERNAL", "UNKNOWN", "FAILED_PRECONDITION", "ABORTED", None)
 _FULL = re.compile(
-    r"out[ _]of[ _]memory|hbmoom|std::bad_alloc|alloc_failed|failed to allocate"
+    r"out[ _]?of[ _]?memory|hbmoom|std::bad_alloc|alloc_failed|failed to allocate"
+    r"|(buffer allocation|alignedmalloc) failed"
+    r"|(cannot allocate|unable to allocate section) memory"
     r"|^(numpy\S*\.)?_?(array)?memoryerror\b",
     re.IGNORECASE | re.MULTILINE,
 )
