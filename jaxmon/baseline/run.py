@@ -74,7 +74,10 @@ def run(command: Sequence[str], python: Sequence[str] = (sys.executable,)) -> Ru
     if program is None:
         msg = f"there is no program {command[0]!r}; give a script, -m, -c or a program"
         raise BaselineError(msg)
-    with TemporaryDirectory(prefix="jaxmon-baseline-") as directory:
+    # A process that the command leaves behind may write there while we clean up.
+    with TemporaryDirectory(
+        prefix="jaxmon-baseline-", ignore_cleanup_errors=True
+    ) as directory:
         settings = {**_SETTINGS, "figures_dir": directory}
         environ = {**environment(os.environ, settings), **_WITHOUT_CACHE}
         process = subprocess.Popen(  # noqa: S603 - what we are asked to run

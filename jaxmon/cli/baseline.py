@@ -120,7 +120,10 @@ def compare(
         comparison = compared(before, after, allowed)
     for line in lines(comparison, width=report_width()):
         click.echo(line)
-    if comparison.worse or (strict and (comparison.new or comparison.vanished)):
+    if strict and (comparison.new or comparison.vanished):
+        click.echo("--strict: new and vanished functions are regressions")
+        sys.exit(1)
+    if comparison.worse:
         sys.exit(1)
 
 

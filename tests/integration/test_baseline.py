@@ -133,7 +133,11 @@ def test_tolerances_and_strictness_are_options(
     document["functions"] = {}
     (tmp_path / "d.json").write_text(json.dumps(document))
     assert baseline("compare", "b.json", "--from", "d.json").code == 0
-    assert baseline("compare", "b.json", "--from", "d.json", "--strict").code == 1
+    strict = baseline("compare", "b.json", "--from", "d.json", "--strict")
+    assert strict.code == 1
+    assert strict.out.endswith(
+        "\n--strict: new and vanished functions are regressions\n"
+    )
 
 
 def test_modules_code_and_programs_can_be_recorded(

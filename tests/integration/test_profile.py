@@ -145,6 +145,32 @@ def test_one_trace_at_a_time(agent: Agent) -> None:
     assert get(agent, "/debug/profile?seconds=0.1")[0] == 200
 
 
+def test_who_patches_the_profiler_after_us_is_left_alone(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Another tool that wraps the same class while a trace is taken keeps its wrapper,
+    and what it wrapped works on.
+    """
+    module = profile._profiler(jax)
+    original = module.ProfilerSession
+    jnp.ones(3).block_until_ready()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(get, agent, "/debug/profile?seconds=1")
+        until(lambda: agent._profiler._running is not None, "a trace")
+        wrapped = module.ProfilerSession
+
+        def theirs(*args: object) -> object:
+            return wrapped(*args)
+
+        monkeypatch.setattr(module, "ProfilerSession", theirs)
+        assert answer.result(timeout=30)[0] == 200
+
+    assert module.ProfilerSession is theirs
+    monkeypatch.setattr(module, "ProfilerSession", original)
+    assert isinstance(theirs(), original)
+
+
 @pytest.mark.parametrize("seconds", ["0", "-1", "61", "nan", "inf", "much", ""])
 def test_seconds_are_checked(agent: Agent, seconds: str) -> None:
     """

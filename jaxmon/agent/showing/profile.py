@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from jaxmon.agent.context import Context
+from jaxmon.agent.patches import Patches
 from jaxmon.agent.probe import Probe
 from jaxmon.exposition.messages import Request, Response, error_response
 
@@ -153,7 +154,7 @@ class _Recording:
         self._space: bytes | None = None
         self._problem: str | None = None
         self._cut_short: str | None = None
-        self._original: Any = None
+        self._patches = Patches()
 
     def begin(self) -> None:
         """
@@ -169,15 +170,15 @@ class _Recording:
         options.enable_hlo_proto = False
         if hasattr(options, "raise_error_on_start_failure"):
             options.raise_error_on_start_failure = True
-        self._original = self._module.ProfilerSession
+        original = self._module.ProfilerSession
         try:
-            self._session = self._original(options)
+            self._session = original(options)
         except Exception as error:
             raise Refused(HTTPStatus.CONFLICT, _busy(error)) from error
-        # From here on a session of the program's ends ours first.
-        self._module.ProfilerSession = Probe(
-            self._original, self._make_way, guard=self._guard, site=SITE
-        )
+        # From here on a session of the program's ends ours first. JAX looks the class
+        # up in its module each time, from 0.4.35 on.
+        probe = Probe(original, self._make_way, guard=self._guard, site=SITE)
+        self._patches.replace(self._module, "ProfilerSession", probe)
 
     def wait(self) -> None:
         """
@@ -209,7 +210,7 @@ class _Recording:
         """
         Let go of what the program's own sessions go through.
         """
-        self._module.ProfilerSession = self._original
+        self._patches.undo()
 
     def response(self) -> Response:
         """
