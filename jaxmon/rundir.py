@@ -50,7 +50,7 @@ def locate(
         return Path(chosen)
     if runtime := environ.get("XDG_RUNTIME_DIR"):
         return Path(runtime) / "jaxmon"
-    return Path(tempfile.gettempdir()) / f"jaxmon-{os.getuid()}"
+    return _temporary() / f"jaxmon-{os.getuid()}"
 
 
 def sockets(directory: Path) -> dict[str, Path]:
@@ -194,7 +194,7 @@ def _prepare(directory: Path) -> int:
             "directory that can be written"
         )
         raise RunDirError(msg) from error
-    shared = directory.parent == Path(tempfile.gettempdir())
+    shared = directory.parent == _temporary()
     if shared and stat.S_ISLNK(status.st_mode):
         msg = (
             f"run directory {directory} is a link, which anybody may have made; "
@@ -220,3 +220,10 @@ def _file_mode(directory: Path) -> int:
     """
     shared = directory.stat().st_mode & _SHARED == _SHARED
     return 0o660 if shared else 0o600
+
+
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError:  # none can be written, as on a read-only root
+        return Path("/tmp")  # noqa: S108 - whoever makes a directory there is told

@@ -26,6 +26,25 @@ def test_the_first_answer_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert locate(None, {}).parent == Path(tempfile.gettempdir())
 
 
+def test_no_directory_for_temporary_files_is_needed(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Where none can be written, as on a read-only root, a run directory that can be is
+    used all the same, and one is still named.
+    """
+
+    def none_usable() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(tempfile, "gettempdir", none_usable)
+    slot = acquire(run_dir)
+    slot.release()
+
+    assert slot.number == 0
+    assert locate(None, {}).name.startswith("jaxmon-")
+
+
 def test_slots_are_the_lowest_free_numbers(run_dir: Path) -> None:
     """
     A released number is taken again; release twice is harmless.
