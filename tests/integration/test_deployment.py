@@ -149,7 +149,7 @@ def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
             "PATH": f"{programs}:{SCRIPTS}:{os.environ['PATH']}",
             "HOME": str(tmp_path),
             "SLURM_JOB_ID": "7",
-            "SLURM_JOB_NAME": "train",
+            "SLURM_JOB_NAME": 'train "\\ 2',
             "SLURM_JOB_NODELIST": "node[1]",
             "JAXMON_RUN_DIR": run_dir,
             "JAXMON_EXPORTER_PORT": str(free_port()),
@@ -194,7 +194,7 @@ def test_slurm_job_has_a_sidecar_and_ends_as_its_program(
     assert done.returncode == 3, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "targets": [f"127.0.0.1:{slurm['JAXMON_EXPORTER_PORT']}"],
-        "labels": {"job": "train"},
+        "labels": {"job": "train __ 2"},
         "page": True,
     }
     assert list(Path(slurm["JAXMON_TARGETS_DIR"]).iterdir()) == []
