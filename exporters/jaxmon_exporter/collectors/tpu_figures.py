@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from statistics import fmean
+from math import fsum
 from typing import TypeVar
 
 from jaxmon.catalog import (
@@ -226,7 +226,7 @@ class Figures:
                 reading.numbers(name), places, self._per_chip
             ):
                 chips[place.chip].append(percent / _PERCENT)
-        return {chip: fmean(shares) for chip, shares in chips.items()}
+        return {chip: fsum(shares) / len(shares) for chip, shares in chips.items()}
 
     def _held_by(self, runtime: str) -> list[Place]:
         """
