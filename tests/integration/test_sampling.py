@@ -1,34 +1,36 @@
 """
-Sampled calls: their times against a clock of the test's own, and what is left alone.
+Sampled calls: who sees them, what is left alone, and what is not kept.
 """
 
 from __future__ import annotations
 
 import gc
 import pickle
-import time
 import weakref
-from collections.abc import Callable, Iterator
-from statistics import median
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.calling import calls
 from jaxmon.agent.calling.sampling import Sample, Sampling
 from tests.instrumented import instrumented, value
-from tests.support import run_python, until
-
-
-# Small enough that one thread multiplies: the machine's other load matters less.
-SIZE = 32
-
-# The timer of such an agent does not come round within a test: the test arms.
-BY_HAND = {"sample_rate": 0.001, "transfers": False}
+from tests.sampled import (
+    BY_HAND,
+    SIZE,
+    arm,
+    calibrated,
+    chain,
+    executions,
+    figures,
+    idle,
+    operand,
+    timed,
+)
+from tests.support import run_python
 
 
 @pytest.fixture
@@ -46,274 +48,6 @@ def sampling(agent: Agent) -> Sampling:
     Return what samples in it.
     """
     return agent._parts.sampling
-
-
-def chain(name: str, length: int, **options: Any) -> Any:
-    """
-    Return a jitted chain of *length* matrix products, called *name*.
-    """
-
-    def work(x: Any) -> Any:
-        return jax.lax.fori_loop(0, length, lambda _, y: jnp.tanh(y @ y) / SIZE, x)
-
-    work.__qualname__ = work.__name__ = name
-    return jax.jit(work, **options)
-
-
-def operand() -> Any:
-    return jnp.ones((SIZE, SIZE))
-
-
-def timed(call: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    jax.block_until_ready(call())
-    return time.perf_counter() - started
-
-
-def arm(sampling: Sampling) -> None:
-    """
-    Do what the timer does, whatever was spent.
-    """
-    sampling._saved = 10.0
-    sampling.arm()
-
-
-def idle(sampling: Sampling) -> None:
-    """
-    Wait until nothing is being watched.
-    """
-    watcher = sampling._watcher
-    until(
-        lambda: not watcher._watched and not watcher._submitted.qsize(),
-        "the watcher to see the end of everything",
-    )
-
-
-class Comparison:
-    """
-    Execution times of the function called *name* beside times that the test takes in
-    between. Other load on the machine makes single ones of either longer, so the
-    shortest are compared: figures that held another call's work would all be too long,
-    and those of the dispatch alone next to nothing.
-    """
-
-    def __init__(self, sampling: Sampling, name: str) -> None:
-        self._values = next(
-            found.executions._values
-            for function, found in sampling._figures.items()
-            if function.name == f"{__name__}.{name}"
-        )
-        self._seen = len(self._values)
-        self._truth: list[float] = []
-
-    def __repr__(self) -> str:
-        return f"{self._own()} beside {sorted(self._truth)}"
-
-    def take(self, seconds: float) -> None:
-        """
-        Take a time of the test's own.
-        """
-        self._truth.append(seconds)
-
-    def agree(self) -> bool:
-        """
-        Tell whether they agree.
-        """
-        own = self._own()
-        return bool(own) and 0.5 < own[0] / min(self._truth) < 1.6
-
-    def _own(self) -> list[float]:
-        return sorted(list(self._values)[self._seen :])
-
-
-def agreed_once(attempt: Callable[[], Comparison]) -> None:
-    """
-    Fail unless one of five attempts agrees: what is wrong is wrong each time, while
-    other load on a small machine comes and goes.
-    """
-    tried = []
-    for _ in range(5):
-        tried.append(attempt())
-        if tried[-1].agree():
-            return
-    pytest.fail(f"never agreed: {tried}")
-
-
-def figures(sampling: Sampling, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = sampling.snapshot().get(f"{__name__}.{name}", {})
-    return found
-
-
-def executions(agent: Agent, name: str) -> float:
-    """
-    Return how many execution times of *name* are exported.
-    """
-    label = f"{__name__}.{name}"
-    return value(agent, "jaxmon_execution_seconds_count", function=label)
-
-
-def calibrated(seconds: float) -> int:
-    """
-    Return the length of a chain that takes about *seconds*.
-    """
-    probe, x = chain("probe", 50), operand()
-    timed(lambda: probe(x))
-    return max(int(seconds * 50 / median(timed(lambda: probe(x)) for _ in range(9))), 1)
-
-
-@pytest.mark.ground_truth
-@pytest.mark.parametrize(("milliseconds", "rounds"), [(1, 30), (10, 12), (100, 4)])
-def test_execution_time_is_that_of_a_blocking_call(
-    agent: Agent, sampling: Sampling, milliseconds: int, rounds: int
-) -> None:
-    """
-    In a loop that never waits, it is the time of single calls that are waited for,
-    taken in between.
-    """
-
-    def attempt() -> Comparison:
-        step, x = chain("step", calibrated(milliseconds / 1000)), operand()
-        timed(lambda: step(x))
-        comparison = Comparison(sampling, "step")
-        for _ in range(rounds):
-            step(x)
-            arm(sampling)
-            y = x
-            for _ in range(6):
-                y = step(y)
-            jax.block_until_ready(y)
-            idle(sampling)
-            for _ in range(3):
-                comparison.take(timed(lambda: step(x)))
-        return comparison
-
-    agreed_once(attempt)
-    assert figures(sampling, "step")["samples"] >= rounds / 2
-    assert executions(agent, "step") >= 1
-
-
-@pytest.mark.ground_truth
-def test_work_of_others_is_not_charged(agent: Agent, sampling: Sampling) -> None:
-    """
-    A short program behind long ones of other functions, counted or not, on the same
-    device and without a common array, has its own time.
-    """
-
-    def attempt() -> Comparison:
-        unit = calibrated(0.005)
-        long, short = chain("long", 3 * unit), chain("short", unit)
-        x, z = operand(), operand() + 1
-        ready = chain("ahead", 3 * unit).lower(z).compile()
-        for call in (long, short, ready):
-            timed(lambda call=call: call(x))  # type: ignore[misc]
-        short(x)
-        comparison = Comparison(sampling, "short")
-        for turn in range(16):
-            arm(sampling)
-            for _ in range(3):
-                (long if turn % 2 else ready)(z)
-                last = short(x)
-            jax.block_until_ready(last)
-            idle(sampling)
-            for _ in range(3):
-                comparison.take(timed(lambda: short(x)))
-        return comparison
-
-    agreed_once(attempt)
-    assert executions(agent, "short") >= 1
-
-
-def nap(_: Any) -> Any:
-    time.sleep(0.02)
-    return np.float32(1)
-
-
-@pytest.mark.ground_truth
-@pytest.mark.skipif(
-    jax.__version_info__ < (0, 8), reason="callbacks leave the fast path before JAX 0.8"
-)
-def test_execution_within_the_call_is_timed_too(sampling: Sampling) -> None:
-    """
-    What a CPU runs before the call returns has an execution time, within 10 % here,
-    where it is that of a clock.
-    """
-
-    def napping(x: Any) -> Any:
-        return jax.pure_callback(nap, jax.ShapeDtypeStruct((), jnp.float32), x)
-
-    napping.__qualname__ = "napping"
-    step, x = jax.jit(napping), jnp.float32(1)
-    step(x), step(x)
-    for _ in range(9):
-        arm(sampling)
-        step(x), step(x)
-    idle(sampling)
-
-    execution = figures(sampling, "napping")["execution_seconds"]
-    assert 0.02 <= execution < 0.022 or execution == pytest.approx(
-        median(timed(lambda: step(x)) for _ in range(9)), rel=0.25
-    )
-
-
-@pytest.mark.ground_truth
-def test_donated_state_leaves_the_time_known(agent: Agent, sampling: Sampling) -> None:
-    """
-    A step that is given its own state back is timed by its other output; one without
-    another output is only dispatched.
-    """
-    unit = calibrated(0.01)
-
-    def train(state: Any) -> Any:
-        state = jax.lax.fori_loop(0, unit, lambda _, y: jnp.tanh(y @ y) / SIZE, state)
-        return state, state.sum()
-
-    def alone(state: Any) -> Any:
-        return train(state)[0]
-
-    train.__qualname__, alone.__qualname__ = "train", "alone"
-    step, lonely = (jax.jit(one, donate_argnums=0) for one in (train, alone))
-
-    def attempt() -> Comparison:
-        state, loss = step(operand())
-        other = lonely(lonely(operand()))
-        state, loss = step(state)
-        comparison = Comparison(sampling, "train")
-        for _ in range(8):
-            arm(sampling)
-            for _ in range(5):
-                state, loss = step(state)
-            jax.block_until_ready(loss)
-            for _ in range(5):
-                other = lonely(other)
-            jax.block_until_ready(other)
-            idle(sampling)
-            started = time.perf_counter()
-            state, loss = step(state)
-            jax.block_until_ready(loss)
-            comparison.take(time.perf_counter() - started)
-        return comparison
-
-    agreed_once(attempt)
-    assert executions(agent, "train") >= 1
-    assert figures(sampling, "alone")["samples"] >= 4
-
-
-@pytest.mark.ground_truth
-def test_caller_is_not_blocked(sampling: Sampling) -> None:
-    """
-    A sampled call returns while its work goes on.
-    """
-    step, x = chain("slow", calibrated(0.6)), operand()
-    timed(lambda: step(x))
-    step(x).block_until_ready()
-    arm(sampling)
-    pending = [not step(x).is_ready() for _ in range(2)]
-    taken = calls.taken(step)
-    idle(sampling)
-
-    assert pending == [True, True]
-    assert taken == 4
-    assert figures(sampling, "slow")["samples"] == 1
 
 
 @pytest.mark.ground_truth
@@ -589,52 +323,3 @@ def test_a_process_may_end_while_a_call_is_watched() -> None:
     result = run_python("-c", ENDS_EARLY).ok()
 
     assert result.out.split() == ["ends"]
-
-
-SEVERAL_DEVICES = """
-import jax, jax.numpy as jnp, jaxmon, time
-agent = jaxmon.instrument(port=None, socket=False, sample_rate=0.001)
-sampling = agent._parts.sampling
-def work(length):
-    def f(x):
-        return jax.lax.fori_loop(0, length, lambda _, y: jnp.tanh(y @ y), x)
-    f.__qualname__ = f"work{length}"
-    return jax.jit(f)
-slow, fast = work(20000), work(1000)
-one, two = (jax.device_put(jnp.ones((32, 32)), device) for device in jax.devices())
-for _ in range(2):
-    jax.block_until_ready([slow(one), fast(two)])
-for _ in range(40):
-    values = [f.executions._values for f in sampling._figures.values()]
-    if all(len(some) > 2 for some in values):
-        break
-    sampling._saved = 10.0
-    sampling.arm()
-    for _ in range(3):
-        slow(one)
-        last = fast(two)
-    jax.block_until_ready([slow(one), last])
-    while sampling._watcher._watched or sampling._watcher._submitted.qsize():
-        time.sleep(0.01)
-for function, figures in sampling._figures.items():
-    for shortest in sorted(figures.executions._values)[:1]:
-        print(function.name.rpartition(".")[2], shortest)
-"""
-
-
-@pytest.mark.ground_truth
-def test_each_device_has_a_queue_of_its_own() -> None:
-    """
-    A short program on one device does not wait for a long one on another.
-    """
-    devices = "--xla_force_host_platform_device_count=2"
-    result = run_python("-c", SEVERAL_DEVICES, env={"XLA_FLAGS": devices}).ok()
-    found = dict(line.split() for line in result.out.splitlines())
-
-    if jax.__version_info__ < (0, 6):
-        # There the order holds for all devices together, on a CPU: of the short one
-        # nothing is known.
-        assert "work1000" not in found
-        return
-    # It has a twentieth to do; one behind the other, it would take longer.
-    assert float(found["work1000"]) < float(found["work20000"]) / 2

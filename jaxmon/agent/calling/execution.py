@@ -17,14 +17,17 @@ from time import perf_counter
 from jaxmon.agent.calling.work import Work
 
 
-# Share of the result that may be uncertain. Its middle is then off by half of that,
-# to either side alike.
-_ROOM = 0.5
+_ERROR = 0.15
+"""What a figure may be off by, as a share of it; others are dropped."""
+
 # Looks come in steps that grow with the time since the work began ...
-_GROWTH = 0.08
+_GROWTH = 0.06
 # ... or, at work that comes before, with how long the function's own work takes.
 _SHARE = 0.06
-_SHORTEST = 5e-5
+# Shares of what earlier samples took, in which there is nothing to see yet.
+_QUIET_WORK = 0.5
+_QUIET_QUEUE = 0.75
+_SHORTEST = 2e-5
 _LONGEST = 0.05
 _LOOKS = 2000
 """Looks at one call, after which they become rare."""
@@ -33,18 +36,46 @@ _GIVEN_UP = 3600.0
 _jitter = random.Random()  # noqa: S311 - spreads looks, hides nothing
 
 
+class Recent:
+    """
+    The last values of something, for a median.
+    """
+
+    def __init__(self) -> None:
+        self._values: deque[float] = deque(maxlen=101)
+
+    def add(self, value: float) -> None:
+        """
+        Add *value*.
+        """
+        self._values.append(value)
+
+    @property
+    def median(self) -> float | None:
+        """
+        The middle of the last hundred, `None` before the first.
+        """
+        values = list(self._values)
+        return median(values) if values else None
+
+
 class Pace:
     """
-    What earlier samples of a function tell about when to look.
+    What earlier samples of a function tell about the next.
 
     Attributes:
         work: estimates of its execution, in seconds, exact or not.
         queue: how long its work waited for work before it, in seconds.
+        dispatches: how long its calls took to return, in seconds.
+        overlaps: whether its calls may return before the work is done, even where the
+            device was idle.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dispatches: Recent) -> None:
+        self.dispatches = dispatches
         self.work: deque[float] = deque(maxlen=8)
         self.queue: deque[float] = deque(maxlen=4)
+        self.overlaps = False
 
 
 class Execution:
@@ -106,56 +137,41 @@ class Execution:
         return self._own_step(now) if len(waiting) == 1 else self._queue_step(now)
 
     def _own_step(self, now: float) -> float:
-        elapsed = now - max([self._started, *(w.finished or 0.0 for w in self._before)])
+        elapsed = now - max(self._started, self._behind())
+        quiet = _QUIET_WORK * min(self._pace.work, default=0.0) - elapsed
         step = elapsed * _GROWTH * _jitter.uniform(0.5, 1.5)
-        return min(max(step, _SHORTEST), _LONGEST)
+        return min(max(quiet, step, _SHORTEST), _LONGEST)
 
     def _queue_step(self, now: float) -> float:
-        pace = self._pace
-        # Far from the end of the queue there is nothing to see.
-        quiet = 0.5 * min(pace.queue, default=0.0) - (now - self._ended)
-        if quiet > 0:
-            return min(quiet, _LONGEST)
-        shortest = min(pace.work, default=0.0)
-        step = shortest * _SHARE or (now - self._ended) * _SHARE
-        return min(max(step, _SHORTEST), _LONGEST)
+        pace, elapsed = self._pace, now - self._ended
+        quiet = _QUIET_QUEUE * min(pace.queue, default=0.0) - elapsed
+        step = (min(pace.work, default=0.0) or elapsed) * _SHARE
+        return min(max(quiet, step, _SHORTEST), _LONGEST)
+
+    def _behind(self) -> float:
+        """
+        Return when the last of what came before was seen finished.
+        """
+        return max((work.finished or 0.0 for work in self._before), default=0.0)
 
     def _conclude(self) -> None:
-        started = self._started
-        early = max([started, *(work.unfinished for work in self._before)])
-        late = max([started, *(work.finished or 0.0 for work in self._before)])
-        finished = self._work.finished or 0.0
-        if late > started:
-            self._pace.queue.append(max(late - self._ended, 0.0))
-        elif self._work.unfinished < started:
-            # The device was idle, and done when the call returned.
-            self._tell(self._ended - started)
+        pace, behind = self._pace, self._behind()
+        if behind > self._started:
+            pace.queue.append(max(behind - self._ended, 0.0))
+        finished, unfinished = self._work.finished or 0.0, self._work.unfinished
+        if unfinished < self._ended:  # done when the call returned
+            # Some devices work within the call; others were faster than the clock.
+            if behind <= self._started and not pace.overlaps:
+                self._tell(self._ended - self._started)
             return
-        least, most = self._work.unfinished - late, finished - early
+        pace.overlaps |= behind <= self._ended
+        early = max([self._started, *(work.unfinished for work in self._before)])
+        # A call that took longer than usual may have been held up before the launch.
+        usual = pace.dispatches.median or 0.0
+        late = max(self._started, self._ended - usual, behind)
+        least, most = unfinished - late, finished - early
+        middle = (least + most) / 2
         # Where the end of the work before was missed, the next looks come closer.
-        self._pace.work.append(max((least + most) / 2, most / 4))
-        if most - least <= _ROOM * most:
-            self._tell((least + most) / 2)
-
-
-class Recent:
-    """
-    The last values of something, for a median.
-    """
-
-    def __init__(self) -> None:
-        self._values: deque[float] = deque(maxlen=101)
-
-    def add(self, value: float) -> None:
-        """
-        Add *value*.
-        """
-        self._values.append(value)
-
-    @property
-    def median(self) -> float | None:
-        """
-        The middle of the last hundred, `None` before the first.
-        """
-        values = list(self._values)
-        return median(values) if values else None
+        pace.work.append(max(middle, most / 4))
+        if most - least <= 2 * _ERROR * middle:
+            self._tell(middle)

@@ -9,8 +9,6 @@ runs meanwhile pays nothing. `docs/time.md` says what the figures mean.
 from __future__ import annotations
 
 import os
-import weakref
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter, thread_time
@@ -20,7 +18,8 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.agent.calling import calls
 from jaxmon.agent.calling.calls import CountedFunction
-from jaxmon.agent.calling.execution import Execution, Pace, Recent
+from jaxmon.agent.calling.execution import Execution
+from jaxmon.agent.calling.figures import Figures
 from jaxmon.agent.calling.posthook import PostHook
 from jaxmon.agent.calling.watcher import Watcher
 from jaxmon.agent.calling.window import SITE, Ended, Window
@@ -29,7 +28,6 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family
-from jaxmon.exposition.histogram import Histogram
 
 
 # Of the time of one core, what sampling may take, and how much of it may be saved up.
@@ -39,8 +37,8 @@ _SAVINGS = 0.03
 # The timer's shortest interval; beyond that rate there are no more samples.
 _INTERVAL = 0.01
 
-# Objects with one label that are looked through for one that is being called.
-_OBJECTS = 64
+# So that samples do not fall into step with what the program does every second.
+_SPREAD = 0.2
 
 # Calls of an armed function in which to see one whose predecessor is known.
 _ATTEMPTS = 4
@@ -69,57 +67,6 @@ class Sample:
     outputs: Any
 
 
-class _Object:
-    """
-    A `CountedFunction`, which this does not keep alive, and how often it was called.
-    """
-
-    __slots__ = ("reference", "taken")
-
-    def __init__(self, counted: CountedFunction) -> None:
-        self.reference = weakref.ref(counted)
-        self.taken = 0
-
-
-class _Figures:
-    """
-    What is known of one function.
-    """
-
-    def __init__(self, function: Function) -> None:
-        self.objects: deque[_Object] = deque(maxlen=_OBJECTS)
-        self.hits = 0
-        self.sampled = 0.0
-        self.dispatch = Histogram(catalog.DISPATCH_SECONDS, function.name)
-        self.execution = Histogram(catalog.EXECUTION_SECONDS, function.name)
-        self.dispatches = Recent()
-        self.executions = Recent()
-        self.pace = Pace()
-
-    def dispatched(self, seconds: float) -> None:
-        self.dispatch.observe(seconds)
-        self.dispatches.add(seconds)
-
-    def executed(self, seconds: float) -> None:
-        self.execution.observe(seconds)
-        self.executions.add(seconds)
-
-    def busiest(self) -> CountedFunction | None:
-        """
-        Return the object that was called most since this was last asked.
-        """
-        best, most = None, 0
-        for entry in list(self.objects):
-            counted = entry.reference()
-            if counted is None:
-                continue
-            now = calls.taken(counted)
-            if now - entry.taken > most:
-                best, most = counted, now - entry.taken
-            entry.taken = now
-        return best
-
-
 class _Sampler:
     """
     Waits for the next call of one object, and a few more if it has to.
@@ -128,7 +75,7 @@ class _Sampler:
     __slots__ = ("_sampling", "attempts", "figures", "function", "shown")
 
     def __init__(
-        self, sampling: Sampling, function: Function, figures: _Figures
+        self, sampling: Sampling, function: Function, figures: Figures
     ) -> None:
         self._sampling = sampling
         self.function = function
@@ -162,10 +109,14 @@ class Sampling:
         self.observers: list[Callable[[Sample], None]] = []
         rate = context.settings.sample_rate
         self._interval = max(1 / rate, _INTERVAL) if rate else 0.0
-        self._figures: dict[Function, _Figures] = {}
+        self._figures: dict[Function, Figures] = {}
         self._watcher = Watcher("watcher", context.guard)
         self._timer = Worker(
-            "sampling", context.guard, every=self._interval, routine=self.arm
+            "sampling",
+            context.guard,
+            every=self._interval,
+            routine=self.arm,
+            spread=_SPREAD,
         )
         self._window: Window | None = None
         self._clean: Callable[[], bool] = bool  # until attached: never
@@ -198,10 +149,8 @@ class Sampling:
         if window is not None:
             window.close()
         for figures in list(self._figures.values()):
-            for entry in list(figures.objects):
-                counted = entry.reference()
-                if counted is not None:
-                    calls.disarm(counted)
+            for counted in figures.alive():
+                calls.disarm(counted)
 
     def start(self) -> None:
         """
@@ -227,8 +176,8 @@ class Sampling:
             return
         figures = self._figures.get(function)
         if figures is None:
-            figures = self._figures.setdefault(function, _Figures(function))
-        figures.objects.append(_Object(counted))
+            figures = self._figures.setdefault(function, Figures(function))
+        figures.add(counted)
 
     # --- reading -----------------------------------------------------------------
 
@@ -371,7 +320,7 @@ class Sampling:
         if first:
             self._show(sampler.function, call)
 
-    def _watch(self, call: Ended, figures: _Figures) -> None:
+    def _watch(self, call: Ended, figures: Figures) -> None:
         work, previous = call.work, call.previous
         if work is None or previous is None:
             return

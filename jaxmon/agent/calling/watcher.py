@@ -9,6 +9,8 @@ exact its times are.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import threading
 import time
 from queue import Empty, SimpleQueue
@@ -16,6 +18,9 @@ from typing import Protocol
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.tally import Tally
+
+
+_SET_TIMER_SLACK = 29  # of prctl, in nanoseconds, for the calling thread
 
 
 class Watched(Protocol):
@@ -98,6 +103,7 @@ class Watcher:
             self._thread = thread
 
     def _run(self) -> None:
+        _be_punctual()
         while not self._stopped and self._guard.on(self._name):
             due = min((due for due, _ in self._watched), default=None)
             timeout = None if due is None else max(due - time.perf_counter(), 0)
@@ -134,3 +140,12 @@ class Watcher:
         except Exception:  # noqa: BLE001 - contained: our own thread goes on
             self._guard.failed(self._name)
             return None
+
+
+def _be_punctual() -> None:
+    """
+    Have the timers of this thread end when they are due, not 50 µs later, which Linux
+    allows itself for ordinary threads so as to wake up less often.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # another system
+        ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, *map(ctypes.c_ulong, (1, 0, 0, 0)))

@@ -1,0 +1,79 @@
+"""
+Programs of a known duration: XLA runs them, and they tell when they ran.
+
+They sleep, so that their time is the same on a busy machine, and read the clock that
+`time.perf_counter` reads. What else there is in such a program takes some 20 µs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.support import ROOT, require_program
+
+
+SOURCE = ROOT / "tests" / "programs" / "nap.cc"
+_TARGET = "jaxmon_test_nap"
+
+# Before 0.5 it was an extension.
+_ffi: Any = getattr(jax, "ffi", None) or import_module("jax.extend.ffi")
+
+
+def build(directory: Path) -> None:
+    """
+    Compile the program's body in *directory* and make it known to XLA.
+    """
+    library = directory / "nap.so"
+    subprocess.run(
+        [
+            require_program("g++"),
+            *("-std=c++17", "-O1", "-w", "-shared", "-fPIC"),
+            *("-isystem", _ffi.include_dir()),
+            *("-o", str(library), str(SOURCE)),
+        ],
+        check=True,
+    )
+    nap = ctypes.CDLL(str(library)).nap
+    _ffi.register_ffi_target(_TARGET, _ffi.pycapsule(nap), platform="cpu")
+
+
+def napping(name: str) -> Any:
+    """
+    Return a jitted function called *name*, whose result it takes as an argument, too.
+    """
+
+    def work(x: Any) -> Any:
+        # XLA runs what is cheap within the call; a product is not.
+        square = jnp.ones((16, 16)) * x[0]
+        x = x + (jnp.sum(square @ square) * 0).astype(jnp.uint32)
+        shape = jax.ShapeDtypeStruct((5,), jnp.uint32)
+        if jax.__version_info__ < (0, 5):
+            return _ffi.ffi_call(_TARGET, shape, x)
+        return _ffi.ffi_call(_TARGET, shape)(x)
+
+    work.__qualname__ = work.__name__ = name
+    return jax.jit(work)
+
+
+def duration(seconds: float) -> Any:
+    """
+    Return the argument that makes a nap so long.
+    """
+    return jnp.array([round(seconds * 1e6), 0, 0, 0, 0], jnp.uint32)
+
+
+def told(result: Any) -> tuple[float, float]:
+    """
+    Return when the nap that made *result* began and ended, as `time.perf_counter`.
+    """
+    _, *halves = np.asarray(result).astype(np.uint64).tolist()
+    begun, ended = (high << 32 | low for high, low in (halves[:2], halves[2:]))
+    return begun / 1e9, ended / 1e9

@@ -1,0 +1,134 @@
+"""
+What is said of a sampled call, by what the looks at it have shown.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from jaxmon.agent.calling.execution import Execution, Pace, Recent
+from jaxmon.agent.calling.work import Work
+
+
+NEVER = -math.inf
+
+
+def work(unfinished: float, finished: float) -> Work:
+    """
+    Return work that was seen unfinished and finished at these times.
+    """
+    seen = Work(None)
+    seen.unfinished, seen.finished = unfinished, finished
+    return seen
+
+
+def pace(*dispatches: float) -> Pace:
+    recent = Recent()
+    for seconds in dispatches:
+        recent.add(seconds)
+    return Pace(recent)
+
+
+def told(
+    own: Work,
+    *before: Work,
+    called: tuple[float, float] = (10.0, 10.01),
+    known: Pace | None = None,
+) -> list[float]:
+    """
+    Return what is told of a call.
+    """
+    found: list[float] = []
+    execution = Execution(called, before, own, known or pace(0.02), found.append)
+    assert execution.look() is None
+    return found
+
+
+def test_on_an_idle_device_work_starts_with_the_call() -> None:
+    """
+    The middle of the two looks at its end counts from there.
+    """
+    assert told(work(10.99, 11.01)) == [pytest.approx(1.0)]
+
+
+def test_behind_other_work_it_starts_at_the_end_of_that() -> None:
+    """
+    Of several, the last one counts, whichever order they are looked at.
+    """
+    other, later = work(11.0, 11.02), work(11.98, 12.02)
+
+    for before in ((other, later), (later, other)):
+        assert told(work(12.98, 13.02), *before) == [pytest.approx(1.0)]
+
+
+def test_work_that_ended_before_the_call_is_not_waited_for() -> None:
+    """
+    Then the device was idle.
+    """
+    assert told(work(10.99, 11.01), work(9.0, 9.5)) == [pytest.approx(1.0)]
+
+
+@pytest.mark.parametrize(("gap", "said"), [(0.08, 1), (0.12, 0)])
+def test_a_figure_that_may_be_too_wrong_is_not_said(gap: float, said: int) -> None:
+    """
+    Both ends together may leave 15 % of it to either side, not more.
+    """
+    known = pace(0.02)
+    own, before = work(13.0 - gap, 13.0 + gap), work(12.0 - gap, 12.0)
+
+    assert len(told(own, before, known=known)) == said
+    # For the next looks it is good enough.
+    assert list(known.work) == [pytest.approx(1.0, abs=gap)]
+
+
+def test_a_call_that_was_held_up_may_have_launched_late() -> None:
+    """
+    What a call took longer than usual is room for the start of the work.
+    """
+    called = (10.0, 10.6)
+
+    assert told(work(10.99, 11.01), called=called, known=pace(0.01, 0.01)) == []
+    assert len(told(work(10.99, 11.01), called=called, known=pace(0.6, 0.6))) == 1
+
+
+def test_work_within_the_call_takes_as_long_as_the_call() -> None:
+    """
+    Unless the function's calls are known to return earlier: then it was faster than
+    can be seen.
+    """
+    known = pace(0.02)
+    within = work(NEVER, 10.02)
+
+    assert told(within, known=known) == [pytest.approx(0.01)]
+    told(work(10.99, 11.01), known=known)
+    assert told(within, known=known) == []
+
+
+def test_work_that_waited_says_nothing_about_where_calls_return() -> None:
+    """
+    What runs within the call on an idle device queues behind other work all the same.
+    """
+    known = pace(0.02)
+    told(work(12.98, 13.02), work(11.98, 12.02), known=known)
+
+    assert told(work(NEVER, 10.02), known=known) == [pytest.approx(0.01)]
+
+
+def test_work_that_was_done_at_once_behind_other_work_is_unknown() -> None:
+    """
+    The end of neither was seen.
+    """
+    assert told(work(NEVER, 10.02), work(9.9, 10.005)) == []
+
+
+def test_lost_work_is_given_up() -> None:
+    """
+    An end that nobody will see leaves nothing to say.
+    """
+    gone = work(11.0, 11.01)
+    gone.lost = True
+
+    assert told(work(12.98, 13.02), gone) == []
+    assert told(gone) == []
