@@ -58,20 +58,23 @@ class Event:
 
 class EventLog:
     """
-    The last `LIMIT` events of each kind, so that one kind cannot push out another.
+    The last events, `LIMIT` of each kind, so that one kind cannot push out another;
+    nor one function another: who has more than an equal share gives up its own.
 
-    Any thread may add or read, without a lock: an addition is one append.
+    Any thread may add or read, without a lock: deques take care of themselves.
     """
 
     def __init__(self) -> None:
         self._numbers = count(1)
-        self._rings = {kind: deque[Event](maxlen=LIMIT) for kind in KINDS}
+        self._kept: dict[Kind, dict[str | None, deque[Event]]] = {
+            kind: {} for kind in KINDS
+        }
 
     def add(
         self, kind: Kind, function: str | None, message: str, **details: Any
     ) -> None:
         """
-        Add an event that happens now. Costs about 2 µs.
+        Add an event that happens now. Costs about 3 µs, 10 with 200 functions.
 
         Args:
             kind: one of `KINDS`.
@@ -79,25 +82,49 @@ class EventLog:
             message: cut after 2,000 characters.
             details: JSON types only.
         """
-        ring = self._rings[kind]
+        kept = self._kept[kind]
         number = next(self._numbers)
-        message = message[:_TEXT_LIMIT]
-        ring.append(Event(number, time.time(), kind, function, message, details))
+        event = Event(
+            number, time.time(), kind, function, message[:_TEXT_LIMIT], details
+        )
+        found = kept.get(function)
+        if found is None:
+            found = kept.setdefault(function, deque())
+        found.append(event)
+        _make_room(kept, found)
 
     def last(self) -> int:
         """
         Return the number of the last event, 0 before the first.
         """
-        rings = [ring for ring in self._rings.values() if ring]
-        return max((ring[-1].number for ring in rings), default=0)
+        return max((event.number for event in self.since()), default=0)
 
     def since(self, number: int = 0, kind: Kind | None = None) -> list[Event]:
         """
         Return the events after *number*, oldest first, of one *kind* if given.
         """
-        rings = self._rings.values() if kind is None else (self._rings[kind],)
-        found = [event for ring in rings for event in list(ring)]
+        kinds = self._kept.values() if kind is None else (self._kept[kind],)
+        found = [
+            event
+            for kept in kinds
+            for events in list(kept.values())
+            for event in list(events)
+        ]
         return sorted(
             (event for event in found if event.number > number),
             key=lambda event: event.number,
         )
+
+
+def _make_room(kept: Mapping[str | None, deque[Event]], grown: deque[Event]) -> None:
+    """
+    Drop events of one kind, kept by function, beyond `LIMIT`. The function whose
+    events have *grown* gives up its own where it has more than its share.
+    """
+    every = list(kept.values())
+    for _ in range(sum(map(len, every)) - LIMIT):
+        most = grown if len(grown) > LIMIT // len(every) else max(every, key=len)
+        try:
+            most.popleft()
+        except IndexError:  # another thread was quicker
+            return

@@ -5,6 +5,7 @@ The log of events: its bounds, its order, and threads that write while others re
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 import pytest
 
@@ -41,6 +42,28 @@ def test_one_kind_does_not_push_out_another() -> None:
     assert len(transfers) == LIMIT
     assert transfers[-1].message == f"transfer {3 * LIMIT - 1}"
     assert len(log.since()) == LIMIT + 1
+
+
+def test_one_function_does_not_push_out_the_others() -> None:
+    """
+    However often one function compiles, what others did before can be read: who has
+    more than an equal share gives up its own oldest events.
+    """
+    log = EventLog()
+    for function in ("calm", "storm", "other storm", None):
+        log.add("recompile", function, "first")
+    for number in range(2 * LIMIT):
+        log.add("recompile", "storm", f"{number}")
+        if number % 2:
+            log.add("recompile", "other storm", f"{number}")
+    found = log.since(kind="recompile")
+
+    assert len(found) == LIMIT
+    of = Counter(event.function for event in found)
+    assert (of["calm"], of[None]) == (1, 1)
+    assert min(of["storm"], of["other storm"]) >= LIMIT // 4
+    assert [event.message for event in found[-2:]] == [str(2 * LIMIT - 1)] * 2
+    assert log.last() == found[-1].number
 
 
 def test_messages_are_cut() -> None:
