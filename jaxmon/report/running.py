@@ -120,6 +120,7 @@ def errors(snapshot: Snapshot) -> Iterator[Advice]:
             continue
         most = max(kinds, key=lambda kind: kinds[kind])
         told = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
+        told = most if len(kinds) == 1 else told
         name = function.name if function.name != "unknown" else "A jitted function"
         latest = _latest(snapshot.of_kind("error"), function.name, most)
         yield Advice(

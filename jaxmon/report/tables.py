@@ -136,11 +136,12 @@ def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
         Column("", 2),
         Column("ALLOCATED AT", right=False, cut=ending),
     ]
+    looked_once = snapshot.looks is not None and not snapshot.looks.seconds
     rows = [
         [
             size(one.bytes),
             f"{one.arrays:,}",
-            f"{'+' if one.growth > 0 else ''}{size(one.growth)}" if one.growth else "0",
+            UNKNOWN if looked_once else _growth(one.growth),
             "",
             f"{one.place} {one.function}".strip(),
         ]
@@ -227,6 +228,10 @@ def _memory_heading(snapshot: Snapshot) -> str:
     if looks.seconds:
         heading += f"; growth in the {duration(looks.seconds)} before"
     return heading
+
+
+def _growth(growth: float) -> str:
+    return f"{'+' if growth > 0 else ''}{size(growth)}" if growth else "0"
 
 
 def _movement(line: Transfer) -> str:

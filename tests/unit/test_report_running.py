@@ -254,6 +254,8 @@ def test_advice_fits_the_commonest_error():
     assert concrete.action == ERROR_TYPES["TracerBoolConversionError"]
     assert plain.evidence == ("just now, at train.py:7: ValueError: something",)
     assert plain.action == ERRORS["trace_error"]
+    (single,) = advice(functions=function(errors={"nan": 3}))
+    assert single.finding == "train.step failed 3 times: nan."
 
 
 def test_words_are_for_errors_that_exist():

@@ -310,6 +310,20 @@ def test_a_program_without_trouble_is_told_so():
     )
 
 
+def test_growth_is_not_told_after_one_look():
+    """
+    Of a line that was looked at once nobody knows whether it grew.
+    """
+    line = {"file": "a.py", "line": 3, "bytes": 4096, "arrays": 2, "growth_bytes": 0}
+    looks = {"time": 90.0, "seconds": 0.0, "lines": [line]}
+    page = {"process": {"now": 100.0}, "allocations": looks}
+
+    *_, heading, titles, row = told(page, {}).splitlines()
+    assert heading == "MEMORY BY SOURCE LINE, 10 s ago"
+    assert titles.split() == ["SIZE", "ARRAYS", "GROWTH", "ALLOCATED", "AT"]
+    assert row.split() == ["4", "KiB", "2", "-", "a.py:3"]
+
+
 def crowded() -> tuple[dict[str, Any], dict[str, Any]]:
     """
     Return pages with a lot of everything, all of it hostile or long.
