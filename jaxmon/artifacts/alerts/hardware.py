@@ -16,6 +16,7 @@ from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
 _HOST = ("job", "instance")
 _DEVICE = (*_HOST, "uuid")
+_GPUS, _TPUS = promql.re("uuid", "GPU-.+"), promql.re("uuid", "TPU-.+")
 
 
 def accelerator_lost(thresholds: Thresholds) -> Iterator[Alert]:
@@ -23,15 +24,26 @@ def accelerator_lost(thresholds: Thresholds) -> Iterator[Alert]:
     Yield a page for what a program uses or just used, and a ticket for the rest: who
     drains a host, removes a device or resets it, did it on purpose.
     """
-    used = gauge_over(catalog.DEVICE_INFO, "last", thresholds.accelerator_used)
-    lost, in_use = _lost(), used.max(*_DEVICE)
-    for severity, expr, so in (
-        (PAGE, lost.and_(in_use, *_DEVICE), "what runs on it fails or hangs"),
-        (TICKET, lost.unless(in_use, *_DEVICE), "no program has used it lately"),
+    page, ticket = [], []
+    for lost, which, on in (
+        # A GPU's uuid is that of no other in the world, and the sidecar that reads it
+        # may not be that of the program; a TPU's is its place in its host.
+        (_lost_gpus(), _GPUS, ("uuid",)),
+        (_lost_tpus(), _TPUS, _DEVICE),
+    ):
+        uses = gauge_over(
+            catalog.DEVICE_INFO, "last", thresholds.accelerator_used, which
+        )
+        used = uses.max(*on)
+        page.append(lost.and_(used, *on))
+        ticket.append(lost.unless(used, *on))
+    for severity, (gpus, tpus), so in (
+        (PAGE, page, "what runs on it fails or hangs"),
+        (TICKET, ticket, "no program has used it lately"),
     ):
         yield Alert(
             name="JaxmonAcceleratorLost",
-            expr=expr,
+            expr=gpus.or_(tpus),
             for_=thresholds.accelerator_lost_for,
             severity=severity,
             summary="An accelerator does not answer any more.",
@@ -42,23 +54,21 @@ def accelerator_lost(thresholds: Thresholds) -> Iterator[Alert]:
         )
 
 
-def _lost() -> Expr:
+def _lost_gpus() -> Expr:
     """
-    Return the devices that are down, but for those that a driver took with it.
+    Return the GPUs that are down, but for those that a driver took with it.
 
     An upgrade of the driver takes every GPU of a host from the sidecar's sight, while
     programs run on: that is JaxmonCollectorDown.
     """
-    gpus = gauge(catalog.ACCELERATOR_UP, promql.re("uuid", "GPU-.+"))
-    tpus = gauge(catalog.ACCELERATOR_UP, promql.re("uuid", "TPU-.+"))
+    gpus = gauge(catalog.ACCELERATOR_UP, _GPUS)
     driver = gauge(catalog.COLLECTOR_SUCCESS, eq("collector", "nvml"))
     blind = gpus.max(*_HOST).equals(0).and_(driver.max(*_HOST).equals(0))
-    return (
-        gpus.min(*_DEVICE)
-        .equals(0)
-        .unless(blind, *_HOST)
-        .or_(tpus.min(*_DEVICE).equals(0))
-    )
+    return gpus.min(*_DEVICE).equals(0).unless(blind, *_HOST)
+
+
+def _lost_tpus() -> Expr:
+    return gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
 
 
 def gpu_xid(thresholds: Thresholds) -> Alert:

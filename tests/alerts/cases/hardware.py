@@ -81,6 +81,17 @@ CASES = {
             "25m": ticket(**lost("GPU-1", IDLE)),
         },
     ),
+    "gpu lost that a sidecar of the host reports, not that of the program": Case(
+        "JaxmonAcceleratorLost",
+        {
+            GPU: "1+0x5 0+0x30",
+            OTHER_GPU: "1+0x60",
+            USES.replace('job="gpus"', 'job="train"').replace("a:1", "pod:1"): "1+0x60",
+            NVML: "1+0x60",
+        },
+        quiet=("5m", "6m"),
+        firing={"7m": page(**lost("GPU-1", IN_USE))},
+    ),
     "the only gpu of a host lost": Case(
         "JaxmonAcceleratorLost",
         {GPU: "1+0x5 0+0x30", USES: "1+0x60", NVML: "1+0x60"},
