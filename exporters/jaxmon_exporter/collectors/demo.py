@@ -60,15 +60,18 @@ class _Function:
     recompiles_per_hour: float
     cause: str
     compile_seconds: float
+    execution_seconds: float
     errors_per_hour: float = 0.0
 
 
 FUNCTIONS = (
-    _Function("trainer.train_step", 9.0, 1, 0.0, "shape", 41.0),
-    _Function("trainer.eval_step", 0.6, 2, 0.5, "shape", 12.0),
-    _Function("serving.generate", 14.0, 6, 40.0, "shape", 6.5, errors_per_hour=3.0),
-    _Function("serving.prefill", 3.0, 4, 6.0, "weak_type", 4.2),
-    _Function("data.augment", 18.0, 1, 1.0, "dtype", 0.7),
+    _Function("trainer.train_step", 9.0, 1, 0.0, "shape", 41.0, 0.071),
+    _Function("trainer.eval_step", 0.6, 2, 0.5, "shape", 12.0, 0.05),
+    _Function(
+        "serving.generate", 14.0, 6, 40.0, "shape", 6.5, 0.012, errors_per_hour=3.0
+    ),
+    _Function("serving.prefill", 3.0, 4, 6.0, "weak_type", 4.2, 0.02),
+    _Function("data.augment", 18.0, 1, 1.0, "dtype", 0.7, 0.001),
 )
 
 
@@ -295,25 +298,26 @@ def _function(page: _Page, function: _Function, elapsed: float) -> None:
     page.add(catalog.ERRORS, failures, name, "oom")
     shares = {"trace": 0.04, "lower": 0.02, "backend_compile": 1.0}
     for phase, share in shares.items():
-        _histogram(page, programs, function.compile_seconds * share, name, phase)
+        seconds = function.compile_seconds * share
+        _histogram(page, catalog.COMPILE_SECONDS, programs, seconds, name, phase)
+    # A call in three is sampled.
+    seconds = function.execution_seconds
+    _histogram(page, catalog.EXECUTION_SECONDS, calls // 3, seconds, name)
 
 
 def _histogram(
-    page: _Page, count: int, typical: float, function: str, phase: str
+    page: _Page, metric: Metric, count: int, typical: float, *labels: str
 ) -> None:
     """
-    Add *count* compiles that all took the *typical* time.
+    Add *count* observations that are all *typical*.
     """
-    metric = catalog.COMPILE_SECONDS
     name, names = metric.name, metric.labels
     for bound in (*metric.buckets, math.inf):
         edge = "+Inf" if math.isinf(bound) else str(float(bound))
         below = count if typical <= bound else 0
-        page.add_named(
-            metric, f"{name}_bucket", below, (*names, "le"), (function, phase, edge)
-        )
-    page.add_named(metric, f"{name}_sum", count * typical, names, (function, phase))
-    page.add_named(metric, f"{name}_count", count, names, (function, phase))
+        page.add_named(metric, f"{name}_bucket", below, (*names, "le"), (*labels, edge))
+    page.add_named(metric, f"{name}_sum", count * typical, names, labels)
+    page.add_named(metric, f"{name}_count", count, names, labels)
 
 
 _SLOW, _FAST = 2 * math.pi / 600, 2 * math.pi / 47

@@ -15,6 +15,7 @@ from jaxmon.artifacts.alerts.alertmanager import configuration
 from jaxmon.artifacts.alerts.burn import burn_alerts
 from jaxmon.artifacts.alerts.causes import cause_alerts
 from jaxmon.artifacts.alerts.model import Alert, Options
+from jaxmon.artifacts.alerts.power import power_group
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.rules import Group, recording_groups
 
@@ -92,7 +93,10 @@ def render(
             Prometheus operator, which holds all rules.
     """
     slos, options = slos or slo_module.load(), options or Options()
-    recording = list(recording_groups(slos, scale=options.scale))
+    recording = [
+        *recording_groups(slos, scale=options.scale),
+        power_group(options.scale),
+    ]
     alerting = groups(slos, options)
     files = {ALERTMANAGER: _yaml(configuration(options))}
     if form == "prometheusrule":

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
+from jaxmon.artifacts.alerts.power import FUNCTION_POWER, PROCESS_POWER
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
-from jaxmon.artifacts.promql import Counter, Expr, counter, eq, gauge
-from jaxmon.catalog import Metric
+from jaxmon.artifacts.dashboards.rows import gpus
+from jaxmon.artifacts.promql import Expr, counter, gauge, recorded
 
 
 def oncall() -> Row:
@@ -113,7 +114,7 @@ def oncall() -> Row:
                 kind="timeseries",
                 text="Errors in the memory of accelerators that ECC could not correct. "
                 "Each ends the program that read them.",
-                targets=(Target(_uncorrected().increase().sum(*by) > 0, named),),
+                targets=(Target(gpus.uncorrected().increase().sum(*by) > 0, named),),
                 width=12,
                 no_value="None",
                 alerts=("JaxmonGpuEccErrors",),
@@ -125,7 +126,7 @@ def oncall() -> Row:
 
 def debug() -> Row:
     """
-    Return each accelerator: what it is, what it does, what it suffered.
+    Return each accelerator: what it is, what it does, what it draws and costs.
     """
     named = "{{instance}} {{uuid}}"
     by = ("job", "instance", "uuid")
@@ -134,8 +135,7 @@ def debug() -> Row:
     power = gauge(catalog.ACCELERATOR_POWER_WATTS, *q.HOST).max(*by)
     limit = gauge(catalog.ACCELERATOR_POWER_LIMIT_WATTS, *q.HOST).max(*by)
     hot = gauge(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, *q.HOST)
-    drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, *q.HOST).rate().sum(*by)
-    xid = counter(catalog.GPU_XID_ERRORS, *q.HOST).increase("$__range").sum(*by, "xid")
+    drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, *q.HOST).rate().max(*by)
     identity = ("instance", "index", "vendor", "model", "driver", "uuid")
     present = gauge(catalog.ACCELERATOR_INFO, *q.HOST).count(*identity)
     return Row(
@@ -192,18 +192,46 @@ def debug() -> Row:
                 width=8,
             ),
             Panel(
-                id=1806,
-                title="Xid errors by GPU",
-                kind="table",
-                text="Errors that NVIDIA's driver reported within the chosen time; its "
-                "Xid catalogue says what each means.",
-                targets=(Target(xid > 0, "Errors"),),
-                width=16,
-                height=6,
-                labels=(*by, "xid"),
-                no_value="No Xid",
-                sort="Errors",
-                alerts=("JaxmonGpuXid",),
+                id=1815,
+                title="Power by process",
+                kind="timeseries",
+                text="Power of the GPUs that each process uses; processes that share "
+                "one show all of its power. Needs the recording rules of jaxmon.",
+                targets=(
+                    Target(
+                        recorded(
+                            PROCESS_POWER,
+                            *q.PROCESS,
+                            labels=q.BY_PROCESS,
+                            unit="watts",
+                        ),
+                        q.NAMED_PROCESS,
+                    ),
+                ),
+                no_value="Not known here",
+            ),
+            Panel(
+                id=1816,
+                title="Power by function",
+                kind="timeseries",
+                text="Power of the GPUs of each process, divided among its functions "
+                "by their device time: mean of the sampled calls, times all calls. "
+                "Needs the recording rules of jaxmon.",
+                targets=(
+                    Target(
+                        recorded(
+                            FUNCTION_POWER,
+                            *q.FUNCTION,
+                            labels=("function",),
+                            unit="watts",
+                        )
+                        .sum("function")
+                        .topk(10),
+                        "{{function}}",
+                    ),
+                ),
+                stacked="normal",
+                no_value="Not known here",
             ),
             Panel(
                 id=1807,
@@ -212,140 +240,12 @@ def debug() -> Row:
                 text="Price of all accelerators of the job, by the sidecar's price "
                 "table, while 1,000 steps are made. Rises when steps slow down.",
                 targets=(Target(_cost_of_steps(1000), "{{job}}"),),
-                width=8,
+                width=24,
                 height=6,
                 no_value="No prices given",
             ),
-            Panel(
-                id=1808,
-                title="Throttling by reason",
-                kind="timeseries",
-                text="Share of time in which each reason held the clock down; reasons "
-                "overlap. Power is normal under load, heat is not.",
-                targets=(
-                    Target(
-                        counter(catalog.GPU_THROTTLE_SECONDS, *q.HOST)
-                        .rate()
-                        .max(*by, "reason"),
-                        f"{named} {{{{reason}}}}",
-                    ),
-                ),
-                width=8,
-                maximum=1,
-                no_value="Not known here",
-                alerts=("JaxmonGpuThrottled",),
-            ),
-            Panel(
-                id=1809,
-                title="NVLink traffic",
-                kind="timeseries",
-                text="Data over all NVLinks of each accelerator, both ways. An "
-                "accelerator below its peers waits for one of them.",
-                targets=_traffic(
-                    catalog.GPU_NVLINK_TRANSMIT_BYTES, catalog.GPU_NVLINK_RECEIVE_BYTES
-                ),
-                width=8,
-                no_value="No NVLink",
-            ),
-            Panel(
-                id=1810,
-                title="PCIe traffic",
-                kind="timeseries",
-                text="Data between each accelerator and its host. Much of it during "
-                "steps: arrays that are moved to and fro.",
-                targets=_traffic(
-                    catalog.GPU_PCIE_TRANSMIT_BYTES, catalog.GPU_PCIE_RECEIVE_BYTES
-                ),
-                width=8,
-                no_value="Not known here",
-            ),
-            Panel(
-                id=1811,
-                title="Memory health",
-                kind="table",
-                text="Memory errors within the chosen time, and whether bad rows wait "
-                "for a reset or could not be replaced.",
-                targets=(
-                    Target(
-                        _uncorrected().increase("$__range").sum(*by), "Not corrected"
-                    ),
-                    Target(
-                        gauge(catalog.GPU_ROW_REMAP_PENDING, *q.HOST).max(*by),
-                        "Waiting for a reset",
-                    ),
-                    Target(
-                        gauge(catalog.GPU_ROW_REMAP_FAILURE, *q.HOST).max(*by),
-                        "Not replaced",
-                    ),
-                ),
-                width=24,
-                height=6,
-                labels=by,
-                no_value="Not known here",
-                sort="Not corrected",
-                alerts=("JaxmonGpuEccErrors", "JaxmonGpuNeedsReset"),
-            ),
-            Panel(
-                id=1812,
-                title="Tensor cores busy",
-                kind="timeseries",
-                text="Share of cycles in which tensor cores worked: what a program "
-                "gets out of the accelerator. Low on a busy one: other work, or waits.",
-                targets=_activity(catalog.GPU_TENSOR_ACTIVE_RATIO),
-                width=8,
-                maximum=1,
-                no_value="Not known here",
-            ),
-            Panel(
-                id=1813,
-                title="Multiprocessors busy",
-                kind="timeseries",
-                text="Mean share of time in which a multiprocessor had work. Below the "
-                "utilisation: kernels too small for the accelerator.",
-                targets=_activity(catalog.GPU_SM_ACTIVE_RATIO),
-                width=8,
-                maximum=1,
-                no_value="Not known here",
-            ),
-            Panel(
-                id=1814,
-                title="Memory bandwidth in use",
-                kind="timeseries",
-                text="Share of the bandwidth of the accelerator's memory. Near 80 % "
-                "the program is bound by it.",
-                targets=_activity(catalog.GPU_DRAM_ACTIVE_RATIO),
-                width=8,
-                maximum=1,
-                no_value="Not known here",
-            ),
         ),
         collapsed=True,
-    )
-
-
-def _activity(metric: Metric) -> tuple[Target, ...]:
-    """
-    Return what a part of each accelerator, or of an instance of it, is busy with.
-    """
-    return (Target(gauge(metric, *q.HOST), "{{instance}} {{uuid}}"),)
-
-
-def _uncorrected() -> Counter:
-    """
-    Return memory errors that ECC could not correct, since the driver was loaded.
-    """
-    severity, scope = eq("severity", "uncorrected"), eq("scope", "volatile")
-    return counter(catalog.GPU_ECC_ERRORS, *q.HOST, severity, scope)
-
-
-def _traffic(sent: Metric, received: Metric) -> tuple[Target, ...]:
-    """
-    Return both directions of a link.
-    """
-    by, named = ("job", "instance", "uuid"), "{{instance}} {{uuid}}"
-    return (
-        Target(counter(sent, *q.HOST).rate().sum(*by), f"{named} sent"),
-        Target(counter(received, *q.HOST).rate().sum(*by), f"{named} received"),
     )
 
 

@@ -8,14 +8,15 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
-from jaxmon.artifacts.promql import counter, gauge, time
+from jaxmon.artifacts.promql import counter, eq, gauge, time
 
 
 def debug() -> Row:
     """
-    Return CPU, memory, descriptors and garbage collection, then the hosts.
+    Return CPU, memory, descriptors and garbage collection, then what is around them.
     """
-    return Row(19, "Processes and hosts", (*_processes(), *_hosts()))
+    panels = (*_processes(), *_containers(), *_hosts())
+    return Row(19, "Processes and hosts", panels)
 
 
 def _processes() -> tuple[Panel, ...]:
@@ -80,9 +81,63 @@ def _processes() -> tuple[Panel, ...]:
     )
 
 
+def _containers() -> tuple[Panel, ...]:
+    used = gauge(catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, *q.PROCESS)
+    limit = gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, *q.PROCESS)
+    held = counter(catalog.CONTAINER_CPU_THROTTLED_SECONDS, *q.PROCESS).rate()
+    killed = counter(catalog.CONTAINER_OOM_KILLS, *q.PROCESS).increase()
+    return (
+        Panel(
+            id=1909,
+            title="Container memory of its limit",
+            kind="timeseries",
+            text="Working set of the control group of each process. At 100 % the "
+            "kernel kills, and no alert of JAX sees why.",
+            targets=(
+                Target(
+                    promql.ratio(used.max(*q.BY_PROCESS), limit.max(*q.BY_PROCESS)),
+                    q.NAMED_PROCESS,
+                ),
+            ),
+            width=8,
+            maximum=1,
+            thresholds=q.above(0.9),
+            no_value="No limit",
+        ),
+        Panel(
+            id=1910,
+            title="Container held back",
+            kind="timeseries",
+            text="Seconds per second, over its threads, in which the control group "
+            "could not run, its CPU limit being used up. Steps jitter then.",
+            targets=(Target(held.max(*q.BY_PROCESS).of_unit(""), q.NAMED_PROCESS),),
+            width=8,
+            no_value="No limit",
+        ),
+        Panel(
+            id=1911,
+            title="Killed for want of memory",
+            kind="timeseries",
+            text="Processes of the control group that the kernel killed: a worker of "
+            "the data loader, for example, whose loss hangs the loop.",
+            targets=(Target(killed.max(*q.BY_PROCESS) > 0, q.NAMED_PROCESS),),
+            width=8,
+            no_value="None",
+        ),
+    )
+
+
 def _hosts() -> tuple[Panel, ...]:
     by = ("job", "instance")
     named = "{{job}} {{instance}}"
+    some = eq("kind", "some")
+    waited = counter(catalog.HOST_PRESSURE_SECONDS, *q.HOST, some).rate()
+    sent = counter(catalog.HOST_NETWORK_TRANSMIT_BYTES, *q.HOST).rate().sum(*by)
+    received = counter(catalog.HOST_NETWORK_RECEIVE_BYTES, *q.HOST).rate().sum(*by)
+    left = promql.ratio(
+        gauge(catalog.HOST_DISK_AVAILABLE_BYTES, *q.HOST).min(*by, "directory"),
+        gauge(catalog.HOST_DISK_SIZE_BYTES, *q.HOST).min(*by, "directory"),
+    )
     cpu = counter(catalog.HOST_CPU_SECONDS, *q.HOST).rate().sum("mode")
     load = promql.ratio(
         gauge(catalog.HOST_LOAD_1M, *q.HOST).sum(*by),
@@ -117,5 +172,41 @@ def _hosts() -> tuple[Panel, ...]:
             text="What programs can get without swapping.",
             targets=(Target(available, named),),
             width=8,
+        ),
+        Panel(
+            id=1912,
+            title="Host pressure",
+            kind="timeseries",
+            text="Share of time in which some task waited for CPU, memory or storage. "
+            "Memory pressure comes before the kernel kills.",
+            targets=(Target(waited.max(*by, "resource"), f"{named} {{{{resource}}}}"),),
+            width=8,
+            maximum=1,
+            no_value="Not known here",
+        ),
+        Panel(
+            id=1913,
+            title="Host network",
+            kind="timeseries",
+            text="Traffic of all network cards of each host: input data, checkpoints, "
+            "and collectives that leave the host.",
+            targets=(
+                Target(sent, f"{named} sent"),
+                Target(received, f"{named} received"),
+            ),
+            width=8,
+            no_value="Not known here",
+        ),
+        Panel(
+            id=1914,
+            title="Disk left",
+            kind="timeseries",
+            text="Of the file systems that the sidecar was told of, as the persistent "
+            "cache's. A full one makes JAX compile everything again.",
+            targets=(Target(left, f"{named} {{{{directory}}}}"),),
+            width=8,
+            maximum=1,
+            thresholds=q.below(0.1),
+            no_value="No --disk given",
         ),
     )

@@ -27,6 +27,27 @@ def debug() -> Row:
         (
             _table(),
             Panel(
+                id=2406,
+                title="Ranks",
+                kind="table",
+                text="Number of each process in its JAX cluster, and how many there "
+                "are: which host a rank in a log or a trace is.",
+                targets=(
+                    Target(
+                        gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS),
+                        "Rank",
+                    ),
+                    Target(
+                        gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS),
+                        "Of",
+                    ),
+                ),
+                width=24,
+                height=6,
+                labels=q.BY_PROCESS,
+                sort="Of",
+            ),
+            Panel(
                 id=2402,
                 title="Obstacles to the persistent cache",
                 kind="timeseries",

@@ -7,7 +7,7 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
-from jaxmon.artifacts.promql import gauge, histogram
+from jaxmon.artifacts.promql import counter, gauge, histogram
 
 
 def debug() -> Row:
@@ -121,11 +121,126 @@ def debug() -> Row:
                         gauge(catalog.TPU_CORE_IDLE_SECONDS, *q.HOST).max(*by_core),
                         "Idle",
                     ),
+                    Target(
+                        gauge(catalog.TPU_CORE_ERROR, *q.HOST).max(*by_core),
+                        "Error",
+                        q.above(1),
+                    ),
                 ),
                 width=24,
                 labels=by_core,
                 no_value="No TPU",
                 sort="Waiting",
+            ),
+            Panel(
+                id=2507,
+                title="TPU memory bandwidth in use",
+                kind="timeseries",
+                text="Share of the bandwidth of each chip's memory. Near 80 % the "
+                "program is bound by it.",
+                targets=(
+                    Target(
+                        gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST),
+                        named,
+                    ),
+                ),
+                width=8,
+                maximum=1,
+                no_value="No TPU",
+            ),
+            Panel(
+                id=2508,
+                title="Collectives between TPU slices",
+                kind="timeseries",
+                text="Time of collective operations from end to end. One host above "
+                "the others holds all of them up.",
+                targets=(
+                    Target(
+                        q.known(
+                            histogram(catalog.TPU_COLLECTIVE_SECONDS, *q.HOST).quantile(
+                                0.95, "job", "instance"
+                            )
+                        ),
+                        "{{instance}} 95 %",
+                    ),
+                ),
+                width=8,
+                no_value="One slice",
+            ),
+            Panel(
+                id=2509,
+                title="Traffic between TPU slices",
+                kind="timeseries",
+                text="Sent over the data center's network, and of that sent again: "
+                "a lossy network.",
+                targets=(
+                    Target(
+                        counter(catalog.TPU_DCN_TRANSMIT_BYTES, *q.HOST)
+                        .rate()
+                        .sum("job", "instance"),
+                        "{{instance}} sent",
+                    ),
+                    Target(
+                        counter(catalog.TPU_DCN_RETRANSMIT_BYTES, *q.HOST)
+                        .rate()
+                        .sum("job", "instance"),
+                        "{{instance}} sent again",
+                    ),
+                ),
+                width=8,
+                no_value="One slice",
+            ),
+            Panel(
+                id=2510,
+                title="Faults of TPU links",
+                kind="timeseries",
+                text="Worst link of a chip: 0 sound, up to 5 passing, to 9 lasting "
+                "faults, 10 unusable.",
+                targets=(
+                    Target(
+                        gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST),
+                        "{{instance}} {{runtime}}",
+                    ),
+                ),
+                width=8,
+                maximum=10,
+                thresholds=q.above(1, 6),
+                no_value="Not told by this libtpu",
+            ),
+            Panel(
+                id=2511,
+                title="TPU throttling",
+                kind="timeseries",
+                text="Of the chip that is throttled most: 0 not at all, 10 all of the "
+                "time.",
+                targets=(
+                    Target(
+                        gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST),
+                        "{{instance}} {{runtime}}",
+                    ),
+                ),
+                width=8,
+                maximum=10,
+                thresholds=q.above(1, 5),
+                no_value="Not told by this libtpu",
+            ),
+            Panel(
+                id=2512,
+                title="Errors between TPU slices",
+                kind="timeseries",
+                text="Errors of the communication between slices, per minute.",
+                targets=(
+                    Target(
+                        q.per_minute(
+                            counter(catalog.TPU_MEGASCALE_ERRORS, *q.HOST)
+                            .rate()
+                            .sum("job", "instance")
+                        ),
+                        "{{instance}}",
+                    ),
+                ),
+                width=8,
+                no_value="One slice",
             ),
         ),
         collapsed=True,

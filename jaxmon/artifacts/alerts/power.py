@@ -1,0 +1,70 @@
+"""
+Recording rules that join programs and hardware: watts by process and by function.
+
+Agents publish the uuid of each device that they use, the sidecar what that device
+draws. A join of the two in every panel and alert would be read by nobody.
+"""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.artifacts import promql
+from jaxmon.artifacts.alerts.model import PROCESS
+from jaxmon.artifacts.promql import Expr, counter, gauge, histogram, recorded
+from jaxmon.artifacts.slo import durations
+from jaxmon.artifacts.slo.rules import Group
+
+
+PROCESS_POWER = "worker:jaxmon_accelerator_power_watts:sum"
+"""Watts of the GPUs of a process; of one that it shares, all of them."""
+
+DEVICE_TIME = "function:jaxmon_execution:ratio_rate5m"
+"""Share of time that a function keeps the devices of a process busy."""
+
+FUNCTION_POWER = "function:jaxmon_accelerator_power_watts:sum"
+"""Watts of a process, divided among its functions by their device time."""
+
+_FUNCTION = (*PROCESS, "function")
+
+
+def power_group(scale: float) -> Group:
+    """
+    Return the rules; *scale* divides their window, names keep it.
+    """
+    window, interval = (durations.scaled(one, scale) for one in ("5m", "30s"))
+    rules = {
+        PROCESS_POWER: _process_power(),
+        DEVICE_TIME: _device_time(window),
+        FUNCTION_POWER: _function_power(),
+    }
+    return Group(
+        "jaxmon-power",
+        interval,
+        tuple({"record": name, "expr": str(expr)} for name, expr in rules.items()),
+    )
+
+
+def _process_power() -> Expr:
+    # Only GPUs tell their power, and only their uuid is that of no other in the world:
+    # agents may be scraped apart from the sidecar that reads their devices.
+    gpus = promql.re("uuid", "GPU-.+")
+    drawn = gauge(catalog.ACCELERATOR_POWER_WATTS, gpus).max("uuid")
+    uses = gauge(catalog.DEVICE_INFO, gpus).max(*PROCESS, "uuid")
+    return uses.joined(drawn, on=("uuid",), take=()).sum(*PROCESS)
+
+
+def _device_time(window: str) -> Expr:
+    # Some calls are sampled, all are counted.
+    sampled = histogram(catalog.EXECUTION_SECONDS)
+    seconds = sampled.sum.rate(window).sum(*_FUNCTION)
+    samples = sampled.count.rate(window).sum(*_FUNCTION)
+    calls = counter(catalog.JIT_CALLS).rate(window).sum(*_FUNCTION)
+    return promql.ratio(seconds, samples) * calls
+
+
+def _function_power() -> Expr:
+    busy = recorded(DEVICE_TIME, labels=_FUNCTION)
+    whole = promql.number(1) / (busy.sum(*PROCESS) > 0)
+    share = busy.joined(whole, on=PROCESS, take=())
+    watts = recorded(PROCESS_POWER, labels=PROCESS, unit="watts")
+    return share.joined(watts, on=PROCESS, take=())

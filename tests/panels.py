@@ -1,0 +1,142 @@
+"""
+The panels of the dashboards, asked as Grafana would ask for them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from jaxmon.artifacts.dashboards import render_all
+from jaxmon.catalog import BY_NAME
+from tests.support import Prometheus, http_get
+
+
+Series = list[dict[str, Any]]
+
+
+class Grafana:
+    """
+    Asks Prometheus what Grafana would ask for a dashboard.
+
+    Args:
+        server: has the data.
+        job: what is chosen for the variable ``job``; everything for the others.
+    """
+
+    def __init__(self, server: Prometheus, job: str) -> None:
+        self._url = f"{server.url}/api/v1"
+        self._variables = {
+            "__rate_interval": "15s",
+            "__range": "1m",
+            "job": job,
+            "instance": ".+",
+            "worker": ".*",
+            "function": ".*",
+            "device": ".*",
+        }
+
+    def expression(self, text: str) -> str:
+        """
+        Return *text* with variables filled in; an unknown one is an error.
+        """
+        return re.sub(r"\$\{?(\w+)\}?", lambda found: self._variables[found[1]], text)
+
+    def series(self, text: str, *, instant: bool) -> Series:
+        """
+        Return what a query yields now, or over the last half minute.
+        """
+        now = time.time()
+        query = {"query": self.expression(text)}
+        data = (
+            self._ask("query", **query, time=now)
+            if instant
+            else self._ask("query_range", **query, start=now - 30, end=now, step=1)
+        )
+        found: Series = data["result"]
+        return found
+
+    def values(self, text: str) -> list[str]:
+        """
+        Return what a variable's query finds.
+        """
+        found = re.fullmatch(r"label_values\((.+), (\w+)\)", text)
+        assert found is not None
+        match = self.expression(found[1])
+        values: list[str] = self._ask(f"label/{found[2]}/values", **{"match[]": match})
+        return values
+
+    def _ask(self, path: str, **parameters: Any) -> Any:
+        answer = json.loads(http_get(f"{self._url}/{path}?{urlencode(parameters)}"))
+        assert answer["status"] == "success"
+        assert not answer.get("warnings")
+        assert not answer.get("infos")
+        return answer["data"]
+
+
+def panels() -> Iterator[dict[str, Any]]:
+    """
+    Yield every panel of every dashboard.
+    """
+    for text in render_all().values():
+        for panel in json.loads(text)["panels"]:
+            yield from panel["panels"] if panel["type"] == "row" else [panel]
+
+
+def problems(
+    grafana: Grafana, panel: dict[str, Any], *, without: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """
+    Say what is wrong with the answers to the queries of *panel*.
+
+    Args:
+        grafana: answers.
+        panel: as in the dashboard.
+        without: labels that a legend may name in vain.
+    """
+    for target in panel["targets"]:
+        name = f"{panel['title']} {target['refId']}"
+        found = grafana.series(target["expr"], instant=target.get("instant", False))
+        if not found:
+            yield f"{name}: no data"
+        for one in found:
+            samples = one.get("values") or [one["value"]]
+            values = [float(value) for _, value in samples]
+            if all(map(math.isnan, values)):
+                yield f"{name}: nothing but NaN in {one['metric']}"
+            if panel["fieldConfig"]["defaults"].get("max") == 1 and not all(
+                value <= 1.05 for value in values
+            ):
+                yield f"{name}: {max(values)} is no ratio"
+        legend = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        seen = {
+            label for one in found for label, value in one["metric"].items() if value
+        }
+        if absent := legend - seen - set(without):
+            yield f"{name}: no series has the label {sorted(absent)}"
+
+
+def is_sidecars(panel: Mapping[str, Any]) -> bool:
+    """
+    Tell whether a panel shows what no agent exports by itself.
+    """
+    names = re.findall(r"`(\w+)`", panel["description"])
+    return any("agent" not in BY_NAME[one].sources for one in names if one in BY_NAME)
+
+
+def settled(remaining: Callable[[], list[str]], *, seconds: float = 90.0) -> None:
+    """
+    Wait until no problem remains; fail with those that do.
+    """
+    deadline = time.monotonic() + seconds
+    while found := remaining():
+        if time.monotonic() > deadline:
+            pytest.fail("\n".join(found), pytrace=False)
+        time.sleep(1)
