@@ -48,6 +48,8 @@ class Connection:
     Attributes:
         idle_since: when it began to wait for another request, `None` before the
             first and during one.
+        reading_since: when it began to read a request, its handshake included;
+            `None` at other times.
         responding: a response is being made or sent.
         last: set it to close the connection after the response under way.
     """
@@ -63,6 +65,7 @@ class Connection:
     ) -> None:
         self.sock = sock
         self.idle_since: float | None = None
+        self.reading_since: float | None = monotonic()
         self.responding = False
         self.last = False
         self._listener = listener
@@ -129,10 +132,13 @@ class Connection:
             )
             return False
         self.responding = True
+        self.reading_since = None
         response = await self._answer(request)
         await self._write(
             render_response(response, keep=keep, body=request.method != "HEAD")
         )
+        # Others get their turn, also between requests that came together.
+        await asyncio.sleep(0)
         keep = keep and not self.last
         self.responding = not keep
         return keep
@@ -142,7 +148,7 @@ class Connection:
         if self.idle_since is not None:
             async with asyncio.timeout(self._timeouts.idle):
                 first = await self._reader.readexactly(1)
-            self.idle_since = None
+            self.idle_since, self.reading_since = None, monotonic()
         try:
             async with asyncio.timeout(
                 _LINGER_SECONDS if self._full else self._timeouts.read

@@ -17,6 +17,7 @@ METHODS = ("GET", "HEAD")
 _REQUEST_LINE = re.compile(r"([A-Z]{1,32}) ([!-~]+) HTTP/1\.([01])")
 _AUTHORITY = re.compile(r"https?://[^/?#]+/?", re.IGNORECASE)
 _FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\0-\x08\x0a-\x1f\x7f]")
 _MAX_PARAMETERS = 64
 
 
@@ -158,7 +159,8 @@ def _parse_fields(lines: list[str]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
-        if not colon or not _FIELD_NAME.fullmatch(name) or "\0" in value:
+        # A proxy in front may take a control character for the end of the line.
+        if not colon or not _FIELD_NAME.fullmatch(name) or _CONTROL.search(value):
             raise RequestError(HTTPStatus.BAD_REQUEST, "a header line is malformed")
         key, value = name.lower(), value.strip(" \t")
         headers[key] = f"{headers[key]}, {value}" if key in headers else value

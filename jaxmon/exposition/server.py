@@ -18,6 +18,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from operator import itemgetter
 from threading import Thread, current_thread, get_ident
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.exposition import listeners
@@ -51,6 +52,8 @@ OnError: TypeAlias = Callable[[str, BaseException], None]
 _JOIN_SECONDS = 5.0
 _GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
+# Time to read a request in while others wait for the place.
+_PATIENCE_SECONDS = 1.0
 
 
 class Server:
@@ -67,7 +70,8 @@ class Server:
             permissions guard.
         name: of the thread.
         max_connections: how many clients are served at a time. One more closes
-            the connection that has waited longest between two requests; when
+            the connection that has waited longest between two requests, or else
+            that has sent half a request for longest, and more than a second; when
             there is none, it is refused with 503 and counted in `dropped`.
         read_timeout: seconds for a client to send a request.
         write_timeout: seconds for a client to take a response.
@@ -293,17 +297,21 @@ class Server:
 
     def _evict(self) -> bool:
         """
-        Close the connection that has been idle longest, if any is idle.
+        Close the connection that has been idle longest, else the one that has been
+        slow longest; tell whether there was one.
         """
-        idle = [
-            (connection.idle_since, task)
+        since = [
+            (connection.idle_since, connection.reading_since, task)
             for task, connection in self._connections.items()
-            if connection.idle_since is not None
         ]
-        if not idle:
+        idle = [(time, task) for time, _, task in since if time is not None]
+        patience = monotonic() - _PATIENCE_SECONDS
+        slow = [(time, task) for _, time, task in since if time and time < patience]
+        if not (idle or slow):
             return False
-        _, task = min(idle, key=itemgetter(0))
-        self._connections[task].idle_since = None
+        _, task = min(idle or slow, key=itemgetter(0))
+        connection = self._connections[task]
+        connection.idle_since = connection.reading_since = None
         task.cancel()
         return True
 

@@ -1,0 +1,344 @@
+"""
+The HTTP server among clients that are slow, greedy, gone or hostile.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from jaxmon.exposition.server import Response, Server
+from tests.serving import BIG, Site, everything, head_of, sites, status
+from tests.support import require_program, until
+
+
+@pytest.fixture
+def make_site() -> Iterator[Callable[..., Site]]:
+    """
+    Return a function that makes sites whose servers run until the test ends.
+    """
+    with sites() as make:
+        yield make
+
+
+@pytest.fixture
+def site(make_site: Callable[..., Site]) -> Site:
+    """
+    Return a running site with the default limits.
+    """
+    return make_site()
+
+
+class TestBadClients:
+    """
+    A slow, idle, greedy or vanished client never blocks another.
+    """
+
+    def test_idle_and_trickling_clients_block_nobody(self, site: Site) -> None:
+        """
+        50 clients in every unfinished state, and a scrape still answers.
+        """
+        with ExitStack() as stack:
+            for number in range(50):
+                client = stack.enter_context(site.connect())
+                client.sendall([b"", b"G", b"GET /big HTTP/1.1\r\nHost"][number % 3])
+
+            assert site.is_alive()
+
+    def test_a_trickling_client_is_cut_off(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        The timeout is for the whole head: single bytes do not extend it.
+        """
+        site = make_site(read_timeout=0.3)
+        with site.connect() as client:
+            client.settimeout(0.05)
+            answer = b""
+            for byte in head_of("/echo", "X: " + "x" * 10_000):
+                client.send(bytes([byte]))
+                try:
+                    answer = client.recv(1000)
+                    break
+                except TimeoutError:
+                    continue
+
+        assert status(answer) == 408
+
+    def test_an_unused_connection_is_closed(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        After its last response a connection stays for the idle timeout only.
+        """
+        site = make_site(idle_timeout=0.2)
+
+        answer = site.raw(head_of("/echo"))
+
+        assert answer.count(b"HTTP/1.1") == 1
+
+    def test_a_client_that_does_not_read_is_cut_off(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        Its page is dropped after the write timeout; meanwhile others are served.
+        """
+        site = make_site(write_timeout=0.3)
+        with site.connect() as client:
+            client.sendall(head_of("/big"))
+            assert site.is_alive()
+            until(lambda: not site.server._connections, "the server to give up")
+            assert len(everything(client)) < len(BIG)
+
+    def test_a_large_page_arrives_whole(self, site: Site) -> None:
+        """
+        A client that does read gets everything.
+        """
+        assert site.get("/big")[1] == BIG
+
+    def test_vanished_clients_leave_nothing(self, site: Site) -> None:
+        """
+        Resets in the middle of a request or of a response are no errors.
+        """
+        for data in (b"", b"GET", head_of("/big")):
+            with site.connect() as client:
+                linger = b"\1\0\0\0\0\0\0\0"
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                client.sendall(data)
+
+        assert site.is_alive()
+        until(lambda: not site.server._connections, "connections to be closed")
+        assert site.errors == []
+
+    def test_too_many_clients_are_refused_and_counted(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        503 while all places are taken, service again when one is free.
+        """
+        site = make_site(max_connections=2)
+        with ExitStack() as stack:
+            for _ in range(2):
+                stack.enter_context(site.connect())
+
+            assert site.get("/echo")[0].status == 503
+            assert site.server.dropped == 1
+        until(site.is_alive, "a free place")
+
+    def test_far_too_many_clients_are_bounded(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        Beyond twice the limit, connections are closed without a word.
+        """
+        site = make_site(max_connections=2)
+        with ExitStack() as stack:
+            clients = [stack.enter_context(site.connect()) for _ in range(20)]
+            until(lambda: site.server.dropped == 18, "refusals")
+
+            assert len(site.server._connections) <= 4
+            assert everything(clients[-1]) == b""
+
+    def test_the_longest_idle_connection_gives_way(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        Connections that merely wait for their next request keep nobody out.
+        """
+        site = make_site(max_connections=2)
+        with site.connect() as first, site.connect() as second:
+            for client in (first, second):
+                client.sendall(head_of("/echo"))
+                assert status(client.recv(1000)) == 200
+            with site.connect() as third:
+                third.sendall(head_of("/echo"))
+                assert status(third.recv(1000)) == 200
+                assert everything(first) == b""
+                second.sendall(head_of("/echo"))
+                assert status(second.recv(1000)) == 200
+        assert site.server.dropped == 0
+
+
+class TestHostileClients:
+    """
+    What is sent in order to take the server from others, or to slip something past it.
+    """
+
+    def test_slow_readers_of_their_own_words_give_way(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        Clients that hold all places with half a request lose the oldest of them to
+        somebody who asks, long before their time is up.
+        """
+        site = make_site(max_connections=4, read_timeout=600)
+        with ExitStack() as stack:
+            slow = [stack.enter_context(site.connect()) for _ in range(4)]
+            for client in slow:
+                client.sendall(b"GET /echo HTTP/1.1\r\n")
+            until(site.is_alive, "a place")
+            assert everything(slow[0]) == b""
+
+    def test_an_answer_under_way_does_not_give_way(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        Who has asked in full gets the page, whoever wants the place.
+        """
+        site = make_site(max_connections=1, read_timeout=600)
+        with site.connect() as client:
+            client.sendall(head_of("/later"))
+            until(lambda: site.later, "the request")
+            assert site.get("/echo")[0].status == 503
+            site.later[0].set_result(Response(b"at last"))
+            assert status(client.recv(1000)) == 200
+
+    def test_many_requests_in_one_packet_let_others_in_between(
+        self, site: Site
+    ) -> None:
+        """
+        A client is served request by request, others between them.
+        """
+        with site.connect() as greedy, site.connect() as other:
+            greedy.sendall(head_of("/hold") + head_of("/echo?greedy") * 500)
+            assert site.held.wait(20)
+            other.sendall(head_of("/echo?other", "Connection: close"))
+            site.release.set()
+            assert status(everything(other)) == 200
+        asked = ["".join(request.query) for request in site.requests]
+        assert asked.index("other") < 10
+
+    @pytest.mark.parametrize(
+        "field",
+        [
+            "X: a\nContent-Length: 5",
+            "X: a\rContent-Length: 5",
+            "X: a\x00b",
+            "X: a\x1bb",
+            "X: a\x7f",
+        ],
+    )
+    def test_control_characters_hide_no_header(self, site: Site, field: str) -> None:
+        """
+        A proxy in front may end a line there and see a header that we do not.
+        """
+        assert status(site.raw(head_of("/echo", field))) == 400
+        assert site.requests == []
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            ("Content-Length: 0", "Content-Length: 44"),
+            ("Content-Length: 44", "Content-Length: 0"),
+            ("Content-Length: 0, 44",),
+            ("Content-Length: +0",),
+            ("Content-Length: 0x0",),
+            ("Transfer-Encoding: identity",),
+            ("Transfer-Encoding: chunked", "Content-Length: 0"),
+            ("transfer-encoding:\tchunked",),
+        ],
+    )
+    def test_a_smuggled_request_is_never_answered(
+        self, site: Site, fields: tuple[str, ...]
+    ) -> None:
+        """
+        Whatever a length or an encoding says, nothing behind it is a request.
+        """
+        answer = site.raw(head_of("/echo", *fields) + head_of("/echo?smuggled"))
+
+        assert answer.count(b"HTTP/1.1") == 1
+        assert all("smuggled" not in request.query for request in site.requests)
+
+    def test_a_client_that_has_said_all_is_answered(self, site: Site) -> None:
+        """
+        Half a connection is enough for a response.
+        """
+        with site.connect() as client:
+            client.sendall(head_of("/echo") * 2)
+            client.shutdown(socket.SHUT_WR)
+            assert everything(client).count(b"200 OK") == 2
+
+    def test_preferences_without_end_are_cheap(self, site: Site) -> None:
+        """
+        Headers as large as may be are read in one pass.
+        """
+        for header in ("," * 16_000, ";" * 16_000, "a;q=" * 4000, "*/*;" * 4000):
+            assert site.get("/metrics", Accept=header)[0].status == 200
+            response, _ = site.get("/metrics", Accept_Encoding=header)
+            assert response.status == 200
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """
+    Return a self-signed certificate for 127.0.0.1, its key in the same file.
+    """
+    path = tmp_path / "cert.pem"
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost "
+        f"-addext subjectAltName=IP:127.0.0.1 -keyout {path} -out {path}.crt"
+    )
+    require_program("openssl")
+    subprocess.run(command.split(), check=True, capture_output=True, timeout=60)
+    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
+    return path
+
+
+class TestTls:
+    """
+    HTTPS by one argument.
+    """
+
+    @pytest.fixture
+    def secure(self, certificate: Path) -> Iterator[int]:
+        """
+        Return the port of a TLS server with a short handshake timeout.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        self.errors: list[tuple[str, BaseException]] = []
+        server = Server(
+            {"/": lambda _: Response(b"secret"), "/big": lambda _: Response(BIG)},
+            on_error=lambda *error: self.errors.append(error),
+        )
+        port = server.listen_tcp("127.0.0.1", 0, ssl=context, ssl_handshake_timeout=0.5)
+        server.start()
+        yield port
+        server.stop()
+
+    def test_idle_tcp_clients_do_not_block_a_scrape(
+        self, secure: int, certificate: Path
+    ) -> None:
+        """
+        Handshakes run beside each other, each with its timeout.
+        """
+        trust = ssl.create_default_context(cafile=certificate)
+        address = ("127.0.0.1", secure)
+        with ExitStack() as stack:
+            idle = [
+                stack.enter_context(socket.create_connection(address, timeout=20))
+                for _ in range(20)
+            ]
+            client = http.client.HTTPSConnection(*address, timeout=20, context=trust)
+            with closing(client):
+                for path, body in (("/", b"secret"), ("/big", BIG), ("/", b"secret")):
+                    client.request("GET", path)
+                    assert client.getresponse().read() == body
+            assert [everything(one) for one in idle] == [b""] * 20
+        assert self.errors == []
+
+    def test_a_client_without_tls_is_turned_away(self, secure: int) -> None:
+        """
+        Plain HTTP on a TLS port ends that connection and is no error of ours.
+        """
+        with socket.create_connection(("127.0.0.1", secure), timeout=20) as client:
+            client.sendall(head_of("/"))
+            assert b"200" not in everything(client)
+        assert self.errors == []
