@@ -28,7 +28,8 @@ class Options:
         disks: directories of which the file systems are watched.
         nvml_interval: seconds between two looks at the GPUs.
         gpu_processes: of how many processes per GPU to tell the memory.
-        exit_on_driver_mismatch: end when the GPUs' driver was upgraded under us.
+        exit_on_driver_mismatch: end when the GPUs' driver was upgraded under us,
+            or taken away.
         gpm_interval: seconds between two samples of what GPUs are busy with.
         dcgm: address of a dcgm-exporter's page; none by default.
         dcgm_interval: seconds between two looks at it.

@@ -199,7 +199,7 @@ def _collectors(options: Options, give_up: Callable[[str], None]) -> list[Collec
         "nvml": lambda: NvidiaGpus(
             interval=options.nvml_interval,
             processes=options.gpu_processes,
-            on_mismatch=give_up if options.exit_on_driver_mismatch else None,
+            give_up=give_up if options.exit_on_driver_mismatch else None,
         ),
         "gpm": lambda: Gpm(
             interval=options.gpm_interval, all_rates=options.compat == "dcgm"

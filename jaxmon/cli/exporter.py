@@ -35,7 +35,7 @@ Pages:
 Exit codes:
   0   stopped by SIGTERM or SIGINT
   1   could not start: the address is in use or not of this host; or, if asked to,
-      ended because the driver of the GPUs was upgraded
+      ended because the driver of the GPUs was upgraded or taken away
   2   the command line or a variable is wrong
 
 \b
@@ -133,8 +133,8 @@ def _address(_context: click.Context, _parameter: click.Parameter, url: str) -> 
     is_flag=True,
     envvar=f"{_ENV}EXIT_ON_DRIVER_MISMATCH",
     show_envvar=True,
-    help="End with code 1 when NVIDIA's driver was upgraded under this process: only "
-    "a new one can load the new library.",
+    help="End with code 1 when NVIDIA's driver was upgraded under this process, or "
+    "its devices were taken from this container: only a new one reaches them again.",
 )
 @click.option(
     "--gpm-interval",

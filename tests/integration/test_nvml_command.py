@@ -113,22 +113,35 @@ def sidecar(
         yield start
 
 
-def test_it_ends_when_the_driver_was_upgraded(sidecar: Callable[..., Sidecar]) -> None:
-    """With the option, a driver that only a new process can load ends this one."""
+@pytest.mark.parametrize(
+    ("orders", "why"),
+    [
+        ("all 18", "driver was upgraded under this process"),
+        ("init 999\nall 1", "a container that lost its devices"),
+    ],
+)
+def test_it_ends_when_only_a_new_process_helps(
+    sidecar: Callable[..., Sidecar], orders: str, why: str
+) -> None:
+    """
+    With the option, a driver that was upgraded, or that was taken away from the
+    container, ends the process.
+    """
     running = sidecar("--exit-on-driver-mismatch")
     until(lambda: UUID.format(2) in running.page(), "the GPUs")
-    running.order("all 18")
+    running.order(orders)
     code, rest = running.end()
     assert code == 1
-    assert "driver was upgraded under this process" in rest
+    assert why in rest
     assert "Traceback" not in rest
 
 
+@pytest.mark.parametrize("code", [18, 999])
 def test_it_stays_when_the_driver_never_worked(
-    sidecar: Callable[..., Sidecar], tmp_path: Path
+    sidecar: Callable[..., Sidecar], tmp_path: Path, code: int
 ) -> None:
-    """A new process that meets the same mismatch does not end again and again."""
-    (tmp_path / "control").write_text("init 18\n")
+    """A new process that meets the same failure does not end again and again."""
+    (tmp_path / "control").write_text(f"init {code}\n")
     running = sidecar("--exit-on-driver-mismatch")
     counted = 'jaxmon_collector_errors_total{collector="nvml",reason="error"} 0'
     down = 'jaxmon_collector_success{collector="nvml"} 0'

@@ -42,6 +42,8 @@ from jaxmon_exporter.collectors.nvml_codes import (
     Handle,
     Nvml,
 )
+from jaxmon_exporter.collectors.nvml_device import text
+from jaxmon_exporter.collectors.nvml_session import Session, unavailable
 from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 
 
@@ -75,7 +77,6 @@ _PERCENT = 100
 _Key: TypeAlias = tuple[str, int | None]
 _UNSUPPORTED = "unsupported"
 _ADVICE = {
-    "library_not_found": "no NVIDIA driver here, or none passed into this container",
     _UNSUPPORTED: "no GPU here tells its activity by itself, which Hopper and later "
     "do; the collector dcgm can read that of others from a dcgm-exporter",
     "no_permission": "the driver refuses activity figures to this process",
@@ -118,7 +119,7 @@ class Gpm:
     def __init__(self, *, interval: float = 5.0, all_rates: bool = False) -> None:
         self.interval = interval
         self._all_rates = all_rates
-        self._nvml: Nvml = None
+        self._session = Session(self.name)
         self._units: dict[_Key, _Unit] = {}
         self._lost: set[_Key] = set()
         self._failures: Counter[str] = Counter()
@@ -131,7 +132,7 @@ class Gpm:
         Raises:
             CollectorUnavailable: no driver, no GPU, or none that can be sampled.
         """
-        nvml = self._initialised()
+        nvml = self._session.open()
         try:
             self._take_inventory(nvml)
             found = [
@@ -141,9 +142,7 @@ class Gpm:
             ]
         except nvml.NVMLError as error:
             self.close()
-            reason = DRIVER.get(error.value, "driver_error")
-            advice = _ADVICE.get(reason, "will be initialised again")
-            raise CollectorUnavailable(reason, f"{error}: {advice}") from error
+            raise unavailable(error) from error
         self._check_any_is_on()
         return [*found, partial_failures(self.name, self._failures)]
 
@@ -151,35 +150,11 @@ class Gpm:
         """
         Free the samples and let go of NVML. A new driver may support more.
         """
-        nvml, self._nvml = self._nvml, None
-        if nvml is not None:
+        if (nvml := self._session.nvml) is not None:
             for unit in self._units.values():
                 _free(nvml, unit)
-            self._units.clear()
-            # NVML counts its users: the collector nvml keeps its own.
-            with suppress(nvml.NVMLError):
-                nvml.nvmlShutdown()
-
-    def _initialised(self) -> Nvml:
-        if self._nvml is not None:
-            return self._nvml
-        try:
-            import pynvml  # noqa: PLC0415 - 70 ms, and often not there
-        except ImportError as error:
-            message = (
-                "the package nvidia-ml-py is missing; pip install 'jaxmon[nvidia]' "
-                "to read NVIDIA GPUs, or pass --disable gpm"
-            )
-            reason = "not_installed"
-            raise CollectorUnavailable(reason, message) from error
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            reason = DRIVER.get(error.value, "init_failed")
-            advice = _ADVICE.get(reason, "NVML cannot start")
-            raise CollectorUnavailable(reason, f"{error}: {advice}") from error
-        self._nvml = pynvml
-        return pynvml
+        self._units.clear()
+        self._session.close()
 
     def _take_inventory(self, nvml: Nvml) -> None:
         """
@@ -193,7 +168,7 @@ class Gpm:
         for index in range(count):
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+                uuid = text(nvml.nvmlDeviceGetUUID(handle))
                 instances = dict(_instances(nvml, handle))
             except nvml.NVMLError as error:
                 # The collector nvml tells who is lost.
@@ -313,7 +288,7 @@ def _instances(nvml: Nvml, handle: Handle) -> Iterator[tuple[int, tuple[str, ...
         try:
             device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
             instance = nvml.nvmlDeviceGetGpuInstanceId(device)
-            uuid = _text(nvml.nvmlDeviceGetUUID(device))
+            uuid = text(nvml.nvmlDeviceGetUUID(device))
         except nvml.NVMLError as error:
             if error.value in DRIVER | dict.fromkeys(LOST):
                 raise
@@ -370,10 +345,3 @@ def _free_sample(nvml: Nvml, sample: Any) -> None:
     if sample is not None:
         with suppress(nvml.NVMLError):
             nvml.nvmlGpmSampleFree(sample)
-
-
-def _text(value: str | bytes) -> str:
-    """
-    Return a string of NVML; older pynvml gives bytes.
-    """
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

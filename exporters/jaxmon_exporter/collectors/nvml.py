@@ -25,23 +25,22 @@ from jaxmon_exporter.collectors.nvml_device import (
     identify,
     text,
 )
+from jaxmon_exporter.collectors.nvml_session import (
+    DRIVER_MISMATCH,
+    INIT_FAILED,
+    Session,
+    unavailable,
+)
 from jaxmon_exporter.collectors.xids import Xids
 from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 
 
 log = logging.getLogger("jaxmon.exporter")
 
-DRIVER_MISMATCH = "driver_mismatch"
+# After these only a new process, or a new container, reaches the driver again.
+_FOR_GOOD = {DRIVER_MISMATCH, INIT_FAILED}
 # What hardly changes is read this often; one device at a time, where there are several.
 _STEADY_SECONDS = 30.0
-_ADVICE = {
-    "library_not_found": "libnvidia-ml.so.1 is not here: no NVIDIA driver on this "
-    "host, or none passed into this container",
-    "driver_not_loaded": "the NVIDIA kernel driver is not loaded",
-    DRIVER_MISMATCH: "the driver was upgraded under this process; restart the exporter",
-    "init_failed": "NVML cannot start; a container that lost its devices must be "
-    "created again",
-}
 
 
 class NvidiaGpus:
@@ -50,8 +49,8 @@ class NvidiaGpus:
 
     Args:
         processes: of how many processes per GPU to tell the memory; 0 of none.
-        on_mismatch: called with a message when NVML worked here before, and now only
-            a new process can load the driver's library; may be called at each poll.
+        give_up: called with a message when NVML worked here before, and now only a
+            new process can reach the driver; may be called at each poll.
         sysfs: where the kernel tells of PCI devices.
     """
 
@@ -63,15 +62,15 @@ class NvidiaGpus:
         *,
         interval: float = 5.0,
         processes: int = 0,
-        on_mismatch: Callable[[str], None] | None = None,
+        give_up: Callable[[str], None] | None = None,
         sysfs: Path = Path("/sys"),
     ) -> None:
         self.interval = interval
         self._every = max(1, round(_STEADY_SECONDS / interval))
         self._processes = processes
-        self._on_mismatch = on_mismatch
+        self._give_up = give_up
         self._sysfs = sysfs
-        self._nvml: Nvml = None
+        self._session = Session(self.name)
         self._devices: dict[str, Device] = {}
         self._count = 0
         self._failures: Counter[str] = Counter()
@@ -85,7 +84,11 @@ class NvidiaGpus:
         Raises:
             CollectorUnavailable: no pynvml, no driver, no device.
         """
-        nvml = self._initialised()
+        try:
+            nvml = self._session.open()
+        except CollectorUnavailable as error:
+            self._note_failure(error)
+            raise
         readings: list[Reading] = []
         try:
             self._take_inventory(nvml)
@@ -93,7 +96,9 @@ class NvidiaGpus:
                 readings += self._read(nvml, device)
         except nvml.NVMLError as error:
             self.close()
-            raise self._unavailable(_reason(error), error) from error
+            failure = unavailable(error)
+            self._note_failure(failure)
+            raise failure from error
         if not self._count:
             reason = "no_devices"
             raise CollectorUnavailable(reason, "the driver shows no GPU here")
@@ -107,50 +112,23 @@ class NvidiaGpus:
         """
         Shut NVML down; identities and counts of the devices stay.
         """
-        nvml, self._nvml = self._nvml, None
-        if nvml is not None:
+        if (nvml := self._session.nvml) is not None:
             self._xids.close(nvml)
-            try:
-                nvml.nvmlShutdown()
-            except nvml.NVMLError as error:
-                log.debug("NVML did not shut down: %s", error)
+        self._session.close()
 
-    def _initialised(self) -> Nvml:
-        if self._nvml is not None:
-            return self._nvml
-        try:
-            import pynvml  # noqa: PLC0415 - 70 ms, and often not there
-        except ImportError as error:
-            message = (
-                "the package nvidia-ml-py is missing; pip install 'jaxmon[nvidia]' "
-                "to read NVIDIA GPUs, or pass --disable nvml"
-            )
-            reason = "not_installed"
-            raise CollectorUnavailable(reason, message) from error
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            raise self._unavailable(_reason(error, "init_failed"), error) from error
-        self._nvml = pynvml
-        # Handles do not outlive a driver.
-        for device in self._devices.values():
-            device.lost = True
-        return pynvml
-
-    def _unavailable(self, reason: str, error: Exception) -> CollectorUnavailable:
+    def _note_failure(self, failure: CollectorUnavailable) -> None:
         """
-        Return the failure of the whole driver; known devices are down with it.
+        Note that the whole driver failed: known devices are down with it.
         """
-        message = f"{error}: {_ADVICE.get(reason, 'will be initialised again')}"
         # A new process that fares no better must not end again: it would never stop.
-        if reason == DRIVER_MISMATCH and self._devices and self._on_mismatch:
-            self._on_mismatch(message)
+        if failure.reason in _FOR_GOOD and self._devices and self._give_up:
+            self._give_up(str(failure))
         down: list[Reading] = []
         for device in self._devices.values():
+            # Its handle does not outlive the driver.
             device.lost = True
             down += [*device.identity, device.up()]
-        families = [*_families(down), *self._xids.families()]
-        return CollectorUnavailable(reason, message, families)
+        failure.families = [*_families(down), *self._xids.families()]
 
     def _take_inventory(self, nvml: Nvml) -> None:
         """
@@ -231,7 +209,3 @@ def _families(readings: Iterable[Reading]) -> list[Family]:
             family = found[metric.name] = Family(metric)
         family.samples.append(sample)
     return list(found.values())
-
-
-def _reason(error: Any, otherwise: str = "driver_error") -> str:
-    return DRIVER.get(error.value, otherwise)
