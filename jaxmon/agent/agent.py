@@ -123,13 +123,17 @@ class Agent:
     def _exit(self) -> None:
         """
         Report, if that is wanted, while the hooks are still in place, and stop.
+
+        A second signal ends that, too: nobody is left to catch what its handler raises,
+        and Python would print where in our code it came.
         """
-        if self._print_report is not None:
-            try:
-                self._print_report()
-            except Exception:  # noqa: BLE001 - contained: the program ends as it did
-                self._guard.failed("report")
-        self.stop()
+        with contextlib.suppress(KeyboardInterrupt, SystemExit):
+            if self._print_report is not None:
+                try:
+                    self._print_report()
+                except Exception:  # noqa: BLE001 - contained: the program ends as it did
+                    self._guard.failed("report")
+            self.stop()
 
     def _leave_figures(self) -> None:
         if self.settings.figures_dir is None:

@@ -241,6 +241,26 @@ def test_an_ended_process_leaves_a_free_slot(
         assert not is_locked(run_dir / "agent-0.lock")
 
 
+IMPATIENT = """
+import signal
+agent = jaxmon.instrument()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+agent._parts.memory.stop = lambda: os.kill(os.getpid(), signal.SIGTERM)
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_second_signal_at_the_end_prints_nothing(
+    python_script: Callable[..., Result],
+) -> None:
+    """
+    What its handler raises while the agent stops ends the agent's part of it.
+    """
+    result = python_script(HEAD + IMPATIENT).ok()
+
+    assert result.err == ""
+
+
 def test_a_killed_process_is_replaced_in_its_slot(run_dir: Path) -> None:
     """
     The successor takes number and socket of the killed one, others keep theirs.
