@@ -258,7 +258,7 @@ def test_a_stopped_program_is_not_waited_for(programs, run_dir):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"nonsense", "its answer is not an HTTP response"),
+        (b"nonsense", "its answer is no HTTP page: b'nonsense'"),
         (page(b"not json"), "its answer is not JSON"),
         (page(b"[1]"), "its answer is not a JSON object"),
         (page(b"[" * 100_000), "its answer is not JSON"),
