@@ -5,7 +5,8 @@ Each collector has one daemon thread. A poll that never returns costs that
 collector alone: its thread is never multiplied, the failure shows after the
 deadline, and the collector recovers when the call comes back. The last good figures
 are served until they are three intervals and a deadline old, then no longer: a
-gap in a graph says more than a frozen line.
+gap in a graph says more than a frozen line. What a failed poll tells, such as ``up 0``,
+holds until the next one, which waits longer after each failure.
 """
 
 from __future__ import annotations
@@ -130,6 +131,7 @@ class Poller:
         )
         self._families: list[Family] = []
         self._taken: float | None = None
+        self._lasts = self.max_age
         self._duration: float | None = None
         self._began: float | None = None
         self._overdue = False
@@ -163,7 +165,7 @@ class Poller:
         Return the latest figures, nothing when they are too old.
         """
         with self._lock:
-            if self._taken is None or self._clock() - self._taken > self.max_age:
+            if self._taken is None or self._clock() - self._taken > self._lasts:
                 return []
             return self._families
 
@@ -206,13 +208,10 @@ class Poller:
         """
         Return seconds until the next poll is due: longer after each failure.
         """
-        interval = self._collector.interval
         with self._lock:
-            wait = interval - (self._duration or 0.0)
-            if not self._failures:
-                return max(0.0, wait)
-            backoff: float = interval * 2 ** min(self._failures, _MAX_DOUBLINGS)
-            return max(interval, min(backoff, _MAX_BACKOFF))
+            if self._failures:
+                return self._backoff()
+            return max(0.0, self._collector.interval - (self._duration or 0.0))
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -232,12 +231,21 @@ class Poller:
             self._notice_overdue(now)
             self._began, self._polled = None, True
             self._duration = now - began
+            self._failures = self._failures + 1 if reason else 0
             if found is not None:
                 # Nothing to serve has no age; a source that is empty has one.
-                served = bool(found) or not reason
+                served = not reason or any(family.samples for family in found)
                 self._families, self._taken = found, began if served else None
-            self._failures = self._failures + 1 if reason else 0
+                self._lasts = self.max_age
+                if reason:
+                    due = self._duration + self._backoff()
+                    self._lasts = max(self.max_age, due + self._collector.deadline)
             self._note(reason, message)
+
+    def _backoff(self) -> float:
+        interval = self._collector.interval
+        longer: float = interval * 2 ** min(self._failures, _MAX_DOUBLINGS)
+        return max(interval, min(longer, _MAX_BACKOFF))
 
     def _notice_overdue(self, now: float) -> None:
         """

@@ -162,6 +162,34 @@ def test_unavailable_replaces_the_figures_at_once(clock: Clock) -> None:
     assert status.message == "there is no GPU here"
 
 
+def test_what_a_failed_poll_tells_holds_until_the_next(clock: Clock) -> None:
+    """A GPU that is down stays down on the page, however long the next poll waits."""
+    collector = Scripted(absent)
+    poller = Poller(collector, clock=clock)
+    for _ in range(8):
+        poller.poll()
+        clock.now += poller.delay() + collector.deadline
+        assert values(poller.families()) == {"jaxmon_host_load1": 0}
+    clock.now += 0.1
+    assert not poller.families()
+    collector.action = works
+    poller.poll()
+    clock.now += poller.max_age + 0.1
+    assert not poller.families()
+
+
+def test_families_without_samples_have_no_age(clock: Clock) -> None:
+    """A source that is not there has none either, whatever it would have told of."""
+
+    def missing() -> Iterable[Family]:
+        reason = "library_not_found"
+        raise CollectorUnavailable(reason, "nothing here", [Family(HOST_LOAD_1M)])
+
+    poller = Poller(Scripted(missing), clock=clock)
+    poller.poll()
+    assert poller.status().age is None
+
+
 def test_nothing_to_serve_has_no_age(clock: Clock) -> None:
     """A source that is not there has no age; one that is there and empty has."""
 
