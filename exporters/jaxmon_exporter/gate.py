@@ -155,8 +155,10 @@ class Gate:
                 self._checking -= 1
         with self._lock:
             self._known[key] = right
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            if len(self._known) > _REMEMBERED:
+                # Guesses first: who is known must not pay for those who are not.
+                wrong = (one for one, known in self._known.items() if not known)
+                del self._known[next(wrong, next(iter(self._known)))]
         return right
 
     def _follow(self) -> None:

@@ -26,6 +26,12 @@ _VERSIONS = {
     "TLS12": ssl.TLSVersion.TLSv1_2,
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
+# Suites of TLS 1.3 cannot be chosen, here or in Go.
+_ALWAYS_ON = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+)
 # Go can also ask for certificates without verifying them; Python's ssl cannot, and
 # what is not verified protects nothing.
 _CLIENT_AUTH = {
@@ -198,15 +204,20 @@ def _tls(found: dict[str, Any], directory: Path) -> Tls:
         max_version=_one_of(
             _VERSIONS, found.get("max_version") or "TLS13", "max_version"
         ),
-        ciphers=tuple(
-            map(_cipher, _texts(found.get("cipher_suites"), "cipher_suites"))
-        ),
+        ciphers=_ciphers(_texts(found.get("cipher_suites"), "cipher_suites")),
     )
     if tls.allowed_sans and client_auth != ssl.CERT_REQUIRED:
         msg = "client_allowed_sans needs client_auth_type RequireAndVerifyClientCert"
         raise WebConfigError(msg)
     if tls.min_version > tls.max_version:
         msg = "min_version is above max_version"
+        raise WebConfigError(msg)
+    if (
+        found.get("cipher_suites")
+        and not tls.ciphers
+        and tls.min_version < _VERSIONS["TLS13"]
+    ):
+        msg = "cipher_suites has none for TLS 1.2; add one, or min_version: TLS13"
         raise WebConfigError(msg)
     return tls
 
@@ -237,8 +248,8 @@ def _users(found: Any) -> dict[str, bytes]:
 def _headers(found: Any) -> dict[str, str]:
     headers = _section(found, "headers", _HEADERS)
     for name, text in headers.items():
-        if not isinstance(text, str) or not text.isprintable():
-            msg = f"header {name} must be a printable text"
+        if not (isinstance(text, str) and text.isprintable() and text.isascii()):
+            msg = f"header {name} must be a printable text in ASCII"
             raise WebConfigError(msg)
     return headers
 
@@ -259,17 +270,37 @@ def _texts(value: Any, name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
+    """
+    Return OpenSSL's names of the suites *names* that are for TLS 1.2.
+    """
+    found = []
+    for name in names:
+        if name in _ALWAYS_ON:
+            continue
+        cipher = _cipher(name)
+        try:
+            # Alone: of a list OpenSSL leaves out in silence what it does not know.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(cipher)
+        except ssl.SSLError:
+            msg = f"cipher suite {name} is not possible here"
+            raise WebConfigError(msg) from None
+        found.append(cipher)
+    return tuple(found)
+
+
 def _cipher(name: str) -> str:
     """
     Return OpenSSL's name of a suite of TLS 1.2 that is given by Go's.
 
-    ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` is ``ECDHE-RSA-AES128-GCM-SHA256``.
+    ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` is ``ECDHE-RSA-AES128-GCM-SHA256``, and
+    ``TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA`` is ``ECDHE-RSA-AES128-SHA``.
     """
     match = re.fullmatch(r"TLS_(\w+?)_WITH_(\w+)", name)
     if match is None:
         return name
     exchange, rest = match.groups()
-    rest = re.sub(r"AES_(\d+)", r"AES\1", rest)
+    rest = re.sub(r"AES_(\d+)", r"AES\1", rest).replace("_CBC", "")
     rest = rest.replace("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305")
     prefix = "" if exchange == "RSA" else exchange.replace("_", "-") + "-"
     return prefix + rest.replace("_", "-")

@@ -306,6 +306,29 @@ def test_a_slow_hash_is_paid_once(
     assert site.get(user=("alice", "right"))[0] == 401
 
 
+def test_guesses_do_not_make_a_right_password_slow(
+    site: Site, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    However many wrong ones are remembered, who is known is not checked again.
+    """
+    checked: list[bytes] = []
+    check = bcrypt.checkpw
+
+    def counting(password: bytes, hashed: bytes) -> bool:
+        checked.append(password)
+        return password == b"right" and bool(check(password, hashed))
+
+    monkeypatch.setattr(bcrypt, "checkpw", counting)
+    site.serve(users)
+    site.get(user=("alice", "right"))
+    for number in range(2 * gate._REMEMBERED):
+        assert site.get(user=("alice", f"guess {number}"))[0] == 401
+    assert site.get(user=("alice", "right"))[0] == 200
+    assert checked.count(b"right") == 1
+    assert len(site.gate._known) <= gate._REMEMBERED
+
+
 def test_a_change_that_cannot_be_used_changes_nothing(
     site: Site, users: str, caplog: pytest.LogCaptureFixture
 ) -> None:

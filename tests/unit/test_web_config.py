@@ -87,6 +87,8 @@ basic_auth_users:
             "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
             "ECDHE-ECDSA-AES256-GCM-SHA384",
         ),
+        ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", "ECDHE-RSA-AES128-SHA"),
+        ("TLS_RSA_WITH_AES_128_CBC_SHA256", "AES128-SHA256"),
         ("ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
     ],
 )
@@ -95,7 +97,20 @@ def test_names_of_ciphers_are_openssls(go: str, openssl: str) -> None:
     Go's names become names that this OpenSSL knows.
     """
     assert web_config._cipher(go) == openssl
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(openssl)
+
+
+def test_suites_of_tls_1_3_are_always_on(tmp_path: Path) -> None:
+    """
+    They may be listed, as for Go, and are nothing that could be chosen.
+    """
+    suites = "TLS_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
+    found = load(written(tmp_path, TLS + f", cipher_suites: [{suites}]}}")).tls
+    assert found is not None
+    assert found.ciphers == ("ECDHE-RSA-AES256-GCM-SHA384",)
+    only = ", min_version: TLS13, cipher_suites: [TLS_AES_128_GCM_SHA256]}"
+    found = load(written(tmp_path, TLS + only)).tls
+    assert found is not None
+    assert found.ciphers == ()
 
 
 @pytest.mark.parametrize(
@@ -130,6 +145,14 @@ def test_names_of_ciphers_are_openssls(go: str, openssl: str) -> None:
             "client_allowed_sans needs client_auth_type",
         ),
         (TLS + ", cipher_suites: x}", "cipher_suites must be a list of texts"),
+        (
+            TLS + ", cipher_suites: [AES128-GCM-SHA256, NONE_SUCH]}",
+            "cipher suite NONE_SUCH is not possible here",
+        ),
+        (
+            TLS + ", cipher_suites: [TLS_AES_128_GCM_SHA256]}",
+            "cipher_suites has none for TLS 1.2; add one, or min_version: TLS13",
+        ),
         ("basic_auth_users: {}", "basic_auth_users must map names"),
         ("basic_auth_users: {bob: secret}", "the password of 'bob' is no bcrypt hash"),
         ("basic_auth_users: {bob: 7}", "the password of 'bob' is no bcrypt hash"),
@@ -144,6 +167,10 @@ def test_names_of_ciphers_are_openssls(go: str, openssl: str) -> None:
         (
             'http_server_config: {headers: {X-Frame-Options: "a\\r\\nb"}}',
             "header X-Frame-Options must be a printable text",
+        ),
+        (
+            'http_server_config: {headers: {X-Frame-Options: "\u65e5"}}',
+            "header X-Frame-Options must be a printable text in ASCII",
         ),
         ("a: [", "cannot be read"),
     ],
