@@ -23,6 +23,7 @@ from jaxmon.agent.context import Context, Part
 from jaxmon.agent.events import Kind
 from jaxmon.agent.failing import host_memory, oom_text
 from jaxmon.agent.failing.report_dir import MAX_BYTES
+from jaxmon.agent.holding.live import kinds
 from jaxmon.agent.showing.plain import plain
 from jaxmon.version import version
 
@@ -162,19 +163,12 @@ class Facts:
         arrays = self._context.jax.live_arrays()
         count, deadline = len(arrays), time.monotonic() + _ARRAYS_SECONDS
         number, size = Counter[str](), Counter[str]()
-        while arrays and time.monotonic() < deadline:
-            array = arrays.pop()
-            try:
-                sharding = array.sharding
-                shards = len(sharding.addressable_devices)
-                items = 1
-                for length in sharding.shard_shape(array.shape):
-                    items *= length
-                name = str(array.dtype)
-                size[name] += items * array.dtype.itemsize * shards
-                number[name] += 1
-            except RuntimeError:  # deleted or donated since
-                continue
+        for kind in kinds(arrays):
+            name = str(kind.dtype)
+            number[name] += 1
+            size[name] += kind.bytes
+            if time.monotonic() >= deadline:
+                break
         return {
             "arrays": count,
             "added_up": count - len(arrays),

@@ -7,8 +7,9 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from dataclasses import dataclass
-from math import prod
 from typing import Any
+
+from jaxmon.agent.holding.live import kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +64,8 @@ def holdings(jax: Any) -> Holdings:
     gc.collect()
     if not jax._src.xla_bridge.backends_are_initialized():  # noqa: SLF001
         return Holdings(arrays, sizes)
-    live = jax.live_arrays()
-    while live:
-        array = live.pop()
-        kind = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-        try:
-            shard = array.sharding.shard_shape(array.shape)
-            devices = len(array.sharding.addressable_devices)
-            size = prod(shard) * array.dtype.itemsize * devices
-        except RuntimeError:  # deleted or donated by another thread
-            continue
-        arrays[kind] += 1
-        sizes[kind] += size
+    for kind in kinds(jax.live_arrays()):
+        name = f"{kind.dtype}[{','.join(map(str, kind.shape))}]"
+        arrays[name] += 1
+        sizes[name] += kind.bytes
     return Holdings(arrays, sizes)

@@ -4,12 +4,12 @@ Device memory and live arrays, looked at off the scrape path.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
+from jaxmon.agent.holding.live import Kind, kinds
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, Sample, series
 
@@ -90,31 +90,17 @@ class Memory:
         Return how many arrays there are, and their bytes, by device and dtype.
         """
         found: defaultdict[Any, dict[str, list[int]]] = defaultdict(dict)
-        # Most arrays are like another: what they are is worked out once.
-        known: dict[tuple[Any, Any, Any], tuple[list[list[int]], int]] = {}
-        arrays = self._jax.live_arrays()
-        while arrays:
-            # Popped, so that an array the program drops meanwhile is not kept.
-            array = arrays.pop()
-            try:
-                if array.is_deleted():
-                    continue
-                sharding = array.sharding
-                key = (sharding, array.shape, array.dtype)
-                entry = known.get(key)
-                if entry is None:
-                    dtype = self._dtype(array.dtype)
-                    totals = [
-                        found[device].setdefault(dtype, [0, 0])
-                        for device in sharding.addressable_devices
-                    ]
-                    entry = known[key] = (totals, _shard_bytes(array))
-            except RuntimeError:  # deleted or donated since
-                continue
-            totals, nbytes = entry
-            for total in totals:
+        totals: dict[Kind, list[list[int]]] = {}
+        for kind in kinds(self._jax.live_arrays()):
+            of_kind = totals.get(kind)
+            if of_kind is None:
+                dtype = self._dtype(kind.dtype)
+                of_kind = totals[kind] = [
+                    found[device].setdefault(dtype, [0, 0]) for device in kind.devices
+                ]
+            for total in of_kind:
                 total[0] += 1
-                total[1] += nbytes
+                total[1] += kind.shard_bytes
         return found
 
     def _dtype(self, dtype: Any) -> str:
@@ -179,14 +165,3 @@ def _summary(
             for dtype, (count, size) in live.items()
         },
     }
-
-
-def _shard_bytes(array: Any) -> int:
-    """
-    Return the bytes of *array* on each of its devices.
-    """
-    try:
-        shape = array.sharding.shard_shape(array.shape)
-    except ValueError:  # a sharding that does not divide the shape evenly
-        return int(array.nbytes // len(array.sharding.device_set))
-    return int(math.prod(shape) * array.dtype.itemsize)

@@ -1,0 +1,67 @@
+"""
+Live arrays, looked at while the program goes on to make, donate and delete them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """
+    What arrays are that are like each other.
+
+    Attributes:
+        dtype: JAX's, as the array tells it.
+        shape: of the whole array.
+        devices: of this process, each with a shard.
+        shard_bytes: on each of these.
+    """
+
+    dtype: Any
+    shape: tuple[int, ...]
+    devices: tuple[Any, ...]
+    shard_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """
+        Bytes on all devices of this process.
+        """
+        return self.shard_bytes * len(self.devices)
+
+
+def kinds(arrays: list[Any]) -> Iterator[Kind]:
+    """
+    Yield the kind of each of *arrays*, which is emptied meanwhile, so that what the
+    program drops is not kept; the same object for arrays of a kind.
+
+    Costs 1 to 4 µs for each. Allocates nothing on a device.
+    """
+    known: dict[tuple[Any, ...], Kind] = {}
+    while arrays:
+        array = arrays.pop()
+        try:
+            if array.is_deleted():
+                continue
+            key = (array.sharding, array.shape, array.dtype)
+            kind = known.get(key)
+            if kind is None:
+                kind = known[key] = _kind(array)
+        except RuntimeError:  # deleted or donated since
+            continue
+        del array
+        yield kind
+
+
+def _kind(array: Any) -> Kind:
+    sharding, shape = array.sharding, array.shape
+    try:
+        shard = math.prod(sharding.shard_shape(shape)) * array.dtype.itemsize
+    except ValueError:  # a sharding that does not divide the shape evenly
+        shard = array.nbytes // len(sharding.device_set)
+    return Kind(array.dtype, shape, tuple(sharding.addressable_devices), int(shard))

@@ -1,0 +1,109 @@
+"""
+What live arrays are, while they come and go.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmon.agent.holding.live import kinds
+
+
+class Sharding:
+    """
+    A sharding over three devices, two of them here, that divides nothing evenly.
+    """
+
+    device_set = frozenset("abc")
+    addressable_devices = frozenset("ab")
+
+    def shard_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """
+        Refuse, as JAX does.
+        """
+        msg = f"{shape} is not divisible"
+        raise ValueError(msg)
+
+
+class Array:
+    """
+    Ten numbers of four bytes.
+    """
+
+    shape, nbytes, dtype = (10,), 40, np.dtype("f4")
+
+    def __init__(self, sharding: Any, *, gone: bool = False) -> None:
+        self.sharding = sharding
+        self.gone = gone
+
+    def is_deleted(self) -> bool:
+        """
+        Tell whether it was.
+        """
+        return self.gone
+
+
+@pytest.mark.ground_truth
+def test_arrays_alike_are_of_one_kind() -> None:
+    """
+    Each array is told once, with the bytes that JAX says it has.
+    """
+    arrays = [jnp.ones((3, 5), jnp.int16), jnp.zeros((3, 5), jnp.int16), jnp.ones(7)]
+    sizes = [array.nbytes for array in arrays]
+    found = list(kinds(arrays))[::-1]
+
+    assert found[0] is found[1]
+    assert [kind.bytes for kind in found] == sizes
+    assert [kind.shape for kind in found] == [(3, 5), (3, 5), (7,)]
+    assert arrays == []
+
+
+def test_shards_that_are_not_equal_share_the_bytes() -> None:
+    """
+    JAX knows no shape of a shard then; those of other processes are not ours.
+    """
+    [kind] = kinds([Array(Sharding())])
+
+    assert (kind.shard_bytes, kind.bytes) == (13, 26)
+
+
+def test_what_was_deleted_is_left_out() -> None:
+    """
+    Before the look, or in the middle of it.
+    """
+
+    class Donated(Array):
+        @property
+        def sharding(self) -> Any:
+            """
+            Fail as JAX does.
+            """
+            msg = "Array has been deleted"
+            raise RuntimeError(msg)
+
+        @sharding.setter
+        def sharding(self, value: Any) -> None:
+            pass
+
+    arrays = [Array(Sharding(), gone=True), Donated(None), Array(Sharding())]
+
+    assert len(list(kinds(arrays))) == 1
+
+
+def test_no_array_is_kept() -> None:
+    """
+    What the program drops between two arrays is gone, although the look goes on.
+    """
+    array = Array(Sharding())
+    reference, arrays = weakref.ref(array), [Array(Sharding()), array]
+    del array
+    looking = kinds(arrays)
+    next(looking)
+
+    assert reference() is None
+    assert len(arrays) == 1
