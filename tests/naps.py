@@ -54,10 +54,7 @@ def napping(name: str) -> Any:
         # XLA runs what is cheap within the call; a product is not.
         square = jnp.ones((16, 16)) * x[0]
         x = x + (jnp.sum(square @ square) * 0).astype(jnp.uint32)
-        shape = jax.ShapeDtypeStruct((5,), jnp.uint32)
-        if jax.__version_info__ < (0, 5):
-            return _ffi.ffi_call(_TARGET, shape, x)
-        return _ffi.ffi_call(_TARGET, shape)(x)
+        return _ffi.ffi_call(_TARGET, jax.ShapeDtypeStruct((5,), jnp.uint32))(x)
 
     work.__qualname__ = work.__name__ = name
     return jax.jit(work)

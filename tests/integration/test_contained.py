@@ -399,7 +399,7 @@ def test_a_missing_symbol_costs_its_hook_only(
         jaxmon.uninstrument()
 
     assert inactive == lost
-    assert type(counted).__module__ == "jaxmon.agent.calling.calls"
+    assert type(counted).__module__ == "jaxmon.agent.calling.counted"
     assert len(caplog.records) == len(lost)
     for record in caplog.records:
         assert "cannot attach to JAX" in record.getMessage()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
-from jaxmon.agent.calling import calls
+from jaxmon.agent.calling import counted
 from jaxmon.agent.calling.sampling import Sampling
 from tests import naps
 from tests.instrumented import instrumented
@@ -305,7 +305,7 @@ def test_caller_is_not_blocked(sampling: Sampling) -> None:
     step(x).block_until_ready()
     arm(sampling)
     pending = [not step(x).is_ready() for _ in range(2)]
-    taken = calls.taken(step)
+    taken = counted.taken(step)
     idle(sampling)
 
     assert pending == [True, True]

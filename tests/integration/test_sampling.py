@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxmon.agent import Agent
-from jaxmon.agent.calling import calls
+from jaxmon.agent.calling import counted
 from jaxmon.agent.calling.sampling import Sample, Sampling
 from tests.instrumented import instrumented, value
 from tests.sampled import (
@@ -69,8 +69,8 @@ def test_an_armed_function_is_what_it_was(agent: Agent, sampling: Sampling) -> N
     step(1.0), step(1.0)
     arm(sampling)
 
-    assert calls.armed(step)
-    assert isinstance(step, calls.CountedFunction)
+    assert counted.armed(step)
+    assert isinstance(step, counted.CountedFunction)
     assert isinstance(step, jax.stages.Wrapped)
     assert (repr(step), step.attribute) == (plain, 3)
     assert step.lower(1.0).compile()(1.0) == 2
@@ -287,15 +287,15 @@ def test_functions_are_disarmed_with_the_agent() -> None:
         step = jax.jit(lambda x: x + 1)
         step(1.0), step(1.0)
         arm(sampling)
-        assert calls.armed(step)
+        assert counted.armed(step)
         step(1.0)
-        assert calls.armed(step)  # the window is open, for the call that follows
+        assert counted.armed(step)  # the window is open, for the call that follows
         window = sampling._window
         assert window is not None
         place = window._place
         assert place._get() is not None
 
-    assert not calls.armed(step)
+    assert not counted.armed(step)
     assert place._get() is None
     assert step(1.0) == 2
 

@@ -26,7 +26,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from jaxmon.agent.calling.calls import CountedFunction
+from jaxmon.agent.calling.counted import CountedFunction
 from tests import leaks
 from tests.instrumented import SILENT, instrumented, value
 

@@ -1,31 +1,20 @@
 """
-The call layer: counts calls of jitted functions without a frame of ours.
+The call layer: counts calls of what `jax.jit` and `jax.pmap` make.
 
-`jax.jit` and `jax.pmap` return a `CountedFunction` in place of JAX's object. It is
-an `itertools.compress` over an endless supply of JAX's object and the ticks of its
-function's tally: taking the next item advances the tally and yields the object,
-all in C, and the interpreter then calls that object itself. A cached call pays 40 to
-55 ns; no traceback, profile or source location shows us.
-
-Two C calls within one bytecode cannot be torn apart under the GIL, so the count is
-exact from any number of threads.
-
-For one call an object may become a `SampledFunction`, whose look-up of ``__call__``
-passes through Python; between such calls it pays nothing for the possibility.
+They return a `CountedFunction` in place of JAX's object.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-import sys
 import types
 import weakref
 from collections.abc import Callable
-from itertools import compress, repeat
-from operator import length_hint
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
+from jaxmon.agent.calling import codes
+from jaxmon.agent.calling.counted import CountedFunction
 from jaxmon.agent.functions import Function, FunctionTable, label
 
 
@@ -35,150 +24,6 @@ if TYPE_CHECKING:
 
 
 SITE = "calls"
-
-_ENDLESS = 1 << 62
-
-
-class Arm(Protocol):
-    """
-    Waits for the next call of one `CountedFunction`.
-    """
-
-    def begin(
-        self,
-        counted: CountedFunction,
-        jitted: Callable[..., Any],
-        frame: types.FrameType,
-        /,
-    ) -> None:
-        """
-        Take note that a call from *frame* begins: on the calling thread, before it.
-        Raises nothing.
-        """
-        ...
-
-
-class CountedFunction(compress):  # type: ignore[type-arg]
-    """
-    A jitted function that counts its calls; otherwise JAX's own object.
-
-    It shares the ``__dict__`` of a `jax.jit` object, so attributes set on either are
-    seen on both, and hands everything else on to it.
-    """
-
-    __slots__ = ("__dict__", "__weakref__", "_arm", "_jitted", "_supply")
-
-    # A jitted function is not iterable; this hides that we inherit from an iterator.
-    __iter__ = None  # type: ignore[assignment]
-    __call__ = property(next)
-    # On the class, because jax.stages.Wrapped is a protocol and Python 3.12 looks
-    # for its members there.
-    lower = property(operator.attrgetter("_jitted.lower"))
-    trace = property(operator.attrgetter("_jitted.trace"))
-    # object has one of its own since Python 3.11; JAX's tells the function's name.
-    __getstate__ = property(operator.attrgetter("_jitted.__getstate__"))
-
-    _jitted: Callable[..., Any]
-    _supply: repeat[Callable[..., Any]]
-    _arm: Arm | None
-
-    def __new__(cls, jitted: Callable[..., Any], ticks: repeat[int]) -> Self:
-        """
-        Return *jitted*, each call of which takes one of *ticks*.
-        """
-        supply = repeat(jitted, _ENDLESS)
-        self = super().__new__(cls, supply, ticks)
-        variables = jitted.__dict__
-        if isinstance(jitted, types.FunctionType):
-            # pmap's result since 0.8: its name and doc are not in its __dict__.
-            names = functools.WRAPPER_ASSIGNMENTS
-            variables = {name: getattr(jitted, name) for name in names} | variables
-        object.__setattr__(self, "_jitted", jitted)
-        object.__setattr__(self, "_supply", supply)
-        object.__setattr__(self, "_arm", None)
-        object.__setattr__(self, "__dict__", variables)
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_jitted":
-            raise AttributeError(name)
-        return getattr(self._jitted, name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # Past our properties: to 0.4 JAX sets its methods on each object.
-        self.__dict__[name] = value
-
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
-
-    def __repr__(self) -> str:
-        return repr(self._jitted)
-
-    def __dir__(self) -> list[str]:
-        return dir(self._jitted)
-
-    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
-        # Pickles as the plain jitted function, readable where jaxmon is not
-        # installed.
-        return (operator.getitem, ([self._jitted], 0))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.__reduce_ex__(2)
-
-
-def _first_arm(counted: CountedFunction) -> Callable[..., Any]:
-    """
-    Let a sampled call begin, and be like any other from here on.
-    """
-    arm = counted._arm  # noqa: SLF001 - this is a method of it
-    disarm(counted)
-    jitted: Callable[..., Any] = next(counted)
-    if arm is not None:
-        arm.begin(counted, jitted, sys._getframe(1))  # noqa: SLF001 - as in a probe
-    return jitted
-
-
-class SampledFunction(CountedFunction):
-    """
-    A `CountedFunction` whose next call is to be sampled.
-
-    No frame of ours stands below that call either: the look-up has ended by then.
-    """
-
-    __slots__ = ()
-
-    __call__ = property(_first_arm)
-
-
-def arm(counted: CountedFunction, waiting: Arm) -> None:
-    """
-    Have *waiting* told of the next call of *counted*. Any thread.
-    """
-    object.__setattr__(counted, "_arm", waiting)
-    # One C call: the interpreter finds either class, and both are complete.
-    object.__setattr__(counted, "__class__", SampledFunction)
-
-
-def disarm(counted: CountedFunction) -> None:
-    """
-    Take that back.
-    """
-    object.__setattr__(counted, "__class__", CountedFunction)
-    object.__setattr__(counted, "_arm", None)
-
-
-def armed(counted: CountedFunction) -> bool:
-    """
-    Tell whether the next call of *counted* is to be sampled.
-    """
-    return type(counted) is SampledFunction
-
-
-def taken(counted: CountedFunction) -> int:
-    """
-    Return how often *counted* was called; its function's tally counts all its objects.
-    """
-    return _ENDLESS - length_hint(counted._supply)  # noqa: SLF001 - our own
 
 
 class CallLayer:
@@ -248,7 +93,7 @@ class CallLayer:
         return found[0] if found else None
 
     def _counting_jit(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        self.codes_tell = _missing(original) is not None
+        self.codes_tell = codes.missing(original) is not None
 
         @functools.wraps(original)
         def make(fun: Callable[..., Any], jit_info: Any) -> Any:
@@ -276,16 +121,17 @@ class CallLayer:
         Return *original*, JAX's ``_cpp_pjit``, or what does the same with code that
         only *function* has.
         """
-        missing = _missing(original)
+        missing = codes.missing(original)
         try:
             if missing is None:
                 return original
             if function not in self._makers:
                 code = missing.replace()
                 self._codes[id(code)] = (function, code)
-                self._makers[function] = _with(original, missing, code)
+                self._makers[function] = codes.with_code(original, missing, code)
             return self._makers[function]
         except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
+            self.codes_tell = False
             self._guard.failed(SITE)
             return original
 
@@ -333,49 +179,6 @@ def _reference(
         return weakref.ref(key, forget)
     except TypeError:
         return weakref.ref(jitted, forget)
-
-
-def _missing(original: Any) -> types.CodeType | None:
-    """
-    Return the code that *original*, JAX's ``_cpp_pjit``, has a miss run.
-    """
-    code = getattr(original, "__code__", None)
-    for one in getattr(code, "co_consts", ()):
-        if isinstance(one, types.CodeType) and one.co_name == "cache_miss":
-            return one
-    return None
-
-
-def _with(
-    original: Any, before: types.CodeType, after: types.CodeType
-) -> Callable[..., Any]:
-    """
-    Return a copy of the function *original* that has *after* in place of *before*.
-    """
-    code = original.__code__
-    constants = tuple([after if one is before else one for one in code.co_consts])
-    copy = types.FunctionType(
-        code.replace(co_consts=constants),
-        original.__globals__,
-        original.__name__,
-        original.__defaults__,
-        original.__closure__,
-    )
-    copy.__kwdefaults__ = original.__kwdefaults__
-    return copy
-
-
-def closure(function: Any) -> dict[str, Any]:
-    """
-    Return the free variables of *function*, decorators taken off, by name.
-    """
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    cells = function.__closure__ or ()
-    return {
-        name: cell.cell_contents
-        for name, cell in zip(function.__code__.co_freevars, cells, strict=True)
-    }
 
 
 def _unwrap_for_eval_shape(

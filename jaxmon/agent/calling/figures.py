@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.agent.calling.calls import CountedFunction, taken
+from jaxmon.agent.calling.counted import CountedFunction, taken
 from jaxmon.agent.calling.execution import Pace, Recent
 from jaxmon.agent.functions import Function
 from jaxmon.exposition.histogram import Histogram

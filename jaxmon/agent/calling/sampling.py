@@ -16,8 +16,7 @@ from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.calling import calls
-from jaxmon.agent.calling.calls import CountedFunction
+from jaxmon.agent.calling.counted import CountedFunction, arm, armed, disarm
 from jaxmon.agent.calling.execution import Execution
 from jaxmon.agent.calling.figures import Figures
 from jaxmon.agent.calling.posthook import PostHook
@@ -150,7 +149,7 @@ class Sampling:
             window.close()
         for figures in list(self._figures.values()):
             for counted in figures.alive():
-                calls.disarm(counted)
+                disarm(counted)
 
     def start(self) -> None:
         """
@@ -248,9 +247,9 @@ class Sampling:
         waiting.sort(key=lambda item: item[0])
         for _, function, figures in waiting[:affordable]:
             counted = figures.busiest()
-            if counted is not None and not calls.armed(counted):
+            if counted is not None and not armed(counted):
                 figures.sampled = perf_counter()
-                calls.arm(counted, _Sampler(self, function, figures))
+                arm(counted, _Sampler(self, function, figures))
         self._spent += thread_time() - before
 
     def _affordable(self) -> int:
@@ -316,7 +315,7 @@ class Sampling:
             self._watch(call, figures)
         elif sampler.attempts < _ATTEMPTS and call.work is not None:
             window.waiting.add(sampler)
-            calls.arm(call.begun.counted, sampler)
+            arm(call.begun.counted, sampler)
         if first:
             self._show(sampler.function, call)
 

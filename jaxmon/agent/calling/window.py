@@ -17,7 +17,7 @@ from time import perf_counter
 from types import FrameType
 from typing import Any
 
-from jaxmon.agent.calling.calls import Arm, CountedFunction, taken
+from jaxmon.agent.calling.counted import Arm, CountedFunction, taken
 from jaxmon.agent.calling.posthook import PostHook
 from jaxmon.agent.calling.work import Work, queues, smallest
 from jaxmon.agent.guard import Guard

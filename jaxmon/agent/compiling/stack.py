@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxmon.agent.calling.calls import closure
+from jaxmon.agent.calling.codes import closure
 from jaxmon.agent.compiling.signatures import Call
 
 

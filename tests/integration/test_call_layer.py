@@ -1,0 +1,221 @@
+"""
+The call layer from many threads, on its way off, and where JAX is not as expected.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmon.agent.calling import codes, counted
+from tests.instrumented import instrumented, value
+
+
+CALLS = "jaxmon_jit_calls_total"
+HITS = "jaxmon_jit_cache_hits_total"
+
+THREADS = 32
+EACH = 300
+
+
+def in_threads(run: Callable[[int], None]) -> list[BaseException]:
+    """
+    Run *run* in many threads that begin together; return what they raised.
+    """
+    barrier, raised = threading.Barrier(THREADS), list[BaseException]()
+
+    def start(number: int) -> None:
+        barrier.wait()
+        try:
+            run(number)
+        except BaseException as error:  # noqa: BLE001 - told to the test
+            raised.append(error)
+
+    threads = [threading.Thread(target=start, args=(n,)) for n in range(THREADS)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    return raised
+
+
+class Noting:
+    """
+    Waits for calls, and notes those that began.
+    """
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+
+    def begin(self, one: Any, jitted: Any, frame: Any, /) -> None:
+        del one, jitted, frame
+        self.begun.append(1)
+
+
+@pytest.mark.ground_truth
+def test_every_call_of_every_thread_counts_once() -> None:
+    """
+    Functions that are shared, own ones made meanwhile, and objects that are armed all
+    the time: no call is lost, counted twice or answered wrongly.
+    """
+    noting = Noting()
+    with instrumented(sample_rate=0) as agent:
+
+        def work(x: Any) -> Any:
+            return x + 1
+
+        shared = jax.jit(work)
+        x = jnp.ones(())
+        shared(x)
+
+        def run(number: int) -> None:
+            own = jax.jit(work)
+            for turn in range(EACH):
+                if turn % 10 == number % 10:
+                    counted.arm(shared, noting)
+                step = shared if turn % 2 else own
+                assert step(x) == 2.0
+
+        raised = in_threads(run)
+
+        label = f"{__name__}.{work.__qualname__}"
+        assert raised == []
+        assert value(agent, CALLS, function=label) == 1 + THREADS * EACH
+        assert counted.taken(shared) == 1 + THREADS * EACH // 2
+        assert noting.begun
+        assert value(agent, "jaxmon_internal_errors_total") == 0
+
+
+@pytest.mark.ground_truth
+def test_calls_go_on_while_the_agent_goes() -> None:
+    """
+    Threads that call, compile and jit while agents come and go see nothing of it.
+    """
+    ended = threading.Event()
+
+    def agents() -> None:
+        while not ended.is_set():
+            with instrumented(sample_rate=100):
+                ended.wait(0.02)
+
+    def run(number: int) -> None:
+        for turn in range(3):
+            step = jax.jit(lambda x: x * 2)
+            argument = np.full(1 + (number + turn) % 3, 3.0, np.float32)
+            assert step(argument)[0] == 6.0
+            for _ in range(5):
+                assert step(argument)[0] == 6.0
+
+    coming_and_going = threading.Thread(target=agents)
+    coming_and_going.start()
+    try:
+        raised = in_threads(run)
+    finally:
+        ended.set()
+        coming_and_going.join()
+
+    assert raised == []
+
+
+def traced(agent: Any, make: Callable[..., Any], argument: Any) -> tuple[float, float]:
+    """
+    Return calls and hits of a function of which one call is made while another
+    function is traced, and two by the program.
+    """
+
+    def work(x: Any) -> Any:
+        return x + 1
+
+    inner = make(work)
+    jax.jit(lambda x: inner(x) * 2)(argument)
+    inner(argument), inner(argument)
+    label = f"{__name__}.{work.__qualname__}"
+    return value(agent, CALLS, function=label), value(agent, HITS, function=label)
+
+
+@pytest.mark.ground_truth
+def test_traced_calls_are_told_apart_where_codes_do_not_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    Where somebody has wrapped what makes jitted functions, no function has code of its
+    own; its calls are found by their variables.
+    """
+    pjit: Any = sys.modules["jax._src.pjit"]
+    theirs = pjit._cpp_pjit
+
+    @functools.wraps(theirs)
+    def wrapper(*args: Any) -> Any:
+        return theirs(*args)
+
+    monkeypatch.setattr(pjit, "_cpp_pjit", wrapper)
+    with instrumented() as agent:
+        assert not agent._hooks._calls.codes_tell
+        assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
+
+
+@pytest.mark.ground_truth
+def test_traced_calls_of_a_pmapped_function_are_told_apart() -> None:
+    """
+    Pmapped functions have no code of their own; with one, variables are looked at.
+    """
+    with instrumented() as agent:
+        assert agent._hooks._calls.codes_tell
+        assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
+        assert traced(agent, jax.pmap, jnp.ones((1, 3))) == (2 + 2, 1 + 1)
+        assert not agent._hooks._calls.codes_tell
+
+
+def test_functions_of_one_label_share_code() -> None:
+    """
+    Objects made anew again and again leave nothing behind but their label's code.
+    """
+    with instrumented() as agent:
+        layer = agent._hooks._calls
+        for _ in range(20):
+            step = jax.jit(lambda x: x + 1)
+            step(1.0)
+        other = jax.jit(lambda x: x - 1)  # of the same label
+        function = layer.entry(getattr(other, "_jit_info", None)) or next(
+            iter(layer._makers)
+        )
+        reference = weakref.ref(step)
+        del step, other
+        gc.collect()
+
+        assert reference() is None
+        assert list(layer._makers) == [function]
+        assert len(layer._codes) == 1
+        assert layer._entries == {}
+
+
+@pytest.mark.contained
+def test_an_agent_that_cannot_copy_code_counts_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    A code object that JAX shapes in some other way costs the short cut, no count.
+    """
+
+    def refuse(*_: Any) -> Any:
+        raise ValueError
+
+    monkeypatch.setattr(codes, "with_code", refuse)
+    with instrumented() as agent:
+        assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
+        assert value(agent, "jaxmon_internal_errors_total", site="calls") >= 1

@@ -1,0 +1,63 @@
+"""
+Copies of the code that JAX runs on a miss.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+
+from jaxmon.agent.calling import codes
+
+
+ORIGINAL: Any = jax._src.pjit._cpp_pjit
+
+
+def test_a_copy_is_what_the_original_is_but_for_that_code() -> None:
+    """
+    Name, defaults and surroundings are the original's, and the code that a miss runs is
+    equal to JAX's, another object.
+    """
+    before = codes.missing(ORIGINAL)
+    assert before is not None
+    after = before.replace()
+    copy: Any = codes.with_code(ORIGINAL, before, after)
+
+    assert after == before
+    assert codes.missing(copy) is after
+    assert codes.missing(ORIGINAL) is before
+    for name in ("__name__", "__globals__", "__closure__", "__defaults__"):
+        assert getattr(copy, name) is getattr(ORIGINAL, name)
+    assert copy.__kwdefaults__ == ORIGINAL.__kwdefaults__
+
+
+def test_what_has_no_such_code_is_told() -> None:
+    """
+    A wrapper of somebody else, and what is no Python function, have none.
+    """
+
+    @functools.wraps(ORIGINAL)
+    def wrapper(*args: Any) -> Any:
+        return ORIGINAL(*args)
+
+    assert codes.missing(wrapper) is None
+    assert codes.missing(len) is None
+
+
+def test_the_closure_is_that_of_the_function_inside() -> None:
+    """
+    Decorators are taken off first.
+    """
+    inside, outside = 1, 2
+
+    def function() -> int:
+        return inside
+
+    @functools.wraps(function)
+    def wrapper() -> int:
+        return outside
+
+    assert codes.closure(wrapper) == {"inside": 1}
+    assert codes.closure(test_what_has_no_such_code_is_told) == {}
