@@ -124,7 +124,9 @@ def _autoscaler() -> dict[str, Any]:
 
 
 def _scaled_object() -> dict[str, Any]:
-    scope = f"{eq('namespace', _NAMESPACE)},{re('pod', f'{_DEPLOYMENT}-.+')}"
+    # Two parts follow the name of a Deployment; more, and it is another's.
+    pods = re("pod", f"{_DEPLOYMENT}-[a-z0-9]+-[a-z0-9]+")
+    scope = f"{eq('namespace', _NAMESPACE)},{pods}"
 
     def trigger(query: str, threshold: float, kind: str) -> dict[str, Any]:
         return {

@@ -21,23 +21,35 @@ RULES = FILES["prometheus-adapter-values.yaml"]["rules"]["custom"]
 SERIES = {
     f'jaxmon_{name}{{namespace="default",pod="{pod}",worker="{worker}",{label}}}': value
     for name, pod, worker, label, value in (
-        ("device_memory_bytes", "server-a", 0, 'device="0",kind="in_use"', "60"),
-        ("device_memory_bytes", "server-a", 0, 'device="0",kind="limit"', "80"),
-        ("device_memory_bytes", "server-a", 1, 'device="0",kind="in_use"', "72"),
-        ("device_memory_bytes", "server-a", 1, 'device="0",kind="limit"', "80"),
-        ("device_memory_bytes", "server-b", 0, 'device="0",kind="in_use"', "8"),
-        ("device_memory_bytes", "server-b", 0, 'device="0",kind="limit"', "80"),
-        ("device_memory_bytes", "other-c", 0, 'device="0",kind="in_use"', "80"),
-        ("device_memory_bytes", "other-c", 0, 'device="0",kind="limit"', "80"),
-        ("queue_depth", "server-a", 0, 'queue="prefill"', "6"),
-        ("queue_depth", "server-a", 0, 'queue="decode"', "1"),
-        ("queue_depth", "server-a", 1, 'queue="prefill"', "4"),
-        ("queue_depth", "server-b", 0, 'queue="prefill"', "0"),
-        ("queue_depth", "other-c", 0, 'queue="prefill"', "50"),
-        ("requests_in_progress", "server-a", 0, 'route="/a"', "3"),
-        ("requests_in_progress", "server-a", 1, 'route="/a"', "4"),
-        ("requests_in_progress", "server-b", 0, 'route="/b"', "5"),
-        ("requests_in_progress", "other-c", 0, 'route="/b"', "99"),
+        ("device_memory_bytes", "server-7f9c-a", 0, 'device="0",kind="in_use"', "60"),
+        ("device_memory_bytes", "server-7f9c-a", 0, 'device="0",kind="limit"', "80"),
+        ("device_memory_bytes", "server-7f9c-a", 1, 'device="0",kind="in_use"', "72"),
+        ("device_memory_bytes", "server-7f9c-a", 1, 'device="0",kind="limit"', "80"),
+        ("device_memory_bytes", "server-7f9c-b", 0, 'device="0",kind="in_use"', "8"),
+        ("device_memory_bytes", "server-7f9c-b", 0, 'device="0",kind="limit"', "80"),
+        (
+            "device_memory_bytes",
+            "server-canary-7f9c-c",
+            0,
+            'device="0",kind="in_use"',
+            "80",
+        ),
+        (
+            "device_memory_bytes",
+            "server-canary-7f9c-c",
+            0,
+            'device="0",kind="limit"',
+            "80",
+        ),
+        ("queue_depth", "server-7f9c-a", 0, 'queue="prefill"', "6"),
+        ("queue_depth", "server-7f9c-a", 0, 'queue="decode"', "1"),
+        ("queue_depth", "server-7f9c-a", 1, 'queue="prefill"', "4"),
+        ("queue_depth", "server-7f9c-b", 0, 'queue="prefill"', "0"),
+        ("queue_depth", "server-canary-7f9c-c", 0, 'queue="prefill"', "50"),
+        ("requests_in_progress", "server-7f9c-a", 0, 'route="/a"', "3"),
+        ("requests_in_progress", "server-7f9c-a", 1, 'route="/a"', "4"),
+        ("requests_in_progress", "server-7f9c-b", 0, 'route="/b"', "5"),
+        ("requests_in_progress", "server-canary-7f9c-c", 0, 'route="/b"', "99"),
     )
 }
 
@@ -76,7 +88,7 @@ def test_pods_are_measured_by_their_fullest_device_and_what_waits(
     requests in progress.
     """
     scope = {
-        "<<.LabelMatchers>>": 'namespace="default",pod=~"server-a|server-b"',
+        "<<.LabelMatchers>>": 'namespace="default",pod=~"server-7f9c-a|server-7f9c-b"',
         "<<.GroupBy>>": "pod",
     }
     memory, queued, requests = (filled(rule["metricsQuery"], scope) for rule in RULES)
@@ -84,9 +96,9 @@ def test_pods_are_measured_by_their_fullest_device_and_what_waits(
     evaluate(
         tmp_path,
         {
-            memory: {'{pod="server-a"}': 0.9, '{pod="server-b"}': 0.1},
-            queued: {'{pod="server-a"}': 11, '{pod="server-b"}': 0},
-            requests: {'{pod="server-a"}': 7, '{pod="server-b"}': 5},
+            memory: {'{pod="server-7f9c-a"}': 0.9, '{pod="server-7f9c-b"}': 0.1},
+            queued: {'{pod="server-7f9c-a"}': 11, '{pod="server-7f9c-b"}': 0},
+            requests: {'{pod="server-7f9c-a"}': 7, '{pod="server-7f9c-b"}': 5},
         },
     )
 
