@@ -1,0 +1,97 @@
+"""
+A real JAX cluster of two processes, watched by a real Prometheus.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from jaxmon.artifacts import alerts
+from jaxmon.catalog import PROGRAM_DEVICES, PROGRAM_INFO
+from tests.support import ROOT, Prometheus, clean_environ, free_port, until
+
+
+# Ten minutes are ten seconds.
+SCALE = 60
+
+ALERT = 'ALERTS{alertname="JaxmonProgramsDiverge"}'
+
+
+def started(stack: ExitStack, run_dir: Path, *command: str) -> subprocess.Popen[str]:
+    """
+    Start a Python program that ends with *stack*.
+    """
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        env=clean_environ(run_dir),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    stack.callback(process.communicate)
+    # Not terminated: ranks take that for a preemption, and wait for each other.
+    stack.callback(process.kill)
+    return process
+
+
+@pytest.mark.timeout(180)
+def test_ranks_with_different_programs_are_an_alert(
+    run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
+) -> None:
+    """
+    Programs that each process runs for itself may differ; one that spans both may not.
+    """
+    rules = tmp_path / "alerts.yaml"
+    options = alerts.Options(scale=SCALE)
+    rules.write_text(alerts.render(options=options)["alerts.yaml"])
+    port, address = free_port(), f"127.0.0.1:{free_port()}"
+    with ExitStack() as stack:
+        exporter = ("-m", "jaxmon", "exporter", "--host=127.0.0.1", f"--port={port}")
+        started(stack, run_dir, *exporter, "--agents-interval=0.5")
+        program = str(ROOT / "tests" / "programs" / "rank.py")
+        ranks = [
+            started(stack, run_dir, program, address, str(rank)) for rank in range(2)
+        ]
+        for rank in ranks:
+            assert rank.stdout is not None
+            # Gloo writes lines of its own.
+            assert "256.0\n" in iter(rank.stdout.readline, "")
+        server = prometheus(
+            {"train": [f"127.0.0.1:{port}"]}, config={"rule_files": [str(rules)]}
+        )
+
+        def versions(function: str) -> int:
+            own = f'{PROGRAM_INFO.name}{{function="__main__.{function}"}}'
+            found = server.query(f"count by (fingerprint) ({own})")
+            return len(found)
+
+        def devices(function: str) -> list[float]:
+            own = f'{PROGRAM_DEVICES.name}{{function="__main__.{function}"}}'
+            return [value for _, value in server.query(own)]
+
+        until(lambda: versions("prepare") == 2, "a program of each rank's own")
+        until(lambda: devices("step") == [2, 2], "a program that spans both")
+        assert devices("prepare") == [1, 1]
+        assert versions("step") == 1
+        # Rules are evaluated twice a second; what they find is pending at once.
+        seen = (
+            f'count_over_time({PROGRAM_DEVICES.name}{{function="__main__.step"}}[1m])'
+        )
+        until(lambda: server.query(f"min({seen}) > 5") != [], "several scrapes")
+        assert server.query(ALERT) == []
+
+        assert ranks[1].stdin is not None
+        ranks[1].stdin.write("16\n")
+        ranks[1].stdin.flush()
+        until(lambda: versions("step") == 2, "another program in one of them")
+        firing = f'{ALERT[:-1]},alertstate="firing"}}'
+        until(lambda: bool(server.query(firing)), "the alert", seconds=60)
+        [(labels, _)] = server.query(firing)
+        assert (labels["job"], labels["function"]) == ("train", "__main__.step")
