@@ -16,8 +16,7 @@ from jaxmon.settings import PREFIX, Settings, load
 AREA = "environment"
 
 # Read elsewhere than in the settings of the agent.
-_OTHERS = ("JAXMON_BOOTSTRAP",)
-_OTHER_PREFIXES = ("JAXMON_EXPORTER_", "JAXMON_GRAFANA_")
+_OTHERS = ("JAXMON_BOOTSTRAP", "JAXMON_EXPORTER_")
 
 _COSTLY = {
     "JAX_DISABLE_JIT": "nothing is compiled; every operation runs by itself",
@@ -61,9 +60,7 @@ def _settings(environ: Mapping[str, str]) -> Finding:
 def _unknown(environ: Mapping[str, str]) -> Iterator[Finding]:
     known = [PREFIX + field.name.upper() for field in fields(Settings)]
     for name in sorted(environ):
-        if not name.startswith(PREFIX) or name in (*known, *_OTHERS):
-            continue
-        if name.startswith(_OTHER_PREFIXES):
+        if not name.startswith(PREFIX) or name in known or name.startswith(_OTHERS):
             continue
         close = difflib.get_close_matches(name, known, 1)
         advice = f"did you mean {close[0]}?" if close else "see docs/settings.md"

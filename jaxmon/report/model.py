@@ -195,9 +195,10 @@ class Transfer:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """
-    Everything that one agent told.
+    Everything that one agent told, in pages of that *schema*.
     """
 
+    schema: int = 0
     process: Process = field(default_factory=Process)
     functions: tuple[Function, ...] = ()
     recompiles: tuple[Recompile, ...] = ()

@@ -44,6 +44,7 @@ def read(overview: object, events: object = None) -> Snapshot:
     compiling = _mapping(page.get("compiling"))
     transfers = _mapping(page.get("transfers"))
     return Snapshot(
+        schema=_whole(page.get("schema")),
         process=_process(_mapping(page.get("process"))),
         functions=tuple(functions),
         recompiles=tuple(

@@ -7,7 +7,7 @@ nothing to tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from jaxmon.report.layout import (
     INDENT,
@@ -24,6 +24,8 @@ from jaxmon.report.layout import (
     wrapped,
 )
 from jaxmon.report.model import Device, Snapshot, Transfer
+from jaxmon.report.schema import SCHEMA
+from jaxmon.version import version
 
 
 _MOST_FUNCTIONS = 12
@@ -199,7 +201,7 @@ def notes(snapshot: Snapshot, width: int) -> list[str]:
     """
     Return what this report lacks, and why.
     """
-    texts = []
+    texts = list(_versions(snapshot))
     if snapshot.functions_left_out:
         left = counted(snapshot.functions_left_out, "further function")
         texts.append(f"{left} are left out here; the totals lack them.")
@@ -215,6 +217,20 @@ def notes(snapshot: Snapshot, width: int) -> list[str]:
     for text in texts:
         lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
     return ["NOTES", *lines] if lines else []
+
+
+def _versions(snapshot: Snapshot) -> Iterator[str]:
+    """
+    Yield what is to be said where the agent is of another jaxmon than its reader.
+    """
+    theirs, ours = snapshot.process.jaxmon, version()
+    if theirs and theirs != ours:
+        yield (
+            f"The program has jaxmon {theirs}, this command is of {ours}: figures may "
+            "be missing."
+        )
+    if snapshot.schema > SCHEMA:
+        yield "This command is too old for the program and may read it wrongly."
 
 
 def _memory_heading(snapshot: Snapshot) -> str:

@@ -13,6 +13,8 @@ import pytest
 from jaxmon.report import layout, text
 from jaxmon.report.advice import advise
 from jaxmon.report.read import read
+from jaxmon.report.schema import SCHEMA
+from jaxmon.version import version
 
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -308,6 +310,19 @@ def test_a_program_without_trouble_is_told_so():
         "FINDINGS\n"
         "  None: nothing stands out.\n"
     )
+
+
+def test_another_version_is_noted():
+    """
+    Figures of another jaxmon may be missing, those of a newer schema wrong.
+    """
+    page = {"schema": SCHEMA, "process": {"jaxmon": version()}}
+    assert "NOTES" not in told(page, {})
+
+    old = told({**page, "process": {"jaxmon": "0.0.1"}}, {})
+    assert f"The program has jaxmon 0.0.1, this command is of {version()}:" in old
+    assert "too old" not in old
+    assert "too old for the program" in told({**page, "schema": SCHEMA + 1}, {})
 
 
 def test_growth_is_not_told_after_one_look():

@@ -19,11 +19,9 @@ from jaxmon.agent.hooks import Hooks
 from jaxmon.agent.parts import Parts
 from jaxmon.agent.showing.collect import is_active
 from jaxmon.agent.showing.plain import plain
+from jaxmon.report.schema import SCHEMA
 from jaxmon.version import version
 
-
-SCHEMA = 1
-"""Raised when a reader of an older document would be misled."""
 
 _MOST_FUNCTIONS = 500
 
