@@ -253,6 +253,37 @@ nvml_return nvmlDeviceGetPersistenceMode(device *self, int *out)
     return SUCCESS;
 }
 
+typedef struct {
+    unsigned code, state;
+    char info[128], product[128];
+    unsigned enabled, year;
+    unsigned short month, day, hour, minute, second;
+    unsigned char status;
+} license;
+
+typedef struct {
+    int supported;
+    unsigned count;
+    license features[3];
+} licenses;
+
+/* "license I STATE" makes a virtual GPU of device I. */
+nvml_return nvmlDeviceGetGridLicensableFeatures_v4(device *self, licenses *out)
+{
+    long long state;
+
+    ENTER(self->index);
+    memset(out, 0, sizeof *out);
+    if (!ordered_value("license", self->index, -1, &state))
+        return SUCCESS;
+    out->supported = 1;
+    out->count = 2;
+    out->features[0].code = 2; /* a workstation's, which is not asked for */
+    out->features[1].code = 1;
+    out->features[1].state = (unsigned)state;
+    return SUCCESS;
+}
+
 /* --- Heat and power ---------------------------------------------------------- */
 
 nvml_return nvmlDeviceGetTemperature(device *self, int sensor, unsigned *celsius)
