@@ -83,6 +83,8 @@ def fetch_all(  # noqa: PLR0913 - each bound is one of its own
     Returns:
         The body, or why there is none, for every key of *paths*.
     """
+    if not paths:
+        return {}
     request = (
         f"GET {target} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: jaxmon\r\n"
         f"Accept: {accept}\r\nConnection: close\r\n\r\n"

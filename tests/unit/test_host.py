@@ -5,6 +5,7 @@ The host collector, against what /proc says.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from jaxmon.catalog import COLLECTOR_ERRORS, METRICS
@@ -154,3 +155,15 @@ def test_what_a_host_does_not_tell_is_left_out(tmp_path: Path) -> None:
     names = {family.metric.name for family in Host(root=tmp_path).collect()}
     assert "jaxmon_host_memory_size_bytes" not in names
     assert "jaxmon_host_cpus" in names
+
+
+def test_a_card_that_comes_later_is_told(tmp_path: Path) -> None:
+    """Cards are looked for again when an interface came or went."""
+    host = Host(root=tmp_path)
+    card(tmp_path, "eth0", "1", "1", real=True)
+    name = "jaxmon_host_network_receive_bytes_total"
+    assert of(host, name) == {'interface="eth0"': 1}
+    card(tmp_path, "eth1", "2", "1", real=True)
+    assert of(host, name) == {'interface="eth0"': 1, 'interface="eth1"': 2}
+    shutil.rmtree(tmp_path / "sys/class/net/eth0")
+    assert of(host, name) == {'interface="eth1"': 2}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from jaxmon.catalog import (
@@ -32,6 +33,16 @@ from jaxmon_exporter.polling import partial_failures
 
 # In the kernel's order. Two more are for guests, counted into user and nice as well.
 _MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_CPU_SERIES = tuple(series(HOST_CPU_SECONDS, mode) for mode in _MODES)
+_PRESSURE_SERIES = {
+    (resource, kind): series(HOST_PRESSURE_SECONDS, resource, kind)
+    for resource in PRESSURE_RESOURCES
+    for kind in ("some", "full")
+}
+_MEMORY = {
+    "MemTotal": HOST_MEMORY_SIZE_BYTES,
+    "MemAvailable": HOST_MEMORY_AVAILABLE_BYTES,
+}
 
 # Network cards that are reported; the busiest hosts for accelerators have ten.
 _MOST_INTERFACES = 16
@@ -61,6 +72,8 @@ class Host:
         self.interval = interval
         self._directories = directories
         self._root = root
+        self._interfaces: list[str] = []
+        self._cards: list[_Card] = []
         self._failures: Counter[str] = Counter()
 
     def collect(self) -> Iterable[Family]:
@@ -81,13 +94,10 @@ class Host:
     def _cpu(self) -> Iterator[Family]:
         second = os.sysconf("SC_CLK_TCK")
         ticks = _first_line(self._root / "proc/stat").split()[1:]
+        # Old kernels have fewer modes.
+        spent = zip(_CPU_SERIES, ticks, strict=False)
         yield Family(
-            HOST_CPU_SECONDS,
-            [
-                (series(HOST_CPU_SECONDS, mode), int(spent) / second)
-                # Old kernels have fewer modes.
-                for mode, spent in zip(_MODES, ticks, strict=False)
-            ],
+            HOST_CPU_SECONDS, [(name, int(count) / second) for name, count in spent]
         )
         if cpus := os.cpu_count():
             yield gauge(HOST_CPUS, cpus)
@@ -98,25 +108,20 @@ class Host:
         """
         Yield size and what is available, which the kernel tells in KiB.
         """
-        told = dict(
-            line.split(":", 1) for line in _lines(self._root / "proc/meminfo") if line
-        )
-        for name, metric in (
-            ("MemTotal", HOST_MEMORY_SIZE_BYTES),
-            ("MemAvailable", HOST_MEMORY_AVAILABLE_BYTES),
-        ):
-            if name in told:
-                yield gauge(metric, int(told[name].split()[0]) * 1024)
+        for line in _read(self._root / "proc/meminfo").splitlines():
+            name, _, size = line.partition(":")
+            if (metric := _MEMORY.get(name)) is not None:
+                yield gauge(metric, int(size.split()[0]) * 1024)
 
     def _pressure(self) -> Family:
-        metric = HOST_PRESSURE_SECONDS
-        directory = self._root / "proc" / "pressure"
+        directory = self._root / "proc/pressure"
         return Family(
-            metric,
+            HOST_PRESSURE_SECONDS,
             [
-                (series(metric, resource, kind), seconds)
+                (name, seconds)
                 for resource in PRESSURE_RESOURCES
                 for kind, seconds in stalled(directory / resource)
+                if (name := _PRESSURE_SERIES.get((resource, kind)))
             ],
         )
 
@@ -126,25 +131,36 @@ class Host:
         """
         received: list[Sample] = []
         sent: list[Sample] = []
-        for card in self._cards():
-            figures = card / "statistics"
+        self._find_cards()
+        for card in self._cards:
             try:
-                rx = int((figures / "rx_bytes").read_text())
-                tx = int((figures / "tx_bytes").read_text())
-            except (OSError, ValueError):  # taken away meanwhile
+                rx, tx = int(_read(card.received)), int(_read(card.sent))
+            except ValueError:  # taken away meanwhile
                 continue
-            received.append((series(HOST_NETWORK_RECEIVE_BYTES, card.name), rx))
-            sent.append((series(HOST_NETWORK_TRANSMIT_BYTES, card.name), tx))
+            received.append((card.received_series, rx))
+            sent.append((card.sent_series, tx))
         yield Family(HOST_NETWORK_RECEIVE_BYTES, received)
         yield Family(HOST_NETWORK_TRANSMIT_BYTES, sent)
 
-    def _cards(self) -> list[Path]:
-        found = (self._root / "sys" / "class" / "net").glob("*")
+    def _find_cards(self) -> None:
+        """
+        Find the network cards, again when an interface came or went.
+        """
+        net = self._root / "sys/class/net"
+        try:
+            interfaces = sorted(os.listdir(net))  # noqa: PTH208 - names only
+        except OSError:
+            interfaces = []
+        if interfaces == self._interfaces:
+            return
+        self._interfaces = interfaces
+        names = [name for name in interfaces if name != "lo"]
         # Only what has hardware below it; a container's own end of a cable has not,
         # and is then all that can be seen.
-        interfaces = sorted(one for one in found if one.name != "lo")
-        cards = [one for one in interfaces if (one / "device").exists()]
-        return (cards or interfaces)[:_MOST_INTERFACES]
+        cards = [name for name in names if (net / name / "device").exists()]
+        self._cards = [
+            _Card.at(net / name) for name in (cards or names)[:_MOST_INTERFACES]
+        ]
 
     def _disks(self) -> Iterator[Family]:
         sizes: list[Sample] = []
@@ -170,12 +186,36 @@ class Host:
         yield partial_failures(self.name, self._failures)
 
 
-def _lines(path: Path) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """
+    Where a network card's traffic is told, and under which names we tell it.
+    """
+
+    received: Path
+    sent: Path
+    received_series: str
+    sent_series: str
+
+    @classmethod
+    def at(cls, directory: Path) -> _Card:
+        """
+        Return the card whose figures are in *directory*.
+        """
+        return cls(
+            directory / "statistics/rx_bytes",
+            directory / "statistics/tx_bytes",
+            series(HOST_NETWORK_RECEIVE_BYTES, directory.name),
+            series(HOST_NETWORK_TRANSMIT_BYTES, directory.name),
+        )
+
+
+def _read(path: Path) -> str:
     try:
-        return path.read_text().splitlines()
+        return path.read_text(encoding="ascii", errors="replace")
     except OSError:
-        return []
+        return ""
 
 
 def _first_line(path: Path) -> str:
-    return next(iter(_lines(path)), "")
+    return _read(path).partition("\n")[0]
