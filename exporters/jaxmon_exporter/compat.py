@@ -18,12 +18,6 @@ from jaxmon.catalog import Kind, Metric
 
 _MEBIBYTE = 1 << 20
 
-# In the default set of dcgm-exporter, and why it is not here.
-IMPOSSIBLE = {
-    "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "the licence of a virtual machine's GPU, which "
-    "its host cannot see and other GPUs do not have",
-}
-
 XID_TEXTS = {
     0: "No Error",
     48: "Double-bit ECC error",
@@ -250,7 +244,12 @@ ROWS = (
     ),
 )
 XID = Metric("DCGM_FI_DEV_XID_ERRORS", "gauge", "Last Xid error, 0 for none.")
+LICENSE = Metric(
+    "DCGM_FI_DEV_VGPU_LICENSE_STATUS",
+    "gauge",
+    "1 for a virtual GPU with a license, 0 for one without and for any other GPU.",
+)
 
 # All that may stand on a page.
 FOREIGN: dict[str, Metric] = {row.foreign.name: row.foreign for row in ROWS}
-FOREIGN[XID.name] = XID
+FOREIGN |= {XID.name: XID, LICENSE.name: LICENSE}

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, labels_text
+from jaxmon.exposition.families import Family, Sample, labels_text
 from jaxmon.exposition.parse import labels
-from jaxmon_exporter.compat import FOREIGN, ROWS, XID, XID_TEXTS, Row
+from jaxmon_exporter.compat import FOREIGN, LICENSE, ROWS, XID, XID_TEXTS, Row
 
 
 _DRIVER = "DCGM_FI_DRIVER_VERSION"
@@ -67,6 +67,7 @@ class DcgmNames:
                 sample = (foreign, row.convert(sum(parts)))
                 pages[row.foreign.name].samples.append(sample)
         pages[XID.name].samples += _xids(found, plan.devices)
+        pages[LICENSE.name].samples += _licenses(found, plan.devices)
         return [family for family in pages.values() if family.samples]
 
 
@@ -156,9 +157,7 @@ def _text(
     return labels_text(tuple(known), known.values())
 
 
-def _xids(
-    found: Iterable[Family], devices: Mapping[str, str]
-) -> list[tuple[str, float]]:
+def _xids(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
     """
     Return the last Xid error of each GPU that can report one.
     """
@@ -179,3 +178,22 @@ def _xids(
             more = labels_text(("err_code", "err_msg"), (xid, text))
             samples.append((f"{XID.name}{{{devices[uuid]},{more}}}", float(xid)))
     return samples
+
+
+def _licenses(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
+    """
+    Return which GPUs that answer hold a license: 0 for those that need none, too.
+    """
+    held: dict[str, float] = {}
+    for family in found:
+        if family.metric.name == catalog.ACCELERATOR_UP.name:
+            for name, up in family.samples:
+                if up:
+                    held.setdefault(_VALUES.findall(name)[0], 0.0)
+        elif family.metric.name == catalog.GPU_VGPU_LICENSED.name:
+            held |= {_VALUES.findall(name)[0]: value for name, value in family.samples}
+    return [
+        (f"{LICENSE.name}{{{devices[uuid]}}}", value)
+        for uuid, value in held.items()
+        if uuid in devices
+    ]

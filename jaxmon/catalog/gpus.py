@@ -257,6 +257,14 @@ GPU_PERSISTENCE_MODE = Metric(
     sources=SIDECAR,
     group="NVIDIA GPUs",
 )
+GPU_VGPU_LICENSED = Metric(
+    "jaxmon_gpu_vgpu_licensed",
+    "gauge",
+    "1 while a virtual GPU holds its license; without, its driver slows it down.",
+    labels=("uuid",),
+    sources=SIDECAR,
+    group="NVIDIA GPUs",
+)
 GPU_PCIE_TRANSMIT_BYTES = Metric(
     "jaxmon_gpu_pcie_transmit_bytes_total",
     "counter",

@@ -294,6 +294,17 @@ def test_figures_follow_the_driver(gpus: Callable[..., Gpus]) -> None:
     assert of(page, 1)["jaxmon_accelerator_utilization_ratio"] == 1.0
 
 
+def test_license_of_a_virtual_gpu(gpus: Callable[..., Gpus]) -> None:
+    """It has one or not; a GPU that needs none has no figure, and is asked once."""
+    name, call = "jaxmon_gpu_vgpu_licensed", "nvmlDeviceGetGridLicensableFeatures_v4"
+    fleet = gpus(3, "license 1 0", "license 2 1")
+    page = fleet.poll()["page"]
+    assert [of(page, device).get(name) for device in range(3)] == [None, 0, 1]
+    for _ in range(20):
+        fleet.poll()
+    assert fleet.calls(call, 0) == 1 < fleet.calls(call, 1)
+
+
 @pytest.mark.parametrize("code", [3, 13, 25, 26])
 def test_unsupported_figure_is_learned_once_per_device(
     gpus: Callable[..., Gpus], code: int

@@ -15,7 +15,7 @@ from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.exposition.parse import parse, to_family
 from jaxmon_exporter.collectors.demo import Demo
-from jaxmon_exporter.compat import FOREIGN, IMPOSSIBLE
+from jaxmon_exporter.compat import FOREIGN
 from jaxmon_exporter.dcgm_names import DcgmNames
 from tests.fakes.nvml import pages
 from tests.support import ROOT
@@ -74,19 +74,11 @@ def lines(found: Iterable[Family]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", DEFAULT_SET)
-def test_default_set_is_here_or_impossible(name: str) -> None:
-    """Each name of the default set is served, in its unit, or its absence explained."""
+def test_default_set_is_here(name: str) -> None:
+    """Each name of the default set is served, in its unit."""
     kind, unit = DEFAULT_SET[name]
-    assert (name in FOREIGN) != (name in IMPOSSIBLE)
-    if name in FOREIGN:
-        assert FOREIGN[name].kind == kind
-        assert re.search(rf"\bin {re.escape(unit)}\W", FOREIGN[name].help) or not unit
-
-
-def test_nothing_is_called_impossible_that_is_not_there() -> None:
-    """The list of what cannot be does not outlive its reasons."""
-    assert set(IMPOSSIBLE) <= set(DEFAULT_SET)
-    assert all(len(reason) > 20 for reason in IMPOSSIBLE.values())
+    assert FOREIGN[name].kind == kind
+    assert re.search(rf"\bin {re.escape(unit)}\W", FOREIGN[name].help) or not unit
 
 
 def test_h100_in_names_and_units_of_dcgm_exporter() -> None:
@@ -116,6 +108,7 @@ def test_h100_in_names_and_units_of_dcgm_exporter() -> None:
             ("DEV_ECC_SBE_VOL_TOTAL", "", "12"),
             ("DEV_ECC_DBE_VOL_TOTAL", "", "0"),
             ("DEV_XID_ERRORS", ',err_code="0",err_msg="No Error"', "0.0"),
+            ("DEV_VGPU_LICENSE_STATUS", "", "0.0"),
         )
     ]
 
@@ -168,6 +161,17 @@ def test_last_xid_is_the_latest_one() -> None:
         f'DCGM_FI_DEV_XID_ERRORS{{{LABELS},err_code="48",'
         'err_msg="Double-bit ECC error"} 48.0'
     )
+
+
+def test_license_is_a_virtual_gpus() -> None:
+    """1 with a license; a GPU that does not answer has no status."""
+    licensed = gauge(catalog.GPU_VGPU_LICENSED, 1, GPU_0)
+    page = lines([*reviewed("h100"), licensed])
+    assert f"DCGM_FI_DEV_VGPU_LICENSE_STATUS{{{LABELS}}} 1" in page
+    up = catalog.ACCELERATOR_UP.name
+    lost = [one for one in reviewed("h100") if one.metric.name != up]
+    page = lines([*lost, gauge(catalog.ACCELERATOR_UP, 0, GPU_0)])
+    assert not any("LICENSE" in line for line in page)
 
 
 def test_half_a_sum_is_no_sum() -> None:

@@ -136,6 +136,17 @@ def _fabric(nvml: Nvml, gpu: Handle) -> Values:
     return (fabric.state or None,)
 
 
+def _license(nvml: Nvml, gpu: Handle) -> Values:
+    found = nvml.nvmlDeviceGetGridLicensableFeatures_v4(gpu)
+    if not found.isGridLicenseSupported:
+        # No virtual GPU, and it will not become one.
+        raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
+    features = found.gridLicensableFeatures[: found.licensableFeaturesCount]
+    of_vgpus = nvml.NVML_GRID_LICENSE_FEATURE_CODE_VGPU
+    states = [one.featureState > 0 for one in features if one.featureCode == of_vgpus]
+    return (states[0] if states else None,)
+
+
 def _link_generation(nvml: Nvml, gpu: Handle) -> Values:
     return (
         nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
@@ -215,6 +226,7 @@ CALLS = (
         lambda nvml, gpu: (nvml.nvmlDeviceGetPersistenceMode(gpu),),
         Figure(catalog.GPU_PERSISTENCE_MODE),
     ),
+    _steady(_license, Figure(catalog.GPU_VGPU_LICENSED)),
     _steady(
         _link_generation,
         *(
