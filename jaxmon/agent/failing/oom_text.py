@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jaxmon.report.layout import size
+
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 # Bytes on a CPU, "1.50GiB" on a GPU, "12.50G" on a TPU.
@@ -32,20 +34,6 @@ def requested_bytes(text: str) -> int | None:
         return int(float(found[1]) * 1024 ** _UNITS[found[2].lower()])
     except ValueError:
         return None
-
-
-def size(count: Any) -> str:
-    """
-    Return a number of bytes as a person reads it: ``1.5 GiB``.
-    """
-    if not isinstance(count, int | float):
-        return "unknown"
-    value, unit = float(count), "bytes"
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
-        if abs(value) < 1024 or unit == "TiB":  # noqa: PLR2004 - next unit
-            break
-        value /= 1024
-    return f"{value:,.0f} {unit}" if unit == "bytes" else f"{value:,.1f} {unit}"
 
 
 def advice(report: Mapping[str, Any]) -> list[str]:
