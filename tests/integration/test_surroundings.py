@@ -1,0 +1,228 @@
+"""
+Agents in processes that find their host in a bad state.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import HEAD, files
+from tests.support import Result
+
+
+STARTED = """
+found = {}
+agent = jaxmon.instrument(**json.loads(sys.argv[1]))
+found.update(url=agent.url, socket=agent.socket)
+found["result"] = float(jax.jit(lambda x: x + 1)(1.0))
+found["calls"] = sum(
+    n for f in agent.collect() for s, n in f.samples if "jit_calls_total" in s)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def start(
+    python_script: Callable[..., Result],
+) -> Callable[..., tuple[dict[str, Any], str]]:
+    """
+    Return a function that starts an agent and returns what it found and logged.
+    """
+
+    def run(settings: str, before: str = "", **env: str) -> tuple[dict[str, Any], str]:
+        result = python_script(HEAD + before + STARTED, settings, env=env)
+        found = result.json()
+        assert found["result"] == 2.0
+        assert found["calls"] == 1
+        return found, result.err
+
+    return run
+
+
+def test_a_busy_port_moves_on_and_says_so(start: Callable[..., Any]) -> None:
+    """
+    The next free port is taken, and the log names both.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found, err = start(f'{{"port": {port}}}')
+
+    assert f"port {port} is taken; jaxmon serves on " in err
+    assert found["url"] is not None
+    assert f":{port}/" not in found["url"]
+
+
+def test_no_port_and_no_socket_is_silent(
+    start: Callable[..., Any], run_dir: Path
+) -> None:
+    """
+    With neither, the agent observes and serves nothing, without a word.
+    """
+    found, err = start('{"port": null, "socket": false}')
+
+    assert found["url"] is found["socket"] is None
+    assert err == ""
+    assert files(run_dir) == []
+
+
+NOT_ADDRESSES = ["no.such.host.invalid", "192.0.2.1", "a" * 70, "x\\u0000y", ""]
+
+
+@pytest.mark.parametrize("host", NOT_ADDRESSES)
+def test_a_host_that_cannot_be_bound_is_reported(
+    start: Callable[..., Any], host: str
+) -> None:
+    """
+    The program goes on without a TCP port.
+    """
+    found, err = start(f'{{"host": "{host}", "socket": false}}')
+
+    assert found["url"] is None
+    assert "jaxmon serves no TCP port" in err
+    assert "Traceback" not in err
+
+
+def make_file(path: Path) -> Path:
+    path.write_text("")
+    return path
+
+
+def make_link_in_temporary(path: Path) -> Path:
+    link = Path(tempfile.gettempdir()) / f"jm-link-{path.name}-{os.getpid()}"
+    path.mkdir()
+    link.symlink_to(path)
+    return link
+
+
+def make_blocked(path: Path) -> Path:
+    path.mkdir()
+    (path / "agent-0.sock").mkdir()
+    return path
+
+
+# what is there: how it comes to be, what the log says
+UNUSABLE: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "file": (make_file, "File exists"),
+    "below a file": (lambda path: make_file(path) / "below", "Not a directory"),
+    "too long": (lambda path: path / ("x" * 110), "longer than 107 bytes"),
+    "link under the temporary directory": (make_link_in_temporary, "is a link"),
+    "not writable": (lambda _: Path("/proc/jaxmon"), "set JAXMON_RUN_DIR to"),
+    "file system that makes no files": (lambda _: Path("/proc/1"), "JAXMON_RUN_DIR"),
+    "directory in place of the socket": (make_blocked, "cannot replace "),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_an_unusable_run_directory_costs_the_socket_only(
+    start: Callable[..., Any], run_dir: Path, name: str
+) -> None:
+    """
+    The agent serves TCP, says what is wrong with the directory, and holds no lock.
+    """
+    make, message = UNUSABLE[name]
+    directory = make(run_dir / "d")
+    try:
+        found, err = start('{"port": 0}', JAXMON_RUN_DIR=str(directory))
+    finally:
+        if directory.is_symlink():
+            directory.unlink()
+
+    assert found["url"] is not None
+    assert found["socket"] is None
+    assert "jaxmon serves no Unix socket for the sidecar" in err
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_missing_run_directory_is_made_for_this_user_only(
+    start: Callable[..., Any], run_dir: Path
+) -> None:
+    """
+    Parents are made as well, and nobody else may enter.
+    """
+    directory = run_dir / "a" / "b"
+    found, err = start('{"port": null}', JAXMON_RUN_DIR=str(directory))
+
+    assert found["socket"] == str(directory / "agent-0.sock")
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert err == ""
+
+
+def test_a_relative_run_directory_survives_a_change_of_directory(
+    python_script: Callable[..., Result], run_dir: Path
+) -> None:
+    """
+    Training programs change their directory; the files are cleaned up all the same.
+    """
+    source = f"""
+os.chdir({str(run_dir)!r})
+agent = jaxmon.instrument(port=None, run_dir="relative")
+before = agent.socket
+os.chdir("/")
+print(json.dumps([os.path.exists(before), before]))
+"""
+    exists, path = python_script(HEAD + source).json()
+
+    assert exists is True
+    assert path == str(run_dir / "relative" / "agent-0.sock")
+    assert files(run_dir / "relative") == []
+
+
+@pytest.mark.parametrize(
+    "exhaust",
+    [
+        # Descriptors, then threads.
+        """
+import resource
+held = []
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    for _ in range(FREE):
+        os.close(held.pop())
+""".replace("FREE", str(free))
+        for free in range(5)
+    ]
+    + [
+        """
+def refuse(self):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refuse
+"""
+    ],
+)
+def test_an_exhausted_process_is_not_disturbed(
+    python_script: Callable[..., Result], exhaust: str
+) -> None:
+    """
+    Without descriptors or threads left, the agent says so and the program goes on.
+    """
+    source = """
+# Imports need descriptors, too.
+get(jaxmon.instrument(port=0).url)
+jaxmon.uninstrument()
+jitted = jax.jit(lambda x: x + 1)
+assert jitted(1.0) == 2.0
+EXHAUST
+agent = jaxmon.instrument(port=0)
+assert jitted(1.0) == 2.0
+print(agent.running, agent.url)
+jaxmon.uninstrument()
+assert type(jax.jit(lambda x: x)) is type(jitted)
+"""
+    result = python_script(HEAD + source.replace("EXHAUST", exhaust)).ok()
+
+    assert "Traceback" not in result.err
+    if result.out == "True None\n":
+        assert "jaxmon" in result.err
+    else:
+        assert result.out.startswith("True http")

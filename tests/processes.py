@@ -1,0 +1,24 @@
+"""
+Programs with an agent, and what they leave in the run directory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+# What most programs begin with; JAX is imported before anything forks.
+HEAD = """
+import json, os, sys, threading, urllib.request, logging
+import jax, jaxmon
+def get(url):
+    with urllib.request.urlopen(url, timeout=10) as page:
+        return page.read().decode()
+"""
+
+
+def files(run_dir: Path) -> list[str]:
+    """
+    Return the names in *run_dir*, sorted.
+    """
+    return sorted(path.name for path in run_dir.iterdir())
