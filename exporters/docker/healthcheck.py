@@ -19,7 +19,8 @@ def main() -> int:
     Ask for the health page, or only connect where TLS may stand before it.
     """
     host = os.environ.get("JAXMON_EXPORTER_HOST", "127.0.0.1")
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared
+        host = "127.0.0.1"
     port = int(os.environ.get("JAXMON_EXPORTER_PORT", "9467"))
     try:
         if os.environ.get("JAXMON_EXPORTER_WEB_CONFIG"):

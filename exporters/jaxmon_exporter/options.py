@@ -20,8 +20,8 @@ class Options:
 
     Args:
         run_dir: where the agents' sockets are.
-        host: address to bind. All of them by default: a sidecar is there to be
-            scraped from another host, and serves nothing but figures.
+        host: address to bind. All of them by default, of IPv6 and IPv4: a sidecar
+            is there to be scraped from another host, and serves nothing but figures.
         port: TCP port; 0 takes any free one.
         agents_interval: seconds between two looks at every agent.
         host_interval: seconds between two looks at the host.
@@ -43,7 +43,7 @@ class Options:
     """
 
     run_dir: Path
-    host: str = "0.0.0.0"  # noqa: S104 - see above
+    host: str = "::"
     port: int = 9467
     agents_interval: float = 2.0
     host_interval: float = 5.0

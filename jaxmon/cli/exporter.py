@@ -62,7 +62,7 @@ def _address(_context: click.Context, _parameter: click.Parameter, url: str) -> 
     envvar=f"{_ENV}HOST",
     show_default=True,
     show_envvar=True,
-    help="IP address to listen on; 127.0.0.1 for this host alone.",
+    help="IP address to listen on, by default all; 127.0.0.1 for this host alone.",
 )
 @click.option(
     "--port",

@@ -103,11 +103,12 @@ def tcp(
         OSError: the address is not one, not of this host, or in use.
     """
     family, address = _numeric_address(host, port)
+    everywhere = address[0] == "::"
+    if everywhere and not socket.has_dualstack_ipv6():
+        # A kernel without IPv6 has no other addresses than these.
+        family, address, everywhere = socket.AF_INET, ("0.0.0.0", port), False  # noqa: S104
     sock = socket.create_server(
-        address,
-        family=family,
-        backlog=_BACKLOG,
-        dualstack_ipv6=address[0] == "::" and socket.has_dualstack_ipv6(),
+        address, family=family, backlog=_BACKLOG, dualstack_ipv6=everywhere
     )
     sock.settimeout(0)
     return Listener(sock, ssl, gate, handshake_timeout)

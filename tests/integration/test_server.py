@@ -247,6 +247,26 @@ class TestListening:
         finally:
             server.stop()
 
+    def test_without_ipv6_all_addresses_are_those_of_ipv4(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """
+        On a kernel without IPv6 ``::`` is taken for ``0.0.0.0``.
+        """
+        monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+        server = Server({"/": lambda _: Response(b"here")})
+        port = server.listen_tcp("::", 0)
+        server.start()
+        try:
+            client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            with closing(client):
+                client.request("GET", "/")
+                assert client.getresponse().read() == b"here"
+            with pytest.raises(OSError, match="refused"):
+                socket.create_connection(("::1", port), timeout=20)
+        finally:
+            server.stop()
+
     def test_a_busy_port_is_the_callers_to_handle(self, site: Site) -> None:
         """
         OSError, and nothing of the second server stays behind.
