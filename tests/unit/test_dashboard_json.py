@@ -346,10 +346,18 @@ def test_query_selects_by_job(panel, target):
 @EVERY_TARGET
 def test_counters_are_never_shown_bare(panel, target):
     """
-    Each counter stands inside rate or increase, over Grafana's interval or range.
+    Each counter stands inside rate or increase, over Grafana's interval or range, or
+    beside such an increase where its series is born.
     """
     expr = re.sub(r"\{[^}]*\}", "", target["expr"])
-    rated = r"(?:rate|increase)\((\w+)\[\$__(?:rate_interval|range)\]\)"
+    window = r"\$__(?:rate_interval|range)"
+    expr = re.sub(
+        rf"(increase\((\w+)\[({window})\]\) > 0) or "
+        r"\(\2 unless last_over_time\(\2\[1h\] offset \3\)\) > 0",
+        r"\1",
+        expr,
+    )
+    rated = rf"(?:rate|increase)\((\w+)\[{window}\]\)"
     bare = re.sub(rated, "", expr)
     found = COUNTERS.findall(bare)
     if panel["type"] == "table":

@@ -42,7 +42,7 @@ class Counter:
         text = f"increase({self.selector}[{checked(window)}])"
         return Expr(text, shape=self.shape)
 
-    def rise(self, window: str, *, known: str = "1h") -> Expr:
+    def rise(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
         """
         Return where and by how much the count rose within *window*, also of series
         that were born with a value, which `increase` takes for a rise of 0.

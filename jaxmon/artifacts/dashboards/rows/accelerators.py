@@ -22,7 +22,8 @@ def oncall() -> Row:
     used = gauge(catalog.ACCELERATOR_MEMORY_USED_BYTES, *q.HOST)
     size = gauge(catalog.ACCELERATOR_MEMORY_SIZE_BYTES, *q.HOST)
     temperature = gauge(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, *q.HOST).max(*by)
-    xid = counter(catalog.GPU_XID_ERRORS, *q.HOST).increase().sum(*by, "xid")
+    # Only critical Xids have a series from the start; the others are born with 1.
+    xid = counter(catalog.GPU_XID_ERRORS, *q.HOST).rise().sum(*by, "xid")
     undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
     held = counter(catalog.GPU_THROTTLE_SECONDS, *q.HOST, undue).rate()
     held = held.max(*by, "reason")

@@ -77,7 +77,8 @@ def debug() -> Row:
                 kind="table",
                 text="Exceptions within the chosen time. Their messages are in the log "
                 "of the process.",
-                targets=(Target(raised.increase("$__range").sum(*by) > 0, "Errors"),),
+                # Also of a function whose first call fails: its series begin at 1.
+                targets=(Target(raised.rise("$__range").sum(*by) > 0, "Errors"),),
                 labels=by,
                 no_value="No error",
                 sort="Errors",

@@ -58,9 +58,7 @@ def debug() -> Row:
                 text="Programs built that compute in float64 although no argument is: "
                 "many times slower on most accelerators.",
                 targets=(
-                    Target(
-                        promotions.increase().sum("function").topk(10), "{{function}}"
-                    ),
+                    Target(promotions.rise().sum("function").topk(10), "{{function}}"),
                 ),
                 width=12,
             ),
@@ -72,6 +70,9 @@ def debug() -> Row:
 def _quantiles(metric: Metric) -> tuple[Target, ...]:
     seconds = histogram(metric, *q.FUNCTION)
     return tuple(
-        Target(seconds.quantile(share, "function").topk(10), f"{{{{function}}}} {name}")
+        Target(
+            q.known(seconds.quantile(share, "function")).topk(10),
+            f"{{{{function}}}} {name}",
+        )
         for share, name in ((0.5, "median"), (0.95, "95 %"))
     )

@@ -70,7 +70,7 @@ def _table(slos: Slos) -> Panel:
     recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).increase(RANGE)
     seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.increase(RANGE)
     slow = q.backend_compiles().quantile(0.95, "function", window=RANGE)
-    errors = counter(catalog.ERRORS, *q.FUNCTION).increase(RANGE)
+    errors = counter(catalog.ERRORS, *q.FUNCTION).rise(RANGE)
     return Panel(
         id=1101,
         title="Functions",

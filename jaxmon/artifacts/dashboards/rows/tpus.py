@@ -73,7 +73,7 @@ def debug() -> Row:
                 "measures it.",
                 targets=(
                     Target(
-                        executions.quantile(0.95, *by_core).topk(10),
+                        q.known(executions.quantile(0.95, *by_core)).topk(10),
                         f"{named} {{{{core}}}} 95 %",
                     ),
                 ),
@@ -88,7 +88,7 @@ def debug() -> Row:
                 "and from the host for them.",
                 targets=(
                     Target(
-                        transfers.quantile(0.95, "direction"),
+                        q.known(transfers.quantile(0.95, "direction")),
                         "{{direction}} 95 %",
                     ),
                 ),
