@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from jaxmon.agent import Agent
 from jaxmon.agent.functions import OTHER, label
-from jaxmon.agent.holding.ledger import Cost, Ledger
+from jaxmon.agent.ledger import Cost, Ledger
 from jaxmon.errors import BudgetExceeded, JaxmonError
 from jaxmon.indicators.decorate import decorated
 from jaxmon.testing import words

@@ -133,7 +133,7 @@ def _agent() -> Agent | None:
 def _totals(agent: Agent | None) -> Figures:
     if agent is None:
         return Figures()
-    from jaxmon.agent.holding.ledger import totals  # noqa: PLC0415 - JAX is there by now
+    from jaxmon.agent.ledger import totals  # noqa: PLC0415 - JAX is there by now
 
     return Figures(*totals(agent))
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from jaxmon.agent.events import Event
 from jaxmon.agent.holding.holdings import Growth
-from jaxmon.agent.holding.ledger import UNSEEN, Cost, FunctionCost
+from jaxmon.agent.ledger import UNSEEN, Cost, FunctionCost
 
 
 _T = TypeVar("_T")
