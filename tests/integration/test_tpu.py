@@ -525,6 +525,31 @@ def test_lost_chip_is_down_and_keeps_its_place(
     assert set(of(here.poll()["page"], "jaxmon_accelerator_up").values()) == {1}
 
 
+def test_program_without_the_lost_chip_has_its_own_chips(
+    host: Callable[..., Host], tmp_path: Path
+) -> None:
+    """
+    One that starts after the loss counts those that are left, and they are meant; what
+    one from before counts then cannot be told, and is left out.
+    """
+    here = host("v5e")
+    runtime, _ = here.serve(shapes.host("v5e"))
+    here.poll()
+    (tmp_path / "sys/bus/pci/devices/0000:00:05.0").rename(tmp_path / "lost")
+    runtime.tell(shapes.host("v5e", cores=range(7)))
+    used = of(here.poll()["page"], "jaxmon_accelerator_memory_used_bytes")
+    left = [one for one in range(8) if one != 1]
+    assert used == {chip(one): (place + 1) << 28 for place, one in enumerate(left)}
+    before = shapes.host("v5e")
+    for name, figures in before["metrics"].items():
+        if len(figures) == 8:
+            before["metrics"][name] = [*figures[:1], *figures[2:]]
+    runtime.tell(before)
+    state = here.poll()
+    assert of(state["page"], "jaxmon_accelerator_memory_used_bytes") == {}
+    assert failures(state)['collector="tpu",reason="device_unplaced"'] > 0
+
+
 def test_chip_that_appears_is_found(host: Callable[..., Host], tmp_path: Path) -> None:
     """Chips may come after the sidecar."""
     here = host()

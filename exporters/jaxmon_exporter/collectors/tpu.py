@@ -84,7 +84,7 @@ class Tpus:
         if self._switched_off:  # by the variable that switches them on
             return identity
         readings = self._read(identity)
-        uuids, per_chip = self._layout(readings)
+        uuids, per_chip = self._layout(readings, present)
         figures = Figures(uuids, per_chip, readings, self._failures)
         found = [*identity, self._runtimes.up(), *figures.families()]
         self._watch(figures)
@@ -106,17 +106,23 @@ class Tpus:
             )
             raise CollectorUnavailable(reason, message, identity) from error
 
-    def _layout(self, readings: Sequence[Reading]) -> tuple[list[str], int]:
+    def _layout(
+        self, readings: Sequence[Reading], present: set[str]
+    ) -> tuple[list[str], int]:
         """
         Return the uuids of the chips in order, and how many cores each has.
 
         Where the PCI bus is hidden, by their numbers: a runtime tells the memory of
         each core, and the duty cycle of each chip.
         """
-        known = list(self._chips.values())
-        if known:
-            return [chip.uuid for chip in known], known[0].model.cores
-        return _guessed(readings)
+        if not self._chips:
+            return _guessed(readings)
+        per_chip = next(iter(self._chips.values())).model.cores
+        told = sum(reading.count_cores() for reading in readings)
+        if told == len(present) * per_chip:
+            # A program that began after the loss of a chip counts without it.
+            return [uuid for uuid in self._chips if uuid in present], per_chip
+        return list(self._chips), per_chip
 
     def _identity(self, present: set[str]) -> list[Family]:
         info, up = ACCELERATOR_INFO, ACCELERATOR_UP
