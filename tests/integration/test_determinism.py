@@ -277,6 +277,32 @@ def test_donating_functions_are_not_repeated(agent: Agent) -> None:
     assert found == {"not_repeated": "donates"}
 
 
+@pytest.mark.ground_truth
+def test_arguments_that_are_donated_meanwhile_end_a_repetition(agent: Agent) -> None:
+    """
+    The program may hand them to another function at any time: no failure of anybody.
+    """
+    step, x = jax.jit(lambda x: x + 1), jnp.ones(3)
+
+    class Late:
+        trace = step.trace
+
+        def __call__(self, x: Any) -> Any:
+            x.delete()
+            return step(x)
+
+    outputs, late = step(x), Late()
+    function = agent._context.table.of(step.__wrapped__)
+    for observe in agent._parts.sampling.observers:
+        observe(Sample(function, late, (x,), {}, outputs))
+    shadow = agent._parts.determinism._shadow
+    until(lambda: not shadow._busy, "the repetition")
+
+    assert shadow._worker.drain(10)
+    assert value(agent, CHECKS) == 0
+    assert value(agent, "jaxmon_internal_errors_total") == 0
+
+
 def test_arguments_that_may_change_or_are_large_are_not_repeated(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

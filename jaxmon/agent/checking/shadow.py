@@ -115,9 +115,13 @@ class Shadow:
                 return
             if not self._has_room(outputs) or self._is_gone((args, kwargs, outputs)):
                 return
-            first = Result(self._jax, outputs)
-            del outputs
-            again = Result(self._jax, jitted(*args, **kwargs))
+            try:
+                first = Result(self._jax, outputs)
+                again = Result(self._jax, jitted(*args, **kwargs))
+            except Exception:
+                if self._is_gone((args, kwargs, outputs)):
+                    return  # the program donated them meanwhile
+                raise
             found = tuple(first.deviations(again))
             self._checked(
                 function, DeterminismCheck(function.name, 2, len(first), found)
