@@ -40,7 +40,7 @@ def addresses(environ: Mapping[str, str]) -> tuple[list[Address], bool]:
     ports that are usual, of which most are not in use.
     """
     if text := environ.get("TPU_RUNTIME_METRICS_ADDRESS", "").strip():
-        return _address(text), True
+        return [_address(text)], True
     if (listed := environ.get("TPU_RUNTIME_METRICS_PORTS")) is not None:
         return [_local(port) for port in _ports(listed)], True
     if ports := _ports(environ.get("TPU_RUNTIME_PRIMARY_METRIC_PORT", "")):
@@ -58,15 +58,15 @@ def _local(port: int) -> Address:
     return Address(str(port), (_HERE, port))
 
 
-def _address(text: str) -> list[Address]:
+def _address(text: str) -> Address:
     path = text.removeprefix("unix://").removeprefix("unix:")
-    if path != text or text.startswith("/"):
-        return [Address(path.rpartition("/")[2], path)]
     host, _, port = text.rpartition(":")
+    if path != text or "/" in text or not (ports := _ports(port)):
+        return Address(path.rpartition("/")[2], path)
     host = host.strip("[]")
     # What a server takes for all of its own addresses is no place to call.
     if host in ("", "localhost", "0.0.0.0"):  # noqa: S104 - nothing is bound
         host = _HERE
     elif host == "::":
         host = "::1"
-    return [Address(port, (host, one)) for one in _ports(port)]
+    return Address(port, (host, ports[0]))

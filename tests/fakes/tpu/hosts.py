@@ -17,6 +17,8 @@ from tests.fakes.tpu.shapes import GENERATIONS, Told
 from tests.support import clean_environ
 
 
+UUID = "TPU-0000:00:{:02x}.0"
+
 # Polls as often as it is told to and prints what came of it.
 COLLECTOR = """
 import json, logging, sys
@@ -193,3 +195,31 @@ def of(page: Mapping[str, float], metric: str) -> dict[str, float]:
         for series, value in page.items()
         if series.partition("{")[0] == metric
     }
+
+
+def chip(index: int) -> str:
+    """
+    Return the label of a chip.
+    """
+    return f'uuid="{UUID.format(index + 4)}"'
+
+
+def core(number: int, per_chip: int = 1) -> str:
+    """
+    Return the labels of a core, by its number on the host.
+    """
+    return f'{chip(number // per_chip)},core="{number % per_chip}"'
+
+
+def up(state: Any) -> list[float]:
+    """
+    Return which runtimes are up after a poll.
+    """
+    return list(of(state["page"], "jaxmon_tpu_runtime_up").values())
+
+
+def failures(state: Any) -> dict[str, float]:
+    """
+    Return what went wrong so far, by the labels of its counter.
+    """
+    return of(state["page"], "jaxmon_collector_errors_total")
