@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from jaxmon.agent.guard import Guard
+from jaxmon.catalog import REQUESTS
 from jaxmon.indicators import current
 from jaxmon.indicators.current import Indicators
 
@@ -34,6 +35,16 @@ class Recorded(Indicators):
         self.errors: list[BaseException] = []
         self.failures = Guard()
         super().__init__(limit, self.failures, on_error=self.errors.append)
+
+    def requests(self) -> dict[tuple[str, ...], float]:
+        """
+        Return route, outcome and start of the requests that ended, with their number.
+        """
+        return {
+            tuple(part.split('"')[1] for part in one.split(",")): value
+            for one, value in self.samples().items()
+            if one.startswith(REQUESTS.name) and value
+        }
 
     def samples(self) -> dict[str, float]:
         """

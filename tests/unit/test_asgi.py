@@ -21,19 +21,9 @@ from jaxmon import asgi
 from jaxmon.asgi import Middleware
 from jaxmon.catalog import REQUESTS, REQUESTS_IN_PROGRESS
 from jaxmon.indicators.requests import mark_cold
-from tests.indicators import recording
 
 
 COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name
-
-
-@pytest.fixture
-def recorded():
-    """
-    Return what is recorded.
-    """
-    with recording() as found:
-        yield found
 
 
 def get(app, path, *, method="GET", sent=None, host="testserver"):

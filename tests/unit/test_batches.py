@@ -19,15 +19,6 @@ COUNT, SUM, BUCKET = (
 )
 
 
-@pytest.fixture
-def recorded():
-    """
-    Return what is recorded.
-    """
-    with recording() as found:
-        yield found
-
-
 def test_a_batch_counts_by_its_fill(recorded):
     """
     Sum over count is the mean fill; an empty batch was computed for nothing.

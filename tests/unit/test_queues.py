@@ -23,15 +23,6 @@ from tests.indicators import recording
 DEPTH = QUEUE_DEPTH.name
 
 
-@pytest.fixture
-def recorded():
-    """
-    Return what is recorded.
-    """
-    with recording() as found:
-        yield found
-
-
 @pytest.fixture(autouse=True)
 def no_queue_is_left(monkeypatch):
     """

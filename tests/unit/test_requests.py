@@ -5,12 +5,6 @@ Requests that a program marks.
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import functools
-import gc
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -26,26 +20,6 @@ COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name
 SECONDS_COUNT = f"{REQUEST_SECONDS.name}_count"
 
 
-@pytest.fixture
-def recorded():
-    """
-    Return what is recorded.
-    """
-    with recording() as found:
-        yield found
-
-
-def counts(recorded):
-    """
-    Return route, outcome and start of the requests that ended, with their number.
-    """
-    return {
-        tuple(part.split('"')[1] for part in one.split(",")): value
-        for one, value in recorded.samples().items()
-        if one.startswith(COUNT) and value
-    }
-
-
 # --- what is counted ----------------------------------------------------------
 
 
@@ -57,10 +31,10 @@ def test_a_request_is_counted_when_it_ends(recorded):
         assert recorded.value(IN_PROGRESS, route="predict") == 1
         assert len(recorded.values(COUNT, route="predict")) == 6
         assert len(recorded.values(SECONDS_COUNT, route="predict")) == 2
-        assert counts(recorded) == {}
+        assert recorded.requests() == {}
 
     assert recorded.value(IN_PROGRESS, route="predict") == 0
-    assert counts(recorded) == {("predict", "success", "warm"): 1}
+    assert recorded.requests() == {("predict", "success", "warm"): 1}
     assert recorded.value(SECONDS_COUNT, start="warm") == 1
     assert recorded.value(SECONDS_COUNT, start="cold") == 0
 
@@ -75,7 +49,7 @@ def test_an_exception_is_an_error_and_goes_on(recorded):
 
     assert caught.value is problem
     assert recorded.errors == [problem]
-    assert counts(recorded) == {("predict", "error", "warm"): 1}
+    assert recorded.requests() == {("predict", "error", "warm"): 1}
 
 
 @pytest.mark.parametrize("gone", [asyncio.CancelledError, GeneratorExit])
@@ -86,7 +60,7 @@ def test_a_cancelled_request_is_no_error(recorded, gone):
     with pytest.raises(gone), jaxmon.request("predict"):
         raise gone
 
-    assert counts(recorded) == {("predict", "client_error", "warm"): 1}
+    assert recorded.requests() == {("predict", "client_error", "warm"): 1}
 
 
 def test_the_program_may_say_how_it_ended(recorded):
@@ -98,7 +72,7 @@ def test_the_program_may_say_how_it_ended(recorded):
         request.end()
         assert recorded.value(IN_PROGRESS) == 0
 
-    assert counts(recorded) == {("predict", "client_error", "warm"): 1}
+    assert recorded.requests() == {("predict", "client_error", "warm"): 1}
 
 
 def test_requests_within_a_request_are_part_of_it(recorded):
@@ -118,312 +92,9 @@ def test_requests_within_a_request_are_part_of_it(recorded):
 
     with inner:
         pass
-    assert counts(recorded) == {
+    assert recorded.requests() == {
         ("outer", "success", "cold"): 1,
         ("inner", "success", "warm"): 1,
-    }
-
-
-def test_a_task_that_outlives_its_request_has_requests_of_its_own(recorded):
-    """
-    The request that it was started in has ended, though its context goes on.
-    """
-
-    async def later(ended):
-        await ended.wait()
-        with jaxmon.request("later"):
-            pass
-
-    async def main():
-        ended = asyncio.Event()
-        with jaxmon.request("first"):
-            task = asyncio.create_task(later(ended))
-        ended.set()
-        await task
-
-    asyncio.run(main())
-
-    assert counts(recorded) == {
-        ("first", "success", "warm"): 1,
-        ("later", "success", "warm"): 1,
-    }
-
-
-def test_tasks_that_start_tasks_hold_no_request_that_ended(recorded):
-    """
-    However long the chain becomes, memory does not grow with it.
-    """
-
-    def entries():
-        gc.collect()
-        return sum(isinstance(one, requests._Entry) for one in gc.get_objects())
-
-    async def link(rest):
-        with jaxmon.request("link"):
-            following = asyncio.create_task(link(rest - 1)) if rest else None
-        if following is None:
-            return entries()
-        return following
-
-    async def main():
-        task: Any = asyncio.create_task(link(50))
-        while isinstance(task, asyncio.Task):
-            task = await task
-        return task
-
-    before = entries()
-
-    assert asyncio.run(main()) - before <= 2
-    assert counts(recorded) == {("link", "success", "warm"): 51}
-
-
-def test_concurrent_tasks_are_told_apart(recorded):
-    """
-    A compile in one task makes its request cold, and no other that is open.
-    """
-
-    async def serve(number, together):
-        async with jaxmon.request("predict") as request:
-            await together.wait()
-            if number % 3 == 0:
-                await asyncio.to_thread(mark_cold)
-            assert request.cold == (number % 3 == 0)
-            await together.wait()
-
-    async def main():
-        together = asyncio.Barrier(30)
-        await asyncio.gather(*(serve(number, together) for number in range(30)))
-
-    asyncio.run(main())
-
-    assert counts(recorded) == {
-        ("predict", "success", "cold"): 10,
-        ("predict", "success", "warm"): 20,
-    }
-
-
-def test_one_object_serves_any_number_of_requests_at_once(recorded):
-    """
-    However blocks overlap, each ends its own request, in time for the next one of
-    its task, and learns of its own compile only.
-    """
-    shared = jaxmon.request("shared")
-
-    async def serve(cold, begun, end):
-        async with shared as request:
-            begun.set()
-            await end.wait()
-            if cold:
-                mark_cold()
-        assert request.cold == bool(cold)
-        assert requests.serving() is None
-        with shared:
-            pass
-
-    async def main():
-        events = [asyncio.Event() for _ in range(4)]
-        tasks = [
-            asyncio.create_task(serve("cold", *events[:2])),
-            asyncio.create_task(serve("", *events[2:])),
-        ]
-        await events[0].wait()
-        await events[2].wait()
-        for end, task in ((events[1], tasks[0]), (events[3], tasks[1])):
-            end.set()
-            await task
-
-    asyncio.run(main())
-
-    assert recorded.value(IN_PROGRESS) == 0
-    assert counts(recorded) == {
-        ("shared", "success", "cold"): 1,
-        ("shared", "success", "warm"): 3,
-    }
-
-
-def test_a_thread_needs_the_context_to_tell_whose_compile_it_is(recorded):
-    """
-    With a copied context a pool's thread marks the request, without it cannot.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        with jaxmon.request("bare"):
-            pool.submit(mark_cold).result()
-        with jaxmon.request("copied"):
-            pool.submit(contextvars.copy_context().run, mark_cold).result()
-
-    assert counts(recorded) == {
-        ("bare", "success", "warm"): 1,
-        ("copied", "success", "cold"): 1,
-    }
-
-
-# --- decorators ---------------------------------------------------------------
-
-
-def function(recorded):
-    """
-    Say how many requests are in progress.
-    """
-    return recorded.value(IN_PROGRESS)
-
-
-async def coroutine(recorded):
-    await asyncio.sleep(0)
-    return recorded.value(IN_PROGRESS)
-
-
-def generator(recorded):
-    yield recorded.value(IN_PROGRESS)
-    return "end"
-
-
-async def async_generator(recorded):
-    yield recorded.value(IN_PROGRESS)
-
-
-class Model:
-    def method(self, recorded):
-        return recorded.value(IN_PROGRESS)
-
-    def __call__(self, recorded):
-        return recorded.value(IN_PROGRESS)
-
-
-class AsyncModel:
-    async def __call__(self, recorded):
-        return recorded.value(IN_PROGRESS)
-
-
-HANDLERS = {
-    "function": function,
-    "coroutine": coroutine,
-    "generator": generator,
-    "async generator": async_generator,
-    "method": Model().method,
-    "object": Model(),
-    "async object": AsyncModel(),
-    "partial": functools.partial(function),
-    "partial coroutine": functools.partial(coroutine),
-    "partial async object": functools.partial(AsyncModel()),
-}
-
-
-async def outcome_of(result):
-    """
-    Return what a call of any kind yields in the end.
-    """
-    if hasattr(result, "__await__"):
-        return await result
-    if hasattr(result, "__aiter__"):
-        return [item async for item in result].pop()
-    return next(result) if hasattr(result, "__next__") else result
-
-
-@pytest.mark.parametrize(
-    "handler",
-    HANDLERS.values(),
-    ids=HANDLERS,
-)
-def test_functions_of_every_kind_are_decorated(recorded, handler):
-    """
-    A request lasts as long as the work, not as the call that begins it.
-    """
-    decorated = jaxmon.request("predict")(handler)
-    for _ in range(3):
-        assert asyncio.run(outcome_of(decorated(recorded))) == 1
-    gc.collect()  # generators that nobody exhausted
-
-    assert recorded.value(IN_PROGRESS) == 0
-    assert recorded.value(COUNT) == 3
-
-
-def test_a_decorated_function_keeps_name_and_result(recorded):
-    """
-    It looks like the original, and a generator's value is handed on.
-    """
-    decorated = jaxmon.request("predict")(function)
-
-    def delegate():
-        value = yield from jaxmon.request("predict")(generator)(recorded)
-        assert value == "end"
-
-    list(delegate())
-    assert decorated.__name__ == "function"
-    assert decorated.__doc__ == function.__doc__
-
-
-def test_a_decorated_method_is_still_one(recorded):
-    """
-    It is bound to its instance.
-    """
-
-    class Service:
-        @jaxmon.request("predict")
-        def answer(self, number):
-            return self, number
-
-    service = Service()
-    assert service.answer(number=3) == (service, 3)
-
-
-# --- threads, generators, forks -----------------------------------------------
-
-
-def test_sixty_four_threads_count_exactly(recorded):
-    """
-    No request is lost, and none stays in progress, though all share one object.
-    """
-    shared, start = jaxmon.request("shared"), threading.Barrier(64)
-
-    def work(number):
-        start.wait()
-        for _ in range(50):
-            with shared:
-                pass
-            with jaxmon.request(f"own{number % 4}") as request:
-                request.cold = number % 2 == 0
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(64)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert recorded.value(COUNT, route="shared") == 64 * 50
-    for number in range(4):
-        start_ = "warm" if number % 2 else "cold"
-        assert recorded.value(COUNT, route=f"own{number}", start=start_) == 16 * 50
-    assert recorded.value(SECONDS_COUNT) == 2 * 64 * 50
-    assert recorded.value(IN_PROGRESS) == 0
-
-
-def test_a_generator_closed_on_another_thread_ends_its_request(recorded):
-    """
-    The thread's own request is not disturbed by that.
-    """
-
-    def pieces():
-        with jaxmon.request("stream"):
-            yield 1
-            yield 2
-
-    stream = pieces()
-    next(stream)
-
-    def close():
-        with jaxmon.request("other") as request:
-            stream.close()
-            assert requests.serving() is request
-
-    contextvars.Context().run(close)
-    thread = threading.Thread(target=close)
-    thread.start()
-    thread.join()
-
-    assert recorded.value(IN_PROGRESS) == 0
-    assert counts(recorded) == {
-        ("stream", "client_error", "warm"): 1,
-        ("other", "success", "warm"): 2,
     }
 
 
@@ -468,8 +139,8 @@ def test_a_request_across_the_end_of_recording_is_dropped():
         with jaxmon.request("next"):
             pass
 
-        assert counts(old) == {}
-        assert counts(new) == {("next", "success", "warm"): 1}
+        assert old.requests() == {}
+        assert new.requests() == {("next", "success", "warm"): 1}
 
 
 @pytest.mark.contained
@@ -505,7 +176,7 @@ def test_an_outcome_that_is_none_is_contained(recorded):
     with jaxmon.request("predict") as request:
         request.outcome = "fine"  # type: ignore[assignment]
 
-    assert counts(recorded) == {}
+    assert recorded.requests() == {}
     assert recorded.value(IN_PROGRESS) == 0
     assert recorded.failures.failures() == {requests.SITE: 1}
 

@@ -25,15 +25,6 @@ from tests.indicators import recording
 LAST = LAST_STEP_TIMESTAMP_SECONDS.name
 
 
-@pytest.fixture
-def recorded():
-    """
-    Return what is recorded.
-    """
-    with recording() as found:
-        yield found
-
-
 def test_each_batch_is_a_step(recorded):
     """
     The loop gets every batch, in order; steps are counted as they are finished.

@@ -1,0 +1,212 @@
+"""
+Requests of many tasks and threads at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jaxmon
+from jaxmon.catalog import REQUEST_SECONDS, REQUESTS, REQUESTS_IN_PROGRESS
+from jaxmon.indicators import requests
+from jaxmon.indicators.requests import mark_cold
+
+
+COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name
+SECONDS_COUNT = f"{REQUEST_SECONDS.name}_count"
+
+
+def test_a_task_that_outlives_its_request_has_requests_of_its_own(recorded):
+    """
+    The request that it was started in has ended, though its context goes on.
+    """
+
+    async def later(ended):
+        await ended.wait()
+        with jaxmon.request("later"):
+            pass
+
+    async def main():
+        ended = asyncio.Event()
+        with jaxmon.request("first"):
+            task = asyncio.create_task(later(ended))
+        ended.set()
+        await task
+
+    asyncio.run(main())
+
+    assert recorded.requests() == {
+        ("first", "success", "warm"): 1,
+        ("later", "success", "warm"): 1,
+    }
+
+
+def test_tasks_that_start_tasks_hold_no_request_that_ended(recorded):
+    """
+    However long the chain becomes, memory does not grow with it.
+    """
+
+    def entries():
+        gc.collect()
+        return sum(isinstance(one, requests._Entry) for one in gc.get_objects())
+
+    async def link(rest):
+        with jaxmon.request("link"):
+            following = asyncio.create_task(link(rest - 1)) if rest else None
+        if following is None:
+            return entries()
+        return following
+
+    async def main():
+        task: Any = asyncio.create_task(link(50))
+        while isinstance(task, asyncio.Task):
+            task = await task
+        return task
+
+    before = entries()
+
+    assert asyncio.run(main()) - before <= 2
+    assert recorded.requests() == {("link", "success", "warm"): 51}
+
+
+def test_concurrent_tasks_are_told_apart(recorded):
+    """
+    A compile in one task makes its request cold, and no other that is open.
+    """
+
+    async def serve(number, together):
+        async with jaxmon.request("predict") as request:
+            await together.wait()
+            if number % 3 == 0:
+                await asyncio.to_thread(mark_cold)
+            assert request.cold == (number % 3 == 0)
+            await together.wait()
+
+    async def main():
+        together = asyncio.Barrier(30)
+        await asyncio.gather(*(serve(number, together) for number in range(30)))
+
+    asyncio.run(main())
+
+    assert recorded.requests() == {
+        ("predict", "success", "cold"): 10,
+        ("predict", "success", "warm"): 20,
+    }
+
+
+def test_one_object_serves_any_number_of_requests_at_once(recorded):
+    """
+    However blocks overlap, each ends its own request, in time for the next one of
+    its task, and learns of its own compile only.
+    """
+    shared = jaxmon.request("shared")
+
+    async def serve(cold, begun, end):
+        async with shared as request:
+            begun.set()
+            await end.wait()
+            if cold:
+                mark_cold()
+        assert request.cold == bool(cold)
+        assert requests.serving() is None
+        with shared:
+            pass
+
+    async def main():
+        events = [asyncio.Event() for _ in range(4)]
+        tasks = [
+            asyncio.create_task(serve("cold", *events[:2])),
+            asyncio.create_task(serve("", *events[2:])),
+        ]
+        await events[0].wait()
+        await events[2].wait()
+        for end, task in ((events[1], tasks[0]), (events[3], tasks[1])):
+            end.set()
+            await task
+
+    asyncio.run(main())
+
+    assert recorded.value(IN_PROGRESS) == 0
+    assert recorded.requests() == {
+        ("shared", "success", "cold"): 1,
+        ("shared", "success", "warm"): 3,
+    }
+
+
+def test_a_thread_needs_the_context_to_tell_whose_compile_it_is(recorded):
+    """
+    With a copied context a pool's thread marks the request, without it cannot.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        with jaxmon.request("bare"):
+            pool.submit(mark_cold).result()
+        with jaxmon.request("copied"):
+            pool.submit(contextvars.copy_context().run, mark_cold).result()
+
+    assert recorded.requests() == {
+        ("bare", "success", "warm"): 1,
+        ("copied", "success", "cold"): 1,
+    }
+
+
+def test_sixty_four_threads_count_exactly(recorded):
+    """
+    No request is lost, and none stays in progress, though all share one object.
+    """
+    shared, start = jaxmon.request("shared"), threading.Barrier(64)
+
+    def work(number):
+        start.wait()
+        for _ in range(50):
+            with shared:
+                pass
+            with jaxmon.request(f"own{number % 4}") as request:
+                request.cold = number % 2 == 0
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert recorded.value(COUNT, route="shared") == 64 * 50
+    for number in range(4):
+        start_ = "warm" if number % 2 else "cold"
+        assert recorded.value(COUNT, route=f"own{number}", start=start_) == 16 * 50
+    assert recorded.value(SECONDS_COUNT) == 2 * 64 * 50
+    assert recorded.value(IN_PROGRESS) == 0
+
+
+def test_a_generator_closed_on_another_thread_ends_its_request(recorded):
+    """
+    The thread's own request is not disturbed by that.
+    """
+
+    def pieces():
+        with jaxmon.request("stream"):
+            yield 1
+            yield 2
+
+    stream = pieces()
+    next(stream)
+
+    def close():
+        with jaxmon.request("other") as request:
+            stream.close()
+            assert requests.serving() is request
+
+    contextvars.Context().run(close)
+    thread = threading.Thread(target=close)
+    thread.start()
+    thread.join()
+
+    assert recorded.value(IN_PROGRESS) == 0
+    assert recorded.requests() == {
+        ("stream", "client_error", "warm"): 1,
+        ("other", "success", "warm"): 2,
+    }
