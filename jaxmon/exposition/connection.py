@@ -48,8 +48,8 @@ class Connection:
     Attributes:
         idle_since: when it began to wait for another request, `None` before the
             first and during one.
-        reading_since: when it began to read a request, its handshake included;
-            `None` at other times.
+        slow_since: since when the client keeps us waiting with a request, its
+            handshake included, or in taking a response; `None` at other times.
         responding: a response is being made or sent.
         last: set it to close the connection after the response under way.
     """
@@ -65,7 +65,7 @@ class Connection:
     ) -> None:
         self.sock = sock
         self.idle_since: float | None = None
-        self.reading_since: float | None = monotonic()
+        self.slow_since: float | None = monotonic()
         self.responding = False
         self.last = False
         self._listener = listener
@@ -132,7 +132,7 @@ class Connection:
             )
             return False
         self.responding = True
-        self.reading_since = None
+        self.slow_since = None
         response = await self._answer(request)
         await self._write(
             render_response(response, keep=keep, body=request.method != "HEAD")
@@ -148,7 +148,7 @@ class Connection:
         if self.idle_since is not None:
             async with asyncio.timeout(self._timeouts.idle):
                 first = await self._reader.readexactly(1)
-            self.idle_since, self.reading_since = None, monotonic()
+            self.idle_since, self.slow_since = None, monotonic()
         try:
             async with asyncio.timeout(
                 _LINGER_SECONDS if self._full else self._timeouts.read
@@ -165,6 +165,7 @@ class Connection:
             ) from None
 
     async def _write(self, data: bytes) -> None:
+        self.slow_since = monotonic()
         try:
             async with asyncio.timeout(self._timeouts.write):
                 # Not writelines(): drain() does not wait for it on 3.12.1 and 3.13.0.
@@ -174,7 +175,7 @@ class Connection:
             # The rest of the page would not be taken either.
             self._writer.transport.abort()
             raise
-        self.idle_since = monotonic()
+        self.idle_since, self.slow_since = monotonic(), None
 
     async def _linger(self) -> None:
         # Closing over unread bytes resets the connection, and the client would

@@ -52,7 +52,7 @@ OnError: TypeAlias = Callable[[str, BaseException], None]
 _JOIN_SECONDS = 5.0
 _GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
-# Time to read a request in while others wait for the place.
+# That a client may keep us waiting while others wait for its place.
 _PATIENCE_SECONDS = 1.0
 
 
@@ -71,8 +71,9 @@ class Server:
         name: of the thread.
         max_connections: how many clients are served at a time. One more closes
             the connection that has waited longest between two requests, or else
-            that has sent half a request for longest, and more than a second; when
-            there is none, it is refused with 503 and counted in `dropped`.
+            that has kept us waiting for longest, and more than a second, with its
+            request or in taking its response; when there is none, it is refused
+            with 503 and counted in `dropped`.
         read_timeout: seconds for a client to send a request.
         write_timeout: seconds for a client to take a response.
         idle_timeout: seconds that an unused connection stays open; longer than
@@ -301,7 +302,7 @@ class Server:
         slow longest; tell whether there was one.
         """
         since = [
-            (connection.idle_since, connection.reading_since, task)
+            (connection.idle_since, connection.slow_since, task)
             for task, connection in self._connections.items()
         ]
         idle = [(time, task) for time, _, task in since if time is not None]
@@ -311,7 +312,7 @@ class Server:
             return False
         _, task = min(idle or slow, key=itemgetter(0))
         connection = self._connections[task]
-        connection.idle_since = connection.reading_since = None
+        connection.idle_since = connection.slow_since = None
         task.cancel()
         return True
 

@@ -186,6 +186,19 @@ class TestHostileClients:
             until(site.is_alive, "a place")
             assert everything(slow[0]) == b""
 
+    def test_clients_that_do_not_read_give_way(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        The same for those that ask for a page and do not take it.
+        """
+        site = make_site(max_connections=4, write_timeout=600)
+        with ExitStack() as stack:
+            for _ in range(4):
+                client = stack.enter_context(site.connect())
+                client.sendall(head_of("/big"))
+            until(site.is_alive, "a place")
+
     def test_an_answer_under_way_does_not_give_way(
         self, make_site: Callable[..., Site]
     ) -> None:
