@@ -198,6 +198,17 @@ def test_monitors_and_policies_select_pods_and_name_their_port() -> None:
             assert asked <= ports(template["spec"])
 
 
+def test_every_series_names_its_node() -> None:
+    """
+    Each monitor has Prometheus add the node, which jaxmon cannot know.
+    """
+    monitors = [one for one in MANIFESTS.values() if one["kind"] == "PodMonitor"]
+    assert len(monitors) == 2
+    for monitor in monitors:
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]:
+            assert "node" in {one["targetLabel"] for one in endpoint["relabelings"]}
+
+
 def test_a_selector_of_a_workload_finds_its_own_pods() -> None:
     """
     A Deployment's or DaemonSet's selector is a part of its pods' labels.
