@@ -54,7 +54,8 @@ class Guard:
 
         Args:
             site: where in our code.
-            stays_on: the site does not ask `on`, and is tried again for ever.
+            stays_on: this failure switches nothing off; what failed is tried again for
+                ever.
         """
         if self.strict:
             raise  # noqa: PLE0704 - called from except blocks only
@@ -62,7 +63,8 @@ class Guard:
         with self._lock:
             failures.add()
             count = failures.value
-            if count >= LIMIT:
+            goes_off = count >= LIMIT and not stays_on and site not in self.off
+            if goes_off:
                 self.off.add(site)
         # A handler of the log is the user's, and may itself raise.
         with contextlib.suppress(Exception):
@@ -73,7 +75,7 @@ class Guard:
                     site,
                     exc_info=sys.exception(),
                 )
-            elif count == LIMIT and not stays_on:
+            elif goes_off:
                 log.warning("jaxmon keeps failing in %s: switched off", site)
 
     def failures(self) -> dict[str, int]:

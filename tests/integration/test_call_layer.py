@@ -219,3 +219,35 @@ def test_an_agent_that_cannot_copy_code_counts_all_the_same(
     with instrumented() as agent:
         assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
         assert value(agent, "jaxmon_internal_errors_total", site="calls") >= 1
+
+
+def test_a_pmap_that_is_no_attribute_of_its_own_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    JAX hands out what it is about to remove through its module's ``__getattr__``; the
+    layer counts what `jax.jit` makes all the same.
+    """
+    pmap = jax.pmap
+    monkeypatch.delattr(jax, "pmap")
+    monkeypatch.setattr(jax, "__getattr__", {"pmap": pmap}.__getitem__)
+    with instrumented() as agent:
+        assert agent._hooks.is_active("calls")
+        assert jax.pmap is pmap
+        assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
+
+
+def test_a_layer_that_cannot_attach_has_touched_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Where JAX lacks one of the places, what is made is JAX's own, and that is said.
+    """
+    pjit, before = jax._src.pjit, jax._src.pjit._cpp_pjit
+    monkeypatch.delattr(jax._src.api, "eval_shape")
+    with instrumented() as agent:
+        assert not agent._hooks.is_active("calls")
+        assert pjit._cpp_pjit is before
+        assert not isinstance(jax.jit(lambda x: x), counted.CountedFunction)
+
+    assert "'calls' cannot attach" in caplog.text

@@ -42,17 +42,23 @@ def test_a_site_is_on_until_it_has_failed_often(
     assert "switched off" in second.getMessage()
 
 
-def test_a_site_that_stays_on_is_never_said_to_be_off(
+def test_a_site_that_stays_on_is_not_switched_off(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """
-    What does not ask whether it is on is logged once.
+    It is logged once and tried for ever; another place of the same site that does not
+    stay on takes the site with it, and that is said.
     """
     guard = Guard()
     for _ in range(LIMIT + 1):
         fail(guard, stays_on=True)
 
+    assert guard.on("here") is True
     assert len(caplog.records) == 1
+    for _ in range(2):
+        fail(guard)
+    assert guard.on("here") is False
+    assert len(caplog.records) == 2
 
 
 def test_threads_that_fail_at_once_are_counted_and_logged_once_each(

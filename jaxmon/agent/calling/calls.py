@@ -62,13 +62,17 @@ class CallLayer:
     def install(self, patches: Patches, jax: types.ModuleType) -> None:
         """
         Patch *jax*. Functions made earlier are seen by the miss path only.
+
+        Raises:
+            AttributeError: this JAX lacks one of the places; nothing was patched.
         """
         pjit, api = jax._src.pjit, jax._src.api  # noqa: SLF001 - see above
         original = pjit._cpp_pjit  # noqa: SLF001
-        patches.replace(pjit, "_cpp_pjit", self._counting_jit(original))
-        if hasattr(jax, "pmap"):  # it may go, and there would still be calls to count
-            patches.replace(jax, "pmap", self._counting_pmap(jax.pmap))
+        # First, since it looks for a place that a future JAX may not have.
         _unwrap_for_eval_shape(patches, api, self._guard)
+        patches.replace(pjit, "_cpp_pjit", self._counting_jit(original))
+        if "pmap" in vars(jax):  # it may go, and there would still be calls to count
+            patches.replace(jax, "pmap", self._counting_pmap(jax.pmap))
 
     def entry(self, key: object) -> Function | None:
         """

@@ -98,6 +98,7 @@ class Watcher:
             try:
                 thread.start()
             except RuntimeError:  # no threads left
+                self._forget()
                 self._guard.failed(self._name)
                 return
             self._thread = thread
@@ -118,7 +119,16 @@ class Watcher:
             if not self._stopped:
                 self._look()
             self.spent = time.thread_time()
+        self._forget()
+
+    def _forget(self) -> None:
+        """
+        Let go of what is watched, and of what waits to be.
+        """
         self._watched = []
+        with contextlib.suppress(Empty):
+            while True:
+                self._submitted.get_nowait()
 
     def _look(self) -> None:
         """
