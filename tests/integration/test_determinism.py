@@ -285,7 +285,8 @@ def test_arguments_that_are_donated_meanwhile_end_a_repetition(agent: Agent) -> 
     step, x = jax.jit(lambda x: x + 1), jnp.ones(3)
 
     class Late:
-        trace = step.trace
+        def __init__(self) -> None:
+            self.trace = step.trace
 
         def __call__(self, x: Any) -> Any:
             x.delete()
