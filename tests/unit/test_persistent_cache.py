@@ -4,6 +4,7 @@ A directory that hangs costs its own figures, and nobody's time.
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from jaxmon import catalog
 from jaxmon.agent.caching.cache import PersistentCache
 from jaxmon.agent.caching.cache_directory import Listing
 from jaxmon.agent.context import Context
-from jaxmon.agent.functions import FunctionTable
+from jaxmon.agent.functions import Function, FunctionTable
 from jaxmon.agent.guard import Guard
 from jaxmon.settings import Settings
 from tests.support import until
@@ -79,6 +80,49 @@ def test_a_directory_that_hangs_is_named_and_blocks_nobody() -> None:
         until(lambda: not cache.snapshot()["obstacles"], "an answer")
     finally:
         answers.set()
+        cache.stop()
+
+    assert shared.guard.failures() == {}
+
+
+def miss(cache: PersistentCache, function: Function, number: int) -> None:
+    """
+    Do what JAX does for a program that is not found, and not kept.
+    """
+    cache_key = f"jit_f-{number}"  # noqa: F841 - read from this frame, like the rest
+    module_name = "jit_f"  # noqa: F841
+    compile_time = 2.0  # noqa: F841
+    host_callbacks = ("one",)  # noqa: F841
+    cache.on_write(sys._getframe(), None)
+    cache.looked_up(function, hit=False)
+
+
+def test_a_cold_start_does_not_list_a_slow_directory_again_and_again() -> None:
+    """
+    A hundred misses in a row make it looked at once: the next look waits until a
+    hundred times as long as the last one took has passed.
+    """
+    now, looks = [0.0], [0]
+
+    def look(*_: Any, **__: Any) -> Listing:
+        looks[0] += 1
+        now[0] += 1.0
+        return Listing()
+
+    shared = context("/cache")
+    cache = PersistentCache(shared, look=look, clock=lambda: now[0])
+    cache.start()
+    function = shared.table.named("f")
+    try:
+        for number in range(100):
+            miss(cache, function, number)
+            assert cache._worker.drain(30)
+        assert looks == [1]
+        now[0] += 100.0
+        miss(cache, function, 100)
+        assert cache._worker.drain(30)
+        assert looks == [2]
+    finally:
         cache.stop()
 
     assert shared.guard.failures() == {}

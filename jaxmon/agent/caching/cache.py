@@ -15,16 +15,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.caching import cache_directory
+from jaxmon.agent.caching.attempts import Attempt, Refusals, refusal
 from jaxmon.agent.caching.cache_directory import Listing
 from jaxmon.agent.caching.cache_watch import CacheWatch
 from jaxmon.agent.caching.jax_cache import JaxCache
-from jaxmon.agent.caching.obstacles import Obstacle, Refused, Situation, obstacles
+from jaxmon.agent.caching.obstacles import Obstacle, Situation, obstacles
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.tally import Tally
@@ -44,29 +44,11 @@ _EVERY = 30.0
 # Keys that were looked for and not found are remembered, to know our own entries.
 _KEYS = 10_000
 
-_FUNCTIONS = 50
-
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-@dataclass(slots=True)
-class _Attempt:
-    """
-    What became of a program that was not found.
-    """
-
-    key: str
-    module: str = ""
-    seconds: float = 0.0
-    callbacks: bool = False
-    unread: bool = False
-    stored: bool = False
-    failed: bool = False
-    too_large: bool = False
-
-
 class _Thread(threading.local):
-    attempt: _Attempt | None = None
+    attempt: Attempt | None = None
 
 
 class PersistentCache:
@@ -100,7 +82,7 @@ class PersistentCache:
         # Reentrant: see Histogram.
         self._lock = threading.RLock()
         self._saved = 0.0
-        self._refused: dict[str, Refused] = {}
+        self._refused = Refusals()
         self._missing: dict[str, set[str]] = {}
         self._missing_keys = 0
         self._asked = False
@@ -161,7 +143,7 @@ class PersistentCache:
         variables = frame.f_locals
         key = str(variables["cache_key"])
         before = self._thread.attempt
-        self._thread.attempt = _Attempt(
+        self._thread.attempt = Attempt(
             key,
             str(variables["module_name"]),
             float(variables["compile_time"]),
@@ -186,7 +168,7 @@ class PersistentCache:
             self._failed("write", module, key, error)
         elif name in ("_cache_read", "_is_executable_in_cache"):
             if name == "_cache_read":
-                self._thread.attempt = _Attempt(key, unread=True)
+                self._thread.attempt = Attempt(key, unread=True)
             self._failed("read", module, key, error)
 
     def on_refusal(self, frame: FrameType, original: object) -> None:
@@ -289,11 +271,11 @@ class PersistentCache:
 
     # --- inside ------------------------------------------------------------------
 
-    def _settle(self, function: Function, attempt: _Attempt) -> None:
+    def _settle(self, function: Function, attempt: Attempt) -> None:
         """
         Tell what became of a program that JAX had in hand to write.
         """
-        reason = self._reason(attempt)
+        reason = refusal(attempt, self._jax)
         if reason != "below_threshold":
             self._remember(attempt)
         if attempt.failed:
@@ -305,37 +287,9 @@ class PersistentCache:
                 with self._lock:
                     self._trouble = None
             return
-        with self._lock:
-            before = self._refused.get(reason, Refused())
-            functions = dict(before.functions)
-            if function.name in functions or len(functions) < _FUNCTIONS:
-                spent = functions.get(function.name, 0.0)
-                functions[function.name] = spent + attempt.seconds
-            self._refused[reason] = Refused(
-                before.programs + 1, before.seconds + attempt.seconds, functions
-            )
+        self._refused.add(reason, function.name, attempt.seconds)
 
-    def _reason(self, attempt: _Attempt) -> str | None:
-        """
-        Return why JAX did not keep a program, `None` if it did, or tried to.
-        """
-        least = self._jax.config.jax_persistent_cache_min_compile_time_secs
-        reason: str | None = "below_size"
-        if attempt.too_large:
-            reason = "too_large"
-        elif attempt.stored or attempt.failed:
-            reason = None
-        elif attempt.seconds < least:
-            reason = "below_threshold"
-        elif attempt.callbacks:
-            reason = "host_callback"
-        elif self._jax.process != 0:
-            reason = "not_writer"
-        elif not self._jax.opened:
-            reason = None
-        return reason
-
-    def _remember(self, attempt: _Attempt) -> None:
+    def _remember(self, attempt: Attempt) -> None:
         with self._lock:
             if self._missing_keys < _KEYS:
                 self._missing_keys += 1
@@ -372,7 +326,7 @@ class PersistentCache:
         self._look_soon()
 
     def _look_soon(self) -> None:
-        if not self._queued:
+        if not self._queued and self._watch.rested:
             self._queued = True
             self._worker.submit(self.look)
 
@@ -392,7 +346,7 @@ class PersistentCache:
                 min_seconds=jax.config.jax_persistent_cache_min_compile_time_secs,
                 min_bytes=jax.config.jax_persistent_cache_min_entry_size_bytes,
                 process=jax.process,
-                refused=dict(self._refused),
+                refused=self._refused.by_reason(),
                 hits=self._requests["hit"].value,
                 elsewhere=self._watch.elsewhere,
             )

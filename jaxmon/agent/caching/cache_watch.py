@@ -17,6 +17,9 @@ from jaxmon.agent.caching.jax_cache import JaxCache
 HUNG_SECONDS = 60.0
 """A look that takes longer is taken for one that does not return."""
 
+# Between two looks that nobody waits for passes a hundred times what the first took.
+_SHARE = 0.01
+
 # Entries whose path is remembered; five are opened at a time.
 _REMEMBERED = 1000
 
@@ -44,6 +47,17 @@ class CacheWatch:
         self._elsewhere: dict[str, str | None] = {}
         self._made_under: dict[str, str | None] = {}
         self._since: float | None = None
+        self._rests_until = 0.0
+
+    @property
+    def rested(self) -> bool:
+        """
+        Whether another look costs next to nothing, by the time the last one took.
+
+        Each program of a cold start is a reason to look; thousands of looks at a large
+        or remote directory would be a reason for the cold start to take long.
+        """
+        return self._clock() >= self._rests_until
 
     @property
     def hung(self) -> bool:
@@ -89,7 +103,7 @@ class CacheWatch:
         if directory is None or not cache_directory.is_local(directory):
             self._listing, self._elsewhere = Listing(), {}
             return
-        self._since = self._clock()
+        self._since = began = self._clock()
         try:
             writes = self._jax.process == 0
             self._listing = self._look(directory, sought=sought, writes=writes)
@@ -98,6 +112,8 @@ class CacheWatch:
             self._elsewhere = self._moved(directory, suspects)
         finally:
             self._since = None
+            now = self._clock()
+            self._rests_until = now + (now - began) / _SHARE
 
     def _moved(self, directory: str, keys: Collection[str]) -> dict[str, str | None]:
         """
