@@ -24,7 +24,7 @@ class Histogram:
 
     def __init__(self, metric: Metric, *labels: object) -> None:
         self._metric = metric
-        self._labels = labels_text(metric.labels, labels)
+        self._labels = labels
         self._series: tuple[str, ...] = ()
         self._counts = [0] * (len(metric.buckets) + 1)
         self._sum = 0.0
@@ -70,7 +70,7 @@ class Histogram:
         )
 
     def _names(self) -> tuple[str, ...]:
-        name, text = self._metric.name, self._labels
+        name, text = self._metric.name, labels_text(self._metric.labels, self._labels)
         lead = f"{text}," if text else ""
         tail = f"{{{text}}}" if text else ""
         bounds = (*map(float, self._metric.buckets), "+Inf")
