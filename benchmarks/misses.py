@@ -34,23 +34,23 @@ def _of_leaves(leaves: int, rounds: int) -> list[Row]:
     from jaxmon.agent.compiling.recompiles import Recompiles
 
     step, arguments = _program(leaves)
-    whole, ours, signatures, judgements = [], [], [], []
+    whole, ours, signatures, comparisons = [], [], [], []
     with (
         stopwatch() as spent,  # before the probes keep the methods
         agent(),
-        stopwatch((Recompiles, "signature")) as building,
-        stopwatch((Recompiles, "judge")) as judging,
+        stopwatch((Recompiles, "_signature")) as building,
+        stopwatch((Recompiles, "_compare")) as comparing,
     ):
         for number in range(rounds):
             given = arguments(number)
-            for times in (spent, building, judging):
+            for times in (spent, building, comparing):
                 times.clear()
             started = perf_counter()
             step(given)
             whole.append(perf_counter() - started)
             ours.append(sum(spent))
             signatures.append(sum(building))
-            judgements.append(sum(judging))
+            comparisons.append(sum(comparing))
     total = statistics.median(whole)
     share = [mine / all_ for mine, all_ in zip(ours, whole, strict=True)]
     built = [seconds / leaves * 1e6 for seconds in signatures]
@@ -79,8 +79,8 @@ def _of_leaves(leaves: int, rounds: int) -> list[Row]:
         ),
         Row(
             name="  comparison with 16",
-            value=statistics.median(judgements) * 1e6,
-            best=min(judgements) * 1e6,
+            value=statistics.median(comparisons) * 1e6,
+            best=min(comparisons) * 1e6,
             unit="µs",
         ),
     ]

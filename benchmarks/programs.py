@@ -51,9 +51,7 @@ def _handing_over(shared: Any) -> list[Row]:
     executable, _ = _compiled(1)
     function = shared.table.named("benchmark")
     # No more than the queue has room for: refusing is quicker.
-    take = _times(
-        lambda: programs.take(function, executable, outcome="compiled"), rounds=50
-    )
+    take = _times(lambda: programs.take(function, executable), rounds=50)
     programs.stop()
     return [_row("compiling thread: hand a program over", take)]
 

@@ -211,8 +211,9 @@ class Agent:
         Return every family of the page. Any thread; about 20 µs for each function.
         """
         sources: tuple[tuple[str, Callable[[], list[Family]]], ...] = (
-            ("functions", self._functions),
+            # It settles what has ended, for the figures of functions.
             ("compiles", lambda: collect.compiles(self._hooks.compiles)),
+            ("functions", self._functions),
             ("indicators", self._indicators.collect),
             *((name, part.collect) for name, part in self._parts.by_name.items()),
             ("hooks", self._hooks.collect),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmon.agent.compiling.causes import SHOWN, Cause, Causes
+from jaxmon.agent.compiling.causes import SHOWN, Cause, Causes, source_of
 from jaxmon.agent.compiling.signatures import LEAF, Argument, Leaf, Node, Signature
 from jaxmon.agent.compiling.stack import Jitted
 
@@ -43,6 +43,16 @@ def tree(*keys: str, count: int = 3) -> Signature:
     return Signature((Argument("x", by_name=False, node=node),), leaves, (), (), ())
 
 
+def judge(causes: Causes, made: Jitted, signature: Signature | None) -> Cause | None:
+    """
+    Return why *made* is compiled, and let it be compiled.
+    """
+    given = source_of(made), causes.history(made.fun), signature
+    cause = causes.of(*given)
+    causes.remember(*given)
+    return cause
+
+
 def name(cause: Cause | None) -> str | None:
     return cause.name if cause else None
 
@@ -57,8 +67,8 @@ def test_the_first_compile_has_no_cause() -> None:
     """
     causes = Causes()
 
-    assert causes.of(jitted(lambda: 1), call(leaf())) is None
-    assert causes.of(jitted(lambda: 2, "f at file.py:2"), call(leaf())) is None
+    assert judge(causes, jitted(lambda: 1), call(leaf())) is None
+    assert judge(causes, jitted(lambda: 2, "f at file.py:2"), call(leaf())) is None
 
 
 def test_another_shape_is_named() -> None:
@@ -66,11 +76,11 @@ def test_another_shape_is_named() -> None:
     Only a compile that differs in shapes alone from an earlier one says so.
     """
     causes, fun = Causes(), jitted(lambda: 1)
-    causes.of(fun, call(leaf(1), leaf()))
+    judge(causes, fun, call(leaf(1), leaf()))
 
-    assert name(causes.of(fun, call(leaf(2), leaf()))) == "shape"
-    assert name(causes.of(fun, call(leaf(2, dtype="int32"), leaf()))) == "dtype"
-    assert name(causes.of(fun, call(leaf(2)))) == "tree_structure"
+    assert name(judge(causes, fun, call(leaf(2), leaf()))) == "shape"
+    assert name(judge(causes, fun, call(leaf(2, dtype="int32"), leaf()))) == "dtype"
+    assert name(judge(causes, fun, call(leaf(2)))) == "tree_structure"
 
 
 def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
@@ -78,16 +88,16 @@ def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
     Two leaves of another shape are closer than a tree with another key.
     """
     causes, fun = Causes(), jitted(lambda: 1)
-    causes.of(fun, tree("a", "b", count=4))
-    causes.of(fun, tree("a", "b", "c", count=3))
+    judge(causes, fun, tree("a", "b", count=4))
+    judge(causes, fun, tree("a", "b", "c", count=3))
 
-    cause = causes.of(fun, tree("a", "b", count=3))
+    cause = judge(causes, fun, tree("a", "b", count=3))
 
     assert texts(cause) == [
         "argument x['a']: float32[4] → float32[3]",
         "argument x['b']: float32[4] → float32[3]",
     ]
-    assert name(causes.of(fun, tree("a", "d", count=3))) == "tree_structure"
+    assert name(judge(causes, fun, tree("a", "d", count=3))) == "tree_structure"
 
 
 def test_configuration_comes_before_what_follows_from_it() -> None:
@@ -95,9 +105,9 @@ def test_configuration_comes_before_what_follows_from_it() -> None:
     Under jax_enable_x64 every dtype changes too; the setting is the cause.
     """
     causes, fun = Causes(["jax_enable_x64"]), jitted(lambda: 1)
-    causes.of(fun, call(leaf(1), context=(False,)))
+    judge(causes, fun, call(leaf(1), context=(False,)))
 
-    cause = causes.of(fun, call(leaf(1, dtype="float64"), context=(True,)))
+    cause = judge(causes, fun, call(leaf(1, dtype="float64"), context=(True,)))
 
     assert name(cause) == "context"
     assert texts(cause) == [
@@ -111,9 +121,9 @@ def test_the_most_frequent_change_of_leaves_is_the_cause() -> None:
     One weak type among two new shapes does not make the compile one of weak types.
     """
     causes, fun = Causes(), jitted(lambda: 1)
-    causes.of(fun, call(leaf(1), leaf(1), leaf()))
+    judge(causes, fun, call(leaf(1), leaf(1), leaf()))
 
-    cause = causes.of(fun, call(leaf(2), leaf(2), leaf(weak=True)))
+    cause = judge(causes, fun, call(leaf(2), leaf(2), leaf(weak=True)))
 
     assert name(cause) == "shape"
     assert len(texts(cause)) == 3
@@ -126,9 +136,20 @@ def test_the_same_again_was_evicted() -> None:
     """
     causes, fun = Causes(), jitted(lambda: 1)
     for size in range(40):
-        causes.of(fun, call(leaf(size)))
+        judge(causes, fun, call(leaf(size)))
 
-    assert name(causes.of(fun, call(leaf(0)))) == "evicted"
+    assert name(judge(causes, fun, call(leaf(0)))) == "evicted"
+
+
+def test_two_lambdas_of_one_line_are_two() -> None:
+    """
+    What JAX says of their source is the same; their code is not.
+    """
+    causes, source = Causes(), "<lambda> at file.py:1"
+    first, second = (lambda x: x + 1), (lambda x: x + 2)
+
+    assert judge(causes, jitted(first, source), call(leaf())) is None
+    assert judge(causes, jitted(second, source), call(leaf())) is None
 
 
 def test_a_new_function_of_the_same_line_is_named() -> None:
@@ -136,10 +157,10 @@ def test_a_new_function_of_the_same_line_is_named() -> None:
     A lambda made again is the cause, and what else differs is told too.
     """
     causes = Causes()
-    first, second = (lambda: 1), (lambda: 1)
-    causes.of(jitted(first), call(leaf()))
+    first, second = ((lambda: 1) for _ in range(2))
+    judge(causes, jitted(first), call(leaf()))
 
-    cause = causes.of(jitted(second), call(leaf(3)))
+    cause = judge(causes, jitted(second), call(leaf(3)))
 
     assert name(cause) == "new_function"
     assert "jit outside the loop" in texts(cause)[0]
@@ -152,9 +173,9 @@ def test_a_long_list_of_differences_is_cut() -> None:
     """
     causes, fun = Causes(), jitted(lambda: 1)
     keys = [str(number) for number in range(1000)]
-    causes.of(fun, tree(*keys, count=1))
+    judge(causes, fun, tree(*keys, count=1))
 
-    cause = causes.of(fun, tree(*keys, count=2))
+    cause = judge(causes, fun, tree(*keys, count=2))
 
     assert cause is not None
     assert (len(cause.differences), cause.omitted) == (SHOWN, 1000 - SHOWN)
@@ -167,7 +188,7 @@ def test_few_signatures_of_many_leaves_are_kept() -> None:
     causes, fun = Causes(), jitted(lambda: 1)
     keys = [str(number) for number in range(20_000)]
     for size in range(6):
-        causes.of(fun, tree(*keys, count=size))
+        judge(causes, fun, tree(*keys, count=size))
 
     (history,) = causes._seen.values()
     assert len(history.signatures) == 3
@@ -179,13 +200,13 @@ def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
     """
     causes = Causes()
     for _ in range(100):
-        causes.of(jitted(lambda: 1), call(leaf()))
-    causes.of(jitted(3, "other"), call(leaf()))
+        judge(causes, jitted(lambda: 1), call(leaf()))
+    judge(causes, jitted(3, "other"), call(leaf()))
     gc.collect()
 
     assert causes._seen == {}
     assert len(causes._last) == 2
-    assert name(causes.of(jitted(3, "other"), call(leaf(2)))) == "unknown"
+    assert name(judge(causes, jitted(3, "other"), call(leaf(2)))) == "unknown"
 
 
 def test_a_call_without_a_signature_is_unknown() -> None:
@@ -193,6 +214,6 @@ def test_a_call_without_a_signature_is_unknown() -> None:
     Where the arguments could not be told, the recompile still counts.
     """
     causes, fun = Causes(), jitted(lambda: 1)
-    causes.of(fun, call(leaf()))
+    judge(causes, fun, call(leaf()))
 
-    assert name(causes.of(fun, None)) == "unknown"
+    assert name(judge(causes, fun, None)) == "unknown"

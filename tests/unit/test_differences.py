@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 
 from jaxmon.agent.compiling.differences import differences
+from jaxmon.agent.compiling.placements import Placement
 from jaxmon.agent.compiling.signatures import (
     LEAF,
     NONE,
     Argument,
     Leaf,
     Node,
-    Placement,
     Signature,
     Static,
-    name_at,
 )
 from jaxmon.agent.compiling.values import value_of
 
@@ -165,10 +164,3 @@ def test_meshes_alike_in_words_are_told_apart() -> None:
     (text,) = texts(of(leaves=spread[:1]), of(leaves=spread[1:]))
 
     assert text.endswith("P('d') on mesh d=8 (other devices, or in another order)")
-
-
-def test_arguments_without_a_signature_have_a_number() -> None:
-    """
-    Builtins and callables whose signature cannot be had still have positions.
-    """
-    assert name_at(None, 2) == "args[2]"

@@ -156,8 +156,8 @@ def test_a_deleted_executable_costs_its_own_figures_only() -> None:
     programs.start()
     try:
         gone = Deleted(cost=RuntimeError(), memory=RuntimeError())
-        programs.take(shared.table.named("f"), gone, outcome="compiled")
-        programs.take(shared.table.named("g"), Executable(cost={}), outcome="compiled")
+        programs.take(shared.table.named("f"), gone)
+        programs.take(shared.table.named("g"), Executable(cost={}))
         until(lambda: "g" in programs.snapshot(), "the second program")
     finally:
         programs.stop()
@@ -176,11 +176,11 @@ def test_executables_that_find_no_place_are_refused_and_the_rest_let_go() -> Non
     function, gate = shared.table.named("f"), threading.Event()
     kept = []
     try:
-        programs.take(function, Executable(gate=gate), outcome="compiled")
+        programs.take(function, Executable(gate=gate))
         for _ in range(100):
             executable = Executable()
             kept.append(weakref.ref(executable))
-            programs.take(function, executable, outcome="cache_hit")
+            programs.take(function, executable)
         del executable
         assert 30 <= programs.refused.value < 100
         assert sum(ref() is not None for ref in kept) <= 64
@@ -207,7 +207,7 @@ def test_programs_of_functions_without_a_label_of_their_own_are_counted_only() -
     try:
         for text in ("one", "two", "two"):
             executable = Executable(cost={"flops": 1.0}, text=text)
-            programs.take(other, executable, outcome="compiled")
+            programs.take(other, executable)
         until(lambda: counted() == 2, "two programs")
     finally:
         programs.stop()

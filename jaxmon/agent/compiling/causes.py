@@ -8,9 +8,9 @@ import functools
 import math
 import types
 import weakref
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import compress
 from operator import is_not, ne
 from typing import Any, NamedTuple
 
@@ -57,30 +57,46 @@ class Cause(NamedTuple):
     omitted: int = 0
 
 
-@dataclass(slots=True)
-class _History:
+class History:
     """
     What one function object was compiled for.
+
+    Attributes:
+        reference: to the function.
+        compiled: whether it was compiled, whatever is known of that.
+        signatures: of the calls, the latest last.
+        digests: of more of them.
     """
 
-    reference: weakref.ref[Any]
-    signatures: deque[Signature]
-    digests: deque[int]
+    __slots__ = ("compiled", "digests", "reference", "signatures")
 
-    def add(self, signature: Signature) -> None:
+    def __init__(self, reference: weakref.ref[Any]) -> None:
+        self.reference = reference
+        self.compiled = False
+        self.signatures: list[Signature] = []
+        self.digests: dict[int, None] = {}
+
+    def add(self, signature: Signature | None) -> None:
+        """
+        Add a compile, of which *signature* is known or not.
+        """
+        self.compiled = True
+        if signature is None:
+            return
         self.signatures.append(signature)
-        self.digests.append(signature.digest)
         fitting = _LEAVES // max(len(signature.leaves), 1)
-        while len(self.signatures) > max(fitting, 1):
-            self.signatures.popleft()
+        del self.signatures[: -max(min(fitting, _REMEMBERED), 1)]
+        if len(self.digests) >= _DIGESTS:
+            self.digests.pop(next(iter(self.digests)), None)
+        self.digests[signature.digest] = None
 
 
 class Causes:
     """
     Remembers what each function was compiled for, the last 16 signatures.
 
-    Called on the compiling thread, once per compile that a call caused. Holds no
-    reference to functions or arguments.
+    Called on the compiling thread, before and after each compile that a call caused.
+    Holds no reference to functions or arguments.
 
     Args:
         context: names of the values in a signature's context.
@@ -92,63 +108,75 @@ class Causes:
         self._values = values
         self._last: dict[str, Signature | None] = {}
         self._remade: dict[tuple[str, str], Difference] = {}
-        self._seen: dict[int, _History] = {}
+        self._seen: dict[int, History] = {}
 
-    def of(self, jitted: Jitted, signature: Signature | None) -> Cause | None:
+    def history(self, fun: object) -> History | None:
         """
-        Return the cause, `None` when *jitted* was compiled for the first time.
+        Return what is remembered of *fun*, `None` if it cannot be known again.
+        """
+        key = id(fun)
+        if (found := self._seen.get(key)) is not None:
+            return found
+        try:
+            # The callback is C and runs before the id can be reused.
+            reference = weakref.ref(fun, functools.partial(self._seen.pop, key))
+        except TypeError:
+            return None
+        return self._seen.setdefault(key, History(reference))
+
+    def of(
+        self, source: str, history: History | None, signature: Signature | None
+    ) -> Cause | None:
+        """
+        Return why a function is compiled, `None` if it is for the first time.
 
         A function is one that was compiled before when a function from the same
         source line was: a new lambda, closure or partial made there is the cause
         ``new_function``.
 
         Args:
-            jitted: what was compiled.
+            source: what `source_of` returned.
+            history: what `history` returned.
             signature: for which call; `None` if that could not be told.
         """
-        source = jitted.source or _source(jitted.fun)
-        again = source in self._last
-        history = self._history(jitted.fun)
-        cause = None
-        if again:
-            cause = self._cause(jitted.fun, source, signature, history)
-        if again or len(self._last) < MAX_SOURCES:
-            known = again or len(self._last) < _MAX_LAST
-            self._last[source] = signature if known else None
-        if history is not None and signature is not None:
-            history.add(signature)
-        return cause
-
-    def _cause(
-        self,
-        fun: object,
-        source: str,
-        signature: Signature | None,
-        history: _History | None,
-    ) -> Cause:
+        if source not in self._last:
+            return None
         if signature is None or history is None:
             return Cause("unknown", ())
-        if not history.digests:
-            last = self._last.get(source)
-            made = self._made_again(fun, source)
+        if not history.compiled:
+            last = self._last[source]
+            made = self._made_again(history.reference(), source)
             found = self._compare(signature, last) if last is not None else []
             shown = (made, *found[: SHOWN - 1])
             return Cause("new_function", shown, len(found) + 1 - len(shown))
         if signature.digest in history.digests:
             return Cause("evicted", (_evicted(),))
-        found = self._compare(signature, self._closest(signature, history))
+        closest = self._closest(signature, history)
+        found = [] if closest is None else self._compare(signature, closest)
         if not found:
             return Cause("unknown", ())
         omitted = max(len(found) - SHOWN, 0)
         return Cause(dominating(found), tuple(found[:SHOWN]), omitted)
 
-    def _closest(self, new: Signature, history: _History) -> Signature:
+    def remember(
+        self, source: str, history: History | None, signature: Signature | None
+    ) -> None:
+        """
+        Take note that a function has been compiled; the arguments are those of `of`.
+        """
+        again = source in self._last
+        if again or len(self._last) < MAX_SOURCES:
+            known = again or len(self._last) < _MAX_LAST
+            self._last[source] = signature if known else None
+        if history is not None:
+            history.add(signature)
+
+    def _closest(self, new: Signature, history: History) -> Signature | None:
         """
         Return the signature that *new* differs least from, the latest of several.
         """
-        olds = list(history.signatures)
-        closest, least = olds[-1], math.inf
-        for old in reversed(olds):
+        closest, least = None, math.inf
+        for old in reversed(list(history.signatures)):
             far = self._distance(new, old)
             if far < least:
                 closest, least = old, far
@@ -160,10 +188,11 @@ class Causes:
         if new.arguments != old.arguments:
             found = self._compare(new, old)
             return sum(_WEIGHTS.get(one.kind, 1.0) for one in found)
-        # Equal leaves are one object, as a rule.
-        leaves: float = sum(map(is_not, new.leaves, old.leaves))
-        return (
-            leaves
+        # Equal leaves are one object, as a rule, which is quicker to tell.
+        others = list(map(is_not, new.leaves, old.leaves))
+        leaves = map(ne, compress(new.leaves, others), compress(old.leaves, others))
+        return float(
+            sum(leaves)
             + _WEIGHTS["context"] * self._changed(new.context, old.context)
             + _WEIGHTS["options"] * (new.options != old.options)
             + _WEIGHTS["static_argument"] * self._changed(new.static, old.static)
@@ -188,19 +217,6 @@ class Causes:
         found = differences(new, old, context=self._context, values=self._values)
         return list(found)
 
-    def _history(self, fun: object) -> _History | None:
-        key = id(fun)
-        if (found := self._seen.get(key)) is not None:
-            return found
-        try:
-            # The callback is C and runs before the id can be reused.
-            reference = weakref.ref(fun, functools.partial(self._seen.pop, key))
-        except TypeError:
-            return None
-        history = _History(reference, deque(maxlen=_REMEMBERED), deque(maxlen=_DIGESTS))
-        self._seen[key] = history
-        return history
-
 
 def dominating(found: Sequence[Difference]) -> str:
     """
@@ -218,25 +234,43 @@ def dominating(found: Sequence[Difference]) -> str:
     return max(_LEAF_KINDS, key=lambda kind: kinds[kind])
 
 
-def _source(fun: object) -> str:
+def source_of(jitted: Jitted) -> str:
     """
-    Return what a function and its remakes have in common, where JAX tells nothing.
+    Return what a function and its remakes have in common: the line, of a lambda the
+    code, too, for a line may have several.
     """
-    code = getattr(inner(fun), "__code__", None)
-    if isinstance(code, types.CodeType):
-        return f"{code.co_name} at {code.co_filename}:{code.co_firstlineno}"
-    return f"{type(fun).__module__}.{type(fun).__qualname__} {id(fun)}"
+    source = jitted.source
+    if source is not None and " at " in source:
+        if not source.startswith("<lambda>"):
+            return source
+        return f"{source} {hash(getattr(inner(jitted.fun), '__code__', None))}"
+    fun = inner(jitted.fun)
+    code = getattr(fun, "__code__", None)
+    if not isinstance(code, types.CodeType):
+        # An object that can be called: its class says what happens.
+        called = getattr(type(fun), "__call__", None)  # noqa: B004 - its code is wanted
+        code = getattr(inner(called), "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return f"{type(fun).__module__}.{type(fun).__qualname__} {id(fun)}"
+    return f"{code.co_name} at {code.co_filename}:{code.co_firstlineno}"
 
 
 def _made_again(fun: object) -> Difference:
     function = inner(fun)
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    kind = type(function)
+    name = getattr(function, "__qualname__", None) or kind.__qualname__
     place = place_of(fun)
     where = f" at {place}" if place else ""
     if isinstance(fun, functools.partial):
         what, advice = "partial", "make the partial once, outside the loop"
     elif isinstance(fun, types.MethodType):
         what, advice = "bound method", "jit the method once, not at each use"
+    elif _is_jitted(fun):
+        what, advice = "jit", "it is jitted already; call it as it is"
+    elif not isinstance(function, types.FunctionType | types.BuiltinFunctionType):
+        what, advice = "object", "make and jit it once"
+    elif function is not fun:
+        what, advice = "wrapper of a function", "wrap and jit it once"
     elif "<lambda>" in name:
         what, advice = "function object", "jit outside the loop"
     elif "<locals>" in name:
@@ -247,6 +281,11 @@ def _made_again(fun: object) -> Difference:
         what, advice = "function object", "it was defined again"
     text = f"a new {what}{where}, `{bare_name(name)}`: {advice}"
     return Difference("new_function", name, "another object", f"a new {what}", text)
+
+
+def _is_jitted(fun: object) -> bool:
+    # An attribute of jax.jit's objects since 0.4.36; of the class's before.
+    return hasattr(fun, "lower") and hasattr(fun, "_cache_size")
 
 
 def _evicted() -> Difference:

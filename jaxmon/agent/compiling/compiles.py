@@ -17,15 +17,15 @@ from types import FrameType
 from typing import Any
 
 from jaxmon.agent.caching.cache import SAVED, STORED, PersistentCache
+from jaxmon.agent.compiling.calls import asked_by
 from jaxmon.agent.compiling.misses import Miss, Misses
 from jaxmon.agent.compiling.programs import Programs
-from jaxmon.agent.compiling.recompiles import Recompiles
-from jaxmon.agent.compiling.signatures import Signature
+from jaxmon.agent.compiling.recompiles import Inquiry, Recompiles
+from jaxmon.agent.compiling.serving import Serving
 from jaxmon.agent.compiling.stack import (
     MAX_SOURCES,
     Jitted,
     Program,
-    asked_by,
     executable_at,
     is_nested,
     program_at,
@@ -42,34 +42,36 @@ RETRIEVAL = "/jax/compilation_cache/cache_retrieval_time_sec"
 CACHE_USED = "/jax/compilation_cache/compile_requests_use_cache"
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
-# To 0.5 JAX reports no end of a compile that failed; one that ended this many
-# seconds ago without a report is taken for failed.
-_SETTLE_SECONDS = 10.0
-
 
 class Compile:
     """
     One call of ``compile_or_get_cached``.
+
+    Args:
+        function: whose figures it belongs to.
+        frame: the function of JAX that makes the call, and reports it.
     """
 
     __slots__ = (
         "began",
         "ended",
+        "frame",
         "function",
         "hit",
-        "jitted",
+        "inquiry",
         "looked_up",
         "outer_error",
         "paid",
-        "signature",
         "started",
+        "thread",
     )
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, frame: FrameType) -> None:
         self.function = function
-        # For what a call had compiled: the function, its arguments, since when.
-        self.jitted: Jitted | None = None
-        self.signature: Signature | None = None
+        self.frame = id(frame)
+        self.thread = threading.get_ident()
+        # For what a call had compiled: why, and since when the call waits.
+        self.inquiry: Inquiry | None = None
         self.began = 0.0
         self.outer_error = sys.exception()
         self.looked_up = False
@@ -113,7 +115,7 @@ class Compiles:
         self._clean = clean
         self._sources: dict[str, Function] = {}
         self._recompiles = Recompiles(context)
-        self._steps: dict[str, int] = {}
+        self._serving = Serving(misses)
         self._thread = _Thread()
         self._running: dict[int, Compile] = {}
         self._unsettled: dict[int, Compile] = {}
@@ -127,21 +129,13 @@ class Compiles:
         Observe ``compiler.compile_or_get_cached``.
         """
         self._settle_failed(self._thread.ended)
-        asked = self._asked("compile")
-        if asked is None:
-            program = program_at(frame)
+        served = self._serving.now("compile")
+        if served is None:
             name = str(frame.f_locals.get("name") or UNKNOWN)
-            compile_ = Compile(self._function(program, name))
-            if self._misses.miss(program.entry) is not None:
-                self._learn("compile", program.entry)
-                asked = self._asked("compile")
-            # A log that keeps a failure of ours keeps this frame, too. It must hold
-            # nothing of the user's, nor what tells us of the end by being dropped.
-            del program
+            compile_ = Compile(self._function(program_at(frame), name), frame)
         else:
-            compile_ = Compile(asked[0].function)
-        if asked is not None:
-            self._sign(compile_, *asked)
+            compile_ = Compile(served[0].function, frame)
+            self._inquire(compile_, *served)
         compile_.paid = self._misses.payers.compile_begins()
         return self._watched(original, compile_)
 
@@ -191,11 +185,10 @@ class Compiles:
     def _phase_function(
         self, phase: str, frame: FrameType, fun_name: str | None
     ) -> Function:
-        asked = self._asked(phase)
-        if asked is not None:
-            return asked[0].function
+        served = self._serving.now(phase)
+        if served is not None:
+            return served[0].function
         program = program_at(frame)
-        self._learn(phase, program.entry)
         return self._function(program, fun_name or program.name or UNKNOWN)
 
     def _watched(
@@ -219,11 +212,16 @@ class Compiles:
 
     def settle(self) -> None:
         """
-        Count as failed what ended a while ago without a report.
+        Count as failed what has ended without a report.
+
+        To 0.5 JAX reports no compile that failed, and goes on with an exception: the
+        frame that would report is gone.
         """
-        now = time.perf_counter()
-        for compile_ in list(self._unsettled.values()):
-            if compile_.ended is not None and now - compile_.ended > _SETTLE_SECONDS:
+        # In this order: what ends and reports meanwhile is unsettled no more.
+        unsettled = list(self._unsettled.values())
+        stacks = sys._current_frames() if unsettled else {}  # noqa: SLF001
+        for compile_ in unsettled:
+            if not _is_on(stacks.get(compile_.thread), compile_.frame):
                 self._settle_failed(compile_)
 
     # --- inside ------------------------------------------------------------------
@@ -240,76 +238,45 @@ class Compiles:
         except Exception:  # noqa: BLE001 - contained: runs as JAX returns
             self._guard.failed("compiles")
 
-    def _asked(self, phase: str) -> tuple[Miss, FrameType, FrameType] | None:
-        """
-        Return the call that JAX serves now, without a walk, with the frame that
-        serves it and the frame that this called.
-
-        From a call to where JAX tells of a *phase* it is as many frames each time.
-        Looking there takes a microsecond. A call within the call is deeper.
-        """
-        try:
-            inner = sys._getframe(self._steps[phase])  # noqa: SLF001
-        except (KeyError, ValueError):  # not walked yet; a stack less deep
-            return None
-        frame = inner.f_back
-        if frame is None or frame.f_code.co_name != "cache_miss":
-            return None
-        miss = self._misses.miss(id(frame))
-        return None if miss is None else (miss, frame, inner)
-
-    def _learn(self, phase: str, entry: int | None) -> None:
-        """
-        Remember how far up the frame with the id *entry* is from `_asked`.
-        """
-        if entry is None:
-            return
-        frame, steps = sys._getframe(1), 1  # noqa: SLF001
-        while (above := frame.f_back) is not None:
-            if id(above) == entry:
-                self._steps[phase] = steps
-                return
-            frame, steps = above, steps + 1
-
-    def _sign(
+    def _inquire(
         self, compile_: Compile, miss: Miss, frame: FrameType, inner: FrameType
     ) -> None:
         """
-        Note for which call *compile_* is; the others as `_asked` returns them.
+        Note for which call *compile_* is.
         """
         miss.compiled = True
-        compile_.began = miss.started
-        compile_.jitted, call = asked_by(frame, inner)
-        compile_.signature = self._recompiles.signature(call)
-        if compile_.jitted is not None:
-            self._remember(compile_.jitted, miss.function)
+        jitted, call = asked_by(frame, inner)
+        if jitted is not None:
+            compile_.inquiry = self._recompiles.inquire(jitted, call)
+            compile_.began = miss.started
+            self._remember(jitted, miss.function)
 
     def _take_program(self, compile_: Compile, frame: FrameType) -> None:
         executable = executable_at(frame)
         if executable is not None:
-            outcome = "cache_hit" if compile_.hit else "compiled"
-            self._programs.take(compile_.function, executable, outcome=outcome)
+            self._programs.take(compile_.function, executable)
 
     def _settle_failed(self, compile_: Compile | None) -> None:
         if compile_ is not None:
             self._settle(compile_, failed=True)
 
     def _settle(self, compile_: Compile, *, failed: bool) -> None:
+        """
+        Count *compile_*, unless it was counted before.
+        """
         if self._unsettled.pop(id(compile_), None) is None:
             return
         function = compile_.function
         outcome = "failed" if failed else "cache_hit" if compile_.hit else "compiled"
         function.compiles[outcome].add()
-        if outcome != "cache_hit" and compile_.ended is not None:
-            seconds = compile_.ended - compile_.started
-            function.observe_phase("backend_compile", seconds)
+        ended = compile_.ended or compile_.started
+        if outcome != "cache_hit":
+            function.observe_phase("backend_compile", ended - compile_.started)
         if compile_.looked_up:
             self._cache.looked_up(function, hit=compile_.hit)
-        if not failed and compile_.jitted is not None:
-            seconds = (compile_.ended or compile_.started) - compile_.began
-            self._recompiles.judge(
-                function, compile_.jitted, compile_.signature, seconds=seconds
-            )
+        if compile_.inquiry is not None and not failed:
+            seconds = ended - compile_.began
+            self._recompiles.judge(function, compile_.inquiry, seconds=seconds)
 
     def _function(self, program: Program, name: str) -> Function:
         """
@@ -330,6 +297,17 @@ class Compiles:
     def _remember(self, jitted: Jitted, function: Function) -> None:
         if jitted.source and len(self._sources) < MAX_SOURCES:
             self._sources[jitted.source] = function
+
+
+def _is_on(frame: FrameType | None, wanted: int) -> bool:
+    """
+    Tell whether the frame with the id *wanted* is on the stack from *frame* up.
+    """
+    while frame is not None:
+        if id(frame) == wanted:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _bare(name: str) -> str:

@@ -5,17 +5,17 @@ What is different between two signatures, in words.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jaxmon.agent.compiling.placements import Placement
 from jaxmon.agent.compiling.signatures import (
     LEAF,
     NONE,
     Argument,
     Leaf,
     Node,
-    Placement,
     Signature,
     Static,
 )
@@ -23,6 +23,8 @@ from jaxmon.agent.compiling.values import Value
 
 
 ABSENT = "not given"
+
+_ANOTHER = " (another object: compared by identity; hash it by value)"
 
 _FEW = 8
 
@@ -132,11 +134,10 @@ def _static_value(
     name: str, before: Static, after: Static, *, values: bool
 ) -> Difference:
     old, new = (_value(one, values=values) for one in (before, after))
-    if before.value.by_identity and after.value.by_identity:
-        # Also where the text differs: 0x7f… or a line would distract from the reason.
-        new += " (another object: compared by identity; hash it by value)"
-    elif old == new:
-        new = f"another {new}"
+    if old == new:
+        # What reads the same is mostly what its class could have called equal.
+        alone = before.value.by_identity and after.value.by_identity
+        new = f"{new}{_ANOTHER}" if alone else f"another {new}"
     return _line("static_argument", name, old, new, prefix="static argument ")
 
 
@@ -221,6 +222,8 @@ class _Walk:
             text = f"argument {where}: {', '.join(filter(None, texts))}"
             shown = _outline(old), _outline(new)
             yield Difference("tree_structure", where, *shown, text)
+        if befores.keys() == afters.keys() and [*befores] != [*afters]:
+            yield _line("tree_structure", where, _order(befores), _order(afters))
         for key, child in afters.items():
             if key in befores:
                 yield from self.node(where + key, befores[key], child)
@@ -320,6 +323,10 @@ def _statics(old: Node, new: Node) -> tuple[str, str]:
 def _keys(keys: Sequence[str], how: str) -> str:
     noun = "key" if len(keys) == 1 else "keys"
     return f"{noun} {', '.join(map(_bare, keys))} {how}" if keys else ""
+
+
+def _order(keys: Iterable[str]) -> str:
+    return f"keys {', '.join(map(_bare, keys))}"
 
 
 def _bare(key: str) -> str:

@@ -87,12 +87,12 @@ class Misses:
         """
         return self._calls.entry(jitted.key) or self._table.of(jitted.fun)
 
-    def miss(self, entry: int | None) -> Miss | None:
+    def miss(self, entry: int) -> Miss | None:
         """
         Return the call that the ``cache_miss`` frame with this id serves, running on
         this thread; `None` if JAX traces or transforms it, or nobody calls.
         """
-        return None if entry is None else self._thread.calls.get(entry)
+        return self._thread.calls.get(entry)
 
     def on_miss(
         self, frame: FrameType, original: Callable[..., Any]

@@ -105,7 +105,7 @@ class Programs:
         """
         return self._worker.refused
 
-    def take(self, function: Function, executable: Any, *, outcome: str) -> None:
+    def take(self, function: Function, executable: Any) -> None:
         """
         Take an executable just built or loaded, on the compiling thread.
 
@@ -113,9 +113,7 @@ class Programs:
             function: whose program it is.
             executable: XLA's loaded executable; kept until it was read, which is
                 at once unless many are waiting.
-            outcome: ``compiled`` or ``cache_hit``.
         """
-        del outcome
         if self._on:
             self._worker.submit(functools.partial(self._read, function, executable))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from jaxmon.agent.compiling.signatures import name_at
+from jaxmon.agent.compiling.trees import names_of
 
 
 _SHOWN = 3
@@ -86,9 +86,11 @@ def _numpy(variables: Mapping[str, Any]) -> Iterator[str]:
         *getattr(info, "static_argnums", ()),
         *getattr(info, "static_argnames", ()),
     }
+    args = variables.get("args", ())
+    names = names_of(parameters, len(args))
     given: list[tuple[str, Any]] = [
-        (name_at(parameters, position), value)
-        for position, value in enumerate(variables.get("args", ()))
+        (names[position], value)
+        for position, value in enumerate(args)
         if position not in static
     ]
     given += [

@@ -4,9 +4,14 @@ Recompiles: counted by cause, and told with every difference.
 
 from __future__ import annotations
 
-from jaxmon.agent.compiling.causes import Cause, Causes
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jaxmon.agent.compiling.calls import Call
+from jaxmon.agent.compiling.causes import Cause, Causes, History, source_of
 from jaxmon.agent.compiling.configuration import context_of
-from jaxmon.agent.compiling.signatures import Call, Signature, Signatures
+from jaxmon.agent.compiling.signatures import Signature
+from jaxmon.agent.compiling.signing import Signatures
 from jaxmon.agent.compiling.stack import Jitted
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
@@ -15,6 +20,19 @@ from jaxmon.agent.functions import Function
 SITE = "causes"
 
 _IN_MESSAGE = 5
+
+
+class Inquiry(NamedTuple):
+    """
+    Why something is compiled, as found out before. Refers to nothing of the user's.
+    """
+
+    source: str
+    history: History | None
+    signature: Signature | None
+    cause: str | None
+    message: str
+    details: Mapping[str, Any]
 
 
 class Recompiles:
@@ -29,7 +47,59 @@ class Recompiles:
         self._signatures = Signatures(context.jax, settings.values)
         self._causes = Causes(settings.names, values=context.settings.event_values)
 
-    def signature(self, call: Call | None) -> Signature | None:
+    def inquire(self, jitted: Jitted, call: Call | None) -> Inquiry:
+        """
+        Find out why *jitted* is compiled for *call*, `None` where that cannot be told.
+
+        Before the compile: after it, nothing is left in the processor's caches, and the
+        same takes twice as long.
+        """
+        source = source_of(jitted)
+        history = self._causes.history(jitted.fun)
+        return self._compare(source, history, self._signature(call))
+
+    def judge(self, function: Function, inquiry: Inquiry, *, seconds: float) -> None:
+        """
+        Take note of a compile that a call of *function* had to wait for.
+
+        Args:
+            function: whose figures.
+            inquiry: what `inquire` returned.
+            seconds: how long the call has been at it.
+        """
+        if inquiry.cause is None:
+            # Unless another thread compiled it for the first time meanwhile.
+            inquiry = self._compare(*inquiry[:3])
+        self._causes.remember(*inquiry[:3])
+        if inquiry.cause is None:
+            return
+        function.count_recompile(inquiry.cause)
+        self._events.add(
+            "recompile",
+            function.name,
+            inquiry.message,
+            **inquiry.details,
+            seconds=seconds,
+        )
+
+    def _compare(
+        self, source: str, history: History | None, signature: Signature | None
+    ) -> Inquiry:
+        try:
+            cause = self._causes.of(source, history, signature)
+        except Exception:  # noqa: BLE001 - contained: the count is the user's
+            self._guard.failed(SITE)
+            cause = Cause("unknown", ())
+        if cause is None:
+            return Inquiry(source, history, signature, None, "", {})
+        details = {
+            "cause": cause.name,
+            "differences": [one.as_json() for one in cause.differences],
+            "omitted": cause.omitted,
+        }
+        return Inquiry(source, history, signature, cause.name, message(cause), details)
+
+    def _signature(self, call: Call | None) -> Signature | None:
         """
         Return the signature of *call*, `None` where it cannot be told.
 
@@ -42,41 +112,6 @@ class Recompiles:
         except Exception:  # noqa: BLE001 - contained: the compile itself still counts
             self._guard.failed(SITE)
             return None
-
-    def judge(
-        self,
-        function: Function,
-        jitted: Jitted,
-        signature: Signature | None,
-        *,
-        seconds: float,
-    ) -> None:
-        """
-        Take note of a compile that a call of *function* had to wait for.
-
-        Args:
-            function: whose figures.
-            jitted: what was compiled.
-            signature: for which call.
-            seconds: how long the call has been at it.
-        """
-        try:
-            cause = self._causes.of(jitted, signature)
-        except Exception:  # noqa: BLE001 - contained: the count is the user's
-            self._guard.failed(SITE)
-            cause = Cause("unknown", ())
-        if cause is None:
-            return
-        function.count_recompile(cause.name)
-        self._events.add(
-            "recompile",
-            function.name,
-            message(cause),
-            cause=cause.name,
-            differences=[one.as_json() for one in cause.differences],
-            omitted=cause.omitted,
-            seconds=seconds,
-        )
 
 
 def message(cause: Cause) -> str:

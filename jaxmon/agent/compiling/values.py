@@ -18,6 +18,9 @@ from typing import Any
 LIMIT = 80
 """Characters of a value that are shown."""
 
+NO_MESH = "no mesh"
+"""Text of a mesh without axes, which JAX since 0.11 has where none is set."""
+
 _ITEMS = 6
 _DEPTH = 3
 # Long enough to tell two values apart that are shown alike.
@@ -25,6 +28,7 @@ _DIGEST_LIMIT = 2000
 # Whose own short texts are quick: dtypes, devices, slices.
 _TRUSTED = ("builtins", "jaxlib", "ml_dtypes", "numpy")
 _PLAIN = (type(None), bool, int, float, complex)
+_MESHES = ("Mesh", "AbstractMesh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +112,56 @@ def device_text(device: Any) -> str:
     return f"{device.platform}:{device.id}"
 
 
+def mesh_text(mesh: Any) -> str:
+    """
+    Return ``mesh d=8``; an axis whose arrays have their sharding in their type is
+    ``d=8 explicit``.
+    """
+    kinds = getattr(mesh, "axis_types", None)
+    if isinstance(kinds, dict):  # to 0.5: axes by kind
+        kinds = None
+    axes = [
+        f"{axis}={size}{_kind_text(kind)}"
+        for (axis, size), kind in zip(
+            mesh.shape.items(), kinds or (None,) * len(mesh.shape), strict=False
+        )
+    ]
+    return f"mesh {','.join(axes)}" if axes else NO_MESH
+
+
+def _kind_text(kind: Any) -> str:
+    name = str(getattr(kind, "name", "Auto"))
+    return "" if name == "Auto" else f" {name.lower()}"
+
+
 def inner(fun: object) -> Any:
     """
     Return the function inside partials, bound methods and decorators.
     """
+    if type(fun) is types.FunctionType and not fun.__dict__:  # as most are
+        return fun
     for _ in range(16):
         if isinstance(fun, functools.partial):
             fun = fun.func
         elif isinstance(fun, types.MethodType):
             fun = fun.__func__
-        elif isinstance(fun, types.FunctionType) and "__wrapped__" in fun.__dict__:
-            fun = fun.__dict__["__wrapped__"]
         else:
-            break
+            fields = _fields_of(fun)
+            if not fields or "__wrapped__" not in fields:
+                break
+            fun = fields["__wrapped__"]
     return fun
+
+
+def _fields_of(value: object) -> dict[str, Any] | None:
+    """
+    Return the ``__dict__`` of *value*, if it has one, past any ``__getattr__``.
+    """
+    try:
+        fields = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return fields if isinstance(fields, dict) else None
 
 
 def _cut(text: str, limit: int) -> str:
@@ -149,13 +189,19 @@ def _text(value: Any, limit: int, depth: int) -> str:
 
 def _named(value: object) -> str | None:
     """
-    Return the name of what there is one of.
+    Return the name of what there is one of, or is one wherever it is equal.
     """
     if isinstance(value, enum.Enum):
         return f"{type(value).__qualname__}.{value._name_}"
     if isinstance(value, type):
         return value.__qualname__
+    if type(value).__name__ in _MESHES and _module(value) == "jax":
+        return mesh_text(value)
     return f"module {value.__name__}" if isinstance(value, types.ModuleType) else None
+
+
+def _module(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
 
 
 def _container(value: Any, limit: int, depth: int) -> str:
@@ -218,16 +264,13 @@ def _fields(value: object, depth: int) -> str:
     name = type(value).__qualname__
     if depth >= _DEPTH:
         return name
-    try:
-        fields = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        fields = None
-    if not isinstance(fields, dict):
+    fields = _fields_of(value)
+    if fields is None:
         return _known(value) or name
     shown = [
         f"{field}={_text(one, LIMIT, depth + 1)}"
         for field, one in list(fields.items())[: 4 * _ITEMS]
-        if isinstance(field, str) and not field.startswith("_")
+        if not field.startswith("_")
     ]
     return f"{name}({', '.join(shown)})"
 
@@ -244,6 +287,6 @@ def _known(value: Any) -> str | None:
         return f"{type(value).__qualname__}({', '.join(items)})"
     if type(value).__module__.startswith("jaxlib") and hasattr(value, "device_kind"):
         return device_text(value)
-    if type(value).__module__.partition(".")[0] in _TRUSTED:
+    if _module(value) in _TRUSTED:
         return repr(value)
     return None

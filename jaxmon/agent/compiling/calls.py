@@ -1,0 +1,127 @@
+"""
+The call that something is compiled for, as the frames of JAX hold it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+from jaxmon.agent.compiling import options, pmaps
+from jaxmon.agent.compiling.options import Options
+from jaxmon.agent.compiling.stack import Jitted, of_call
+
+
+# What ``cache_miss`` of jit calls, where the arguments are as it sees them.
+_HELPERS = ("_run_python_pjit", "_python_pjit_helper")
+
+
+class Call(NamedTuple):
+    """
+    A call as the frames of JAX hold it. Must not outlive the observation: it refers to
+    the user's arguments.
+
+    Attributes:
+        args: positional arguments.
+        kwargs: arguments by name.
+        parameters: signature of the user's function, if it has one.
+        static_argnums: positions of static arguments.
+        static_argnames: names of static arguments.
+        options: what `jax.jit` or `jax.pmap` was given.
+        leaves: the traced leaves, `None` where JAX does not keep them.
+        tree: their tree.
+        avals: their abstract values, empty where JAX has none.
+        names: what JAX calls them.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    parameters: inspect.Signature | None
+    static_argnums: Sequence[int]
+    static_argnames: Sequence[str]
+    options: Options
+    leaves: Sequence[Any] | None = None
+    tree: Any = None
+    avals: Sequence[Any] = ()
+    names: Sequence[str] | None = None
+
+
+def asked_by(
+    frame: FrameType, inner: FrameType
+) -> tuple[Jitted, Call | None] | tuple[None, None]:
+    """
+    Return the jitted function whose call a ``cache_miss`` *frame* serves, and that
+    call, which must not be kept.
+
+    Args:
+        frame: of jit or pmap.
+        inner: the frame that it called, where jit keeps the arguments as it sees them.
+    """
+    variables = frame.f_locals
+    jitted = of_call(variables, frame.f_back)
+    if jitted is None:
+        return None, None
+    info = variables.get("jit_info")
+    if info is None:
+        return jitted, _of_pmap(variables)
+    if jitted.key is not variables["jit_info"]:
+        pmap = pmaps.around(frame.f_back)
+        return jitted, None if pmap is None else _of_shard_map(jitted.fun, pmap)
+    inside = inner.f_locals if inner.f_code.co_name in _HELPERS else {}
+    params = inside.get("p")
+    leaves, avals = inside.get("args_flat"), getattr(params, "in_avals", ())
+    if leaves is not None and len(leaves) > len(avals):
+        leaves = leaves[len(leaves) - len(avals) :]  # after constants of the program
+    return jitted, Call(
+        variables["args"],
+        variables["kwargs"],
+        info.fun_signature,
+        info.static_argnums,
+        info.static_argnames,
+        options.of_jit(info),
+        leaves,
+        getattr(params, "in_tree", None),
+        avals,
+        getattr(params, "arg_names", None),
+    )
+
+
+def _of_pmap(variables: Mapping[str, Any]) -> Call:
+    """
+    Return the call of a pmap that has a cache of its own (to 0.7).
+    """
+    params, given = variables.get("p"), pmaps.cache_miss_given(variables)
+    return Call(
+        variables["args"],
+        variables["kwargs"],
+        _parameters(given.get("fun")),
+        given["static_broadcasted_tuple"],
+        (),
+        options.of_pmap(given),
+        leaves=getattr(params, "flat_args", None),
+        tree=getattr(params, "in_tree", None),
+    )
+
+
+def _of_shard_map(fun: object, frame: FrameType) -> Call:
+    """
+    Return the call of a pmap that is jit and shard_map (since 0.8).
+    """
+    variables, given = frame.f_locals, pmaps.shard_map_given(frame)
+    return Call(
+        variables["args"],
+        variables["kwargs"],
+        _parameters(fun),
+        given.get("static_broadcasted_tuple", ()),
+        (),
+        options.of_pmap(given),
+    )
+
+
+def _parameters(fun: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fun)
+    except (TypeError, ValueError):  # a builtin, or no function at all
+        return None

@@ -1,0 +1,118 @@
+"""
+The trees of arguments, without any object of the user's in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import Parameter
+from inspect import Signature as Parameters
+from typing import Any
+
+from jaxmon.agent.compiling.signatures import LEAF, NONE, Argument, Node
+from jaxmon.agent.compiling.values import text_of, value_of
+
+
+# Their keys, in order, are what JAX keeps beside the children.
+_ORDERED = ("OrderedDict", "defaultdict")
+
+
+def names_of(parameters: Parameters | None, count: int) -> list[str]:
+    """
+    Return what the first *count* positional arguments are called: ``x``, ``args[1]``.
+    """
+    found: list[str] = []
+    for name, parameter in parameters.parameters.items() if parameters else ():
+        if len(found) >= count:
+            return found
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            found += [f"{name}[{number}]" for number in range(count - len(found))]
+        else:
+            found.append(name)
+    # More than it takes, or nobody knows what it takes.
+    return found[:count] + [f"args[{number}]" for number in range(len(found), count)]
+
+
+def arguments_of(tree: Any, names: Sequence[str]) -> tuple[Argument, ...]:
+    """
+    Return the arguments that *tree*, of positional ones and those by name, is of.
+
+    Calls ``__hash__`` of the static parts of the user's classes.
+
+    Args:
+        tree: JAX's, of a tuple and a dict.
+        names: of the positional ones.
+    """
+    positional, named = tree.children()
+    found = [
+        Argument(name, by_name=False, node=node_of(child))
+        for name, child in zip(names, positional.children(), strict=True)
+    ]
+    data = named.node_data()
+    for name, child in zip(data[1] if data else (), named.children(), strict=True):
+        found.append(Argument(name, by_name=True, node=node_of(child)))
+    return tuple(found)
+
+
+def node_of(tree: Any) -> Node:
+    """
+    Return the tree of JAX as nodes.
+    """
+    data = tree.node_data()
+    if data is None:
+        return LEAF
+    kind, static = data
+    if kind is type(None):
+        return NONE
+    children = tuple(
+        [
+            LEAF if child.node_data() is None else node_of(child)
+            for child in tree.children()
+        ]
+    )
+    leaves = tree.num_leaves
+    if kind is tuple or kind is list:
+        return Node(kind.__name__, (), "", _numbers(len(children)), children, leaves)
+    if kind is dict:
+        keys = tuple(
+            [f"[{key!r}]" if type(key) is str else _key(key) for key in static]
+        )
+        return Node("dict", (), "", keys, children, leaves)
+    name, identity = kind.__qualname__, id(kind)
+    fields = getattr(kind, "_fields", None)
+    if fields is not None and len(fields) == len(children):
+        keys = tuple([f".{name}" for name in fields])
+        return Node(name, (identity,), "", keys, children, leaves)
+    known: tuple[str, ...] | None = None
+    if kind.__module__ == "collections" and name in _ORDERED:
+        static, keys = static if name == "defaultdict" else (None, static)
+        known = tuple([_key(key) for key in keys])
+    value = value_of(static)
+    return Node(name, (identity, value.key), value.text, known, children, leaves)
+
+
+def needs_names(arguments: Sequence[Argument]) -> bool:
+    """
+    Tell whether only JAX knows what the leaves of *arguments* are called.
+    """
+    return any(_unnamed(argument.node) for argument in arguments)
+
+
+def _unnamed(node: Node) -> bool:
+    return (node.keys is None and node.leaves > 0) or any(map(_unnamed, node.children))
+
+
+def _key(key: object) -> str:
+    return f"[{text_of(key)}]"
+
+
+_NUMBERS: dict[int, tuple[str, ...]] = {}
+
+
+def _numbers(count: int) -> tuple[str, ...]:
+    found = _NUMBERS.get(count)
+    if found is None:
+        found = tuple(f"[{number}]" for number in range(count))
+        if len(_NUMBERS) < 100:  # noqa: PLR2004 - few lengths are used again and again
+            _NUMBERS[count] = found
+    return found

@@ -1,0 +1,118 @@
+"""
+Other dtypes and weak types.
+"""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from tests.programs.recompiles.cases import Again, array, case, plus_one
+
+
+@case
+def dtype() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(array(3))
+    return lambda: f(array(3, dtype=np.int32))
+
+
+@case
+def dtype_bfloat16() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    half = array(3, dtype=jax.numpy.bfloat16)
+    f(array(3))
+    return lambda: f(half)
+
+
+@case
+def dtype_and_shape() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(array(3))
+    return lambda: f(array(4, dtype=np.int32))
+
+
+@case
+def dtype_of_python_numbers() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(1)
+    return lambda: f(1.5)
+
+
+@case
+def dtype_of_keys() -> Again:
+    @jax.jit
+    def f(key):
+        return jax.random.uniform(key)
+
+    old, new = jax.random.PRNGKey(0), jax.random.key(0)
+    f(old)
+    return lambda: f(new)
+
+
+@case
+def dtype_and_weak_type() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(1)
+    return lambda: f(np.float32(1))
+
+
+@case
+def weak_type() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(1.0)
+    return lambda: f(np.float32(1))
+
+
+@case
+def weak_type_now() -> Again:
+    @jax.jit
+    def f(x, rate):
+        return x * rate
+
+    f(array(3), array(dtype=np.int32))
+    return lambda: f(array(3), 2)
+
+
+@case
+def dtype_of_truth() -> Again:
+    return plus_one(before=True, after=1)
+
+
+@case
+def dtype_of_complex_numbers() -> Again:
+    return plus_one(1.0, 1j)
+
+
+@case
+def dtype_of_keys_of_another_kind() -> Again:
+    @jax.jit
+    def f(key):
+        return jax.random.uniform(key)
+
+    old, new = jax.random.key(0), jax.random.key(0, impl="rbg")
+    f(old)
+    return lambda: f(new)
+
+
+@case
+def weak_type_of_a_number_of_numpy() -> Again:
+    return plus_one(1.0, np.float64(1))

@@ -1,0 +1,143 @@
+"""
+Arrays in other places.
+"""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from tests.programs.recompiles.cases import (
+    DEVICES,
+    Again,
+    array,
+    case,
+    mesh,
+    on,
+    plus_one,
+    spread,
+)
+
+
+@case
+def committed() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(array(3))
+    return lambda: f(on(1, 3))
+
+
+@case
+def committed_no_more() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(on(0, 3))
+    return lambda: f(array(3))
+
+
+@case
+def device() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(on(0, 3))
+    return lambda: f(on(1, 3))
+
+
+@case
+def device_of_one_argument() -> Again:
+    @jax.jit
+    def f(batch):
+        return batch["x"] + 1
+
+    f({"x": on(2, 3)})
+    return lambda: f({"x": on(3, 3)})
+
+
+@case
+def sharding() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(spread("d"))
+    return lambda: f(spread())
+
+
+@case
+def sharding_of_another_axis() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(spread("d"))
+    return lambda: f(spread(None, "d"))
+
+
+@case
+def sharding_on_another_mesh() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(spread("d"))
+    return lambda: f(spread("a", "b", over=mesh(("a", "b"), (2, 4))))
+
+
+@case
+def sharding_from_one_device() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(array(8, 8))
+    return lambda: f(spread("d"))
+
+
+@case
+def mesh_in_another_order() -> Again:
+    backwards = jax.sharding.Mesh(np.array(DEVICES[::-1]), ("d",))
+    return plus_one(spread("d"), spread("d", over=backwards))
+
+
+@case
+def mesh_of_other_devices() -> Again:
+    first, second = (
+        jax.sharding.Mesh(np.array(devices), ("d",))
+        for devices in (DEVICES[:4], DEVICES[4:])
+    )
+    return plus_one(spread("d", over=first), spread("d", over=second))
+
+
+@case
+def mesh_of_fewer_devices() -> Again:
+    half = jax.sharding.Mesh(np.array(DEVICES[:4]), ("d",))
+    return plus_one(spread("d"), spread("d", over=half))
+
+
+@case
+def mesh_with_axes_in_the_type() -> Again:
+    kinds = jax.sharding.AxisType
+    return plus_one(
+        spread("d", over=mesh(axis_types=(kinds.Auto,))),
+        spread("d", over=mesh(axis_types=(kinds.Explicit,))),
+    )
+
+
+@case
+def mesh_of_one_device() -> Again:
+    _ = jax.sharding.AxisType  # before, one device was like another
+    alone = jax.sharding.Mesh(np.array(DEVICES[:1]), ("d",))
+    return plus_one(on(0, 8, 8), spread("d", over=alone))
+
+
+@case
+def committed_by_a_result() -> Again:
+    out = jax.sharding.SingleDeviceSharding(DEVICES[0])
+    made = jax.jit(lambda x: x + 1, out_shardings=out)(array(3))
+    return plus_one(array(3), made)

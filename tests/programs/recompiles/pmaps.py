@@ -1,0 +1,67 @@
+"""
+Other calls of pmap.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from tests.programs.recompiles.cases import DEVICES, Again, case
+
+
+@case
+def pmap_shape() -> Again:
+    @jax.pmap
+    def f(x, batch):
+        return x + batch["y"]
+
+    f(np.ones((8, 1), np.float32), {"y": np.ones((8, 2), np.float32)})
+    return lambda: f(np.ones((8, 1), np.float32), {"y": np.ones((8, 3), np.float32)})
+
+
+@case
+def pmap_static() -> Again:
+    @functools.partial(jax.pmap, static_broadcasted_argnums=1)
+    def f(x, n):
+        return x * n
+
+    f(np.ones((8, 1), np.float32), 2)
+    return lambda: f(np.ones((8, 1), np.float32), 3)
+
+
+def pmapped_with(before: dict[str, Any], after: dict[str, Any]) -> Again:
+    """
+    Call a function that is pmapped with *before*, and pmapped again with *after*.
+    """
+
+    def f(x):
+        return x + 1
+
+    jax.pmap(f, **before)(np.ones((2, 2), np.float32))
+    return lambda: jax.pmap(f, **after)(np.ones((2, 2), np.float32))
+
+
+@case
+def pmap_axis_name() -> Again:
+    return pmapped_with({}, {"axis_name": "i"})
+
+
+@case
+def pmap_another_axis() -> Again:
+    return pmapped_with({}, {"in_axes": 1})
+
+
+@case
+def pmap_devices() -> Again:
+    return pmapped_with(
+        {"devices": tuple(DEVICES[:2])}, {"devices": tuple(DEVICES[2:4])}
+    )
+
+
+@case
+def pmap_donated() -> Again:
+    return pmapped_with({}, {"donate_argnums": 0})

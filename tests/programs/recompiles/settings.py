@@ -1,0 +1,230 @@
+"""
+Another configuration, and other options of jit and pmap.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from tests.programs.recompiles.cases import (
+    DEVICES,
+    Again,
+    NamedSharding,
+    P,
+    array,
+    case,
+    mesh,
+    spread,
+)
+
+
+def under(setting: str, call: Again, *, value: object) -> Again:
+    def again() -> object:
+        before = getattr(jax.config, setting)
+        jax.config.update(setting, value)
+        try:
+            return call()
+        finally:
+            jax.config.update(setting, before)
+
+    return again
+
+
+def configured(setting: str, *, value: object) -> Again:
+    @jax.jit
+    def f(x):
+        return x @ x
+
+    x = array(3, 3)
+    f(x)
+    return under(setting, lambda: f(x), value=value)
+
+
+@case
+def x64() -> Again:
+    return configured("jax_enable_x64", value=True)
+
+
+@case
+def x64_and_what_follows() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(1.0)
+    return under("jax_enable_x64", lambda: f(1.0), value=True)
+
+
+@case
+def matmul_precision() -> Again:
+    return configured("jax_default_matmul_precision", value="highest")
+
+
+@case
+def rank_promotion() -> Again:
+    return configured("jax_numpy_rank_promotion", value="raise")
+
+
+@case
+def dtype_promotion() -> Again:
+    @jax.jit
+    def f(x):
+        return x + x
+
+    f(array(3))
+
+    def again() -> object:
+        with jax.numpy_dtype_promotion("strict"):
+            return f(array(3))
+
+    return again
+
+
+@case
+def default_device() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    x = np.ones(3, np.float32)
+    f(x)
+
+    def again() -> object:
+        with jax.default_device(DEVICES[2]):
+            return f(x)
+
+    return again
+
+
+@case
+def donated() -> Again:
+    def f(x):
+        return x + 1
+
+    jax.jit(f)(array(3))
+    return lambda: jax.jit(f, donate_argnums=0)(array(3))
+
+
+@case
+def output_sharding() -> Again:
+    def f(x):
+        return x + 1
+
+    out = spread("d").sharding
+    jax.jit(f)(spread("d"))
+    return lambda: jax.jit(f, out_shardings=out)(spread("d"))
+
+
+def within(manager: Callable[[], Any]) -> Again:
+    """
+    Call a function, and again in the context that *manager* makes.
+    """
+
+    @jax.jit
+    def f(x):
+        return x @ x
+
+    x = array(3, 3)
+    f(x)
+
+    def again() -> object:
+        with manager():
+            return f(x)
+
+    return again
+
+
+@case
+def x64_for_a_while() -> Again:
+    if hasattr(jax, "enable_x64"):
+        return within(lambda: jax.enable_x64(True))  # noqa: FBT003 - JAX's
+    from jax.experimental import enable_x64
+
+    return within(enable_x64)
+
+
+@case
+def precision_for_a_while() -> Again:
+    return within(lambda: jax.default_matmul_precision("float32"))
+
+
+@case
+def random_bits() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    def under(*, partitionable: bool) -> object:
+        with jax.threefry_partitionable(partitionable):
+            return f(np.ones(3, np.float32))
+
+    under(partitionable=False)
+    return lambda: under(partitionable=True)
+
+
+@case
+def mesh_around() -> Again:
+    return within(mesh)
+
+
+@case
+def mesh_set() -> Again:
+    set_mesh = jax.set_mesh
+    return within(lambda: set_mesh(mesh()))
+
+
+@case
+def another_mesh_set() -> Again:
+    set_mesh = jax.set_mesh
+
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    def under(axis: str) -> object:
+        with set_mesh(mesh((axis,))):
+            return f(np.zeros(8, np.float32))
+
+    under("a")
+    return lambda: under("b")
+
+
+def jitted_with(before: dict[str, Any], after: dict[str, Any]) -> Again:
+    """
+    Call a function that is jitted with *before*, and jitted again with *after*.
+    """
+
+    def f(x, y):
+        return x + 1, y + 1
+
+    jax.jit(f, **before)(array(8), array(8))
+    return lambda: jax.jit(f, **after)(array(8), array(8))
+
+
+@case
+def donated_no_more() -> Again:
+    return jitted_with({"donate_argnums": 0}, {})
+
+
+@case
+def donated_another() -> Again:
+    return jitted_with({"donate_argnums": 0}, {"donate_argnames": "y"})
+
+
+@case
+def input_shardings() -> Again:
+    first, second = (NamedSharding(mesh(), P(*spec)) for spec in (("d",), ()))
+    return jitted_with({"in_shardings": first}, {"in_shardings": second})
+
+
+@case
+def options_of_the_compiler() -> Again:
+    if "compiler_options" not in inspect.signature(jax.jit).parameters:
+        raise AttributeError
+    option = {"xla_embed_ir_in_executable": True}
+    return jitted_with({}, {"compiler_options": option})

@@ -1,0 +1,208 @@
+"""
+Other shapes.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import jax
+
+from tests.programs.recompiles.cases import Again, array, case, leaves_plus_one
+from tests.programs.recompiles.classes import Layer, Module, Pair, State
+
+
+@case
+def shape() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(array(3))
+    return lambda: f(array(4))
+
+
+@case
+def shape_in_a_dict() -> Again:
+    @jax.jit
+    def f(batch):
+        return batch["x"] + 1
+
+    f({"x": array(32, 128), "y": array(32)})
+    return lambda: f({"x": array(33, 128), "y": array(32)})
+
+
+@case
+def shape_deep_inside() -> Again:
+    @jax.jit
+    def f(params):
+        return params["layers"][1]["w"] + 1
+
+    f({"layers": [{"w": array(2)}, {"w": array(2)}]})
+    return lambda: f({"layers": [{"w": array(2)}, {"w": array(3)}]})
+
+
+@case
+def shape_of_two_arguments() -> Again:
+    @jax.jit
+    def f(x, y):
+        return x + y
+
+    f(array(3), array(3))
+    return lambda: f(array(4), array(4))
+
+
+@case
+def shape_of_another_rank() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(array())
+    return lambda: f(array(1))
+
+
+@case
+def shape_without_elements() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    f(array(3, 2))
+    return lambda: f(array(0, 2))
+
+
+@case
+def shape_among_star_args() -> Again:
+    @jax.jit
+    def f(first, *rest):
+        return [x + 1 for x in (first, *rest)]
+
+    f(array(1), array(2), array(3))
+    return lambda: f(array(1), array(2), array(4))
+
+
+@case
+def shape_of_an_argument_by_name() -> Again:
+    @jax.jit
+    def f(x, *, scale):
+        return x, scale + 1
+
+    f(array(1), scale=array(2))
+    return lambda: f(array(1), scale=array(3))
+
+
+@case
+def shape_among_star_kwargs() -> Again:
+    @jax.jit
+    def f(x, **others):
+        return x, others["b"] + 1
+
+    f(array(1), b=array(2), a=array(1))
+    return lambda: f(array(1), b=array(3), a=array(1))
+
+
+@case
+def shape_in_a_named_tuple() -> Again:
+    @jax.jit
+    def f(state):
+        return state.params + 1
+
+    f(State(array(), array(2)))
+    return lambda: f(State(array(), array(3)))
+
+
+@case
+def shape_in_a_class() -> Again:
+    @jax.jit
+    def f(model):
+        return model.weight + 1
+
+    f(Module(array(2), "relu"))
+    return lambda: f(Module(array(3), "relu"))
+
+
+@case
+def shape_in_a_class_without_names() -> Again:
+    @jax.jit
+    def f(pair):
+        return pair.children[1] + 1
+
+    f(Pair(array(2), array(2)))
+    return lambda: f(Pair(array(2), array(3)))
+
+
+@case
+def shape_closest_to_an_older_one() -> Again:
+    @jax.jit
+    def f(x, y):
+        return x + 1, y + 1
+
+    f(array(1), array(1))
+    f(array(5), array(5))
+    f(array(6), array(6))
+    return lambda: f(array(1), array(2))
+
+
+@case
+def shape_in_a_dataclass() -> Again:
+    return leaves_plus_one({"a": [Layer(array(2), "a")]}, {"a": [Layer(array(3), "a")]})
+
+
+@case
+def shape_under_a_key_that_is_no_text() -> Again:
+    return leaves_plus_one({("a", 1): array(1)}, {("a", 1): array(2)})
+
+
+@case
+def shape_after_a_scan() -> Again:
+    def step(carry, x):
+        return carry + x, carry
+
+    @jax.jit
+    def f(xs):
+        return jax.lax.scan(step, jax.numpy.float32(0), xs)
+
+    f(array(3))
+    return lambda: f(array(4))
+
+
+@case
+def shape_inside_and_around() -> Again:
+    @jax.jit
+    def inner(x):
+        return x + 1
+
+    @jax.jit
+    def around(x):
+        return inner(x) * 2
+
+    around(array(3))
+    return lambda: around(array(4))
+
+
+@case
+def shape_of_a_function_with_a_gradient_of_its_own() -> Again:
+    @jax.custom_jvp
+    def g(x):
+        return x * 2
+
+    g.defjvp(lambda primals, tangents: (g(primals[0]), tangents[0] * 2))
+    f = jax.jit(g)
+    f(array(3))
+    return lambda: f(array(4))
+
+
+@case
+def shape_on_another_thread() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    def again() -> None:
+        thread = threading.Thread(target=f, args=(array(4),))
+        thread.start()
+        thread.join()
+
+    f(array(3))
+    return again
