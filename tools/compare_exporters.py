@@ -5,10 +5,10 @@ Compare the sidecar with nvitop-exporter on one fake driver with eight GPUs.
                                       [--seconds N] [--scrapes N]
 
 PYTHON is the interpreter of a virtual environment with nvitop-exporter, or with jaxmon
-and nvidia-ml-py, in it. They take turns, and look at GPUs and host once a second; jaxmon
-looks at agents too. What nvitop-exporter tells of a GPU, jaxmon reads as often. What the
-driver costs is the same for both and next to nothing. Prints a table; the exit code is 1
-when a goal is missed or nvitop-exporter is better at anything.
+and nvidia-ml-py, in it. They take turns, and look at GPUs and host once a second, we
+at agents too. What nvitop-exporter tells of a GPU, jaxmon reads as often. What
+the driver costs is the same for both and next to nothing. Prints a table; the exit code
+is 1 when a goal is missed or nvitop-exporter is better at anything.
 """
 
 from __future__ import annotations
