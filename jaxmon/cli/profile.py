@@ -88,7 +88,7 @@ def command(
         raise CommandError(msg) from error
     rows = table.rows(planes)
     names = _labels(chosen)
-    files = _write(out, space, planes)
+    files = _write(out, f"worker_{chosen.number}", space, planes)
     if as_json:
         click.echo(_document(rows, names, files, cut_short))
         return
@@ -141,7 +141,9 @@ def _labels(worker: Worker) -> dict[str, str]:
     return {name: labels[0] for name, labels in found.items() if len(labels) == 1}
 
 
-def _write(out: Path, space: bytes, planes: Iterable[Any]) -> dict[str, str]:
+def _write(
+    out: Path, whose: str, space: bytes, planes: Iterable[Any]
+) -> dict[str, str]:
     """
     Write the trace where XProf looks for it, and once more for Perfetto.
     """
@@ -151,7 +153,8 @@ def _write(out: Path, space: bytes, planes: Iterable[Any]) -> dict[str, str]:
     from jaxmon.profile import perfetto
 
     stamp = time.strftime("%Y_%m_%d_%H_%M_%S")
-    directory = out / "plugins" / "profile" / stamp
+    # Several programs may be recorded at once.
+    directory = out / "plugins" / "profile" / f"{stamp}_{whose}"
     host = socket.gethostname()
     files = {
         "xprof": directory / f"{host}.xplane.pb",

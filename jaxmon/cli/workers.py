@@ -78,11 +78,18 @@ class Worker:
             raise CommandError(msg) from error
 
 
-def running(run_dir: Path | None, *, timeout: float = TIMEOUT) -> list[Worker]:
+def running(
+    run_dir: Path | None, *, only: str | None = None, timeout: float = TIMEOUT
+) -> list[Worker]:
     """
     Return the programs with an agent, by number; at most *timeout* seconds.
 
     Programs that were killed, whose sockets lie there still, are left out.
+
+    Args:
+        run_dir: where the sockets are; `None` for the default.
+        only: number of the program to ask; `None` asks all.
+        timeout: for the slowest answer.
 
     Raises:
         CommandError: the run directory cannot be read.
@@ -96,6 +103,7 @@ def running(run_dir: Path | None, *, timeout: float = TIMEOUT) -> list[Worker]:
             "program, or give another with --run-dir"
         )
         raise CommandError(msg) from error
+    sockets = {n: path for n, path in sockets.items() if only in (None, n)}
     answers = fetch_all(
         sockets, "/debug/overview", timeout=timeout, max_bytes=_MAX_BYTES
     )
@@ -119,7 +127,8 @@ def pick(number: str | None, run_dir: Path | None) -> Worker:
     Raises:
         CommandError: there is none, there are several, or it does not answer.
     """
-    workers = running(run_dir)
+    # One that hangs is waited for only by who asks for it.
+    workers = running(run_dir, only=number) or running(run_dir)
     if not workers:
         msg = (
             f"no program with jaxmon runs: no agent in {run_dir or rundir.locate()}. "

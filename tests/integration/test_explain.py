@@ -221,6 +221,20 @@ def test_of_several_programs_one_is_chosen(programs, run_dir):
     assert f"pid {second.pid}" in explain(run_dir, "1").ok().out.splitlines()[0]
 
 
+def test_others_are_not_waited_for(programs, run_dir):
+    """
+    Who asks for one program gets it, though another one hangs; nobody asks that one.
+    """
+    programs(IDLE)
+    with socket.socket(socket.AF_UNIX) as hung:
+        hung.bind(str(run_dir / "agent-1.sock"))
+        hung.listen()
+        assert explain(run_dir, "0").ok().out.startswith("worker 0 ")
+        hung.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            hung.accept()
+
+
 def test_a_killed_program_is_none(programs, run_dir):
     """
     Its socket lies there still, and is not counted.
