@@ -13,6 +13,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import repeat
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -69,7 +70,24 @@ def measure() -> list[Row]:
         ),
         _layer_off(bare, argument),
         *added,
+        _layer_alone(),
     ]
+
+
+def _layer_alone() -> Row:
+    from jaxmon.agent.calling.counted import CountedFunction
+    from jaxmon.agent.tally import Tally
+
+    nothing = partial(abs)  # in C, as JAX's object is
+    counted = CountedFunction(nothing, Tally().ticks)
+    times = _in_turns({BARE: nothing, "counted": counted}, 1)
+    return Row(
+        name="  the layer alone, around a call of nothing",
+        value=paired(times["counted"], times[BARE]),
+        best=min(times["counted"]) - min(times[BARE]),
+        unit="ns",
+        at_most=GOAL_NS,
+    )
 
 
 def _in_turns(variants: dict[str, Call], argument: Any) -> dict[str, list[float]]:
