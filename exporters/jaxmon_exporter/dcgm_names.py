@@ -19,6 +19,8 @@ _DRIVER = "DCGM_FI_DRIVER_VERSION"
 _VALUES = re.compile(r'="((?:[^"\\]|\\.)*)"')
 _WANTED = {(ours.name, row.labels): row for row in ROWS for ours in row.ours}
 _METRICS = {ours.name for row in ROWS for ours in row.ours}
+# Far more than a host has; who tells of devices that are none must not fill memory.
+_MOST_PLACES = 1 << 14
 _IDENTITIES = {catalog.ACCELERATOR_INFO.name, catalog.GPU_MIG_INFO.name}
 
 
@@ -106,6 +108,8 @@ class _Plan:
         try:
             return self._places[name]
         except KeyError:
+            if len(self._places) >= _MOST_PLACES:
+                self._places.clear()
             return self._places.setdefault(name, self._found(metric, name))
 
     def _found(self, metric: str, name: str) -> _Place | None:

@@ -14,6 +14,7 @@ from jaxmon.catalog import BY_NAME
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.exposition.parse import parse, to_family
+from jaxmon_exporter import dcgm_names
 from jaxmon_exporter.collectors.demo import Demo
 from jaxmon_exporter.compat import FOREIGN
 from jaxmon_exporter.dcgm_names import DcgmNames
@@ -213,6 +214,18 @@ def test_no_other_module_makes_metrics_outside_the_catalogue() -> None:
         if re.search(r"(?<![\w.])Metric\(", path.read_text())
     }
     assert makers == {"compat.py", "parse.py"}
+
+
+def test_devices_without_end_are_not_remembered() -> None:
+    """An agent that tells of ever new devices fills no memory."""
+    names = DcgmNames("node-1")
+    used = catalog.ACCELERATOR_MEMORY_USED_BYTES
+    found = reviewed("h100")
+    expected = len(names.families(found))
+    for number in range(3):
+        strange = [gauge(used, 1, f"{number}-{one}") for one in range(10_000)]
+        assert len(names.families([*found, *strange])) == expected
+    assert len(names._plan._places) <= dcgm_names._MOST_PLACES
 
 
 def test_names_follow_the_devices() -> None:
