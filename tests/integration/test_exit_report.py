@@ -9,7 +9,8 @@ import re
 import select
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -186,10 +187,17 @@ def test_a_standard_error_that_is_gone_is_no_failure(python_script, change) -> N
     assert "\x1b" not in result.err
 
 
-def start(run_dir: Path, source: str, stderr: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+@contextmanager
+def started(
+    run_dir: Path, source: str, stderr: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
         [sys.executable, "-c", source], env=clean_environ(run_dir), stderr=stderr
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("handler", ["", "import signal; signal.signal(13, 0)\n"])
@@ -201,11 +209,11 @@ def test_a_reader_that_left_does_not_change_the_exit_code(
     nothing stays in a buffer that Python could not flush.
     """
     reader, writer = os.pipe()
-    program = start(run_dir, handler + PROGRAM + "sys.stdin.read()", writer)
-    os.close(writer)
-    os.close(reader)
+    with started(run_dir, handler + PROGRAM + "sys.stdin.read()", writer) as program:
+        os.close(writer)
+        os.close(reader)
 
-    assert program.wait(60) == 0
+        assert program.wait(60) == 0
 
 
 def test_a_reader_that_does_not_read_is_not_waited_for(run_dir: Path) -> None:
@@ -220,9 +228,9 @@ def test_a_reader_that_does_not_read_is_not_waited_for(run_dir: Path) -> None:
         except BlockingIOError:
             break
     os.set_blocking(writer, True)
-    program = start(run_dir, PROGRAM + "sys.exit(6)", writer)
     try:
-        assert program.wait(60) == 6
+        with started(run_dir, PROGRAM + "sys.exit(6)", writer) as program:
+            assert program.wait(60) == 6
     finally:
         os.close(reader)
         os.close(writer)
