@@ -86,14 +86,21 @@ FIELDS = (
 )
 
 
-def labels(gpu: int, *, model: str = "NVIDIA H100 80GB HBM3", more: str = "") -> str:
+def labels(
+    gpu: int,
+    *,
+    new: bool = False,
+    model: str = "NVIDIA H100 80GB HBM3",
+    more: str = "",
+) -> str:
     """
     Return the labels of one GPU as dcgm-exporter puts them, not escaped.
     """
+    driver = f"DCGM_FI_{'SYSTEM_' if new else ''}DRIVER_VERSION"
     return (
         f'gpu="{gpu}",UUID="{UUID.format(gpu)}",pci_bus_id="00000000:{0x1A + gpu:02X}'
         f':00.0",device="nvidia{gpu}",modelName="{model}",Hostname="node-1",'
-        f'DCGM_FI_DRIVER_VERSION="580.65.06"{more}'
+        f'{driver}="580.65.06"{more}'
     )
 
 
@@ -117,7 +124,8 @@ def page(
                 if "." in value
                 else str(int(value) + step * gpu)
             )
-            found.append(f"{name}{{{labels(gpu, model=model, more=more)}}} {shown}")
+            text = labels(gpu, new=new, model=model, more=more)
+            found.append(f"{name}{{{text}}} {shown}")
     return "".join(f"{line}\n" for line in found)
 
 

@@ -109,21 +109,6 @@ def test_page_in_our_names_and_units(exporter: DcgmExporter, *, new: bool) -> No
     assert body(poller) == CLEAN
 
 
-def test_fields_in_base_units_are_not_converted(exporter: DcgmExporter) -> None:
-    """Clocks and energy have a further field each that needs no factor."""
-    exporter.body = "".join(
-        f"DCGM_FI_{name}{{{labels(0)}}} {value}\n"
-        for name, value in (
-            ("DEV_SM_CLOCK_HERTZ", "1980000000"),
-            ("DEV_GPU_ENERGY_JOULES_TOTAL", "987654.321"),
-        )
-    )
-    found = series(polled(exporter.url))
-    uuid = f'uuid="{UUID.format(0)}"'
-    assert found[f'jaxmon_accelerator_clock_hertz{{{uuid},clock="sm"}}'] == 1.98e9
-    assert found[f"jaxmon_accelerator_energy_joules_total{{{uuid}}}"] == 987654.321
-
-
 def test_both_spellings_on_one_page_are_one_series(exporter: DcgmExporter) -> None:
     """A page with a figure under two names, or once per job, gives it once."""
     exporter.body = page(1) + page(1, new=True) + page(1, more=',hpc_job="17"')

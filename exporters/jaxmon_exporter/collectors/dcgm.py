@@ -24,6 +24,7 @@ from jaxmon_exporter.precedence import instance
 _UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBER = re.compile(r"[0-9]{0,3}")
 _TEXT = ("text/plain", "application/openmetrics-text")
+_DRIVER, _DRIVER_SINCE_4_6 = "DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION"
 _MOST_GPUS = 64
 _BROKEN_LINE = "broken_line"
 _TOO_MANY = "too_many_gpus"
@@ -148,6 +149,6 @@ def _info(uuid: str, line: Line) -> str:
         labels.get("gpu", ""),
         "nvidia",
         labels.get("modelName", ""),
-        labels.get("DCGM_FI_DRIVER_VERSION", ""),
+        labels.get(_DRIVER) or labels.get(_DRIVER_SINCE_4_6, ""),
         f"{domain[-4:]}:{rest}" if rest else "",
     )

@@ -1,9 +1,8 @@
 """
 Fields of DCGM by the names that dcgm-exporter gives them, and what we call the same.
 
-DCGM 4.6 renamed many fields. Both names mean the same figure, except that clocks and
-energy have a further field each in base units, and that a percentage stays one although
-its new name ends in RATIO. Of the ratios only those of the profiler, PROF, are ratios.
+DCGM 4.6 renamed many fields. Both names mean the same figure; a percentage stays one,
+although its new name ends in RATIO: only those of the profiler, PROF, are ratios.
 
 Left out: the last Xid error, which is no count; times of throttling, of which releases
 differ in the unit; NVLink's bytes of both directions together, which cannot be parted.
@@ -65,14 +64,10 @@ def _fields() -> dict[str, Field]:
 
     clock = catalog.ACCELERATOR_CLOCK_HERTZ
     add("DEV_SM_CLOCK", clock, "sm", convert=_megahertz)
-    add("DEV_SM_CLOCK_HERTZ", clock, "sm", convert=_as_it_is)
     add("DEV_MEM_CLOCK", clock, "memory", convert=_megahertz)
-    add("DEV_MEMORY_CLOCK_HERTZ", clock, "memory", convert=_as_it_is)
     add("DEV_VIDEO_CLOCK", clock, "video", convert=_megahertz)
-    add("DEV_VIDEO_CLOCK_HERTZ", clock, "video", convert=_as_it_is)
     energy = catalog.ACCELERATOR_ENERGY_JOULES
     add("DEV_TOTAL_ENERGY_CONSUMPTION", energy, convert=_millijoules)
-    add("DEV_GPU_ENERGY_JOULES_TOTAL", energy, convert=_as_it_is)
     engine = catalog.GPU_ENGINE_UTILIZATION_RATIO
     add(
         "DEV_GPU_UTIL DEV_GPU_UTIL_RATIO",
@@ -80,12 +75,12 @@ def _fields() -> dict[str, Field]:
         convert=_percent,
     )
     add(
-        "DEV_MEM_COPY_UTIL DEV_MEM_COPY_UTIL_RATIO",
+        "DEV_MEM_COPY_UTIL",
         catalog.GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO,
         convert=_percent,
     )
-    add("DEV_ENC_UTIL DEV_ENC_UTIL_RATIO", engine, "encoder", convert=_percent)
-    add("DEV_DEC_UTIL DEV_DEC_UTIL_RATIO", engine, "decoder", convert=_percent)
+    add("DEV_ENC_UTIL", engine, "encoder", convert=_percent)
+    add("DEV_DEC_UTIL", engine, "decoder", convert=_percent)
     for name, metric in (
         ("DEV_FB_USED", catalog.ACCELERATOR_MEMORY_USED_BYTES),
         ("DEV_FB_FREE", catalog.ACCELERATOR_MEMORY_FREE_BYTES),
