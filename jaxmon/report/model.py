@@ -36,6 +36,9 @@ class Process:
 class Function:
     """
     The figures of one function; calls and hits are `None` where they are not counted.
+
+    Attributes:
+        not_repeated: why `shadow_interval` leaves it out, in a word.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Function:
     samples: Mapping[str, float] = field(default_factory=dict)
     numerics: Mapping[str, float] = field(default_factory=dict)
     determinism: Mapping[str, float] = field(default_factory=dict)
+    not_repeated: str = ""
 
     @property
     def lost(self) -> float:

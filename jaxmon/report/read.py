@@ -93,7 +93,7 @@ def _process(told: Json) -> Process:
 
 
 def _function(name: str, told: Json) -> Function:
-    phases = _mapping(told.get("phases"))
+    phases, determinism = (_mapping(told.get(k)) for k in ("phases", "determinism"))
     calls, hits = _number(told.get("calls")), _number(told.get("hits"))
     return Function(
         name=_text(name),
@@ -111,7 +111,8 @@ def _function(name: str, told: Json) -> Function:
         program=_figures(told.get("program")),
         samples=_figures(told.get("samples")),
         numerics=_figures(told.get("numerics")),
-        determinism=_checks(_mapping(told.get("determinism"))),
+        determinism=_checks(determinism),
+        not_repeated=_text(determinism.get("not_repeated")),
     )
 
 

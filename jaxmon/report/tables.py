@@ -205,6 +205,14 @@ def notes(snapshot: Snapshot, width: int) -> list[str]:
     if snapshot.functions_left_out:
         left = counted(snapshot.functions_left_out, "further function")
         texts.append(f"{left} are left out here; the totals lack them.")
+    if left_out := [one for one in snapshot.functions if one.not_repeated]:
+        told = ", ".join(
+            f"{one.name} ({one.not_repeated.replace('_', ' ')})"
+            for one in left_out[:_MOST_PLACES]
+        )
+        more = len(left_out) - _MOST_PLACES
+        told += f" and {more} more" if more > 0 else ""
+        texts.append(f"Not repeated to compare outputs (shadow_interval): {told}.")
     if snapshot.hooks_off:
         texts.append(
             f"These hooks do not observe, and their figures are missing: "

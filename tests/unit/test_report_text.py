@@ -13,8 +13,6 @@ import pytest
 from jaxmon.report import layout, text
 from jaxmon.report.advice import advise
 from jaxmon.report.read import read
-from jaxmon.report.schema import SCHEMA
-from jaxmon.version import version
 
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -310,33 +308,6 @@ def test_a_program_without_trouble_is_told_so():
         "FINDINGS\n"
         "  None: nothing stands out.\n"
     )
-
-
-def test_another_version_is_noted():
-    """
-    Figures of another jaxmon may be missing, those of a newer schema wrong.
-    """
-    page = {"schema": SCHEMA, "process": {"jaxmon": version()}}
-    assert "NOTES" not in told(page, {})
-
-    old = told({**page, "process": {"jaxmon": "0.0.1"}}, {})
-    assert f"The program has jaxmon 0.0.1, this command is of {version()}:" in old
-    assert "too old" not in old
-    assert "too old for the program" in told({**page, "schema": SCHEMA + 1}, {})
-
-
-def test_growth_is_not_told_after_one_look():
-    """
-    Of a line that was looked at once nobody knows whether it grew.
-    """
-    line = {"file": "a.py", "line": 3, "bytes": 4096, "arrays": 2, "growth_bytes": 0}
-    looks = {"time": 90.0, "seconds": 0.0, "lines": [line]}
-    page = {"process": {"now": 100.0}, "allocations": looks}
-
-    *_, heading, titles, row = told(page, {}).splitlines()
-    assert heading == "MEMORY BY SOURCE LINE, 10 s ago"
-    assert titles.split() == ["SIZE", "ARRAYS", "GROWTH", "ALLOCATED", "AT"]
-    assert row.split() == ["4", "KiB", "2", "-", "a.py:3"]
 
 
 def crowded() -> tuple[dict[str, Any], dict[str, Any]]:

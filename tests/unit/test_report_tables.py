@@ -1,0 +1,76 @@
+"""
+The sections of a report one by one: what they say where not all is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxmon.report import tables
+from jaxmon.report.read import read
+from jaxmon.report.schema import SCHEMA
+from jaxmon.version import version
+
+
+def notes(page: dict[str, Any]) -> str:
+    """
+    Return the notes as one line.
+    """
+    return " ".join(line.strip() for line in tables.notes(read(page), 80))
+
+
+def test_another_version_is_noted() -> None:
+    """
+    Figures of another jaxmon may be missing, those of a newer schema wrong.
+    """
+    page = {"schema": SCHEMA, "process": {"jaxmon": version()}}
+    assert notes(page) == ""
+
+    assert notes({**page, "process": {"jaxmon": "0.0.1"}}) == (
+        f"NOTES The program has jaxmon 0.0.1, this command is of {version()}: figures "
+        "may be missing."
+    )
+    assert notes({**page, "schema": SCHEMA + 1}) == (
+        "NOTES This command is too old for the program and may read it wrongly."
+    )
+
+
+def test_functions_that_are_not_repeated_are_noted() -> None:
+    """
+    Who asked for repetitions learns why some functions have none.
+    """
+    functions = {
+        f"train.f{number}": {"determinism": {"not_repeated": "numpy_argument"}}
+        for number in range(10)
+    }
+    text = notes({"functions": functions})
+
+    assert text.startswith(
+        "NOTES Not repeated to compare outputs (shadow_interval): train.f0 (numpy "
+        "argument), train.f1 "
+    )
+    assert text.endswith("train.f7 (numpy argument) and 2 more.")
+
+
+def test_growth_is_not_told_after_one_look() -> None:
+    """
+    Of a line that was looked at once nobody knows whether it grew.
+    """
+    line = {"file": "a.py", "line": 3, "bytes": 4096, "arrays": 2, "growth_bytes": 0}
+    looks = {"time": 90.0, "seconds": 0.0, "lines": [line]}
+    page = {"process": {"now": 100.0}, "allocations": looks}
+
+    heading, titles, row = tables.memory_lines(read(page), 80)
+    assert heading == "MEMORY BY SOURCE LINE, 10 s ago"
+    assert titles.split() == ["SIZE", "ARRAYS", "GROWTH", "ALLOCATED", "AT"]
+    assert row.split() == ["4", "KiB", "2", "-", "a.py:3"]
+
+
+def test_a_transfer_without_a_line_is_told() -> None:
+    """
+    Where no line of the program is known, the column is not blank.
+    """
+    line = {"direction": "sync", "how": "unknown", "count": 5, "seconds": 0.5}
+
+    *_, row = tables.transfers(read({"transfers": {"lines": [line]}}), 80)
+    assert row.split() == ["5", "0", "B", "0.50", "s", "wait", "-"]
