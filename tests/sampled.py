@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import jax
@@ -70,9 +69,12 @@ def calibrated(seconds: float) -> int:
     """
     Return the length of a chain that takes about *seconds*.
     """
-    probe, x = chain("probe", 50), operand()
+    length, x = 400, operand()
+    probe = chain("probe", length)
     timed(lambda: probe(x))
-    return max(int(seconds * 50 / median(timed(lambda: probe(x)) for _ in range(9))), 1)
+    # Other load makes some longer, and none shorter.
+    shortest = min(timed(lambda: probe(x)) for _ in range(9))
+    return max(int(seconds * length / shortest), 1)
 
 
 def figures(sampling: Sampling, name: str) -> dict[str, Any]:

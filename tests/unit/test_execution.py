@@ -132,3 +132,28 @@ def test_lost_work_is_given_up() -> None:
 
     assert told(work(12.98, 13.02), gone) == []
     assert told(gone) == []
+
+
+def test_runs_that_were_held_up_do_not_stand_for_short_ones() -> None:
+    """
+    Where a run of usual length could not be told, a longer one is not either, though it
+    is known well enough.
+    """
+    known = pace(0.02)
+    for _ in range(5):
+        assert told(work(10.02, 10.18), known=known) == []
+    long = work(11.93, 12.07)
+
+    assert told(long) == [pytest.approx(2.0)]
+    assert told(long, known=known) == []
+
+
+def test_longer_runs_of_a_function_that_can_be_told_are_told() -> None:
+    """
+    Looks at them come in longer steps, as they may.
+    """
+    known = pace(0.02)
+    for _ in range(5):
+        assert len(told(work(10.95, 11.05), known=known)) == 1
+
+    assert told(work(19.5, 20.5), known=known) == [pytest.approx(10.0)]

@@ -65,6 +65,7 @@ class Pace:
 
     Attributes:
         work: estimates of its execution, in seconds, exact or not.
+        gaps: seconds between the two looks that its end lay between.
         queue: how long its work waited for work before it, in seconds.
         dispatches: how long its calls took to return, in seconds.
         overlaps: whether its calls may return before the work is done, even where the
@@ -74,6 +75,7 @@ class Pace:
     def __init__(self, dispatches: Recent) -> None:
         self.dispatches = dispatches
         self.work: deque[float] = deque(maxlen=8)
+        self.gaps: deque[float] = deque(maxlen=8)
         self.queue: deque[float] = deque(maxlen=4)
         self.overlaps = False
 
@@ -173,5 +175,21 @@ class Execution:
         middle = (least + most) / 2
         # Where the end of the work before was missed, the next looks come closer.
         pace.work.append(max(middle, most / 4))
-        if most - least <= 2 * _ERROR * middle:
+        pace.gaps.append(finished - unfinished)
+        known = most - least <= 2 * _ERROR * middle
+        if known and self._usual_is_told(middle, late - early):
             self._tell(middle)
+
+    def _usual_is_told(self, seconds: float, start: float) -> bool:
+        """
+        Tell whether a run of usual length would have been told as well as this one of
+        *seconds*, whose start was known to *start*. Of short programs, only those that
+        something held up would be told otherwise.
+        """
+        pace = self._pace
+        usual = median(pace.work)
+        if usual >= seconds:
+            return True
+        # Looks come in steps that grow with the time, but cannot be as short as may be.
+        end = max(pace.gaps[-1] * usual / seconds, min(pace.gaps))
+        return start + end <= 2 * _ERROR * usual
