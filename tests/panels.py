@@ -14,8 +14,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from jaxmon.artifacts.dashboards import render_all
 from jaxmon.catalog import BY_NAME
+from tests.rendered import DASHBOARDS
+from tests.rendered import panels as panels_of
 from tests.support import Prometheus, http_get
 
 
@@ -85,9 +86,8 @@ def panels() -> Iterator[dict[str, Any]]:
     """
     Yield every panel of every dashboard.
     """
-    for text in render_all().values():
-        for panel in json.loads(text)["panels"]:
-            yield from panel["panels"] if panel["type"] == "row" else [panel]
+    for dashboard in DASHBOARDS.values():
+        yield from panels_of(dashboard)
 
 
 def problems(

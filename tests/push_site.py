@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.grafana.content import content
-from tests.fakes.grafana import TOKEN, FakeGrafana
+from tests.fakes.grafana import FakeGrafana
+from tests.fakes.grafana_rows import TOKEN
 from tests.support import Result
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from tests.fakes.grafana import VIEWER
+from tests.fakes.grafana_rows import VIEWER
 from tests.fakes.http import Reply
 from tests.push_site import DEBUG, ONCALL
 

@@ -1,0 +1,155 @@
+"""
+Pushing while others edit and push.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from jaxmon.grafana.content import digest
+from tests.fakes.grafana_rows import TOKEN, Quirks
+from tests.push_site import DEBUG, ONCALL, PUSHER
+from tests.support import run_python
+
+
+# Others write at the same time.
+
+
+def test_an_edit_between_plan_and_save_is_kept(pushed):
+    """
+    The version lock holds; the dashboard is refused, the other one is written.
+    """
+    pushed.write({**ONCALL, "refresh": "1m"})
+    pushed.write({**DEBUG, "refresh": "1m"})
+    pushed.grafana.fault(
+        "^POST /api/dashboards/db",
+        before=lambda: pushed.grafana.edit("jaxmon-oncall", refresh="5s"),
+    )
+    done = pushed.push()
+    assert done.code == 3
+    assert "changed during the push: version 2 was saved by alice" in done.out
+    assert pushed.grafana.body("jaxmon-oncall")["refresh"] == "5s"
+    assert pushed.grafana.body("jaxmon-debug")["refresh"] == "1m"
+
+
+def test_force_does_not_replace_what_it_has_not_seen(pushed):
+    """
+    An edit that comes after the backup is refused, also with force.
+    """
+    pushed.grafana.edit("jaxmon-oncall", refresh="5s")
+    pushed.grafana.fault(
+        "^POST /api/dashboards/db",
+        before=lambda: pushed.grafana.edit("jaxmon-oncall", refresh="7s"),
+    )
+    assert pushed.outcomes("--force") == (
+        3,
+        {"jaxmon-debug": "unchanged", "jaxmon-oncall": "refused"},
+    )
+    assert pushed.grafana.body("jaxmon-oncall")["refresh"] == "7s"
+
+
+def test_a_dashboard_made_by_hand_meanwhile_is_kept(site):
+    """
+    A save that should create does not replace what appeared under its uid.
+    """
+    site.grafana.fault(
+        "^POST /api/dashboards/db",
+        before=lambda: site.grafana.put({**DEBUG, "tags": [], "title": "Hers"}),
+    )
+    assert site.outcomes() == (
+        3,
+        {"jaxmon-debug": "refused", "jaxmon-oncall": "created"},
+    )
+    assert site.grafana.body("jaxmon-debug")["title"] == "Hers"
+
+
+def test_two_first_pushes_at_once_make_one_version(site):
+    """
+    The slower one finds its work done: folder, dashboards, one version of each.
+    """
+    rounds = []
+
+    def meanwhile():
+        rounds.append(site.push())
+
+    site.grafana.fault("^POST /api/folders", before=meanwhile)
+    assert site.push().code == 0
+    assert [one.code for one in rounds] == [0]
+    assert [len(row.versions) for row in site.grafana.rows.values()] == [1, 1]
+
+
+def test_two_different_pushes_at_once_follow_each_other(pushed):
+    """
+    After another push got in first, this one plans again on top of its version.
+    """
+    pushed.write({**ONCALL, "refresh": "2m"})
+
+    def meanwhile():
+        pushed.write({**ONCALL, "refresh": "1m"})
+        pushed.push().ok()
+        pushed.write({**ONCALL, "refresh": "2m"})
+
+    pushed.grafana.fault("^POST /api/dashboards/db", before=meanwhile)
+    assert pushed.outcomes()[0] == 0
+    refreshes = [
+        one.data["refresh"] for one in pushed.grafana.rows["jaxmon-oncall"].versions
+    ]
+    assert refreshes == ["30s", "1m", "2m"]
+
+
+def test_endless_races_are_given_up(pushed):
+    """
+    Who loses the lock twice fails with advice; it never overwrites.
+    """
+    pushed.write({**ONCALL, "refresh": "2m"})
+    row = pushed.grafana.rows["jaxmon-oncall"]
+
+    def meanwhile():
+        content = {**ONCALL, "refresh": f"{len(row.versions)}h"}
+        message = f"jaxmon push 9 sha256:{digest(content)}"
+        del content["uid"]
+        pushed.grafana.edit("jaxmon-oncall", author=PUSHER, message=message, **content)
+
+    pushed.grafana.fault("^POST /api/dashboards/db", before=meanwhile, times=2)
+    done = pushed.push()
+    assert done.code == 4
+    assert "changes again and again" in done.out
+    assert len(row.versions) == 3
+
+
+def test_real_pushes_at_once(site):
+    """
+    Four pushes in processes leave one version of each dashboard, and none fails.
+    """
+    codes: list[int] = []
+
+    def push():
+        done = run_python(
+            "-m", "jaxmon", "dashboards", "push", "--url", site.url,
+            str(site.directory / "dashboards"), env={"GRAFANA_TOKEN": TOKEN},
+        )  # fmt: skip
+        site.printed += [done.out, done.err]
+        codes.append(done.code)
+
+    threads = [threading.Thread(target=push) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [0] * 4
+    assert [len(row.versions) for row in site.grafana.rows.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("status", [409, 412])
+def test_a_folder_made_meanwhile_is_used(make_site, status):
+    """
+    Somebody else made the folder between our look and our request.
+    """
+    site = make_site(quirks=Quirks(folder_conflict=status))
+    site.grafana.fault(
+        "^POST /api/folders",
+        before=lambda: site.grafana.folders.update(jaxmon="jaxmon"),
+    )
+    assert site.outcomes()[0] == 0

@@ -1,0 +1,55 @@
+"""
+The dashboards as they are rendered from the defaults, and what Grafana's SDK reads.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jaxmon.artifacts.dashboards import render_all
+
+
+RENDERED = render_all()
+DASHBOARDS: dict[str, dict[str, Any]] = {
+    name: json.loads(text) for name, text in RENDERED.items()
+}
+
+EVERY_DASHBOARD = pytest.mark.parametrize(
+    "dashboard", DASHBOARDS.values(), ids=DASHBOARDS
+)
+
+
+def panels(dashboard: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """
+    Yield the panels, those of collapsed rows included, rows left out.
+    """
+    for panel in dashboard["panels"]:
+        if panel["type"] == "row":
+            yield from panel["panels"]
+        else:
+            yield panel
+
+
+def reread(dashboard: dict[str, Any]) -> Any:
+    with warnings.catch_warnings():
+        # The SDK warns of its classic models when they are imported.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from grafana_foundation_sdk.cog.encoder import JSONEncoder
+        from grafana_foundation_sdk.cog.plugins import register_default_plugins
+        from grafana_foundation_sdk.models.dashboard import Dashboard
+
+        register_default_plugins()
+        text = JSONEncoder().encode(Dashboard.from_json(dashboard))
+    return json.loads(text, object_hook=out_of_the_menu)
+
+
+def out_of_the_menu(read: dict[str, Any]) -> dict[str, Any]:
+    # The models put every link and annotation there, whatever they were read from.
+    if read.get("placement") == "inControlsMenu":
+        del read["placement"]
+    return read
