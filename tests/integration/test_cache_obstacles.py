@@ -1,0 +1,312 @@
+"""
+What is configured so that the persistent cache cannot hit: provoked and named, in
+processes of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import support
+from tests.cache_books import (
+    FILELOCK,
+    PORTABLE,
+    PROGRAM,
+    TWO_PROGRAMS,
+    Books,
+    books_of,
+    entries,
+    options,
+    run,
+)
+
+
+pytestmark = pytest.mark.ground_truth
+
+
+def test_a_cache_that_is_switched_off_is_named(tmp_path: Path) -> None:
+    """
+    ``jax_enable_compilation_cache`` off, or room for nothing.
+    """
+    off = run(tmp_path, config={"jax_enable_compilation_cache": False})
+
+    assert (off.hits, off.stored, entries(tmp_path)) == (0, 0, [])
+    assert off.obstacles() == ["disabled"]
+    assert not off.snapshot["enabled"]
+    assert off.snapshot["requests"] == {"hit": 0, "miss": 0}
+
+
+def test_room_for_nothing_is_named(tmp_path: Path) -> None:
+    """
+    ``jax_compilation_cache_max_size`` of 0 switches the cache off as well.
+    """
+    books = run(tmp_path, config={"jax_compilation_cache_max_size": 0})
+
+    assert entries(tmp_path) == []
+    assert books.obstacles() == ["disabled"]
+
+
+def test_a_missing_directory_setting_is_named() -> None:
+    """
+    Without a directory there is no cache, and no look-up counts as a miss.
+    """
+    books = run(None)
+
+    assert books.events["compile_requests_use_cache"] == 3
+    assert books.obstacles() == ["no_directory"]
+    assert books.snapshot["requests"] == {"hit": 0, "miss": 0}
+
+
+def test_nothing_is_named_before_anything_was_compiled() -> None:
+    """
+    A program may still be about to configure the cache.
+    """
+    assert run(None, "pass").obstacles() == []
+
+
+def test_programs_below_the_threshold_are_named(tmp_path: Path) -> None:
+    """
+    Programs that each compile too fast to be kept, and together cost a second.
+    """
+    books = run(
+        tmp_path,
+        "compile_for(1.5)",
+        config={"jax_persistent_cache_min_compile_time_secs": 1000},
+    )
+
+    assert entries(tmp_path) == []
+    assert books.obstacles() == ["below_threshold"]
+    assert "less than 1000 s" in books.message("below_threshold")
+    assert "__main__.deep" in books.message("below_threshold")
+
+
+def test_a_few_quick_programs_below_the_threshold_are_not_worth_a_word(
+    tmp_path: Path,
+) -> None:
+    """
+    Every program compiles small things that JAX rightly does not keep.
+    """
+    books = run(
+        tmp_path,
+        "cached(ones(3))",
+        config={"jax_persistent_cache_min_compile_time_secs": 1000},
+    )
+
+    assert entries(tmp_path) == []
+    assert books.obstacles() == []
+
+
+def test_programs_below_the_size_are_named(tmp_path: Path) -> None:
+    """
+    The other threshold: entries that are too small.
+    """
+    books = run(
+        tmp_path,
+        config={"jax_persistent_cache_min_entry_size_bytes": 10**9},
+    )
+
+    assert (entries(tmp_path), books.snapshot["writes"]) == ([], 0)
+    assert books.obstacles() == ["below_threshold"]
+    assert "1,000,000,000 bytes" in books.message("below_threshold")
+
+
+@pytest.mark.parametrize("config", [{}, PORTABLE], ids=["default", "portable"])
+def test_a_directory_that_moved_is_named_where_it_matters(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    """
+    Where the path is part of the key, by default from 0.6 to 0.11, a cache mounted
+    elsewhere is never hit; elsewhere it is, and nothing is named.
+    """
+    run(tmp_path / "one", config=config)
+    shutil.move(tmp_path / "one", tmp_path / "other")
+
+    books = run(tmp_path / "other", config=config)
+
+    version = tuple(map(int, books.noted["jax"].split(".")[:2]))
+    matters = not config and (0, 5) < version < (0, 12)
+    assert books.hits == (0 if matters else 3)
+    assert books.obstacles() == (["path_in_key"] if matters else [])
+    if matters:
+        assert "jit_cached" in books.message("path_in_key")
+        assert f"made under {tmp_path / 'one'}" in books.message("path_in_key")
+
+
+def test_a_changed_program_at_the_same_path_is_no_obstacle(tmp_path: Path) -> None:
+    """
+    A deployment that changes every program misses every time, and rightly so.
+    """
+    run(tmp_path, "cached(ones(3))")
+
+    books = run(tmp_path, "cached(ones(5))")
+
+    assert (books.hits, books.stored, len(entries(tmp_path))) == (0, 1, 2)
+    assert books.obstacles() == []
+
+
+def test_a_changed_program_in_a_cold_cache_names_nothing(tmp_path: Path) -> None:
+    """
+    Misses alone are no reason to suspect the path: they may be the first ones.
+    """
+    run(tmp_path, "cached(ones(3))")
+
+    books = run(tmp_path, "other(ones(3))")
+
+    assert (books.hits, books.stored) == (0, 1)
+    assert books.obstacles() == []
+
+
+def test_only_the_first_process_of_a_cluster_writes(tmp_path: Path) -> None:
+    """
+    The other one of two real processes names that nobody kept what it compiled.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    given = []
+    for number in range(2):
+        join = f"jax.distributed.initialize({address!r}, 2, {number})"
+        one = options(tmp_path / f"cache-{number}", join, *TWO_PROGRAMS)
+        given.append(json.dumps(one))
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(PROGRAM), one],
+            env=support.clean_environ(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for one in given
+    ]
+    try:
+        ended = [process.communicate(timeout=90) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    books = []
+    for process, (out, err) in zip(running, ended, strict=True):
+        assert process.returncode == 0, err
+        books.append(Books(json.loads(out.splitlines()[-1])))
+
+    first, second = books
+    assert (first.stored, second.stored) == (3, 0)
+    assert first.obstacles() == []
+    assert second.obstacles() == ["not_writer"]
+    assert "this is process 1" in second.message("not_writer")
+
+
+def test_host_callbacks_are_named_where_jax_does_not_keep_them(tmp_path: Path) -> None:
+    """
+    To 0.11 programs with callbacks are not kept; since 0.12 they are, and are found.
+    """
+    first, second = (run(tmp_path, "calling_back(ones(3))") for _ in range(2))
+
+    if entries(tmp_path):
+        assert (first.obstacles(), second.obstacles(), second.hits) == ([], [], 1)
+        assert first.snapshot["writes"] == 1
+    else:
+        assert first.obstacles() == second.obstacles() == ["host_callback"]
+        assert "__main__.calling_back" in first.message("host_callback")
+        assert first.snapshot["writes"] == 0
+
+
+def test_a_directory_set_too_late_is_named(tmp_path: Path) -> None:
+    """
+    JAX keeps to the directory that it started with.
+    """
+    change = f"jax.config.update('jax_compilation_cache_dir', {str(tmp_path / 'b')!r})"
+
+    books = run(tmp_path / "a", "cached(ones(3))", change, "cached(ones(4))")
+
+    assert len(entries(tmp_path / "a")) == 2
+    assert not (tmp_path / "b").exists()
+    assert books.obstacles() == ["not_in_use"]
+    assert f"started with {tmp_path / 'a'}" in books.message("not_in_use")
+
+
+def test_a_cache_switched_on_too_late_is_named(tmp_path: Path) -> None:
+    """
+    JAX decides at the first compile whether there is a cache.
+    """
+    off = {"jax_enable_compilation_cache": False}
+    on = "jax.config.update('jax_enable_compilation_cache', True)"
+
+    books = run(tmp_path, "cached(ones(3))", on, "cached(ones(4))", config=off)
+
+    assert entries(tmp_path) == []
+    assert books.obstacles() == ["not_in_use"]
+
+
+def test_a_first_directory_after_the_first_compile_is_named_or_used(
+    tmp_path: Path,
+) -> None:
+    """
+    To 0.4 that is too late, later releases take it; jaxmon says which it is.
+    """
+    late = f"jax.config.update('jax_compilation_cache_dir', {str(tmp_path)!r})"
+
+    books = run(None, "cached(ones(3))", late, "cached(ones(4))")
+
+    # What was told before the directory was set stays in the log.
+    books.log.clear()
+    reasons = [one["reason"] for one in books.obstacle_list()]
+    assert reasons == ([] if entries(tmp_path) else ["not_in_use"])
+    assert len(entries(tmp_path)) == books.stored == books.snapshot["writes"]
+
+
+def test_checking_contents_is_named(tmp_path: Path) -> None:
+    """
+    Since 0.10 JAX can compile what it has, to compare: nothing hits at first.
+    """
+    check = {"jax_compilation_cache_check_contents": True}
+    run(tmp_path)
+
+    books = run(tmp_path, config=check)
+
+    if books.hits:
+        assert books.obstacles() == []
+    else:
+        assert books.obstacles() == ["check_contents"]
+
+
+def test_eviction_without_its_package_is_named(tmp_path: Path) -> None:
+    """
+    JAX then uses no cache at all, and warns once.
+    """
+    missing = tmp_path / "path"
+    missing.mkdir()
+    (missing / "filelock.py").write_text("raise ImportError")
+    size = {"jax_compilation_cache_max_size": 10**9}
+    given = options(tmp_path / "cache", config=size)
+
+    books = books_of(given, missing)
+
+    assert entries(tmp_path / "cache") == []
+    assert books.obstacles() == ["not_in_use"]
+    assert "filelock" in books.message("not_in_use")
+
+
+def test_an_entry_larger_than_the_cache_is_named(tmp_path: Path) -> None:
+    """
+    Such a program is compiled each time, however much room there is.
+    """
+    packages = tmp_path / "path"
+    packages.mkdir()
+    (packages / "filelock.py").write_text(FILELOCK)
+    size = {"jax_compilation_cache_max_size": 100}
+    given = options(tmp_path / "cache", "cached(ones(3))", config=size)
+
+    books = books_of(given, packages)
+
+    assert entries(tmp_path / "cache") == []
+    assert books.obstacles() == ["too_large"]
+    assert books.snapshot["writes"] == 0
