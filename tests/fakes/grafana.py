@@ -26,6 +26,7 @@ from tests.fakes.grafana_rows import (
     RefusedError,
     Row,
     Version,
+    validate,
 )
 from tests.fakes.http import FaultyServer, Reply, Seen
 
