@@ -88,14 +88,23 @@ def uninitialised(stage: Stage) -> None:
     stage.recovers(lambda: healthy(sidecar))
 
 
-@AREA.row("driver upgraded, with --exit-on-driver-mismatch")
-def mismatch_exits(stage: Stage) -> None:
+def ends(stage: Stage, orders: tuple[str, ...], advice: str) -> None:
     sidecar = stage.with_gpus(2, "--exit-on-driver-mismatch")
-    stage.order("init 18", "all 18")
+    stage.order(*orders)
     stage.until(lambda: sidecar.process.poll() is not None, "the process to end")
     stage.expect(sidecar.process.returncode != 0, "ended, exit code not 0")
     stage.expect(
-        any("restart" in line for line in sidecar.log), "the log says to restart it"
+        any(advice in line for line in sidecar.log), f"the log says '{advice}'"
+    )
+
+
+for what, orders, advice in (
+    ("driver upgraded", ("init 18", "all 18"), "restart the exporter"),
+    ("GPUs taken from the container", ("init 999", "all 1"), "be created again"),
+):
+    AREA.add(
+        f"{what}, with --exit-on-driver-mismatch",
+        functools.partial(ends, orders=orders, advice=advice),
     )
 
 
