@@ -239,7 +239,7 @@ def huge(stage: Stage) -> None:
     misbehaves(stage, "too_large", flood)
     (sidecar,) = stage.sidecars
     megabytes = sidecar.resident_bytes() >> 20
-    stage.expect(megabytes < 160, "resident memory below 160 MB")
+    stage.expect(megabytes < 80, "resident memory below 80 MB")
 
 
 @AREA.row("a page that drips")
