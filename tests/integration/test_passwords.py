@@ -1,0 +1,183 @@
+"""
+Who gets a page and who does not, by password.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from jaxmon.errors import CommandError
+from jaxmon_exporter import gate
+from tests.guarded import PAGE, TLS, Site
+from tests.support import until
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with ExitStack() as stack:
+        yield Site(tmp_path, stack)
+
+
+@pytest.fixture(scope="module")
+def bcrypt() -> ModuleType:
+    found: ModuleType = pytest.importorskip("bcrypt")
+    return found
+
+
+@pytest.fixture(scope="module")
+def users(bcrypt: ModuleType) -> str:
+    hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(5)).decode()
+    return f"basic_auth_users:\n  alice: {hashed}\n"
+
+
+def test_a_password_lets_in_and_a_wrong_one_does_not(site: Site, users: str) -> None:
+    """
+    Wrong passwords, unknown names, other schemes and no header at all get 401 and
+    nothing of the page; the right one gets the page.
+    """
+    site.serve(users)
+
+    assert site.get(user=("alice", "right"))[:2] == (200, PAGE)
+    for bad in (("alice", "wrong"), ("bob", "right"), ("", ""), ("alice", "")):
+        status, body, headers = site.get(user=bad)
+        assert (status, headers["WWW-Authenticate"]) == (401, "Basic")
+        assert PAGE not in body
+    assert site.get()[0] == 401
+    assert site.get(Authorization="Bearer right")[0] == 401
+    assert site.get(Authorization="Basic !!!")[0] == 401
+    assert site.get(user=("alice", "right" + "\0"))[0] == 401
+
+
+def test_probes_need_no_password(site: Site, users: str) -> None:
+    """
+    A kubelet has none, and the page tells nothing.
+    """
+    site.serve(users)
+    assert site.get("/-/healthy")[0] == 200
+
+
+def test_a_slow_hash_is_paid_once(
+    site: Site, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Right and wrong passwords are remembered, until the file changes them; an unknown
+    name costs a hash as a known one does.
+    """
+    checked: list[bytes] = []
+    check = bcrypt.checkpw
+
+    def counting(password: bytes, hashed: bytes) -> bool:
+        checked.append(password)
+        return bool(check(password, hashed))
+
+    monkeypatch.setattr(bcrypt, "checkpw", counting)
+    site.serve(users)
+    for _ in range(3):
+        site.get(user=("alice", "right"))
+        site.get(user=("alice", "wrong"))
+        site.get(user=("nobody", "guess"))
+    assert checked == [b"right", b"wrong", b"guess"]
+
+    changed = bcrypt.hashpw(b"wrong", bcrypt.gensalt(4)).decode()
+    site.path.write_text(f"basic_auth_users: {{alice: {changed}}}\n")
+    assert site.get(user=("alice", "wrong"))[0] == 200
+    assert site.get(user=("alice", "right"))[0] == 401
+
+
+def test_guesses_do_not_make_a_right_password_slow(
+    site: Site, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    However many wrong ones are remembered, who is known is not checked again.
+    """
+    checked: list[bytes] = []
+    check = bcrypt.checkpw
+
+    def counting(password: bytes, hashed: bytes) -> bool:
+        checked.append(password)
+        return password == b"right" and bool(check(password, hashed))
+
+    monkeypatch.setattr(bcrypt, "checkpw", counting)
+    site.serve(users)
+    site.get(user=("alice", "right"))
+    for number in range(2 * gate._REMEMBERED):
+        assert site.get(user=("alice", f"guess {number}"))[0] == 401
+    assert site.get(user=("alice", "right"))[0] == 200
+    assert checked.count(b"right") == 1
+    assert len(site.gate._known) <= gate._REMEMBERED
+
+
+def test_a_change_that_cannot_be_used_changes_nothing(
+    site: Site, users: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    A broken file, and one that switches TLS on, are logged once; passwords stay.
+    """
+    site.certify()
+    site.serve(users)
+    for text in ("basic_auth_users: {alice: right}", TLS + users):
+        caplog.clear()
+        site.path.write_text(text)
+        assert site.get(user=("alice", "right"))[0] == 200
+        assert site.get()[0] == 401
+        assert len(caplog.records) == 1
+        assert "what was in force stays" in caplog.text
+
+
+def test_guesses_that_pile_up_are_turned_away(
+    site: Site, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    While a bounded number of guesses waits, more get 401 at once; whoever is known
+    is served meanwhile.
+    """
+    check, slow = bcrypt.checkpw, threading.Event()
+    site.serve(users)
+    assert site.get(user=("alice", "right"))[0] == 200
+
+    def waiting(password: bytes, hashed: bytes) -> bool:
+        slow.wait(20)
+        return bool(check(password, hashed))
+
+    monkeypatch.setattr(bcrypt, "checkpw", waiting)
+    statuses: list[int] = []
+
+    def guess(number: int) -> None:
+        statuses.append(site.get(user=("alice", f"guess {number}"))[0])
+
+    threads = [threading.Thread(target=guess, args=(n,)) for n in range(50)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(statuses) >= 50 - gate._WAITING, "guesses to be turned away")
+    assert site.get(user=("alice", "right"))[0] == 200
+    slow.set()
+    for thread in threads:
+        thread.join()
+    assert set(statuses) == {401}
+
+
+def test_headers_are_on_every_response(site: Site, users: str) -> None:
+    """
+    Refusals carry them as well.
+    """
+    site.serve(users + "http_server_config: {headers: {X-Frame-Options: deny}}\n")
+    for status, user in ((200, ("alice", "right")), (401, None)):
+        found = site.get(user=user)
+        assert (found[0], found[2]["X-Frame-Options"]) == (status, "deny")
+
+
+def test_passwords_need_bcrypt(
+    site: Site, users: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Without the package the exporter does not start open: it says what to install.
+    """
+    monkeypatch.setitem(__import__("sys").modules, "bcrypt", None)
+    with pytest.raises(CommandError, match=r"jaxmon\[web\]"):
+        site.serve(users)
