@@ -32,7 +32,9 @@ def noted() -> Any:
     Run the program once and return what it printed.
     """
     env = {"JAXMON_SOCKET": "0"}
-    return support.run_python("-m", PROGRAM, cwd=support.ROOT, env=env).json()
+    return support.run_python(
+        "-m", PROGRAM, cwd=support.ROOT, env=env, seconds=300
+    ).json()
 
 
 def test_every_case_is_expected_here(noted: Any) -> None:
