@@ -40,15 +40,18 @@ GPUS = 8
 # Goals: resident memory, milliseconds of CPU per scrape and per poll.
 MEGABYTES, SCRAPE, POLL = 40, 2, 3
 ROUNDS = 3
+# Of what is quick and varies most: starts, and scrapes while the driver hangs.
+TIMES = 9
 # The kernel's number of the CPU clock of a process: clock_getcpuclockid(3).
 _SCHEDULED = 2
 HUNG = "nvmlDeviceGetPowerUsage"
 OURS, THEIRS = "jaxmon", "nvitop-exporter"
 # What one poll may cost is a question of its own: everything but the GPUs is off.
 ALONE = [f"--disable={name}" for name in ("agents", "host", "gpm", "tpu")]
-# Figures of `measure`, and whether the smaller is the better.
+# Figures of `start` and `measure`, and whether the smaller is the better.
 ROWS = (
     ("start until the GPUs are on the page", "{:.2f} s", True),
+    ("CPU of the start", "{:.0f} ms", True),
     ("resident memory", "{:.1f} MB", True),
     ("CPU per scrape", "{:.2f} ms", True),
     ("CPU a second, unasked, a look a second", "{:.1f} ms", True),
@@ -176,6 +179,15 @@ def series(page: str) -> int:
     return sum(bool(line) and line[0] != "#" for line in page.splitlines())
 
 
+def timed(action: Callable[[], object]) -> float:
+    """
+    Return the seconds that *action* takes.
+    """
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
 def hanging(exporter: Exporter, environ: dict[str, str], directory: Path) -> list[str]:
     """
     Return what an exporter tells while the driver hangs.
@@ -186,9 +198,8 @@ def hanging(exporter: Exporter, environ: dict[str, str], directory: Path) -> lis
         process.started()
         control.write_text(f"hang {HUNG}\n")
         time.sleep(12)
-        began = time.perf_counter()
+        took = statistics.median(timed(process.page) for _ in range(TIMES)) * 1e3
         page = process.page()
-        took = (time.perf_counter() - began) * 1e3
         stale = exporter.ready in page
         told = 'collector_success{collector="nvml"} 0' in page
         process.popen.terminate()
@@ -222,6 +233,24 @@ def without_driver(exporter: Exporter, environ: dict[str, str], empty: Path) -> 
     return "does nothing"
 
 
+def by_turns(
+    exporters: Sequence[Exporter],
+    rounds: int,
+    measure: Callable[[Exporter], list[float]],
+) -> dict[str, list[float]]:
+    """
+    Return the median of each figure, by exporter; the exporters take turns.
+    """
+    found: dict[str, list[list[float]]] = {one.name: [] for one in exporters}
+    for _ in range(rounds):
+        for one in exporters:
+            found[one.name].append(measure(one))
+    return {
+        name: [statistics.median(column) for column in zip(*turns, strict=True)]
+        for name, turns in found.items()
+    }
+
+
 def median(measure: Callable[[], float]) -> float:
     """
     Return the median of a few measurements.
@@ -229,25 +258,28 @@ def median(measure: Callable[[], float]) -> float:
     return statistics.median(measure() for _ in range(ROUNDS))
 
 
+def start(exporter: Exporter, environ: dict[str, str]) -> list[float]:
+    """
+    Return seconds until an exporter tells of the GPUs, and the CPU that they took.
+    """
+    with running(exporter, environ) as process:
+        return [process.started(), process.cpu_seconds() * 1e3]
+
+
 def measure(
     exporter: Exporter, environ: dict[str, str], seconds: float, scrapes: int
 ) -> list[float]:
     """
-    Return start-up, memory, CPU per scrape, CPU per second, series.
+    Return memory, CPU per scrape, CPU per second, series.
     """
     with running(exporter, environ) as process:
-        start = process.started()
+        process.started()
         time.sleep(2)
         process.page()
         cost = scrape_cost(process, scrapes)
         memory = process.megabytes()
-        return [
-            start,
-            memory,
-            cost,
-            idle_cost(process, seconds),
-            float(series(process.page())),
-        ]
+        idle = idle_cost(process, seconds)
+        return [memory, cost, idle, float(series(process.page()))]
 
 
 def contestants(jaxmon: str, nvitop: str | None) -> list[Exporter]:
@@ -306,12 +338,12 @@ def main() -> None:
             LD_LIBRARY_PATH=str(build(directory)),
             FAKE_NVML_GPUS=str(GPUS),
         )
-        rounds: dict[str, list[list[float]]] = {one.name: [] for one in exporters}
-        for _ in range(ROUNDS):
-            for one in exporters:
-                rounds[one.name].append(
-                    measure(one, environ, arguments.seconds, arguments.scrapes)
-                )
+        starts = by_turns(exporters, TIMES, lambda one: start(one, environ))
+        rounds = by_turns(
+            exporters,
+            ROUNDS,
+            lambda one: measure(one, environ, arguments.seconds, arguments.scrapes),
+        )
         poll = Exporter(OURS, (*exporters[0].command, *ALONE), exporters[0].ready)
         with running(poll, environ) as process:
             process.started()
@@ -324,10 +356,7 @@ def main() -> None:
             ]
             for one in exporters
         }
-    figures = {
-        name: [statistics.median(column) for column in zip(*turns, strict=True)]
-        for name, turns in rounds.items()
-    }
+    figures = {one.name: starts[one.name] + rounds[one.name] for one in exporters}
     print(render(figures, words, per_poll))
     if missed := shortfalls(figures, per_poll):
         print(f"\nmissed: {'; '.join(missed)}")
@@ -340,7 +369,7 @@ def render(
     """
     Return the table as Markdown.
     """
-    goals = ("", f"≤ {MEGABYTES} MB", f"≤ {SCRAPE} ms", "", "")
+    goals = ("", "", f"≤ {MEGABYTES} MB", f"≤ {SCRAPE} ms", "", "")
     told = (
         "scrape while a call hangs",
         "figures 12 s after the driver hung",
