@@ -52,11 +52,11 @@ centres = 1.2 * jax.random.normal(jax.random.key(1), (CLASSES, FEATURES))
 
 
 @jax.jit
-def make_batch(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+def make_batch(key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
     """
-    Return points around the centre of their class.
+    Return points around the centre of their class, others for each *number*.
     """
-    for_label, for_noise = jax.random.split(key)
+    for_label, for_noise = jax.random.split(jax.random.fold_in(key, number))
     label = jax.random.randint(for_label, (BATCH,), 0, CLASSES)
     noise = 2.0 * jax.random.normal(for_noise, (BATCH, FEATURES))
     return centres[label] + noise, label
@@ -91,12 +91,12 @@ def eval_step(parameters: nnx.State, x: jax.Array, label: jax.Array) -> jax.Arra
     return jnp.mean(jnp.argmax(logits, axis=-1) == label)
 
 
-def evaluate(parameters: nnx.State, key: jax.Array) -> jax.Array:
+def evaluate(parameters: nnx.State, key: jax.Array, number: int) -> jax.Array:
     """
     Return the share of a held-out batch that is classified right.
     """
     with jaxmon.activity("evaluate"):
-        return eval_step(parameters, *make_batch(key)).block_until_ready()
+        return eval_step(parameters, *make_batch(key, number)).block_until_ready()
 
 
 def batches(pace: Pace, key: jax.Array) -> Iterator[tuple[int, jax.Array, jax.Array]]:
@@ -106,7 +106,7 @@ def batches(pace: Pace, key: jax.Array) -> Iterator[tuple[int, jax.Array, jax.Ar
     for step in pace:
         while pace.suffers("stall"):
             time.sleep(0.1)
-        yield step, *make_batch(jax.random.fold_in(key, step))
+        yield step, *make_batch(key, step)
 
 
 def main() -> None:
@@ -118,12 +118,12 @@ def main() -> None:
     weights, state = parameters, optimizer.init(parameters)
     training, validation = jax.random.split(jax.random.key(2))
     # Compiled before the loop starts, so that its first steps are like the others.
-    train_step(weights, state, *make_batch(training))
-    evaluate(weights, validation)
+    train_step(weights, state, *make_batch(training, 0))
+    evaluate(weights, validation, 0)
     for step, x, label in jaxmon.steps(batches(pace, training), items=BATCH):
         weights, state, loss = train_step(weights, state, x, label)
         if step % EVALUATE_EVERY == 0:
-            accuracy = evaluate(weights, jax.random.fold_in(validation, step))
+            accuracy = evaluate(weights, validation, step)
             if step % REPORT_EVERY == 0:
                 print(f"step {step}: loss {loss:.3f}, accuracy {accuracy:.3f}")
 

@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from jaxmon.report.layout import ago, counted, duration, share, size, times
 from jaxmon.report.model import Advice, Device, Event, Snapshot, Transfer
 from jaxmon.report.words import (
+    COPY,
+    COPY_OF_NUMBERS,
     DEVIATION,
     ERRORS,
+    FETCH,
     FLOAT64,
     GRADIENTS,
     after_error,
@@ -23,6 +26,7 @@ _MEMORY_HIGH = 0.8
 _PEAK_HIGH = 0.95
 _WORTH_SECONDS = 1.0
 _LOOP = 100
+_OF_A_NUMBER = 16
 _LOOP_SHARE = 0.01
 _MOST_EVIDENCE = 3
 _MOST_OF_A_MESSAGE = 200
@@ -93,7 +97,6 @@ def transfers(snapshot: Snapshot) -> Iterator[Advice]:
     """
     for line in snapshot.transfers:
         if _in_a_loop(line, snapshot.process.observed):
-            fetched = line.direction != "host_to_device"
             by = f" by {line.how}" if line.how else ""
             yield Advice(
                 "transfer",
@@ -102,11 +105,7 @@ def transfers(snapshot: Snapshot) -> Iterator[Advice]:
                 f"{times(line.count)}{by}, {size(line.bytes)} in all"
                 + (f", and waited {duration(line.seconds)}." if line.seconds else "."),
                 (),
-                "Each fetch waits for all work before it. Where the value is not "
-                "needed at once, fetch it a step later, or every hundredth step."
-                if fetched
-                else "Put constant data on the device once, with jax.device_put, and "
-                "prefetch the rest.",
+                _instead_of(line),
             )
 
 
@@ -168,6 +167,13 @@ def determinism(snapshot: Snapshot) -> Iterator[Advice]:
             finding = f"A check of the gradients of {name} failed {times(failed)}."
             evidence = [e.message for e in told if "gradients" in e.message][-1:]
             yield Advice("gradients", name, finding, (*evidence,), GRADIENTS)
+
+
+def _instead_of(line: Transfer) -> str:
+    if line.direction != "host_to_device":
+        return FETCH
+    numbers = line.bytes <= _OF_A_NUMBER * line.count
+    return COPY_OF_NUMBERS if numbers else COPY
 
 
 def _crowded(device: Device) -> str | None:

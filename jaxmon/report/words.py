@@ -66,6 +66,17 @@ ERROR_TYPES = {
 }
 """Where the type of an exception tells more than the kind of error."""
 
+FETCH = (
+    "Each fetch waits for all work before it. Where the value is not needed at once, "
+    "fetch it a step later, or every hundredth step."
+)
+COPY = (
+    "Put constant data on the device once, with jax.device_put, and prefetch the rest."
+)
+COPY_OF_NUMBERS = (
+    "These are single numbers: give them to a jitted function as arguments, and "
+    "compute with them there."
+)
 FLOAT64 = "Look for NumPy values, Python floats made into arrays, and dtypes left out."
 DEVIATION = (
     "Look for PRNG keys used twice and, on a GPU, for reductions that "

@@ -124,6 +124,33 @@ CASES: dict[str, Case] = {
             "the rest."
         ),
     ),
+    "numbers in a loop": (
+        {
+            "transfers": {
+                "lines": [
+                    {
+                        "file": "train.py",
+                        "line": 9,
+                        "direction": "host_to_device",
+                        "how": "fold_in",
+                        "count": 50_000,
+                        "bytes": 200_000,
+                        "seconds": 8.0,
+                    }
+                ]
+            }
+        },
+        [],
+        (
+            "train.py:9 copied to the device 50,000 times by fold_in, 195 KiB in all, "
+            "and waited 8.0 s."
+        ),
+        (),
+        (
+            "These are single numbers: give them to a jitted function as arguments, "
+            "and compute with them there."
+        ),
+    ),
     "errors": (
         {"functions": function(errors={"nan": 3, "other": 1})},
         [
