@@ -327,7 +327,9 @@ def test_broken_answer_costs_only_its_agent(
         b"# TYPE jaxmon_agent_up gauge\njaxmon_agent_up 1\n",
         GOOD.replace(b"counter", b"gauge"),
         b'jaxmon_jit_calls_total{function="f"} 1\n',
-        b'# TYPE a gauge\na{b="1"} 1\na{b="1"} 2\n',
+        b'# TYPE jaxmon_a gauge\njaxmon_a{b="1"} 1\njaxmon_a{b="1"} 2\n',
+        b"# TYPE up gauge\nup 0\n",
+        b"# TYPE DCGM_FI_DEV_GPU_TEMP counter\nDCGM_FI_DEV_GPU_TEMP 1\n",
         NAMELESS,
         NAMELESS.replace(b"uuid", b"name"),
     ],
@@ -337,6 +339,8 @@ def test_broken_answer_costs_only_its_agent(
         "other kind",
         "untyped",
         "twice",
+        "a word of Prometheus",
+        "another exporter's",
         "half a device",
         "no device",
     ],
@@ -344,7 +348,10 @@ def test_broken_answer_costs_only_its_agent(
 def test_page_that_would_spoil_the_others_is_refused(
     run_dir: Path, serve: Serve, lines: bytes
 ) -> None:
-    """An agent cannot speak for the sidecar, change a type, or repeat a series."""
+    """
+    An agent cannot speak for the sidecar or for others, change a type, or repeat a
+    series.
+    """
     serve(0, lines)
     serve(1, GOOD)
     page = page_of(Agents(run_dir))
@@ -355,9 +362,9 @@ def test_page_that_would_spoil_the_others_is_refused(
 
 def test_forged_worker_label_is_kept_apart(run_dir: Path, serve: Serve) -> None:
     """An agent that claims to be another worker does not mix with it."""
-    serve(0, b'# TYPE new_metric gauge\nnew_metric{worker="1"} 5\n')
+    serve(0, b'# TYPE jaxmon_new gauge\njaxmon_new{worker="1"} 5\n')
     page = page_of(Agents(run_dir))
-    assert page['new_metric{worker="0",exported_worker="1"}'] == 5
+    assert page['jaxmon_new{worker="0",exported_worker="1"}'] == 5
 
 
 def test_agent_that_recovers_is_served_again(run_dir: Path, serve: Serve) -> None:

@@ -28,6 +28,8 @@ from jaxmon_exporter.precedence import device_of, unowned
 log = logging.getLogger("jaxmon.exporter")
 
 BAD_PAGE = "page"
+# An agent may be newer than this, but must not say that a target is down.
+_OURS = ("jaxmon_", "process_", "python_")
 _BORROWED = {metric.name for metric in BORROWED}
 _FAILURES = (fetch.TIMEOUT, fetch.TOO_LARGE, fetch.BROKEN, BAD_PAGE)
 
@@ -147,9 +149,12 @@ def _families(worker: str, answer: str | FetchError) -> list[Family]:
 
 def _check(family: Family) -> None:
     """
-    Refuse what only the sidecar may say, other kinds, and series given twice.
+    Refuse what only others may say, other kinds, and series given twice.
     """
     name = family.metric.name
+    if not name.startswith(_OURS):
+        msg = f"{name} is no metric of jaxmon; they begin with {', '.join(_OURS)}"
+        raise PageError(msg)
     known = BY_NAME.get(name)
     if known is not None and "agent" not in known.sources:
         msg = f"{name} is not an agent's to export"
