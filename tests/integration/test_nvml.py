@@ -4,8 +4,6 @@ The NVML collector behind the real pynvml, with a C library in the driver's plac
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +16,6 @@ from jaxmon_exporter.collectors.nvml_fields import FIELDS
 from tests.fakes.nvml.build import build
 from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, fake_gpus, of
 from tests.fakes.nvml.pages import PROFILES, REVIEWED, page_of
-from tests.support import until
 
 
 pytest.importorskip("pynvml")
@@ -100,23 +97,6 @@ def test_failing_field_costs_itself(
     assert failures(state["page"]) == counted
 
 
-@pytest.mark.parametrize("code", [15, 16, 28])
-def test_loss_is_noticed_by_a_field_alone(gpus: Callable[..., Gpus], code: int) -> None:
-    """A GPU that says only in one field that it is lost is down."""
-    fleet = gpus(2, f"fieldcode 1 94 {code}")
-    page = fleet.poll()["page"]
-    assert of(page, 1) == {"jaxmon_accelerator_up": 0}
-    assert len(of(page, 0)) == FIGURES
-
-
-def test_driver_failure_is_noticed_by_a_field_alone(
-    gpus: Callable[..., Gpus],
-) -> None:
-    """A driver that is not initialised says so in a field as well."""
-    state = gpus(2, "fieldcode 1 94 1").poll()
-    assert (state["success"], state["reason"]) == (False, "uninitialized")
-
-
 def test_field_call_that_the_driver_lacks_is_learned_once(
     gpus: Callable[..., Gpus],
 ) -> None:
@@ -175,16 +155,6 @@ def test_what_hardly_changes_is_asked_twice_a_minute(
     assert of(pages[1], 0)["jaxmon_accelerator_utilization_ratio"] == 1
 
 
-def test_nothing_is_kept_of_a_lost_device(gpus: Callable[..., Gpus]) -> None:
-    """What hardly changes goes with the device, and is read at once when it is back."""
-    fleet = gpus(1, "field 0 94 5")
-    fleet.poll()
-    fleet.order("device 0 15")
-    assert of(fleet.poll()["page"], 0) == {"jaxmon_accelerator_up": 0}
-    fleet.order("field 0 94 1")
-    assert of(fleet.poll()["page"], 0)["jaxmon_gpu_pcie_replays_total"] == 1
-
-
 def test_counter_does_not_change_its_source(gpus: Callable[..., Gpus]) -> None:
     """When the chosen counter fails once, the other does not stand in for it."""
     name = "jaxmon_gpu_nvlink_transmit_bytes_total"
@@ -210,35 +180,6 @@ def test_clock_events_are_bits(gpus: Callable[..., Gpus]) -> None:
         "display_clock",
     }
     assert set(found) == set(CLOCK_EVENTS)
-
-
-def test_new_gpu_appears_and_a_removed_one_is_down(
-    gpus: Callable[..., Gpus],
-) -> None:
-    """A GPU that is added is read; one that is taken away stays visible as down."""
-    fleet = gpus(2)
-    fleet.poll()
-    fleet.order("count 3")
-    page = fleet.poll()["page"]
-    assert [len(of(page, i)) for i in range(3)] == [FIGURES] * 3
-    fleet.order("count 2", "device 2 28")
-    page = fleet.poll()["page"]
-    assert of(page, 2) == {"jaxmon_accelerator_up": 0}
-    assert failures(page) == {"device_not_found": 1}
-    assert len(of(page, 1)) == FIGURES
-
-
-def test_library_that_appears_later_is_found(tmp_path: Path) -> None:
-    """A driver installed after the sidecar started is used without a restart."""
-    library = tmp_path / "library"
-    library.mkdir()
-    with fake_gpus(library, tmp_path) as start:
-        fleet = start(1)
-        assert fleet.poll()["reason"] == "library_not_found"
-        build(library)
-        state = fleet.poll()
-    assert state["success"]
-    assert len(of(state["page"], 0)) == FIGURES
 
 
 def test_mig_device_that_fails_costs_itself(gpus: Callable[..., Gpus]) -> None:
@@ -339,149 +280,3 @@ def test_failing_figure_costs_itself_and_is_asked_again(
     assert failures(state["page"]) == counted
     fleet.order()
     assert series in of(fleet.poll()["page"], 0)
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [(15, "device_lost"), (16, "reset_required"), (28, "device_not_found")],
-)
-def test_lost_device_is_down_and_the_others_go_on(
-    gpus: Callable[..., Gpus], code: int, reason: str
-) -> None:
-    """A lost GPU keeps its identity, has up 0 and no figures, and can come back."""
-    fleet = gpus(2)
-    fleet.poll()
-    fleet.order(f"device 1 {code}")
-    for _ in range(3):
-        state = fleet.poll()
-    assert state["success"]
-    assert of(state["page"], 1) == {"jaxmon_accelerator_up": 0}
-    assert any(
-        UUID.format(1) in name and "_info" in name and 'index="1"' in name
-        for name in state["page"]
-    )
-    assert len(of(state["page"], 0)) == FIGURES
-    assert failures(state["page"]) == {reason: 1}
-    assert len([line for line in state["log"] if "is lost" in line]) == 1
-    fleet.order()
-    state = fleet.poll()
-    assert len(of(state["page"], 1)) == FIGURES
-    assert any("is back" in line for line in state["log"])
-    fleet.order(f"device 1 {code}")
-    assert failures(fleet.poll()["page"]) == {reason: 2}
-
-
-def test_device_whose_handle_still_works_but_figures_do_not(
-    gpus: Callable[..., Gpus],
-) -> None:
-    """A half-dead GPU is down as well, reported once, and does not flap."""
-    fleet = gpus(2)
-    fleet.poll()
-    fleet.order("call nvmlDeviceGetPowerUsage 1 15")
-    for _ in range(3):
-        state = fleet.poll()
-        assert of(state["page"], 1) == {"jaxmon_accelerator_up": 0}
-    assert failures(state["page"]) == {"device_lost": 1}
-
-
-def test_device_lost_before_the_start_is_counted(gpus: Callable[..., Gpus]) -> None:
-    """A GPU that never told its name has no series, but does not go unnoticed."""
-    fleet = gpus(2, "device 0 15")
-    state = fleet.poll()
-    assert len(of(state["page"], 1)) == FIGURES
-    assert failures(state["page"]) == {"device_unidentified": 1}
-    fleet.order()
-    assert len(of(fleet.poll()["page"], 0)) == FIGURES
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        (9, "driver_not_loaded"),
-        (12, "library_not_found"),
-        (18, "driver_mismatch"),
-        (999, "init_failed"),
-    ],
-)
-def test_driver_that_does_not_start_is_a_reason(
-    gpus: Callable[..., Gpus], code: int, reason: str
-) -> None:
-    """A failing nvmlInit is no crash, says why, and is tried again at each poll."""
-    fleet = gpus(1, f"init {code}")
-    state = fleet.poll()
-    assert (state["success"], state["reason"]) == (False, reason)
-    assert state["page"] == {}
-    fleet.order()
-    assert fleet.poll()["success"]
-
-
-def test_no_devices_is_a_reason(gpus: Callable[..., Gpus]) -> None:
-    """A driver without a GPU is a normal state with a name."""
-    state = gpus(0).poll()
-    assert (state["success"], state["reason"]) == (False, "no_devices")
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [(1, "uninitialized"), (9, "driver_not_loaded"), (18, "driver_mismatch")],
-)
-def test_driver_that_goes_away_is_initialised_again(
-    gpus: Callable[..., Gpus], code: int, reason: str
-) -> None:
-    """While the driver is away its devices are down; then all is read afresh."""
-    fleet = gpus(2, "call nvmlDeviceGetPowerUsage 0 3")
-    fleet.poll()
-    fleet.order(f"all {code}")
-    state = fleet.poll()
-    assert (state["success"], state["reason"]) == (False, reason)
-    for device in (0, 1):
-        assert of(state["page"], device) == {"jaxmon_accelerator_up": 0}
-    fleet.order()
-    state = fleet.poll()
-    assert state["success"]
-    # The new driver may support what the old one did not.
-    assert len(of(state["page"], 0)) == FIGURES
-
-
-def test_driver_that_goes_away_between_two_calls_is_noticed(
-    gpus: Callable[..., Gpus],
-) -> None:
-    """A driver error of a single figure is the driver's failure, not the figure's."""
-    fleet = gpus(1)
-    fleet.poll()
-    fleet.order("call nvmlDeviceGetPowerUsage 1")
-    state = fleet.poll()
-    assert (state["success"], state["reason"]) == (False, "uninitialized")
-    assert of(state["page"], 0) == {"jaxmon_accelerator_up": 0}
-
-
-def test_hanging_driver_is_a_timeout_and_recovers(gpus: Callable[..., Gpus]) -> None:
-    """A call that does not return fails the collector and nobody else waits for it."""
-    fleet = gpus(1)
-    fleet.poll()
-    fleet.order("hang nvmlDeviceGetPowerUsage")
-    fleet.tell("background")
-    state = until(
-        lambda: (now := fleet.tell("look"))["reason"] == "timeout" and now, "a timeout"
-    )
-    assert not state["success"]
-    # The figures of the poll before are still young enough.
-    assert len(of(state["page"], 0)) == FIGURES
-    fleet.order()
-    assert until(lambda: fleet.tell("look")["success"], "the call to come back")
-
-
-def test_missing_pynvml_names_the_extra() -> None:
-    """Without nvidia-ml-py the collector says what to install."""
-    source = (
-        "import sys; sys.modules['pynvml'] = None\n"
-        "from jaxmon_exporter.collectors.nvml import NvidiaGpus\n"
-        "from jaxmon_exporter.polling import Poller\n"
-        "poller = Poller(NvidiaGpus()); poller.poll()\n"
-        "print(poller.status().reason, poller.status().message)\n"
-    )
-    out = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, check=True
-    ).stdout
-    assert out.startswith("not_installed")
-    assert "jaxmon[nvidia]" in out
