@@ -41,20 +41,27 @@ def build(directory: Path) -> None:
         ],
         check=True,
     )
-    nap = ctypes.CDLL(str(library)).nap
-    _ffi.register_ffi_target(_TARGET, _ffi.pycapsule(nap), platform="cpu")
+    body = _ffi.pycapsule(ctypes.CDLL(str(library)).nap)
+    _ffi.register_ffi_target(_TARGET, body, platform="cpu")
+
+
+def nap(x: Any) -> Any:
+    """
+    Return what a nap tells; to be traced, with what `duration` or another nap returns.
+    """
+    # XLA runs what is cheap within the call; a product is not.
+    square = jnp.ones((16, 16)) * x[0]
+    x = x + (jnp.sum(square @ square) * 0).astype(jnp.uint32)
+    return _ffi.ffi_call(_TARGET, jax.ShapeDtypeStruct((5,), jnp.uint32))(x)
 
 
 def napping(name: str) -> Any:
     """
-    Return a jitted function called *name*, whose result it takes as an argument, too.
+    Return a jitted nap called *name*.
     """
 
     def work(x: Any) -> Any:
-        # XLA runs what is cheap within the call; a product is not.
-        square = jnp.ones((16, 16)) * x[0]
-        x = x + (jnp.sum(square @ square) * 0).astype(jnp.uint32)
-        return _ffi.ffi_call(_TARGET, jax.ShapeDtypeStruct((5,), jnp.uint32))(x)
+        return nap(x)
 
     work.__qualname__ = work.__name__ = name
     return jax.jit(work)

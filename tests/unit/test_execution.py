@@ -19,7 +19,7 @@ def work(unfinished: float, finished: float) -> Work:
     """
     Return work that was seen unfinished and finished at these times.
     """
-    seen = Work(None)
+    seen = Work(())
     seen.unfinished, seen.finished = unfinished, finished
     return seen
 

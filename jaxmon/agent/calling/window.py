@@ -19,7 +19,7 @@ from typing import Any
 
 from jaxmon.agent.calling.counted import Arm, CountedFunction, taken
 from jaxmon.agent.calling.posthook import PostHook
-from jaxmon.agent.calling.work import Work, queues, smallest
+from jaxmon.agent.calling.work import Work, queues, small
 from jaxmon.agent.guard import Guard
 
 
@@ -206,13 +206,13 @@ class Window:
         outputs: Any,
         ended: float,
     ) -> None:
-        leaf = smallest(self._leaves(outputs), self._array)
-        if leaf is None:
+        leaves = small(self._leaves(outputs), self._array)
+        if not leaves:
             # It may have occupied any device.
             self._last.clear()
             work, previous = None, None
         else:
-            work, found = Work(leaf), queues(leaf, across=self._across)
+            work, found = Work(leaves), queues(leaves[0], across=self._across)
             work.look()
             previous = self._before(found) if begun is not None else None
             for queue in found:

@@ -6,35 +6,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from itertools import chain
-from operator import call
+from itertools import chain, zip_longest
+from operator import call, itemgetter
 from threading import get_ident
 from time import perf_counter
 from typing import Any
 
 
-# Leaves at either end of a program's outputs among which the smallest is chosen.
+# Leaves at either end of a program's outputs among which the smallest are chosen.
 _LEAVES = 16
+# How many are kept, and of how many elements all but the smallest may be.
+_KEPT = 6
+_SMALL = 1024
 
 
 class Work:
     """
-    One run of a program, known by one of its outputs: all are ready together.
+    One run of a program, known by some of its outputs: all are ready together.
 
-    Nothing here waits. The end lies between two looks, the last that found the output
+    Nothing here waits. The end lies between two looks, the last that found an output
     not ready and the first that found it ready.
+
+    Args:
+        leaves: outputs. Where one is deleted or donated meanwhile, the next one tells.
 
     Attributes:
         unfinished: `time.perf_counter` when the work was last seen unfinished.
         finished: the same when it was first seen finished, `None` before that.
-        lost: the output was deleted, donated, or holds an error: the end will
+        lost: every output was deleted or donated, or holds an error: the end will
             never be known.
     """
 
-    __slots__ = ("_leaf", "finished", "lost", "unfinished")
+    __slots__ = ("_leaves", "finished", "lost", "unfinished")
 
-    def __init__(self, leaf: Any) -> None:
-        self._leaf = leaf
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self._leaves = tuple(leaves)
         self.unfinished = -math.inf
         self.finished: float | None = None
         self.lost = False
@@ -43,25 +49,27 @@ class Work:
         """
         Look now; return whether there is nothing more to learn. Costs 0.3 µs.
         """
-        leaf = self._leaf
-        if leaf is None:
+        leaves = self._leaves
+        if not leaves:
             return True
-        before = perf_counter()
-        try:
-            ready = is_over(leaf)
-            after = perf_counter()
+        while leaves:
+            before = perf_counter()
+            try:
+                ready = is_over(leaves[0])
+                after = perf_counter()
+                if ready:
+                    # Returns at once, with an error if the work failed or it is gone.
+                    leaves[0].block_until_ready()
+            except Exception:  # noqa: BLE001 - the user meets the error where he reads
+                leaves = self._leaves = leaves[1:]
+                continue
             if ready:
-                # Returns at once, with an error where the work failed or is deleted.
-                leaf.block_until_ready()
-        except Exception:  # noqa: BLE001 - the user meets the error where he reads
-            self.lost = True
-            self._leaf = None
-            return True
-        if not ready:
-            self.unfinished = before
-            return False
-        self.finished = after
-        self._leaf = None
+                self.finished = after
+                self._leaves = ()
+            else:
+                self.unfinished = before
+            return ready
+        self.lost = True
         return True
 
 
@@ -76,24 +84,27 @@ def is_over(array: Any) -> bool:
     return any(map(call, (array.is_deleted, array.is_ready)))
 
 
-def smallest(leaves: Sequence[Any], array: Any) -> Any | None:
+def small(leaves: Sequence[Any], array: Any) -> list[Any]:
     """
-    Return a small leaf of type *array* that exists and holds something; few are
-    looked at.
+    Return the smallest of *leaves* that are of type *array*, exist and hold something,
+    and a few more that are small; few are looked at.
+
+    A training step returns its loss beside the state that the next step is given, some
+    of which is as small. So several are kept, those at either end first.
     """
-    if len(leaves) > 2 * _LEAVES:
-        leaves = (*leaves[:_LEAVES], *leaves[-_LEAVES:])
-    best, best_size = None, math.inf
-    for output in leaves:
-        if not isinstance(output, array):
-            continue
-        leaf = numbers(output)
-        if leaf.is_deleted():
-            continue
-        size = leaf.size or math.inf
-        if best is None or size < best_size:
-            best, best_size = leaf, size
-    return best
+    half = min(_LEAVES, (len(leaves) + 1) // 2)
+    last, first = leaves[: -half - 1 : -1], leaves[: min(half, len(leaves) - half)]
+    found = [
+        (leaf.size or math.inf, leaf)
+        for output in chain.from_iterable(zip_longest(last, first))
+        if isinstance(output, array) and not (leaf := numbers(output)).is_deleted()
+    ]
+    found.sort(key=itemgetter(0))
+    return [
+        leaf
+        for number, (size, leaf) in enumerate(found[:_KEPT])
+        if not number or size <= _SMALL
+    ]
 
 
 def queues(leaf: Any, *, across: bool) -> tuple[Hashable, ...]:
@@ -126,7 +137,7 @@ def unready(leaves: Sequence[Any], array: Any, *, limit: int) -> list[Work]:
     ends = leaves if len(leaves) <= limit else chain(leaves[:8], leaves[8 - limit :])
     for leaf in ends:
         if isinstance(leaf, array) and not is_over(made := numbers(leaf)):
-            work = Work(made)
+            work = Work((made,))
             work.look()
             found.append(work)
     return found
