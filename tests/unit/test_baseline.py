@@ -295,6 +295,8 @@ def test_table_fits_a_terminal_and_ends_with_what_is_worse() -> None:
     assert shown[-1] == f"{len(FIGURES)} regressions in 1 of 3 functions"
     names = [line for line in shown if line.startswith(("package", "a", "b\\"))]
     assert names[-1].startswith("package")
+    headings = [line for line in shown if line.split()[:1] == ["BASELINE"]]
+    assert headings == shown[3:4]
     assert "new: 2 more" in shown
     (row,) = [line for line in shown if line.split()[:2] == ["compiles", "2"]]
     assert row.split() == ["compiles", "2", "1", "-50.0%", "0", "better"]
