@@ -71,6 +71,29 @@ def test_the_first_compile_has_no_cause() -> None:
     assert judge(causes, jitted(lambda: 2, "f at file.py:2"), call(leaf())) is None
 
 
+def test_equal_leaves_need_not_be_one_object() -> None:
+    """
+    They are until too many are known; the closest signature is so all the same.
+    """
+    causes, fun = Causes(), jitted(lambda: 1)
+    for sizes in ((1, 1), (5, 5)):
+        judge(causes, fun, call(*map(leaf, sizes)))
+
+    cause = judge(causes, fun, call(leaf(1), leaf(2)))
+
+    assert texts(cause) == ["argument y: float32[1] → float32[2]"]
+
+
+def test_a_compile_that_could_not_be_told_makes_no_new_function() -> None:
+    """
+    The next one of the same object has nothing to be compared with.
+    """
+    causes, fun = Causes(), jitted(lambda: 1)
+    judge(causes, fun, None)
+
+    assert name(judge(causes, fun, call(leaf()))) == "unknown"
+
+
 def test_another_shape_is_named() -> None:
     """
     Only a compile that differs in shapes alone from an earlier one says so.

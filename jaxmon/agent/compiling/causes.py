@@ -23,10 +23,10 @@ from jaxmon.agent.compiling.values import bare_name, inner, place_of
 SHOWN = 50
 """Differences that are kept of one recompile."""
 
-_REMEMBERED = 16
 _DIGESTS = 256
 # 16 signatures are kept up to 4,096 leaves, fewer beyond.
 _LEAVES = 65_536
+_FEW_LEAVES = 4_096
 _MAX_LAST = 1_000
 
 # How much further apart one difference of a kind sets two signatures than one leaf
@@ -84,8 +84,9 @@ class History:
         if signature is None:
             return
         self.signatures.append(signature)
-        fitting = _LEAVES // max(len(signature.leaves), 1)
-        del self.signatures[: -max(min(fitting, _REMEMBERED), 1)]
+        if len(self.signatures) * max(len(signature.leaves), _FEW_LEAVES) > _LEAVES:
+            fitting = _LEAVES // max(len(signature.leaves), _FEW_LEAVES)
+            del self.signatures[: -max(fitting, 1)]
         if len(self.digests) >= _DIGESTS:
             self.digests.pop(next(iter(self.digests)), None)
         self.digests[signature.digest] = None

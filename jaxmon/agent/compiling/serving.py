@@ -12,6 +12,9 @@ from jaxmon.agent.compiling.misses import Miss, Misses
 from jaxmon.agent.compiling.stack import AHEAD, is_jax, jitted_at
 
 
+_ENTRIES = frozenset(("cache_miss", *AHEAD))
+
+
 Served: TypeAlias = tuple[Miss, FrameType, FrameType]
 """
 A call that JAX serves: the call, the ``cache_miss`` that serves it, and the frame that
@@ -47,22 +50,26 @@ class Serving:
         except ValueError:  # a stack less deep
             return self._walk(phase)
         frame = inner.f_back
-        miss = None if frame is None else self._misses.miss(id(frame))
-        if miss is None or frame is None:
+        # By name, too: a frame that is gone may have had the id of any other.
+        if frame is None or frame.f_code.co_name != "cache_miss":
             return self._walk(phase)
-        return miss, frame, inner
+        miss = self._misses.miss(id(frame))
+        return self._walk(phase) if miss is None else (miss, frame, inner)
 
     def _walk(self, phase: str) -> Served | None:
         inner, steps = sys._getframe(1), 0  # noqa: SLF001 - `now`, as it counts
         while (frame := inner.f_back) is not None:
             name = frame.f_code.co_name
-            if name == "cache_miss" and is_jax(frame):
+            if name not in _ENTRIES:  # as dozens
+                pass
+            elif name == "cache_miss" and is_jax(frame):
                 miss = self._misses.miss(id(frame))
                 if miss is None:
                     return None
                 self._steps[phase] = steps
                 return miss, frame, inner
-            if name in AHEAD and jitted_at(frame) is not None:
+            elif jitted_at(frame) is not None:
                 return None
-            inner, steps = frame, steps + 1
+            inner = frame
+            steps += 1
         return None

@@ -1,0 +1,39 @@
+"""
+Which call JAX serves while it traces, lowers and compiles.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxmon.agent.compiling.misses import Miss
+from jaxmon.agent.compiling.serving import Serving
+from jaxmon.agent.functions import Function
+
+
+class Known:
+    """
+    Knows a call for every id, as if all its frames were gone and had been this one.
+    """
+
+    def miss(self, _: int) -> Miss:
+        return Miss(Function("f", internal=False), 0.0)
+
+
+def cache_miss(serving: Serving) -> Any:
+    """
+    Have a function of the user's the name of JAX's.
+    """
+    return serving.now("compile")
+
+
+def test_no_frame_but_one_of_jax_serves_a_call() -> None:
+    """
+    Whatever id or name it has, whether the stack is walked or looked at.
+    """
+    serving = Serving(Known())  # type: ignore[arg-type]
+
+    assert serving.now("compile") is None
+    assert cache_miss(serving) is None
+    serving._steps["compile"] = 0
+    assert serving.now("compile") is None
