@@ -229,8 +229,14 @@ IMPATIENT = """
 import signal
 agent = jaxmon.instrument()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-agent._parts.memory.stop = lambda: os.kill(os.getpid(), signal.SIGTERM)
+def again():
+    os.kill(os.getpid(), signal.SIGTERM)
+    while True:  # another thread may take the signal, and the handler runs later
+        pass
+agent._parts.memory.stop = again
 os.kill(os.getpid(), signal.SIGTERM)
+while True:
+    pass
 """
 
 
