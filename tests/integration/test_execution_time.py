@@ -200,7 +200,7 @@ def test_work_of_others_is_not_charged(sampling: Sampling, nap: None) -> None:
     device and without a common array, has its own time.
     """
     long, short = naps.napping("long"), naps.napping("short")
-    slow, x = naps.duration(0.015), naps.duration(0.005)
+    slow, x = naps.duration(0.06), naps.duration(0.02)
     ready = naps.napping("ahead").lower(slow).compile()
     for call, argument in ((long, slow), (short, x), (ready, slow), (short, x)):
         jax.block_until_ready(call(argument))
@@ -262,7 +262,7 @@ def test_donated_state_leaves_the_time_known(
     A step that is given its own state back is timed by its other output; one without
     another output is only dispatched.
     """
-    argument = naps.duration(0.01)
+    argument = naps.duration(0.03)
 
     def train(state: Any) -> Any:
         told = naps.nap(argument + (state[0] * 0).astype(jnp.uint32))
