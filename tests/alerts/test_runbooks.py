@@ -279,9 +279,7 @@ def test_list_shows_each_runbook():
     assert all(re.search(r" {2}[A-Z].+\.$", line) for line in lines)
 
 
-@pytest.mark.parametrize(
-    "name", ["JaxmonGpuXid", "jaxmongpuxid", "GpuXid", "gpuxid"]
-)
+@pytest.mark.parametrize("name", ["JaxmonGpuXid", "jaxmongpuxid", "GpuXid", "gpuxid"])
 def test_show_prints_a_runbook(name):
     """
     Case and prefix do not matter at three in the morning.

@@ -15,13 +15,13 @@ from jaxmon.artifacts.slo import durations
 from jaxmon.artifacts.slo.rules import Group
 
 
-PROCESS_POWER = "worker:jaxmon_accelerator_power_watts:sum"
+PROCESS_POWER = f"worker:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"
 """Watts of the GPUs of a process; of one that it shares, all of them."""
 
-DEVICE_TIME = "function:jaxmon_execution:ratio_rate5m"
+DEVICE_TIME = f"function:{catalog.EXECUTION_SECONDS.name}:ratio_rate5m"
 """Share of time that a function keeps the devices of a process busy."""
 
-FUNCTION_POWER = "function:jaxmon_accelerator_power_watts:sum"
+FUNCTION_POWER = f"function:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"
 """Watts of a process, divided among its functions by their device time."""
 
 _FUNCTION = (*PROCESS, "function")
