@@ -41,6 +41,8 @@ for batch in jaxmon.steps([np.ones(3), np.ones(3), np.ones(4)], items=len):
     step(batch)
 with jaxmon.request("predict"):
     step(np.ones(3))
+jaxmon.queue("predict").set(3)
+jaxmon.batch("predict", size=5, capacity=8)
 jaxmon.check_determinism(step, np.ones(3))
 jaxmon.check_gradients(jax.numpy.sin, (1.0,))
 @jax.jit
