@@ -91,15 +91,15 @@ def test_what_finds_no_place_is_refused_and_counted(watcher: Watcher) -> None:
     """
     A place is free again when something is over.
     """
-    things = [Thing(1, every=0.0), Thing(1000), Thing(1000)]
-    assert watcher.submit(things[1])
-    assert watcher.submit(things[2])
-    assert not watcher.submit(things[0])
+    first, second, third = Thing(300), Thing(10**9), Thing(1)
+    assert watcher.submit(first)
+    assert watcher.submit(second)
+    until(lambda: first.seen and second.seen, "a look at both")
+    assert not watcher.submit(third)
     assert watcher.refused.value == 1
-    things[1].left = 1
-    until(over(things[1]), "the first to be over")
+    until(over(first), "the first to be over")
 
-    until(lambda: watcher.submit(things[0]), "a place")
+    until(lambda: watcher.submit(third), "a place")
 
 
 def test_nothing_that_is_over_is_kept(watcher: Watcher) -> None:
