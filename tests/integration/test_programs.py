@@ -160,7 +160,8 @@ for call, argument in ((one, x), (some, spread(x, 2)), (every, spread(x, 4))):
     jax.block_until_ready(call(argument))
 jax.block_until_ready(replicas(x[:4]))
 deadline = time.monotonic() + 30
-while len(found := agent._parts.programs.snapshot()) < 4 and time.monotonic() < deadline:
+programs = agent._parts.programs
+while len(found := programs.snapshot()) < 4 and time.monotonic() < deadline:
     time.sleep(0.02)
 print(json.dumps({k.rpartition(".")[2]: v["devices"] for k, v in found.items()}))
 jaxmon.uninstrument()
