@@ -132,6 +132,7 @@ def test_cpu_memory_and_load_are_read_where_we_are_told(tmp_path: Path) -> None:
     (proc / "loadavg").write_text("0.25 0.50 0.75 1/234 5678\n")
     (proc / "meminfo").write_text(
         "MemTotal:       2048 kB\nMemFree: 1 kB\nMemAvailable:   1024 kB\n"
+        "Buffers: 1 kB\nCached: 1 kB\nShmem: 1 kB\nActive: 1 kB\nInactive: 1 kB\n"
     )
     host = Host(root=tmp_path)
 

@@ -7,11 +7,14 @@ In a container these are the node's figures, not the container's, which
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from jaxmon.catalog import (
     HOST_CPU_SECONDS,
@@ -31,17 +34,13 @@ from jaxmon.exposition.families import Family, Sample, gauge, series
 from jaxmon_exporter.polling import partial_failures
 
 
-# In the kernel's order. Two more are for guests, counted into user and nice as well.
+# Two more are for guests, which the kernel counts into user and nice as well.
 _MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-_CPU_SERIES = tuple(series(HOST_CPU_SECONDS, mode) for mode in _MODES)
+_CPU_SERIES = {mode: series(HOST_CPU_SECONDS, mode) for mode in _MODES}
 _PRESSURE_SERIES = {
     (resource, kind): series(HOST_PRESSURE_SECONDS, resource, kind)
     for resource in PRESSURE_RESOURCES
     for kind in ("some", "full")
-}
-_MEMORY = {
-    "MemTotal": HOST_MEMORY_SIZE_BYTES,
-    "MemAvailable": HOST_MEMORY_AVAILABLE_BYTES,
 }
 
 # Network cards that are reported; the busiest hosts for accelerators have ten.
@@ -50,7 +49,8 @@ _MOST_INTERFACES = 16
 
 class Host:
     """
-    Reads the host through ``/proc`` and ``/sys``. What they do not tell is left out.
+    Reads the host: psutil, and what it leaves off from ``/proc`` and ``/sys``. What
+    these do not tell is left out.
 
     Args:
         interval: seconds between two looks.
@@ -80,6 +80,8 @@ class Host:
         """
         Read the kernel's files once; takes a fraction of a millisecond.
         """
+        # A setting of the whole module, in a process that is ours alone.
+        psutil.PROCFS_PATH = str(self._root / "proc")
         yield from self._cpu()
         yield from self._memory()
         yield self._pressure()
@@ -92,26 +94,27 @@ class Host:
         """
 
     def _cpu(self) -> Iterator[Family]:
-        second = os.sysconf("SC_CLK_TCK")
-        ticks = _first_line(self._root / "proc/stat").split()[1:]
-        # Old kernels have fewer modes.
-        spent = zip(_CPU_SERIES, ticks, strict=False)
-        yield Family(
-            HOST_CPU_SECONDS, [(name, int(count) / second) for name, count in spent]
-        )
         if cpus := os.cpu_count():
             yield gauge(HOST_CPUS, cpus)
-        if load := _first_line(self._root / "proc/loadavg").split():
+        if load := _read(self._root / "proc/loadavg").split():
             yield gauge(HOST_LOAD_1M, float(load[0]))
+        with contextlib.suppress(OSError):
+            # Old kernels have fewer modes.
+            spent = psutil.cpu_times()._asdict()
+            yield Family(
+                HOST_CPU_SECONDS,
+                [
+                    (name, spent[mode])
+                    for mode, name in _CPU_SERIES.items()
+                    if mode in spent
+                ],
+            )
 
     def _memory(self) -> Iterator[Family]:
-        """
-        Yield size and what is available, which the kernel tells in KiB.
-        """
-        for line in _read(self._root / "proc/meminfo").splitlines():
-            name, _, size = line.partition(":")
-            if (metric := _MEMORY.get(name)) is not None:
-                yield gauge(metric, int(size.split()[0]) * 1024)
+        with contextlib.suppress(OSError):
+            memory = psutil.virtual_memory()
+            yield gauge(HOST_MEMORY_SIZE_BYTES, memory.total)
+            yield gauge(HOST_MEMORY_AVAILABLE_BYTES, memory.available)
 
     def _pressure(self) -> Family:
         directory = self._root / "proc/pressure"
@@ -215,7 +218,3 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:
         return ""
-
-
-def _first_line(path: Path) -> str:
-    return _read(path).partition("\n")[0]
