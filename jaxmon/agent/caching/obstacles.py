@@ -55,7 +55,7 @@ class Refused:
     def __str__(self) -> str:
         worst = sorted(self.functions, key=self.functions.__getitem__, reverse=True)
         names = ", ".join(worst[:_NAMED]) + (", ..." if len(worst) > _NAMED else "")
-        many = "1 program" if self.programs == 1 else f"{self.programs} programs"
+        many = "1 program" if self.programs == 1 else f"{self.programs:,} programs"
         return f"{many} ({names}), {self.seconds:.1f} s of compiling"
 
 
@@ -198,7 +198,8 @@ def _below_threshold(now: Situation) -> Obstacle | None:
     if small and now.min_bytes > 0:
         return Obstacle(
             "below_threshold",
-            f"Not kept, for an entry has less than {now.min_bytes:,} bytes: {small}.",
+            f"Not kept, as their entries have less than {now.min_bytes:,} bytes: "
+            f"{small}.",
             "Set JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1.",
         )
     fast = now.refused.get("below_threshold")
@@ -206,7 +207,7 @@ def _below_threshold(now: Situation) -> Obstacle | None:
         return None
     return Obstacle(
         "below_threshold",
-        f"Not kept, for each compiled in less than {now.min_seconds:g} s: {fast}.",
+        f"Not kept, as compiling took less than {now.min_seconds:g} s each: {fast}.",
         "Set JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS to less, 0 for everything.",
     )
 
