@@ -227,7 +227,7 @@ def test_an_ended_process_leaves_a_free_slot(
 
 IMPATIENT = """
 import signal
-agent = jaxmon.instrument()
+agent = jaxmon.instrument(port=None)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 def again():
     os.kill(os.getpid(), signal.SIGTERM)
