@@ -36,6 +36,8 @@ def demo(
         [*_COMMAND, "--port", str(free_port()), *options],
         env={
             **clean_environ(TMPDIR=str(directory), TERM="xterm", COLUMNS="80"),
+            # Its programs would take the usual port, as do those of other tests.
+            "JAXMON_PORT": str(free_port()),
             **environ,
         },
         text=True,
