@@ -57,7 +57,7 @@ def test_a_directory_without_permission_is_named(run_dir: Path) -> None:
     directory.chmod(0o555)
     # Root may write anywhere; nobody may not, nor read what JAX loads late where Python
     # is installed for root alone.
-    demote = "import importlib.metadata, os; os.geteuid() or os.seteuid(65534)"
+    demote = "import importlib.metadata, os, unittest.mock; os.geteuid() or os.seteuid(65534)"
 
     books = run(directory, demote, *TWO_PROGRAMS, "os.getuid() or os.seteuid(0)")
 
