@@ -57,9 +57,10 @@ def test_a_directory_without_permission_is_named(run_dir: Path) -> None:
     directory.chmod(0o555)
     # Root may write anywhere; nobody may not, nor read what JAX loads late where Python
     # is installed for root alone.
-    demote = "import importlib.metadata, os, unittest.mock; os.geteuid() or os.seteuid(65534)"
+    load = "import getpass, importlib.metadata, os, unittest.mock"
+    demote = "os.geteuid() or os.seteuid(65534)"
 
-    books = run(directory, demote, *TWO_PROGRAMS, "os.getuid() or os.seteuid(0)")
+    books = run(directory, load, demote, *TWO_PROGRAMS, "os.getuid() or os.seteuid(0)")
 
     assert entries(directory) == []
     assert books.obstacles() == ["unusable_directory"]
