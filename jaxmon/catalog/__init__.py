@@ -14,6 +14,7 @@ from jaxmon.catalog import (
     calls,
     gpus,
     host,
+    links,
     marks,
     memory,
     process,
@@ -24,6 +25,7 @@ from jaxmon.catalog.activity import *  # noqa: F403
 from jaxmon.catalog.calls import *  # noqa: F403
 from jaxmon.catalog.gpus import *  # noqa: F403
 from jaxmon.catalog.host import *  # noqa: F403
+from jaxmon.catalog.links import *  # noqa: F403
 from jaxmon.catalog.marks import *  # noqa: F403
 from jaxmon.catalog.memory import *  # noqa: F403
 from jaxmon.catalog.model import AGENT as AGENT
@@ -38,7 +40,18 @@ from jaxmon.catalog.values import *  # noqa: F403
 
 
 # As the documentation lists them.
-_SHEETS = (calls, memory, marks, process, host, accelerators, gpus, activity, tpus)
+_SHEETS = (
+    calls,
+    memory,
+    marks,
+    process,
+    host,
+    accelerators,
+    gpus,
+    links,
+    activity,
+    tpus,
+)
 
 METRICS: tuple[Metric, ...] = tuple(
     value
