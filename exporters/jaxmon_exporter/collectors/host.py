@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from jaxmon.catalog import (
     HOST_CPU_SECONDS,
     HOST_CPUS,
@@ -80,10 +78,8 @@ class Host:
         """
         Read the kernel's files once; takes a fraction of a millisecond.
         """
-        # A setting of the whole module, in a process that is ours alone.
-        psutil.PROCFS_PATH = str(self._root / "proc")
-        yield from self._cpu()
-        yield from self._memory()
+        yield from self._load()
+        yield from self._cpu_and_memory()
         yield self._pressure()
         yield from self._network()
         yield from self._disks()
@@ -93,24 +89,24 @@ class Host:
         Nothing is held.
         """
 
-    def _cpu(self) -> Iterator[Family]:
+    def _load(self) -> Iterator[Family]:
         if cpus := os.cpu_count():
             yield gauge(HOST_CPUS, cpus)
         if load := _read(self._root / "proc/loadavg").split():
             yield gauge(HOST_LOAD_1M, float(load[0]))
-        with contextlib.suppress(OSError):
-            # Old kernels have fewer modes.
-            spent = psutil.cpu_times()._asdict()
-            yield Family(
-                HOST_CPU_SECONDS,
-                [
-                    (name, spent[mode])
-                    for mode, name in _CPU_SERIES.items()
-                    if mode in spent
-                ],
-            )
 
-    def _memory(self) -> Iterator[Family]:
+    def _cpu_and_memory(self) -> Iterator[Family]:
+        import psutil  # noqa: PLC0415 - not before pages are served
+
+        # A setting of the whole module, in a process that is ours alone.
+        psutil.PROCFS_PATH = str(self._root / "proc")
+        with contextlib.suppress(OSError):
+            spent = psutil.cpu_times()._asdict()
+            # In the kernel's order; old ones have fewer modes.
+            told = [mode for mode in _MODES if mode in spent]
+            yield Family(
+                HOST_CPU_SECONDS, [(_CPU_SERIES[mode], spent[mode]) for mode in told]
+            )
         with contextlib.suppress(OSError):
             memory = psutil.virtual_memory()
             yield gauge(HOST_MEMORY_SIZE_BYTES, memory.total)
