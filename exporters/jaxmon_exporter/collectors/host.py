@@ -98,17 +98,23 @@ class Host:
     def _cpu_and_memory(self) -> Iterator[Family]:
         import psutil  # noqa: PLC0415 - not before pages are served
 
-        # A setting of the whole module, in a process that is ours alone.
-        psutil.PROCFS_PATH = str(self._root / "proc")
-        with contextlib.suppress(OSError):
-            spent = psutil.cpu_times()._asdict()
-            # In the kernel's order; old ones have fewer modes.
-            told = [mode for mode in _MODES if mode in spent]
-            yield Family(
-                HOST_CPU_SECONDS, [(_CPU_SERIES[mode], spent[mode]) for mode in told]
-            )
-        with contextlib.suppress(OSError):
-            memory = psutil.virtual_memory()
+        spent: dict[str, float] = {}
+        memory = None
+        # A setting of the whole module, which nobody else uses meanwhile.
+        usual, psutil.PROCFS_PATH = psutil.PROCFS_PATH, str(self._root / "proc")
+        try:
+            with contextlib.suppress(OSError):
+                spent = psutil.cpu_times()._asdict()
+            with contextlib.suppress(OSError):
+                memory = psutil.virtual_memory()
+        finally:
+            psutil.PROCFS_PATH = usual
+        # In the kernel's order; old ones have fewer modes.
+        told = [mode for mode in _MODES if mode in spent]
+        yield Family(
+            HOST_CPU_SECONDS, [(_CPU_SERIES[mode], spent[mode]) for mode in told]
+        )
+        if memory is not None:
             yield gauge(HOST_MEMORY_SIZE_BYTES, memory.total)
             yield gauge(HOST_MEMORY_AVAILABLE_BYTES, memory.available)
 
