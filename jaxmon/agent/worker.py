@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.tally import Tally
 
 
 Job: TypeAlias = Callable[[], None]
+T = TypeVar("T")
 
 # Jobs take at most this share of the thread's time; beyond it they come less often.
 _SHARE = 0.01
@@ -152,7 +153,7 @@ class Worker:
                 due = time.monotonic() + max(self._pause(), spent / _SHARE)
                 continue
             try:
-                job = self._jobs.get(timeout=timeout)
+                job = take(self._jobs, timeout)
             except Empty:
                 continue
             self._do(job)
@@ -179,3 +180,18 @@ class Worker:
             job()
         except Exception:  # noqa: BLE001 - contained: our own thread goes on
             self._guard.failed(self._name)
+
+
+def take(queue: SimpleQueue[T], timeout: float | None) -> T:
+    """
+    Wait for the next item of *queue*, at most *timeout* seconds, for ever if `None`.
+
+    For the only thread that takes from it. Python 3.11 may wait for ever where a short
+    timeout passes before it begins to wait; not, once a look has found the queue empty.
+
+    Raises:
+        queue.Empty: nothing came.
+    """
+    with contextlib.suppress(Empty):
+        return queue.get_nowait()
+    return queue.get(timeout=timeout)

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.tally import Tally
+from jaxmon.agent.worker import take
 
 
 _SET_TIMER_SLACK = 29  # of prctl, in nanoseconds, for the calling thread
@@ -109,7 +110,7 @@ class Watcher:
             due = min((due for due, _ in self._watched), default=None)
             timeout = None if due is None else max(due - time.perf_counter(), 0)
             try:
-                fresh = self._submitted.get(timeout=timeout)
+                fresh = take(self._submitted, timeout)
             except Empty:
                 fresh = None
             if fresh is not None:
