@@ -14,7 +14,6 @@ import fcntl
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -223,6 +222,8 @@ def _file_mode(directory: Path) -> int:
 
 
 def _temporary() -> Path:
+    import tempfile  # noqa: PLC0415 - with all that it loads, and few need it
+
     try:
         return Path(tempfile.gettempdir())
     except OSError:  # none can be written, as on a read-only root

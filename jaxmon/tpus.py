@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
 ROOT = Path("/")
@@ -20,8 +21,7 @@ _MOST_CHIPS = 64
 _NOT_A_NUMBER = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(NamedTuple):
     """
     A generation of TPUs.
 

@@ -50,7 +50,7 @@ OURS, THEIRS = "jaxmon", "nvitop-exporter"
 ALONE = [f"--disable={name}" for name in ("agents", "host", "gpm", "tpu")]
 # Figures of `start` and `measure`, and whether the smaller is the better.
 ROWS = (
-    ("start until the GPUs are on the page", "{:.2f} s", True),
+    ("start until the GPUs are on the page", "{:.3f} s", True),
     ("CPU of the start", "{:.0f} ms", True),
     ("resident memory", "{:.1f} MB", True),
     ("CPU per scrape", "{:.2f} ms", True),
@@ -111,7 +111,7 @@ class Process:
             except (URLError, ConnectionError):
                 if self.popen.poll() is not None:
                     break
-            time.sleep(0.005)
+            time.sleep(0.001)
         msg = f"{self._exporter.name} told of no GPU within {passed:.0f} s"
         raise RuntimeError(msg)
 
@@ -293,8 +293,8 @@ def contestants(jaxmon: str, nvitop: str | None) -> list[Exporter]:
     )
     found = [Exporter(OURS, command, "jaxmon_accelerator_power_watts{")]
     if nvitop:
-        command = (nvitop, "-m", "nvitop_exporter", "--interval", "1")
-        command += ("--bind-address", "127.0.0.1")
+        script = str(Path(nvitop).with_name("nvitop-exporter"))
+        command = (script, "--interval", "1", "--bind-address", "127.0.0.1")
         found.append(Exporter(THEIRS, command, "gpu_power_usage"))
     return found
 

@@ -5,16 +5,16 @@ What a user of the sidecar may choose.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 
 COMPAT = ("dcgm",)
 COLLECTORS = ("agents", "host", "nvml", "gpm", "dcgm", "tpu")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(NamedTuple):
     """
     Settings of the sidecar; `jaxmon.cli.exporter` fills them in.
 
@@ -58,6 +58,6 @@ class Options:
     compat: str = ""
     tpu_interval: float = 5.0
     disabled: frozenset[str] = frozenset()
-    prices: Mapping[str, float] = field(default_factory=dict)
+    prices: Mapping[str, float] = MappingProxyType({})
     web_config: Path | None = None
     demo: bool = False

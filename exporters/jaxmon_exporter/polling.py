@@ -16,8 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from jaxmon.catalog import (
     COLLECTOR_AGE_SECONDS,
@@ -89,8 +88,7 @@ class Collector(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """
     How a collector is doing.
 

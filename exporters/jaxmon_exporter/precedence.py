@@ -26,7 +26,6 @@ from jaxmon.catalog import (
     GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
 )
 from jaxmon.exposition.families import Family, Sample, series
-from jaxmon.exposition.parse import labels
 
 
 _UUID = re.compile(r'\{uuid="([^"\\]*)"')
@@ -140,7 +139,7 @@ def _named(
 
 def _identities(families: Iterable[Family]) -> set[str]:
     return {
-        labels(name).get("uuid", "")
+        device_of(name)
         for family in families
         if family.metric.name in (ACCELERATOR_INFO.name, GPU_MIG_INFO.name)
         for name, _ in family.samples
@@ -148,6 +147,8 @@ def _identities(families: Iterable[Family]) -> set[str]:
 
 
 def _instances(families: Iterable[Family]) -> dict[str, list[str]]:
+    from jaxmon.exposition.parse import labels  # noqa: PLC0415 - few have instances
+
     found: dict[str, list[str]] = {}
     for family in families:
         if family.metric.name == GPU_MIG_INFO.name:

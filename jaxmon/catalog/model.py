@@ -4,8 +4,7 @@ What a metric is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
 # The last two are for what others export and the sidecar passes on.
@@ -17,8 +16,7 @@ SIDECAR: tuple[Source, ...] = ("sidecar",)
 BOTH: tuple[Source, ...] = ("agent", "sidecar")
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """
     One metric family: what it is called, what it means, who exports it.
 

@@ -324,8 +324,8 @@ def command(
 @contextlib.contextmanager
 def _loading() -> Iterator[None]:
     """
-    Collect no garbage in the block, and never look through what it loaded: modules
-    stay, and to look through them again and again is a tenth of the start.
+    Collect no garbage in the block, and never look through what is loaded by then:
+    modules stay, and to look through them again and again is a tenth of the start.
     """
     gc.disable()
     try:
@@ -374,12 +374,3 @@ def _stop_event() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     return event
-
-
-def main() -> None:
-    """
-    Run as ``jaxmon-exporter``.
-    """
-    from jaxmon.cli.main import exporter
-
-    exporter()

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
+from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 
@@ -21,8 +22,7 @@ _CONTROL = re.compile(r"[\0-\x08\x0a-\x1f\x7f]")
 _MAX_PARAMETERS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """
     What a client asked for.
 
@@ -35,12 +35,11 @@ class Request:
 
     method: str
     path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = MappingProxyType({})
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """
     A whole page; length and connection headers are the server's business.
     """
@@ -48,11 +47,10 @@ class Response:
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
     status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(NamedTuple):
     """
     How long a client may take, in seconds.
 

@@ -14,7 +14,6 @@ import selectors
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
 from http import HTTPStatus
 from operator import itemgetter
 from threading import Thread, current_thread, get_ident
@@ -331,7 +330,7 @@ class Server:
             response = error_response(HTTPStatus.UNAUTHORIZED, "name and password")
         else:
             response = await self._page(routes, request)
-        return replace(response, headers={**gate.headers, **response.headers})
+        return response._replace(headers={**gate.headers, **response.headers})
 
     async def _page(self, routes: Mapping[str, Handler], request: Request) -> Response:
         import asyncio  # noqa: PLC0415 - see start()

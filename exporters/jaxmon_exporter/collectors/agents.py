@@ -15,22 +15,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jaxmon import rundir
-from jaxmon.catalog import AGENT_UP, BORROWED, BY_NAME
+from jaxmon.catalog import AGENT_UP
 from jaxmon.errors import PageError
 from jaxmon.exposition import fetch
 from jaxmon.exposition.families import Family, series
 from jaxmon.exposition.fetch import FetchError, fetch_all
-from jaxmon.exposition.parse import labels, parse, relabel, to_family
 from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
-from jaxmon_exporter.precedence import device_of, unowned
+from jaxmon_exporter.precedence import unowned
 
 
 log = logging.getLogger("jaxmon.exporter")
 
 BAD_PAGE = "page"
-# An agent may be newer than this, but must not say that a target is down.
-_OURS = ("jaxmon_", "process_", "python_")
-_BORROWED = {metric.name for metric in BORROWED}
 _FAILURES = (fetch.TIMEOUT, fetch.TOO_LARGE, fetch.BROKEN, BAD_PAGE)
 
 
@@ -96,7 +92,7 @@ class Agents:
         owned: set[str] = set()
         for worker in sockets:
             try:
-                page = _families(worker, answers.pop(worker))
+                page = _page(worker, answers.pop(worker))
             except FetchError as error:
                 self._trouble(worker, error.reason, error)
                 page = None
@@ -127,9 +123,9 @@ class Agents:
             log.warning("agent %s: %s: %s", worker, reason, error)
 
 
-def _families(worker: str, answer: str | FetchError) -> list[Family]:
+def _page(worker: str, answer: str | FetchError) -> list[Family]:
     """
-    Return an agent's page as families with the label *worker*.
+    Return what an agent answered.
 
     Raises:
         FetchError: *answer* is none.
@@ -137,47 +133,7 @@ def _families(worker: str, answer: str | FetchError) -> list[Family]:
     """
     if isinstance(answer, FetchError):
         raise answer
-    families = [
-        # A device is not the worker's: others may use it, and the driver tells of it.
-        to_family(one if one.name in _BORROWED else relabel(one, "worker", worker))
-        for one in parse(answer)
-    ]
-    for family in families:
-        _check(family)
-    return families
+    # Where there is no agent, none of its grammar is compiled.
+    from jaxmon_exporter.collectors import agent_page  # noqa: PLC0415
 
-
-def _check(family: Family) -> None:
-    """
-    Refuse what only others may say, other kinds, and series given twice.
-    """
-    name = family.metric.name
-    if not name.startswith(_OURS):
-        msg = f"{name} is no metric of jaxmon; they begin with {', '.join(_OURS)}"
-        raise PageError(msg)
-    known = BY_NAME.get(name)
-    if known is not None and "agent" not in known.sources:
-        msg = f"{name} is not an agent's to export"
-        raise PageError(msg)
-    if known is not None and known is not family.metric:
-        msg = f"{name} is a {family.metric.kind} there and a {known.kind} here"
-        raise PageError(msg)
-    if name in _BORROWED:
-        _check_devices(family)
-    if len({one for one, _ in family.samples}) < len(family.samples):
-        msg = f"{name} has a series twice"
-        raise PageError(msg)
-
-
-def _check_devices(family: Family) -> None:
-    """
-    Refuse what does not say of which device it is, or less than others rely on.
-    """
-    metric = family.metric
-    for name, _ in family.samples:
-        if not device_of(name):
-            msg = f"{metric.name} does not begin with the uuid of a device"
-            raise PageError(msg)
-        if missing := set(metric.labels) - labels(name).keys():
-            msg = f"{metric.name} has no label {', '.join(sorted(missing))}"
-            raise PageError(msg)
+    return agent_page.families(worker, answer)

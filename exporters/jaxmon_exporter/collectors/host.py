@@ -11,8 +11,8 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxmon.catalog import (
     HOST_CPU_SECONDS,
@@ -96,7 +96,7 @@ class Host:
             yield gauge(HOST_LOAD_1M, float(load[0]))
 
     def _cpu_and_memory(self) -> Iterator[Family]:
-        import psutil  # noqa: PLC0415 - not before pages are served
+        import psutil  # noqa: PLC0415 - not where this is switched off
 
         spent: dict[str, float] = {}
         memory = None
@@ -191,8 +191,7 @@ class Host:
         yield partial_failures(self.name, self._failures)
 
 
-@dataclass(frozen=True, slots=True)
-class _Card:
+class _Card(NamedTuple):
     """
     Where a network card's traffic is told, and under which names we tell it.
     """

@@ -5,9 +5,11 @@ Where processes that hold TPUs may serve figures of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from jaxmon_exporter.grpc.call import Target
+
+if TYPE_CHECKING:
+    from jaxmon_exporter.grpc.call import Target
 
 
 DEFAULT_PORT = 8431
@@ -18,8 +20,7 @@ _MOST_ADDRESSES = 16
 _HIGHEST_PORT = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """
     Where a process may serve.
 

@@ -1,0 +1,69 @@
+"""
+What the page of one agent adds to the page of all.
+"""
+
+from __future__ import annotations
+
+from jaxmon.catalog import BORROWED, BY_NAME
+from jaxmon.errors import PageError
+from jaxmon.exposition.families import Family
+from jaxmon.exposition.parse import labels, parse, relabel, to_family
+from jaxmon_exporter.precedence import device_of
+
+
+# An agent may be newer than this, but must not say that a target is down.
+_OURS = ("jaxmon_", "process_", "python_")
+_BORROWED = {metric.name for metric in BORROWED}
+
+
+def families(worker: str, page: str) -> list[Family]:
+    """
+    Return an agent's page as families with the label *worker*.
+
+    Raises:
+        PageError: it is no page, or one that would spoil the page of all agents.
+    """
+    found = [
+        # A device is not the worker's: others may use it, and the driver tells of it.
+        to_family(one if one.name in _BORROWED else relabel(one, "worker", worker))
+        for one in parse(page)
+    ]
+    for family in found:
+        _check(family)
+    return found
+
+
+def _check(family: Family) -> None:
+    """
+    Refuse what only others may say, other kinds, and series given twice.
+    """
+    name = family.metric.name
+    if not name.startswith(_OURS):
+        msg = f"{name} is no metric of jaxmon; they begin with {', '.join(_OURS)}"
+        raise PageError(msg)
+    known = BY_NAME.get(name)
+    if known is not None and "agent" not in known.sources:
+        msg = f"{name} is not an agent's to export"
+        raise PageError(msg)
+    if known is not None and known is not family.metric:
+        msg = f"{name} is a {family.metric.kind} there and a {known.kind} here"
+        raise PageError(msg)
+    if name in _BORROWED:
+        _check_devices(family)
+    if len({one for one, _ in family.samples}) < len(family.samples):
+        msg = f"{name} has a series twice"
+        raise PageError(msg)
+
+
+def _check_devices(family: Family) -> None:
+    """
+    Refuse what does not say of which device it is, or less than others rely on.
+    """
+    metric = family.metric
+    for name, _ in family.samples:
+        if not device_of(name):
+            msg = f"{metric.name} does not begin with the uuid of a device"
+            raise PageError(msg)
+        if missing := set(metric.labels) - labels(name).keys():
+            msg = f"{metric.name} has no label {', '.join(sorted(missing))}"
+            raise PageError(msg)
