@@ -12,7 +12,9 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 
 from jaxmon.agent.tally import Tally
 
@@ -20,7 +22,13 @@ from jaxmon.agent.tally import Tally
 log = logging.getLogger("jaxmon")
 
 LIMIT = 10
-"""Failures after which a site is switched off."""
+"""Failures within `WITHIN_SECONDS` after which a site is switched off."""
+
+WITHIN_SECONDS = 3600.0
+"""
+A site that fails less often stays on: a program that runs for months must not go blind
+for ten failures, each of a moment.
+"""
 
 
 class Guard:
@@ -28,16 +36,20 @@ class Guard:
     Counts the failures of our own code by site. Threads may share it.
 
     Args:
-        strict: raise instead of containing; for jaxmon's own tests.
+        clock: seconds that never step back.
 
     Attributes:
+        strict: raise instead of containing; for jaxmon's own tests.
         off: sites that may not run any more.
     """
 
     strict = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._failures: dict[str, Tally] = {}
+        # When the last failures were that count against a site.
+        self._lately: dict[str, deque[float]] = {}
         self.off: set[str] = set()
         # Reentrant: telling of a failure may run into another.
         self._lock = threading.RLock()
@@ -63,7 +75,7 @@ class Guard:
         with self._lock:
             failures.add()
             count = failures.value
-            goes_off = count >= LIMIT and not stays_on and site not in self.off
+            goes_off = self._is_often(site) and not stays_on and site not in self.off
             if goes_off:
                 self.off.add(site)
         # A handler of the log is the user's, and may itself raise.
@@ -83,6 +95,15 @@ class Guard:
         Return the failures so far by site.
         """
         return {site: tally.value for site, tally in list(self._failures.items())}
+
+    def _is_often(self, site: str) -> bool:
+        """
+        Take note of a failure at *site*, and tell whether it is one too many.
+        """
+        lately = self._lately.setdefault(site, deque(maxlen=LIMIT))
+        now = self._clock()
+        lately.append(now)
+        return len(lately) == LIMIT and now - lately[0] <= WITHIN_SECONDS
 
 
 @contextlib.contextmanager

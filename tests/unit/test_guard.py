@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from jaxmon.agent.guard import LIMIT, Guard, strict
+from jaxmon.agent.guard import LIMIT, WITHIN_SECONDS, Guard, strict
 
 
 pytestmark = pytest.mark.contained
@@ -40,6 +40,31 @@ def test_a_site_is_on_until_it_has_failed_often(
     assert first.exc_info is not None
     assert first.exc_info[0] is KeyError
     assert "switched off" in second.getMessage()
+
+
+def test_failures_of_long_ago_do_not_count_against_a_site(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    A site that fails now and then, for months, stays on; as many failures within an
+    hour switch it off, whatever was before.
+    """
+    now = [0.0]
+    guard = Guard(clock=lambda: now[0])
+    for _ in range(3 * LIMIT):
+        now[0] += WITHIN_SECONDS / (LIMIT - 2)
+        fail(guard)
+    assert guard.on("here") is True
+    assert guard.failures() == {"here": 3 * LIMIT}
+    assert len(caplog.records) == 1
+
+    now[0] += 2 * WITHIN_SECONDS
+    for count in range(LIMIT):
+        assert guard.on("here") is True, count
+        fail(guard)
+
+    assert guard.on("here") is False
+    assert "switched off" in caplog.records[-1].getMessage()
 
 
 def test_a_site_that_stays_on_is_not_switched_off(
