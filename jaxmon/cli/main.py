@@ -6,9 +6,13 @@ from __future__ import annotations
 
 import errno
 import io
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -17,6 +21,8 @@ from jaxmon.version import version
 
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+# What a shell tells of programs that the signal ends, as when `head` has had enough.
+_ENDED_UNREAD = 128 + signal.SIGPIPE
 
 COMMANDS = {
     "run": "jaxmon.cli.run",
@@ -54,16 +60,20 @@ class _Commands(click.Group):
         del ctx
         return load(cmd_name) if cmd_name in COMMANDS else None
 
-    def invoke(self, ctx: click.Context) -> object:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
         _accept_any_text()
-        try:
+        with _ending_well():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> object:
+        with _ending_well():
             return super().invoke(ctx)
-        except JaxmonError as error:
-            _fail(error)
-        except OSError as error:
-            if error.errno not in _DISK_FULL:
-                raise
-            _fail(CommandError(f"cannot write: {error.strerror}"))
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -84,10 +94,59 @@ def exporter() -> None:
     """
     Run ``jaxmon exporter`` under its own name, ``jaxmon-exporter``.
     """
+    main(["exporter", *sys.argv[1:]], prog_name="jaxmon")
+
+
+@contextmanager
+def _ending_well() -> Iterator[None]:
+    """
+    Have a command that fails in the block say why and exit; one that nobody reads any
+    more exits in silence, before click exits with another code.
+    """
     try:
-        load("exporter").main(prog_name="jaxmon-exporter")
-    except JaxmonError as error:
-        _fail(error)
+        try:
+            yield
+        except JaxmonError as error:
+            _fail(error)
+        except OSError as error:
+            if (found := _found(error)) is None:
+                raise
+            _fail(CommandError(found))
+    except BrokenPipeError as error:
+        if _unread():
+            sys.exit(_ENDED_UNREAD)
+        # click would take that for the same, and say nothing.
+        _fail(CommandError(f"another process hung up: {error.strerror}"))
+
+
+def _found(error: OSError) -> str | None:
+    """
+    Say what is the matter with a file; `None` where *error* is about none.
+    """
+    if error.errno in _DISK_FULL:
+        return f"cannot write: {error.strerror}"
+    if error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return None
+
+
+def _unread() -> bool:
+    """
+    Tell whether nobody reads what is printed. The rest of it goes nowhere, or else
+    Python would complain of it at its end.
+    """
+    import select
+
+    found = False
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        ends = select.poll()
+        ends.register(stream.fileno(), 0)
+        if ends.poll(0):
+            found = True
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+    return found
 
 
 def _accept_any_text() -> None:

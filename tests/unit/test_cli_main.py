@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
 import sys
 
 import click
@@ -123,6 +125,65 @@ def test_full_disk_is_no_traceback(failing):
     result = CliRunner().invoke(main, ["run"])
     assert result.exit_code == 1
     assert result.stderr == "Error: cannot write: No space left on device\n"
+
+
+def test_file_that_cannot_be_used_is_no_traceback(tmp_path):
+    """
+    What cannot be written is named, with the reason.
+    """
+    (tmp_path / "file").touch()
+    out = str(tmp_path / "file" / "alerts")
+    result = CliRunner().invoke(main, ["alerts", "build", "--out", out])
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {out}")
+    assert result.stderr.endswith(": Not a directory\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-m", "jaxmon", "--help"],
+        ["-m", "jaxmon", "runbook", "--help"],
+        ["-m", "jaxmon", "runbook", "list"],
+        ["-c", "from jaxmon.cli.main import exporter; exporter()", "--help"],
+    ],
+    ids=["help", "help of a command", "output", "help of jaxmon-exporter"],
+)
+def test_reader_that_leaves_ends_a_command_in_silence(arguments):
+    """
+    Where nobody reads the output, as after `| head`, the exit code is a shell's for
+    that, and neither a message nor a complaint of Python's is printed.
+    """
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            [sys.executable, *arguments],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_broken_pipe_to_somebody_else_is_told():
+    """
+    Only output that nobody reads ends a command in silence.
+    """
+    failing = (
+        "import click, errno, os; from jaxmon.cli import main\n"
+        "@click.command\n"
+        "def command(): raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))\n"
+        "main.load = lambda _: command\n"
+        "main.main(['run'])"
+    )
+    result = run_python("-c", failing)
+    assert result.code == 1
+    assert result.err == "Error: another process hung up: Broken pipe\n"
 
 
 def test_exporter_entry_point_prints_errors_alike(failing, capsys, monkeypatch):
