@@ -141,6 +141,22 @@ def test_threads_that_recompile_at_once_each_have_their_cause(agent: Agent) -> N
     assert causes(agent) == ["shape"] * 8
 
 
+@pytest.mark.parametrize("static", [None, len, Config(), Config])
+def test_a_static_part_made_anew_is_no_cause(agent: Agent, static: Any) -> None:
+    """
+    Classes give JAX a new tuple of the same objects at each call, as those do that
+    `register_dataclass` knows; another shape is then the only difference.
+    """
+    f = jax.jit(lambda module: module.weight + 1)
+
+    for size in (1, 1, 2):
+        f(Module(np.ones(size, np.float32), (static, "relu")))
+
+    (event,) = agent._context.events.since(kind="recompile")
+    assert event.details["cause"] == "shape"
+    assert event.message == "argument module[0]: float32[1] → float32[2]"
+
+
 def test_what_is_remembered_stays_bounded(agent: Agent) -> None:
     """
     Hundreds of shapes leave sixteen signatures, and every one was told.

@@ -160,8 +160,22 @@ def test_objects_compared_by_identity_are_told() -> None:
         assert value_of(first) == value_of(first)
         assert value_of(first).by_identity
         assert is_by_identity((1, first))
-    for value in (1, "a", (1, 2), Options(1), Rude, math, Color.RED):
+    for value in (1, "a", (1, 2), Options(1), Rude, math, Color.RED, None, (None,)):
         assert not is_by_identity(value)
+
+
+def test_a_tuple_made_anew_is_the_same_value() -> None:
+    """
+    A class hands out its static part in a new tuple each time; what is in it counts.
+    """
+    rude, other = Rude(1), Rude(1)
+    for items in ([None, "a"], [rude, 1], [len, (rude, (math.sin,))]):
+        first, second = tuple(items), tuple(items)
+        assert value_of(first) == value_of(second)
+        assert value_of(frozenset(items)) == value_of(frozenset(items))
+    assert value_of((rude, 1)) != value_of((other, 1))
+    assert value_of((1, (rude,))) != value_of((1, (other,)))
+    assert value_of((rude, other)) != value_of((other, rude))
 
 
 def test_a_hash_that_raises_is_no_failure() -> None:

@@ -56,25 +56,37 @@ def value_of(value: object) -> Value:
         # -1 and -2 have one hash, and so has what contains them.
         text = text_of(value)
         return Value((kind.__name__, hash(value), text), text, by_identity=False)
-    by_identity = is_by_identity(value)
-    try:
-        found: object = hash(value)
-    except Exception:  # noqa: BLE001 - the user's __hash__ may raise anything
-        found = None
     whole = text_of(value, _DIGEST_LIMIT)
-    key = (kind.__qualname__, id(value) if by_identity else found, hash(whole))
-    return Value(key, _cut(whole, LIMIT), by_identity)
+    key = (kind.__qualname__, _identity(value), hash(whole))
+    return Value(key, _cut(whole, LIMIT), is_by_identity(value))
+
+
+def _identity(value: object, depth: int = 0) -> object:
+    """
+    Return what is equal for equal values: of a tuple with objects that are compared by
+    identity, which ones these are, for tuples are made anew at each call.
+    """
+    if not is_by_identity(value, depth):
+        try:
+            return hash(value)
+        except Exception:  # noqa: BLE001 - the user's __hash__ may raise anything
+            return None
+    if isinstance(value, tuple | frozenset):
+        kind = frozenset if isinstance(value, frozenset) else tuple
+        return kind(_identity(item, depth + 1) for item in value)
+    return id(value)
 
 
 def is_by_identity(value: object, depth: int = 0) -> bool:
     """
-    Tell whether *value* is only equal to itself: it is compared or hashed by identity.
+    Tell whether *value* is only equal to itself, or an item of it is: it is compared or
+    hashed by identity.
 
-    Classes and modules are too, but there is one of each.
+    Classes and modules are too, but there is one of each, and so of `None`.
     """
     if isinstance(value, tuple | frozenset) and depth < _DEPTH:
         return any(is_by_identity(item, depth + 1) for item in value)
-    if isinstance(value, type | types.ModuleType | enum.Enum):
+    if value is None or isinstance(value, type | types.ModuleType | enum.Enum):
         return False
     kind = type(value)
     return kind.__hash__ is object.__hash__ or kind.__eq__ is object.__eq__
