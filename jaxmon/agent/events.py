@@ -11,9 +11,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Literal, get_args
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
 
 
 Kind = Literal[
@@ -36,8 +36,7 @@ LIMIT = 200
 _TEXT_LIMIT = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """
     Args:
         number: counts all events of the process from 1.
@@ -53,7 +52,7 @@ class Event:
     kind: Kind
     function: str | None
     message: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = MappingProxyType({})
 
 
 class EventLog:

@@ -9,9 +9,8 @@ call, so ours are guarded here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon.agent.guard import Guard
 
@@ -19,8 +18,7 @@ from jaxmon.agent.guard import Guard
 SITE = "monitoring"
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     """
     One of our listeners, and the functions of JAX for its kind.
     """

@@ -4,15 +4,13 @@ Replaced attributes, and the way back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon.agent.guard import log
 
 
-@dataclass(frozen=True, slots=True)
-class _Patch:
+class _Patch(NamedTuple):
     owner: ModuleType | type
     name: str
     original: object

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon.agent.calling.counted import Arm, CountedFunction, taken
 from jaxmon.agent.calling.posthook import PostHook
@@ -69,8 +68,7 @@ class Begun:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """
     A sampled call that has returned, off the fast path of JAX.
 

@@ -9,12 +9,10 @@ between, the settings known to matter are read one by one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(NamedTuple):
     """
     Attributes:
         names: as a user writes them: ``jax_enable_x64``.

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon.agent.compiling.placements import Placement
 from jaxmon.agent.compiling.signatures import (
@@ -29,8 +28,7 @@ _ANOTHER = " (another object: compared by identity; hash it by value)"
 _FEW = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """
     One thing that makes two calls need two programs.
 

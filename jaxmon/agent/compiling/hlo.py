@@ -10,9 +10,8 @@ its optimised HLO, without the metadata that only names source lines.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 
 # Hex digits of a fingerprint: 64 bits tell the programs of a fleet apart.
@@ -23,8 +22,7 @@ _PARTITIONS = re.compile(r", num_partitions=(\d+)")
 _REPLICAS = re.compile(r", replica_count=(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Hlo:
+class Hlo(NamedTuple):
     """
     What the text of a program tells.
 

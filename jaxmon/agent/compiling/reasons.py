@@ -5,9 +5,8 @@ Why a call left the fast path although nothing had to be compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon.agent.compiling.trees import names_of
 
@@ -17,8 +16,7 @@ _DEPTH = 4
 _SEARCHED = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """
     Why, as a word for programs and a sentence for people.
     """

@@ -10,7 +10,6 @@ them.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -113,8 +112,7 @@ def _ahead(variables: Any) -> Jitted | None:
     return Jitted(fun, info, info.fun_sourceinfo, call=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """
     What the stack tells about a program that is being traced, lowered or compiled.
 

@@ -9,7 +9,6 @@ import os
 import select
 import sys
 import time
-from dataclasses import asdict
 from typing import TextIO
 
 from jaxmon.agent.parts import Parts
@@ -29,7 +28,7 @@ def text(parts: Parts, overview: Overview) -> str:
     Return the report as it is now; some milliseconds.
     """
     _look(parts)
-    happened = [plain(asdict(event)) for event in parts.context.events.since()]
+    happened = [plain(event._asdict()) for event in parts.context.events.since()]
     snapshot = read(overview.whole(), {"events": happened})
     return "\n".join(["", *summary(snapshot, advise(snapshot)), ""])
 
