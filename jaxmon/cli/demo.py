@@ -284,10 +284,9 @@ class _Demo:
         """
         Show the figures until *duration* is over or Ctrl-C; return the last ones.
         """
-        where = [f"  {name:<18}{place}" for name, place in self.places.items()]
         started = time.monotonic()
         end = float("inf") if duration is None else started + duration
-        with view(where, duration) as shown:
+        with view(self.places, duration) as shown:
             scene = self._scene(0.0)
             try:
                 while (now := time.monotonic()) < end:

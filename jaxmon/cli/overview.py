@@ -4,7 +4,7 @@ The sidecar's summary as lines of text for a terminal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _STEP = "train_step"
 _LOW_HIT_RATE = 0.95
-_LEAST_WIDTH = 80
+_LEAST_NAME = 26
 LEAST_HEIGHT = 5
 _COLUMNS = (
     ("CALLS", 9),
@@ -25,6 +25,8 @@ _COLUMNS = (
     ("RECOMPILES", 12),
     ("COMPILING", 11),
 )
+# What a narrow terminal does without, first to last.
+_DISPENSABLE = ("COMPILING", "COMPILES", "CALLS", "HIT RATE")
 _INDENT = "  "
 _UNKNOWN = "-"
 
@@ -76,7 +78,7 @@ def one_line(summary: Summary) -> str:
     """
     Return the figures that matter most.
     """
-    return _in_a_line(summary, Style(colour=False))
+    return "  ".join(f"{label} {value}" for label, value in _figures(summary))
 
 
 def table(summary: Summary, *, width: int, height: int, style: Style) -> list[str]:
@@ -84,28 +86,33 @@ def table(summary: Summary, *, width: int, height: int, style: Style) -> list[st
     Return totals, functions and devices in at most *height* lines of *width*.
 
     Functions that the program calls come first; those that do not fit share a line.
-    Devices are left out where four functions would not fit beside them. Less than
-    `LEAST_HEIGHT` lines of 80 columns would show nothing useful; the terminal cuts.
+    Devices are left out where four functions would not fit beside them, and columns
+    where names would have no room. Less than `LEAST_HEIGHT` lines would show nothing
+    useful: the caller cuts.
     """
-    columns, devices = max(width, _LEAST_WIDTH), summary["devices"]
-    about_devices = [_device(device)[: columns - 1] for device in devices]
-    if height < LEAST_HEIGHT + 3 + len(about_devices):
+    totals = _totals_lines(summary, width, style)
+    columns = _fitting(width)
+    about_devices = [_device(device)[: width - 1] for device in summary["devices"]]
+    if height < LEAST_HEIGHT + 2 + len(totals) + len(about_devices):
         about_devices = []
-    room = max(height - len(about_devices) - bool(about_devices) - 3, 2)
+    beside = len(about_devices) + bool(about_devices) + len(totals) + 2
+    room = max(height - beside, 2)
     functions = sorted(
         (one for one in summary["functions"] if one["calls"] or one["compile_seconds"]),
         key=lambda one: (-one["calls"], -one["compile_seconds"]),
     )
     fitting = len(functions) if len(functions) <= room else room - 1
-    name = columns - len(_INDENT) - sum(room for _, room in _COLUMNS)
+    name = max(width - len(_INDENT) - sum(columns.values()), 1)
     heading = f"{_INDENT}{'FUNCTION':<{name}}" + "".join(
-        f"{label:>{room}}" for label, room in _COLUMNS
+        f"{label:>{room}}" for label, room in columns.items()
     )
-    lines = [f"{_INDENT}{_in_a_line(summary, style)}", "", style.strong(heading)]
-    lines += [_row(one["name"], [one], name, style) for one in functions[:fitting]]
+    lines = [*totals, "", style.strong(heading)]
+    lines += [
+        _row(one["name"], [one], name, columns, style) for one in functions[:fitting]
+    ]
     if rest := functions[fitting:]:
         plain = Style(colour=False)
-        lines.append(style.quiet(_row(f"{len(rest)} more", rest, name, plain)))
+        lines.append(style.quiet(_row(f"{len(rest)} more", rest, name, columns, plain)))
     return [*lines, "", *about_devices] if about_devices else lines
 
 
@@ -116,14 +123,39 @@ def totals_table(summary: Summary) -> list[str]:
     return [f"{_INDENT}{label:<12}{value:>12}" for label, value in _totals(summary)]
 
 
-def _in_a_line(summary: Summary, style: Style) -> str:
+def _totals_lines(summary: Summary, width: int, style: Style) -> list[str]:
+    """
+    Return the figures that matter most, on as many lines of *width* as they take.
+    """
+    lines: list[str] = []
+    used = width
+    for label, value in _figures(summary):
+        length = len(label) + 1 + len(value)
+        if used + 2 + length > width:
+            lines.append("")
+            used = 0
+        lines[-1] += f"{_INDENT}{style.quiet(label)} {style.strong(value)}"
+        used += len(_INDENT) + length
+    return lines
+
+
+def _figures(summary: Summary) -> list[tuple[str, str]]:
     figures = dict(_totals(summary))
     compiling = figures.pop("compiling")
     figures["compiles"] += f" in {compiling}"
-    return "  ".join(
-        f"{style.quiet(label)} {style.strong(value)}"
-        for label, value in figures.items()
-    )
+    return list(figures.items())
+
+
+def _fitting(width: int) -> Mapping[str, int]:
+    """
+    Return the columns, and their widths, that leave names some room in *width*.
+    """
+    columns = dict(_COLUMNS)
+    for label in _DISPENSABLE:
+        if width - len(_INDENT) - sum(columns.values()) >= _LEAST_NAME:
+            break
+        del columns[label]
+    return columns
 
 
 def _totals(summary: Summary) -> list[tuple[str, str]]:
@@ -139,23 +171,27 @@ def _totals(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _row(
-    name: str, functions: Iterable[FunctionSummary], room: int, style: Style
+    name: str,
+    functions: Iterable[FunctionSummary],
+    room: int,
+    columns: Mapping[str, int],
+    style: Style,
 ) -> str:
     functions = list(functions)
     calls = sum(one["calls"] for one in functions)
     known = [one["hits"] for one in functions if one["hits"] is not None]
     rate = sum(known) / calls if known and calls else None
-    cells = (
-        f"{calls:,.0f}",
-        _percent(rate),
-        f"{sum(one['compiles'] for one in functions):,.0f}",
-        f"{sum(one['recompiles'] for one in functions):,.0f}",
-        f"{sum(one['compile_seconds'] for one in functions):,.2f} s",
-    )
-    texts = [f"{cell:>{wide}}" for cell, (_, wide) in zip(cells, _COLUMNS, strict=True)]
-    if rate is not None and rate < _LOW_HIT_RATE:
-        texts[1] = style.warning(texts[1])
-    return f"{_INDENT}{shortened(name, room - 1):<{room}}" + "".join(texts)
+    cells = {
+        "CALLS": f"{calls:,.0f}",
+        "HIT RATE": _percent(rate),
+        "COMPILES": f"{sum(one['compiles'] for one in functions):,.0f}",
+        "RECOMPILES": f"{sum(one['recompiles'] for one in functions):,.0f}",
+        "COMPILING": f"{sum(one['compile_seconds'] for one in functions):,.2f} s",
+    }
+    texts = {label: f"{cells[label]:>{wide}}" for label, wide in columns.items()}
+    if rate is not None and rate < _LOW_HIT_RATE and "HIT RATE" in texts:
+        texts["HIT RATE"] = style.warning(texts["HIT RATE"])
+    return f"{_INDENT}{shortened(name, room - 1):<{room}}" + "".join(texts.values())
 
 
 def shortened(name: str, room: int) -> str:

@@ -5,6 +5,7 @@ A block of text that is drawn again in place, on a terminal of any width.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -12,10 +13,11 @@ from typing import Self, TextIO
 
 
 _LEAST_WIDTH, _MOST_WIDTH = 80, 120
-# Lines longer than the terminal is wide are cut, not wrapped.
+# A line that is wrapped by mistake would scroll the others away.
 _BEGIN = "\x1b[?25l\x1b[?7l"
 _END = "\x1b[?25h\x1b[?7h"
 _CLEAR_LINE, _CLEAR_BELOW, _CLEAR_ALL = "\x1b[K", "\x1b[J", "\x1b[2J\x1b[H"
+_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
@@ -42,6 +44,23 @@ def report_width() -> int:
     return min(max(shutil.get_terminal_size().columns, _LEAST_WIDTH), _MOST_WIDTH)
 
 
+def cut(line: str, columns: int) -> str:
+    """
+    Return what of *line* fits into *columns*, all its colours included.
+    """
+    if len(_COLOUR.sub("", line)) <= columns:
+        return line
+    left, kept = columns - 1, ""
+    for number, piece in enumerate(_COLOUR.split(line)):
+        if number % 2:
+            kept += piece
+        elif left > 0:
+            kept += piece[:left]
+            left -= len(piece)
+            kept += "…" if left <= 0 else ""
+    return kept
+
+
 class Screen:
     """
     Draws lines over the ones it drew before; a ``with`` block ends below them.
@@ -61,15 +80,17 @@ class Screen:
 
     def draw(self, lines: Sequence[str]) -> None:
         """
-        Show *lines* instead of those shown before.
+        Show *lines* instead of those shown before; what does not fit is cut.
         """
         start = f"\x1b[{self._height}A\r" if self._height else ""
         if self._size != (size := self.size()):
             # The terminal has moved the old lines: nobody knows where they are.
             self._size, start = size, _CLEAR_ALL
-        body = "".join(f"{_CLEAR_LINE}{line}\n" for line in lines)
+        columns, rows = size
+        shown = [cut(line, columns) for line in lines[: max(rows - 1, 1)]]
+        body = "".join(f"{_CLEAR_LINE}{line}\n" for line in shown)
         self._write(f"{start}{body}{_CLEAR_BELOW}")
-        self._height = len(lines)
+        self._height = len(shown)
 
     def _write(self, text: str) -> None:
         self._stream.write(text)

@@ -5,7 +5,7 @@ What the demo shows while it runs: a table drawn in place, or a line now and the
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -61,17 +61,19 @@ class View(Protocol):
         """
 
 
-def view(where: Sequence[str], duration: float | None) -> AbstractContextManager[View]:
+def view(
+    places: Mapping[str, str], duration: float | None
+) -> AbstractContextManager[View]:
     """
     Return what suits stdout.
 
     Args:
-        where: lines that say what else there is to look at.
+        places: URL or command, by what else there is to look at.
         duration: seconds to show; `None` for until Ctrl-C.
     """
     if is_terminal(sys.stdout):
-        return _Live(where, duration)
-    return nullcontext(_Log(where))
+        return _Live(places, duration)
+    return nullcontext(_Log(places))
 
 
 class _Live(Screen):
@@ -79,9 +81,9 @@ class _Live(Screen):
     A table that is drawn in place.
     """
 
-    def __init__(self, where: Sequence[str], duration: float | None) -> None:
+    def __init__(self, places: Mapping[str, str], duration: float | None) -> None:
         super().__init__(sys.stdout)
-        self._where = where
+        self._places = places
         self._duration = duration
         self._style = Style(colour=wants_colour(sys.stdout))
 
@@ -94,7 +96,7 @@ class _Live(Screen):
         time = f"  {clock(scene.elapsed)}"
         if self._duration is not None:
             time += f" of {clock(self._duration)}"
-        above = [*self._where, "", style.quiet(f"{time}   Ctrl-C ends")]
+        above = [*_where(self._places, width), "", style.quiet(f"{time}   Ctrl-C ends")]
         if scene.fault:
             above.append(style.warning(f"  {scene.fault}"))
         room = height - len(above) - 1
@@ -122,8 +124,8 @@ class _Log:
     A line now and then, where nothing can be drawn in place.
     """
 
-    def __init__(self, where: Sequence[str]) -> None:
-        for line in where:
+    def __init__(self, places: Mapping[str, str]) -> None:
+        for line in _where(places):
             click.echo(line)
         self._next = 0.0
         self._told: set[str] = set()
@@ -163,3 +165,18 @@ class _Log:
             click.echo()
             for line in active.lines(scene.alerts, width=_WIDTH, style=style):
                 click.echo(line)
+
+
+def _where(places: Mapping[str, str], width: int | None = None) -> list[str]:
+    """
+    Return lines that name *places*, with those that are too long for *width* below
+    their names: half of a command is another one.
+    """
+    lines: list[str] = []
+    for name, place in places.items():
+        line = f"  {name:<18}{place}"
+        if width is None or len(line) <= width:
+            lines.append(line)
+        else:
+            lines += [f"  {name}", f"    {place}"]
+    return lines

@@ -97,7 +97,7 @@ def test_functions_that_are_called_come_first() -> None:
 
 
 @pytest.mark.parametrize("height", [6, 7, 8, 30])
-@pytest.mark.parametrize("width", [80, 81, 132])
+@pytest.mark.parametrize("width", [40, 60, 80, 81, 132])
 def test_table_fits_the_room(width: int, height: int) -> None:
     """
     No line is longer and no more lines are drawn than there is room for.
@@ -108,6 +108,22 @@ def test_table_fits_the_room(width: int, height: int) -> None:
 
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
+
+
+def test_narrow_table_keeps_names_and_what_matters() -> None:
+    """
+    Rather than cut off, columns are left out, the recompiles last; no total is.
+    """
+    narrow = table(SUMMARY, width=60, height=24, style=PLAIN)
+
+    assert [line.split() for line in narrow if "FUNCTION" in line] == [
+        ["FUNCTION", "CALLS", "HIT", "RATE", "RECOMPILES"]
+    ]
+    assert any(re.match(r"  __main__\.train_step +12,000 ", line) for line in narrow)
+    assert "  ".join(line.strip() for line in narrow[:2]) == one_line(SUMMARY)
+    assert "  FUNCTION                    RECOMPILES" in table(
+        SUMMARY, width=40, height=24, style=PLAIN
+    )
 
 
 def test_functions_without_room_share_a_line() -> None:

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from jaxmon.cli.screen import Screen, is_terminal, wants_colour
+from jaxmon.cli.screen import Screen, cut, is_terminal, wants_colour
 
 
 class Terminal(io.StringIO):
@@ -82,6 +82,36 @@ def test_new_size_starts_on_an_empty_terminal(monkeypatch: pytest.MonkeyPatch) -
         screen.draw(["three"])
 
     assert terminal.visible() == ["three", ""]
+
+
+def test_what_does_not_fit_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Too long a line ends with a mark, and too many lines do not scroll the first away.
+    """
+    monkeypatch.setenv("COLUMNS", "8")
+    monkeypatch.setenv("LINES", "3")
+    terminal = Terminal()
+    with Screen(terminal) as screen:
+        screen.draw(["12345678", "123456789", "third"])
+
+    assert terminal.visible() == ["12345678", "1234567…", ""]
+
+
+@pytest.mark.parametrize(
+    ("columns", "kept"),
+    [
+        (9, "ab\x1b[1mcdef\x1b[0mghi"),
+        (8, "ab\x1b[1mcdef\x1b[0mg…"),
+        (7, "ab\x1b[1mcdef…\x1b[0m"),
+        (4, "ab\x1b[1mc…\x1b[0m"),
+        (3, "ab…\x1b[1m\x1b[0m"),
+    ],
+)
+def test_colours_take_no_room_and_end(columns: int, kept: str) -> None:
+    """
+    A line is cut by what is seen of it, and no colour runs on into the next line.
+    """
+    assert cut("ab\x1b[1mcdef\x1b[0mghi", columns) == kept
 
 
 def test_cursor_and_wrapping_are_restored_after_an_error() -> None:

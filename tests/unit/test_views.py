@@ -18,7 +18,7 @@ from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.summary import summarise
 
 
-WHERE = [f"  place {number}" for number in range(6)]
+WHERE = {f"place {number}": "http://127.0.0.1:9467/" for number in range(6)}
 CALLS: list[tuple[str, float]] = [
     (series(catalog.JIT_CALLS, f"m.f{number}"), 9) for number in range(30)
 ]
@@ -54,6 +54,19 @@ def test_what_is_drawn_fits_the_terminal(lines, alerts, monkeypatch, capsys):
     assert ("no alerts" in drawn) == (alerts == 0)
     assert ("Alert0 " in drawn) == (alerts > 0)
     assert "fault stall begins" in drawn
+
+
+def test_a_narrow_terminal_shows_whole_commands(monkeypatch, capsys):
+    """
+    What is to be copied is not cut: it moves below its name.
+    """
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("LINES", "40")
+    command = "jaxmon explain 0 --run-dir /tmp/jaxmon-demo-12345678"
+
+    views._Live({"explanation": command}, duration=None).show(Scene(1.0, SUMMARY))
+
+    assert f"  explanation\n\x1b[K    {command}\n" in capsys.readouterr().out
 
 
 def test_a_log_tells_what_changes(capsys):
