@@ -155,6 +155,12 @@ for code, reason in (
     )
 
 
+AREA.add(
+    "one GPU answers nothing (999)",
+    functools.partial(lost, code=999, reason="device_lost"),
+)
+
+
 @AREA.row("GPU lost before the start")
 def lost_before(stage: Stage) -> None:
     sidecar = stage.with_gpus(2)

@@ -16,6 +16,9 @@ from tests.fakes.nvml.gpus import of as all_of
 pytest.importorskip("pynvml")
 
 MIB = 1 << 20
+TENSOR = "jaxmon_gpu_tensor_active_ratio"
+# The second device of a GPU is its instance 7.
+PART = "MIG-7a3e5c10-1a2b-3c4d-5e6f-{:06d}{:06d}"
 
 
 @pytest.fixture
@@ -285,11 +288,10 @@ def test_instances_of_a_divided_gpu_are_sampled_by_themselves(
     fleet = gpm_with_rates(2, profile="a100")
     fleet.poll()
     page = fleet.poll()["page"]
-    # The second device of GPU 1 is its instance 7.
-    uuid = "MIG-7a3e5c10-1a2b-3c4d-5e6f-000001000003"
+    uuid = PART.format(1, 3)
     found = {name for name in page if uuid in name}
     assert len(found) == 9
-    assert page[f'jaxmon_gpu_tensor_active_ratio{{uuid="{uuid}"}}'] == 0.865
+    assert page[f'{TENSOR}{{uuid="{uuid}"}}'] == 0.865
     assert of(page, 1) == ratios(1)
     assert fleet.calls("nvmlGpmMigSampleGet", 1) == 6
 
@@ -304,3 +306,30 @@ def test_device_without_permission_for_instances_keeps_its_own(
     assert of(page, 0) == ratios(0)
     assert failures(page) == {"device_no_permission": 3}
     assert not [name for name in page if "MIG-" in name]
+
+
+def test_whole_gpu_is_sampled_again_after_a_division(gpm: Callable[..., Gpus]) -> None:
+    """What is not supported of a divided GPU may be of the whole, and is tried."""
+    fleet = gpm(2, "mig 0 1", "call nvmlGpmSampleGet 0 3")
+    fleet.poll()
+    page = fleet.poll()["page"]
+    assert of(page, 0) == {}
+    assert f'{TENSOR}{{uuid="{PART.format(0, 3)}"}}' in page
+    fleet.order()
+    fleet.poll()
+    page = fleet.poll()["page"]
+    assert of(page, 0) == ratios(0)
+    assert not [name for name in page if "MIG-" in name]
+
+
+def test_instance_that_is_made_anew_is_another(gpm: Callable[..., Gpus]) -> None:
+    """Samples of an instance are not compared with those of one that had its number."""
+    fleet = gpm(1, "mig 0 1")
+    fleet.poll()
+    assert f'{TENSOR}{{uuid="{PART.format(0, 3)}"}}' in fleet.poll()["page"]
+    fleet.order("mig 0 2")
+    page = fleet.poll()["page"]
+    assert not [name for name in page if "MIG-" in name]
+    assert failures(page) == {}
+    page = fleet.poll()["page"]
+    assert page[f'{TENSOR}{{uuid="{PART.format(0, 1003)}"}}'] == 0.855

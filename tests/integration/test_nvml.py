@@ -166,6 +166,18 @@ def test_counter_does_not_change_its_source(gpus: Callable[..., Gpus]) -> None:
     assert of(fleet.poll()["page"], 0)[name] == 7e12 + 1
 
 
+@pytest.mark.parametrize("value", [-1, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF])
+@pytest.mark.parametrize("kind", range(1, 6))
+def test_field_that_has_no_figure_is_left_out(kind: int, value: int) -> None:
+    """What drivers put where they know nothing is no figure, in whichever type."""
+    import pynvml
+
+    answer = pynvml.c_nvmlFieldValue_t(valueType=kind)
+    answer.value.ullVal = value & 0xFFFFFFFFFFFFFFFF
+    (field,) = (one for one in FIELDS if one.number == 186)
+    assert field.value(answer) is None
+
+
 def test_clock_events_are_bits(gpus: Callable[..., Gpus]) -> None:
     """Each reason has its own series, at 1 while it holds."""
     fleet = gpus(1, "clocks 0 328")
@@ -193,6 +205,28 @@ def test_mig_device_that_fails_costs_itself(gpus: Callable[..., Gpus]) -> None:
     fleet.order()
     page = fleet.poll()["page"]
     assert sum("_mig_info" in name for name in page) == 3
+
+
+def test_gpu_that_is_made_whole_is_asked_everything_again(
+    gpus: Callable[..., Gpus],
+) -> None:
+    """What a divided GPU lacks is not lacked for good: no reset need come between."""
+    fleet = gpus(2, "mig 0 1")
+    page = fleet.poll()["page"]
+    assert "jaxmon_accelerator_utilization_ratio" not in of(page, 0)
+    assert sum("_mig_info" in name for name in page) == 3
+    fleet.order()
+    fleet.poll()
+    page = fleet.poll()["page"]
+    assert len(of(page, 0)) == len(of(page, 1)) == FIGURES
+    fleet.order("mig 0 1")
+    for _ in range(4):
+        state = fleet.poll()
+    assert "jaxmon_accelerator_utilization_ratio" not in of(state["page"], 0)
+    # When it was found divided, when it was whole, and until it was known to be divided
+    # again; not after that.
+    assert fleet.calls("nvmlDeviceGetEncoderUtilization", 0) == 4
+    assert failures(state["page"]) == {}
 
 
 def test_processes_are_told_only_when_asked_for(gpus: Callable[..., Gpus]) -> None:

@@ -118,6 +118,38 @@ def test_device_whose_handle_still_works_but_figures_do_not(
     assert failures(state["page"]) == {"device_lost": 1}
 
 
+@pytest.mark.parametrize("code", [10, 27, 999])
+def test_device_that_answers_nothing_is_down(
+    gpus: Callable[..., Gpus], code: int
+) -> None:
+    """Whatever the driver calls it, a GPU of which nothing can be read is not up."""
+    fleet = gpus(2)
+    fleet.poll()
+    fleet.order(f"device 1 {code}")
+    for _ in range(3):
+        state = fleet.poll()
+        assert state["success"]
+        assert of(state["page"], 1) == {"jaxmon_accelerator_up": 0}
+        assert len(of(state["page"], 0)) == FIGURES
+    assert failures(state["page"])["device_lost"] == 1
+    assert len([line for line in state["log"] if "is lost" in line]) == 1
+    fleet.order()
+    assert len(of(fleet.poll()["page"], 1)) == FIGURES
+
+
+def test_device_that_may_not_be_read_is_up(gpus: Callable[..., Gpus]) -> None:
+    """A refusal is an answer: a GPU that we may know nothing about is not lost."""
+    fleet = gpus(1)
+    fleet.poll()
+    fleet.order("device 0 4")
+    for _ in range(3):
+        state = fleet.poll()
+        figures = of(state["page"], 0).items()
+        assert {name: value for name, value in figures if name.endswith("_up")} == {
+            "jaxmon_accelerator_up": 1
+        }
+
+
 def test_device_lost_before_the_start_is_counted(gpus: Callable[..., Gpus]) -> None:
     """A GPU that never told its name has no series, but does not go unnoticed."""
     fleet = gpus(2, "device 0 15")

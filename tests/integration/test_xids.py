@@ -218,6 +218,18 @@ def test_gpu_that_cannot_report_has_no_count(
     assert live_sets(fleet, 1) == (order == "call nvmlEventSetCreate 13")
 
 
+def test_gpu_that_is_back_may_report(gpus: Callable[..., Gpus]) -> None:
+    """A GPU that could not report before it was lost is asked again afterwards."""
+    fleet = gpus(1, "events 0 0")
+    assert xids(fleet.poll()["page"], 0) == {}
+    fleet.order("device 0 15")
+    fleet.poll()
+    fleet.order()
+    fleet.poll()
+    fleet.report(0, 79)
+    assert xids(fleet.poll()["page"], 0)["79"] == 1
+
+
 def test_one_gpu_that_cannot_report_leaves_the_others(
     gpus: Callable[..., Gpus],
 ) -> None:

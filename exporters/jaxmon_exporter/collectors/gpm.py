@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -91,6 +91,7 @@ class _Unit:
     Args:
         uuids: of the devices that its figures are about.
         instance: number of the GPU instance; `None` for the whole.
+        divided: the GPU is split.
         sample: of the last poll.
         off: why it is not asked any more; ``""`` while it is.
         metrics: wanted, by NVML's number.
@@ -99,6 +100,7 @@ class _Unit:
     uuids: tuple[str, ...]
     handle: Handle
     instance: int | None = None
+    divided: bool = False
     sample: Any = None
     off: str = ""
     metrics: dict[int, Metric] = field(default_factory=dict)
@@ -169,7 +171,7 @@ class Gpm:
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 uuid = text(nvml.nvmlDeviceGetUUID(handle))
-                instances = dict(_instances(nvml, handle))
+                divided, instances = _division(nvml, handle)
             except nvml.NVMLError as error:
                 # The collector nvml tells who is lost.
                 if error.value in DRIVER:
@@ -178,10 +180,15 @@ class Gpm:
             for instance, uuids in ((None, (uuid,)), *instances.items()):
                 key = (uuid, instance)
                 seen.add(key)
-                if (unit := self._units.get(key)) is None:
-                    self._units[key] = _Unit(uuids, handle, instance)
+                unit = self._units.get(key)
+                # Divided anew, it is another: it may support more, and nothing of it
+                # compares with what had its number before.
+                if unit is None or (unit.uuids, unit.divided) != (uuids, divided):
+                    if unit is not None:
+                        _free(nvml, unit)
+                    self._units[key] = _Unit(uuids, handle, instance, divided)
                 else:
-                    unit.uuids, unit.handle = uuids, handle
+                    unit.handle = handle
         for key in self._units.keys() - seen:
             _free(nvml, self._units.pop(key))
             self._lost.discard(key)
@@ -270,20 +277,18 @@ class Gpm:
             raise CollectorUnavailable(reason, _ADVICE[reason], families)
 
 
-def _instances(nvml: Nvml, handle: Handle) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _division(nvml: Nvml, handle: Handle) -> tuple[bool, dict[int, tuple[str, ...]]]:
     """
-    Yield the GPU instances of a split GPU, each with its devices' UUIDs.
+    Return whether a GPU is split, and its instances, each with its devices' UUIDs.
     """
     found: dict[int, list[str]] = {}
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(handle)
-        if not current:
-            return
-        slots = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+        slots = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
     except nvml.NVMLError as error:
         if error.value in DRIVER | dict.fromkeys(LOST):
             raise
-        return
+        return False, {}
     for slot in range(slots):
         try:
             device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
@@ -294,8 +299,7 @@ def _instances(nvml: Nvml, handle: Handle) -> Iterator[tuple[int, tuple[str, ...
                 raise
         else:
             found.setdefault(instance, []).append(uuid)
-    for instance, uuids in found.items():
-        yield instance, tuple(uuids)
+    return bool(current), {one: tuple(uuids) for one, uuids in found.items()}
 
 
 def _sampled(nvml: Nvml, unit: _Unit) -> Any:

@@ -166,12 +166,11 @@ class NvidiaGpus:
         if device.lost:
             # Whatever brought it back may support more.
             device.forget()
+            self._xids.forget(device.uuid)
         try:
-            if device.handle is None:
-                raise Lost  # noqa: TRY301 - one place says what a loss means
             found = self._figures(nvml, device)
         except Lost as error:
-            self._note_loss(device, error.__cause__)
+            self._note_loss(device, error)
             return [*device.identity, device.up()]
         if device.lost:
             log.info("GPU %s is back", device.uuid)
@@ -181,6 +180,9 @@ class NvidiaGpus:
         return [*device.identity, device.up(), *found]
 
     def _figures(self, nvml: Nvml, device: Device) -> list[Reading]:
+        if device.handle is None:
+            msg = "the driver does not find it"
+            raise Lost(msg)
         device.begin(self._every)
         found = [
             *nvml_calls.read(nvml, device, self._failures),
@@ -189,12 +191,16 @@ class NvidiaGpus:
         ]
         if self._processes:
             found += processes.read(nvml, device, self._failures, self._processes)
+        if device.unanswered and not found:
+            # Drivers have many codes for a GPU that is dead, as for one that is busy.
+            msg = "it answers nothing"
+            raise Lost(msg)
         return found + device.steady
 
-    def _note_loss(self, device: Device, cause: Any) -> None:
+    def _note_loss(self, device: Device, loss: Lost) -> None:
         if not device.lost:
-            why = cause or "the driver does not find it"
-            log.warning("GPU %s is lost: %s", device.uuid, why)
+            cause: Any = loss.__cause__
+            log.warning("GPU %s is lost: %s", device.uuid, cause or loss)
             self._failures[LOST[cause.value] if cause else "device_lost"] += 1
         device.lost = True
 

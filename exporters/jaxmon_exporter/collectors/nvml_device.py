@@ -28,7 +28,6 @@ from jaxmon_exporter.collectors.nvml_codes import (
     UNSUPPORTED,
     Handle,
     Nvml,
-    failure,
 )
 
 
@@ -72,9 +71,10 @@ class Device:
         place: among all devices; they take turns at being looked at closely.
         close: this poll asks also for what hardly changes.
         steady: what hardly changes, as last read.
+        unanswered: questions of this poll that got no answer, not even a refusal.
         asleep: what is not asked before which poll: for ever where it is unsupported.
-        sources: which question answers each figure, for good: two counters of the
-            same thing do not agree.
+        sources: which question answers each figure, for as long as it is the same
+            device: two counters of the same thing do not agree.
     """
 
     uuid: str
@@ -85,8 +85,10 @@ class Device:
     polls: int = 0
     close: bool = True
     steady: list[Reading] = field(default_factory=list)
+    unanswered: int = 0
     asleep: dict[object, float] = field(default_factory=dict)
     sources: dict[Figure, object] = field(default_factory=dict)
+    _divided: bool | None = None
     _close_at: int = 0
     _names: dict[Figure, str] = field(default_factory=dict)
 
@@ -95,6 +97,7 @@ class Device:
         Begin a poll; one in *every* looks closely, the first among them.
         """
         self.polls += 1
+        self.unanswered = 0
         self.close = self.polls >= self._close_at
         if self.close:
             self.steady = []
@@ -114,6 +117,15 @@ class Device:
         self.asleep.clear()
         self.sources.clear()
         self._close_at = 0
+
+    def note_division(self, divided: bool) -> None:  # noqa: FBT001 - all there is
+        """
+        Ask everything again from the next poll on if MIG mode was switched: a whole
+        GPU supports what a divided one does not, and Hopper needs no reset between.
+        """
+        before, self._divided = self._divided, divided
+        if before is not None and before is not divided:
+            self.forget()
 
     def reading(self, figure: Figure, value: float, source: object) -> Reading | None:
         """
@@ -170,10 +182,13 @@ class Device:
             raise Lost from error
         elif code in DRIVER:
             raise error
-        elif code not in NORMAL_ABSENCE:
-            failures[failure(code, "figure_failed")] += 1
-            if code == NO_PERMISSION:
-                self.asleep[question] = self.polls + _PATIENCE
+        elif code == NO_PERMISSION:
+            failures["no_permission"] += 1
+            self.asleep[question] = self.polls + _PATIENCE
+        else:
+            self.unanswered += 1
+            if code not in NORMAL_ABSENCE:
+                failures["figure_failed"] += 1
 
     def up(self) -> Reading:
         """

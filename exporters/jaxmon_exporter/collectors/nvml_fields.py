@@ -56,7 +56,8 @@ class Field:
         if not self.member and not 0 <= kind < len(_MEMBERS):
             return None
         raw: float = getattr(answer.value, self.member or _MEMBERS[kind])
-        if raw in _NOTHING or raw != raw:  # noqa: PLR0124 - not a number
+        # Nothing here is ever negative; not a number is not even that.
+        if raw in _NOTHING or not raw >= 0:
             return None
         if self.highest and not 0 < raw <= self.highest:
             return None

@@ -101,6 +101,12 @@ class Xids:
             self._counts.setdefault(uuid, dict.fromkeys(CRITICAL_XIDS, 0))
             self._families = None
 
+    def forget(self, uuid: str) -> None:
+        """
+        Let `listen` ask again what a GPU could not: a reset one may support more.
+        """
+        self._refused.discard(uuid)
+
     def drain(self, nvml: Nvml, uuid: str) -> bool:
         """
         Count the events that the driver queued for a GPU; does not wait for any.

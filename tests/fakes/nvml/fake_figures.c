@@ -50,6 +50,25 @@ static const profile *model(void)
             return NOT_SUPPORTED;        \
     } while (0)
 
+/*
+ * "mig I MODE" divides device I, or makes it whole, which needs no reset on Hopper. A
+ * mode above 1 is another division: the same instances, made anew.
+ */
+static int divided(const device *self)
+{
+    long long mode = model()->bit == A100;
+    ordered_value("mig", self->index, -1, &mode);
+    return (int)mode;
+}
+
+/* Divided into MIG devices, the whole has no load. */
+#define ENTER_WHOLE(self)                \
+    do {                                 \
+        ENTER((self)->index);            \
+        if (divided(self))               \
+            return NOT_SUPPORTED;        \
+    } while (0)
+
 /* --- Who it is ------------------------------------------------------------- */
 
 typedef struct {
@@ -92,7 +111,7 @@ nvml_return nvmlDeviceGetUUID(device *self, char *out, unsigned size)
     ENTER(self->index);
     if (self->part)
         snprintf(uuid, sizeof uuid, "MIG-7a3e5c10-1a2b-3c4d-5e6f-%06d%06d", self->index,
-                 self->part);
+                 1000 * (divided(self) - 1) + self->part);
     else
         snprintf(uuid, sizeof uuid, "GPU-5f0c9d2e-1a2b-3c4d-5e6f-%012d", self->index);
     return put(out, size, uuid);
@@ -119,8 +138,7 @@ nvml_return nvmlDeviceGetVbiosVersion(device *self, char *out, unsigned size)
 nvml_return nvmlDeviceGetUtilizationRates(device *self, utilization *out)
 {
     long long percent = 37;
-    /* Divided into MIG devices, the whole has no load. */
-    ENTER_ON(self->index, EVERY & ~A100);
+    ENTER_WHOLE(self);
     ordered_value("util", self->index, -1, &percent);
     out->gpu = (unsigned)percent;
     out->memory = 11;
@@ -136,13 +154,13 @@ static nvml_return engine(unsigned *percent, unsigned *period, unsigned value)
 
 nvml_return nvmlDeviceGetEncoderUtilization(device *self, unsigned *out, unsigned *us)
 {
-    ENTER_ON(self->index, EVERY & ~A100);
+    ENTER_WHOLE(self);
     return engine(out, us, 0);
 }
 
 nvml_return nvmlDeviceGetDecoderUtilization(device *self, unsigned *out, unsigned *us)
 {
-    ENTER_ON(self->index, EVERY & ~A100);
+    ENTER_WHOLE(self);
     return engine(out, us, 7);
 }
 
@@ -548,14 +566,14 @@ static device part_devices[MAX_DEVICES][MAX_PARTS];
 nvml_return nvmlDeviceGetMigMode(device *self, unsigned *current, unsigned *pending)
 {
     ENTER_ON(self->index, AMPERE);
-    *current = *pending = model()->bit == A100;
+    *current = *pending = divided(self) > 0;
     return SUCCESS;
 }
 
 nvml_return nvmlDeviceGetMaxMigDeviceCount(device *self, unsigned *count)
 {
     ENTER(self->index);
-    *count = model()->bit == A100 ? MAX_PARTS : 0;
+    *count = MAX_PARTS;
     return SUCCESS;
 }
 
@@ -565,7 +583,7 @@ nvml_return nvmlDeviceGetMigDeviceHandleByIndex(device *self, unsigned index,
     ENTER(self->index);
     if (index >= MAX_PARTS)
         return INVALID_ARGUMENT;
-    if (model()->bit != A100 || !parts[index].profile)
+    if (!divided(self) || !parts[index].profile)
         return NOT_FOUND;
     *out = &part_devices[self->index][index];
     (*out)->index = self->index;

@@ -15,7 +15,7 @@
 enum { MAX_SAMPLES = 40, NO_INSTANCE = -1, GPM_VERSION = 1 };
 
 typedef struct {
-    int live, index, instance;
+    int live, index, instance, division;
     long taken;
 } gpm_sample;
 
@@ -82,12 +82,15 @@ nvml_return nvmlGpmSampleFree(gpm_sample *sample)
     return SUCCESS;
 }
 
-static nvml_return gpm_take(int index, int instance, gpm_sample *sample)
+static nvml_return gpm_take(const device *self, int instance, gpm_sample *sample)
 {
+    int index = self->index;
+
     if (!sample->live || instance >= MAX_DEVICES)
         return INVALID_ARGUMENT;
     sample->index = index;
     sample->instance = instance;
+    sample->division = instance == NO_INSTANCE ? 0 : divided(self);
     sample->taken = ++gpm_taken[index][instance + 1];
     return SUCCESS;
 }
@@ -95,13 +98,13 @@ static nvml_return gpm_take(int index, int instance, gpm_sample *sample)
 nvml_return nvmlGpmSampleGet(device *self, gpm_sample *sample)
 {
     ENTER(self->index);
-    return gpm_take(self->index, NO_INSTANCE, sample);
+    return gpm_take(self, NO_INSTANCE, sample);
 }
 
 nvml_return nvmlGpmMigSampleGet(device *self, unsigned instance, gpm_sample *sample)
 {
     ENTER(self->index);
-    return gpm_take(self->index, (int)instance, sample);
+    return gpm_take(self, (int)instance, sample);
 }
 
 static void gpm_answer(const gpm_sample *sample, gpm_metric *metric)
@@ -137,7 +140,8 @@ nvml_return nvmlGpmMetricsGet(gpm_request *request)
     if (request->version != GPM_VERSION)
         return ARGUMENT_VERSION_MISMATCH;
     if (!first->live || !second->live || first->index != second->index
-        || first->instance != second->instance || second->taken != first->taken + 1)
+        || first->instance != second->instance
+        || first->division != second->division || second->taken != first->taken + 1)
         return INVALID_ARGUMENT;
     for (unsigned i = 0; i < request->count; i++)
         gpm_answer(second, &request->metrics[i]);

@@ -17,6 +17,7 @@
  *   events I MASK        event types that device I supports, 31 otherwise
  *   field I F VALUE      numbered figure F of device I
  *   fieldcode I F CODE   numbered figure F of device I fails with CODE
+ *   mig I MODE           device I is divided into MIG devices, or is not
  *   clocks I MASK        what holds the clock of device I down
  *   process I PID BYTES  a process on device I; -1: its memory is not known
  *
