@@ -105,6 +105,16 @@ def test_disks_agree_with_the_system(tmp_path: Path) -> None:
     assert found == {f'directory="{tmp_path}"': disk.f_blocks * disk.f_frsize}
 
 
+def test_a_directory_named_twice_is_told_once(tmp_path: Path) -> None:
+    """No page may have a series twice, however the directories were named."""
+    (family,) = (
+        found
+        for found in Host(directories=[tmp_path, Path(f"{tmp_path}/")]).collect()
+        if found.metric.name == "jaxmon_host_disk_size_bytes"
+    )
+    assert len(family.samples) == 1
+
+
 def test_a_directory_that_is_gone_is_a_counted_failure(tmp_path: Path) -> None:
     """The others are told all the same."""
     host = Host(directories=[tmp_path / "gone", tmp_path])

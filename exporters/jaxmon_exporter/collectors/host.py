@@ -68,7 +68,7 @@ class Host:
         root: Path = Path("/"),
     ) -> None:
         self.interval = interval
-        self._directories = directories
+        self._directories = list(dict.fromkeys(directories))
         self._root = root
         self._interfaces: list[str] = []
         self._cards: list[_Card] = []

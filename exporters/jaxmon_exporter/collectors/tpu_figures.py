@@ -102,8 +102,10 @@ class Figures:
 
     def states(self) -> Iterator[tuple[str, int, str, CoreState]]:
         """
-        Yield uuid, core, runtime and state of each tensor core.
+        Yield uuid, core, runtime and state of each tensor core; of a core that is
+        listed twice the first counts.
         """
+        told: set[tuple[int, int]] = set()
         keys = [
             (one.runtime, state.chip) for one in self._readings for state in one.states
         ]
@@ -111,7 +113,10 @@ class Figures:
         for reading in self._readings:
             for state in reading.states:
                 chip = chips.get((reading.runtime, state.chip))
-                if chip is not None and 0 <= state.core < self._per_chip:
+                if chip is None or not 0 <= state.core < self._per_chip:
+                    continue
+                if (chip, state.core) not in told:
+                    told.add((chip, state.core))
                     yield self._uuids[chip], state.core, reading.runtime, state
 
     def _memory(self) -> Iterator[Family]:
