@@ -22,6 +22,12 @@ from tests.support import Prometheus, http_get
 
 Series = list[dict[str, Any]]
 
+VARIABLES: dict[str, dict[str, Any]] = {
+    one["name"]: one
+    for dashboard in DASHBOARDS.values()
+    for one in dashboard["templating"]["list"]
+}
+
 
 class Grafana:
     """
@@ -29,10 +35,11 @@ class Grafana:
 
     Args:
         server: has the data.
-        job: what is chosen for the variable ``job``; everything for the others.
+        job: what is chosen for the variable ``job``.
+        chosen: what is chosen for others; everything by default.
     """
 
-    def __init__(self, server: Prometheus, job: str) -> None:
+    def __init__(self, server: Prometheus, job: str, **chosen: str) -> None:
         self._url = f"{server.url}/api/v1"
         self._variables = {
             "__rate_interval": "15s",
@@ -42,13 +49,20 @@ class Grafana:
             "worker": ".*",
             "function": ".*",
             "device": ".*",
+            **chosen,
         }
 
     def expression(self, text: str) -> str:
         """
         Return *text* with variables filled in; an unknown one is an error.
         """
-        return re.sub(r"\$\{?(\w+)\}?", lambda found: self._variables[found[1]], text)
+        return re.sub(r"\$\{?([a-z_]\w*)\}?", lambda found: self._value(found[1]), text)
+
+    def _value(self, name: str) -> str:
+        if name in self._variables:
+            return self._variables[name]
+        # Without a pattern of its own, all of a variable is what was found.
+        return f"({'|'.join(self.values(VARIABLES[name]))})"
 
     def series(self, text: str, *, instant: bool) -> Series:
         """
@@ -64,10 +78,18 @@ class Grafana:
         found: Series = data["result"]
         return found
 
-    def values(self, text: str) -> list[str]:
+    def values(self, variable: Mapping[str, Any]) -> list[str]:
         """
         Return what a variable's query finds.
         """
+        text: str = variable["definition"]
+        if query := re.fullmatch(r"query_result\((.+)\)", text):
+            lines = (
+                "".join(f'{label}="{value}"' for label, value in one["metric"].items())
+                for one in self.series(query[1], instant=True)
+            )
+            pattern = re.compile(variable["regex"].strip("/"))
+            return sorted({found[1] for one in lines if (found := pattern.search(one))})
         found = re.fullmatch(r"label_values\((.+), (\w+)\)", text)
         assert found is not None
         match = self.expression(found[1])

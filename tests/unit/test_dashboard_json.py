@@ -30,6 +30,8 @@ ANYTHING = {"type": "object", "additionalProperties": {}}
 # Exist for targets that jaxmon has nothing to do with, or before any target.
 MATCHERS = {"job", "instance"}
 
+LABELS = "label_values"
+
 
 def relaxed(schema: Any) -> Any:
     """
@@ -200,7 +202,7 @@ def test_variables(dashboard):
     assert (first["name"], first["type"]) == ("datasource", "datasource")
     assert first["query"] == "prometheus"
     assert [one["name"] for one in rest] == [
-        *("job", "instance", "worker", "function", "device")
+        *("job", "instance", "worker", "function", "device", "gpu", "host")
     ]
     for one in rest:
         assert one["type"] == "query"
@@ -210,9 +212,11 @@ def test_variables(dashboard):
         assert one["current"]["value"] == "$__all"
         assert one["label"]
         assert one["query"]["query"] == one["definition"]
-        metric = re.match(r"label_values\((\w+)", one["definition"])
-        assert metric is not None
-        assert metric[1] in BY_NAME
+        kind, _, query = one["definition"].partition("(")
+        assert kind == ("query_result" if one["name"] in ("gpu", "host") else LABELS)
+        names = re.findall(r"\bjaxmon_\w+", query)
+        assert names
+        assert set(names) <= set(BY_NAME)
     assert {one["name"]: one.get("allValue") for one in rest} == {
         # All: the jobs that run jaxmon, not every job of the Prometheus.
         "job": None,
@@ -220,7 +224,11 @@ def test_variables(dashboard):
         "worker": ".*",
         "function": ".*",
         "device": ".*",
+        # All: what belongs to the services, not every GPU there is.
+        "gpu": None,
+        "host": None,
     }
+    assert [one["name"] for one in rest if one.get("hide")] == ["host"]
 
 
 @EVERY_DASHBOARD

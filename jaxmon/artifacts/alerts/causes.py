@@ -39,7 +39,7 @@ def cause_alerts(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
     yield _training_stalled(thresholds)
     yield compiling.compile_stuck(thresholds)
     yield compiling.programs_diverge(thresholds)
-    yield from hardware.accelerator_lost(thresholds)
+    yield from hardware.accelerator_lost(thresholds, day)
     yield hardware.gpu_xid(thresholds)
     yield hardware.gpu_ecc_errors(thresholds)
     yield hardware.gpu_needs_reset(thresholds)

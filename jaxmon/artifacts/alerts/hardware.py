@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.model import Alert
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge, gauge_over
+from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge, gauge_over
 from jaxmon.artifacts.slo import Thresholds
 from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
@@ -19,39 +19,56 @@ _DEVICE = (*_HOST, "uuid")
 _GPUS, _TPUS = promql.re("uuid", "GPU-.+"), promql.re("uuid", "TPU-.+")
 
 
-def accelerator_lost(thresholds: Thresholds) -> Iterator[Alert]:
+def accelerator_lost(thresholds: Thresholds, day: str) -> Iterator[Alert]:
     """
     Yield a page for what a program uses or just used, and a ticket for the rest: who
     drains a host, removes a device or resets it, did it on purpose.
+
+    The page has the labels of the program, for it is about that service; the ticket
+    those of the sidecar that reads the device.
     """
-    page, ticket = [], []
-    for lost, which, on in (
-        # A GPU's uuid is that of no other in the world, and the sidecar that reads it
-        # may not be that of the program; a TPU's is its place in its host.
-        (_lost_gpus(), _GPUS, ("uuid",)),
-        (_lost_tpus(), _TPUS, _DEVICE),
-    ):
-        uses = gauge_over(
-            catalog.DEVICE_INFO, "last", thresholds.accelerator_used, which
-        )
-        used = uses.max(*on)
-        page.append(lost.and_(used, *on))
-        ticket.append(lost.unless(used, *on))
-    for severity, (gpus, tpus), so in (
-        (PAGE, page, "what runs on it fails or hangs"),
-        (TICKET, ticket, "no program has used it lately"),
-    ):
+    gpus, tpus = _lost_gpus(), _lost_tpus()
+    # A GPU's uuid is that of no other in the world, and the sidecar that reads it may
+    # not be that of the program; a TPU's is its place in its host.
+    window = thresholds.accelerator_used
+    on_gpus, on_tpus = _used_gpus(window, day), _used(window, _TPUS)
+    page = on_gpus.and_(gpus, "uuid").or_(on_tpus.and_(tpus, *_DEVICE))
+    ticket = gpus.unless(on_gpus, "uuid").or_(tpus.unless(on_tpus, *_DEVICE))
+    in_use = (
+        "which job {{ $labels.job }} uses on {{ $labels.instance }}, is lost; what "
+        "runs on it fails or hangs."
+    )
+    idle = (
+        "of {{ $labels.instance }} (job {{ $labels.job }}), is lost; no program has "
+        "used it lately."
+    )
+    for severity, expr, what in ((PAGE, page, in_use), (TICKET, ticket, idle)):
         yield Alert(
             name="JaxmonAcceleratorLost",
-            expr=gpus.or_(tpus),
+            expr=expr,
             for_=thresholds.accelerator_lost_for,
             severity=severity,
             summary="An accelerator does not answer any more.",
-            description=(
-                "Accelerator {{ $labels.uuid }} of {{ $labels.instance }} (job "
-                f"{{{{ $labels.job }}}}) is lost; {so}."
-            ),
+            description=f"Accelerator {{{{ $labels.uuid }}}}, {what}",
         )
+
+
+def _used(window: str, which: Matcher) -> Expr:
+    """
+    Return the devices that programs used within *window*, with the programs' labels.
+    """
+    return gauge_over(catalog.DEVICE_INFO, "last", window, which).max(*_DEVICE)
+
+
+def _used_gpus(window: str, day: str) -> Expr:
+    """
+    Return the GPUs that programs used within *window*, in whole or in part.
+    """
+    # A lost GPU tells nothing of its parts, which are its own for good.
+    parents = gauge_over(catalog.GPU_MIG_INFO, "last", day).max("uuid", "parent")
+    parts = _used(window, promql.re("uuid", "MIG-.+"))
+    wholes = parts.joined(parents, on=("uuid",), take=("parent",))
+    return _used(window, _GPUS).or_(wholes.relabelled("uuid", "parent").max(*_DEVICE))
 
 
 def _lost_gpus() -> Expr:

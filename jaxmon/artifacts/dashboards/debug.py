@@ -4,8 +4,8 @@ The Debug dashboard: which function, which process, which device, and why.
 
 from __future__ import annotations
 
+from jaxmon.artifacts.dashboards.choices import ANNOTATIONS, VARIABLES
 from jaxmon.artifacts.dashboards.model import Dashboard
-from jaxmon.artifacts.dashboards.queries import ANNOTATIONS, VARIABLES
 from jaxmon.artifacts.dashboards.rows import (
     accelerators,
     compilation,

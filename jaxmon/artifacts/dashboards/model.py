@@ -249,6 +249,47 @@ class Variable:
         return gauge(self.metric, *self.matchers)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """
+    A choice that follows from the others: the values of a label in what a query yields.
+
+    Args:
+        name: of the variable.
+        title: what stands before the choice.
+        label: whose values it offers.
+        values: pattern of those that it offers.
+        expr: has the label; asked for the end of the chosen time.
+        text: what choosing does.
+        hidden: not shown, so that it always is everything that was found.
+    """
+
+    name: str
+    title: str
+    label: str
+    values: str
+    expr: Expr
+    text: str
+    hidden: bool = False
+
+    def __post_init__(self) -> None:
+        self.expr.max(self.label)
+
+    @property
+    def query(self) -> str:
+        """
+        The query whose result, as text, holds the values.
+        """
+        return f"query_result({self.expr})"
+
+    @property
+    def pattern(self) -> str:
+        """
+        The pattern, for Grafana, whose group is a value.
+        """
+        return f'/{self.label}="({self.values})"/'
+
+
 @dataclass(frozen=True, slots=True)
 class Annotation:
     """
@@ -278,7 +319,7 @@ class Dashboard:
     title: str
     description: str
     since: str
-    variables: tuple[Variable, ...]
+    variables: tuple[Variable | Derived, ...]
     annotations: tuple[Annotation, ...]
     rows: tuple[Row, ...]
 

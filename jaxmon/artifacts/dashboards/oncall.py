@@ -4,8 +4,8 @@ The On-call dashboard: is it on fire, since when, who, and what to look at next.
 
 from __future__ import annotations
 
+from jaxmon.artifacts.dashboards.choices import ANNOTATIONS, VARIABLES
 from jaxmon.artifacts.dashboards.model import Dashboard
-from jaxmon.artifacts.dashboards.queries import ANNOTATIONS, VARIABLES
 from jaxmon.artifacts.dashboards.rows import (
     accelerators,
     compilation,

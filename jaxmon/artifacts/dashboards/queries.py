@@ -1,5 +1,5 @@
 """
-What the dashboards have in common: variables, selections, thresholds.
+What the queries of the dashboards have in common: selections, figures, thresholds.
 
 Series come from a sidecar, which adds ``worker`` to those that it relays, or straight
 from the agents. Prometheus should scrape one of the two: a sum over both counts
@@ -10,15 +10,13 @@ variable ``worker`` set to ``.+`` leaves the direct ones out.
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts.dashboards.model import Annotation, Mapping, Thresholds, Variable
+from jaxmon.artifacts.dashboards.model import Mapping, Thresholds
 from jaxmon.artifacts.promql import (
     Expr,
     Histogram,
-    alerts,
     counter,
     eq,
     gauge,
-    gauge_changes,
     histogram,
     ne,
     ratio,
@@ -38,7 +36,7 @@ DEVICE = (*PROCESS, re("device", "$device"))
 BY_PROCESS = ("job", "instance", "worker")
 NAMED_PROCESS = "{{job}} {{instance}} {{worker}}"
 
-FIRING = (JOB, re("alertname", "Jaxmon.+"), eq("alertstate", "firing"))
+FIRING = (re("alertname", "Jaxmon.+"), eq("alertstate", "firing"))
 
 # Where a burn rate means a ticket in time, a ticket, a page in time, a page.
 BURN = Thresholds(
@@ -47,68 +45,6 @@ BURN = Thresholds(
 BUDGET_LEFT = Thresholds("red", ((0, "orange"), (0.25, "green")))
 
 UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
-
-VARIABLES = (
-    # Without a pattern for "All": only the jobs that run jaxmon, not every job of
-    # this Prometheus. `up` and `process_*` exist for those, too.
-    Variable(
-        label="job",
-        title="Service",
-        metric=catalog.BUILD_INFO,
-        text="The Prometheus job, which is the service.",
-    ),
-    Variable(
-        label="instance",
-        title="Host",
-        metric=catalog.BUILD_INFO,
-        matchers=(JOB,),
-        all_value=".+",
-        text="The scraped address: a host's sidecar, or an agent.",
-    ),
-    Variable(
-        label="worker",
-        title="Worker",
-        metric=catalog.BUILD_INFO,
-        matchers=HOST,
-        all_value=".*",
-        text="The slot of a process on its host. Series that Prometheus scrapes "
-        "from an agent have none; type .+ to leave those out.",
-    ),
-    Variable(
-        label="function",
-        title="Function",
-        metric=catalog.JIT_CACHE_MISSES,
-        matchers=PROCESS,
-        all_value=".*",
-        text="The jitted function.",
-    ),
-    Variable(
-        label="device",
-        title="Device",
-        metric=catalog.LIVE_ARRAYS,
-        matchers=PROCESS,
-        all_value=".*",
-        text="The local device, as JAX numbers it.",
-    ),
-)
-
-ANNOTATIONS = (
-    Annotation(
-        name="Starts",
-        # Long enough for two scrapes a minute apart.
-        expr=gauge_changes(catalog.PROCESS_START_TIME_SECONDS, "3m", *PROCESS) > 0,
-        title="Process started anew",
-        text=NAMED_PROCESS,
-        color="blue",
-    ),
-    Annotation(
-        name="Alerts",
-        expr=alerts(*FIRING).max("alertname", "job", "severity"),
-        title="{{alertname}}",
-        text="{{severity}}: {{job}}",
-        color="red",
-    ),
-)
 
 
 def share(part: Expr, whole: Expr) -> Expr:

@@ -12,7 +12,13 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 
 from jaxmon.artifacts.dashboards import panels, sdk
-from jaxmon.artifacts.dashboards.model import Annotation, Dashboard, Row, Variable
+from jaxmon.artifacts.dashboards.model import (
+    Annotation,
+    Dashboard,
+    Derived,
+    Row,
+    Variable,
+)
 from jaxmon.artifacts.dashboards.options import Options
 
 
@@ -97,21 +103,26 @@ def _datasource(uid: str) -> classic.DatasourceVariable:
     return variable
 
 
-def _variable(variable: Variable) -> classic.QueryVariable:
+def _variable(variable: Variable | Derived) -> classic.QueryVariable:
+    name = variable.label if isinstance(variable, Variable) else variable.name
     builder = (
-        classic.QueryVariable(variable.label)
+        classic.QueryVariable(name)
         .label(variable.title)
         .description(variable.text)
         .datasource(sdk.DATASOURCE)
         .definition(variable.query)
-        .query({"query": variable.query, "refId": f"{variable.label}-values"})
+        .query({"query": variable.query, "refId": f"{name}-values"})
         .refresh(d.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(d.VariableSort.ALPHABETICAL_CASE_INSENSITIVE_ASC)
         .multi(multi=True)
         .include_all(include_all=True)
         .current(d.VariableOption(selected=True, text="All", value="$__all"))
     )
-    if variable.all_value:
+    if isinstance(variable, Derived):
+        builder.regex(variable.pattern)
+        if variable.hidden:
+            builder.hide(d.VariableHide.HIDE_VARIABLE)
+    elif variable.all_value:
         builder.all_value(variable.all_value)
     return builder
 

@@ -4,7 +4,7 @@ Instant vectors and scalars, and what can be done with them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from jaxmon.artifacts.promql.windows import checked
@@ -157,6 +157,14 @@ class Expr:
         labels = self.shape.labels and self.shape.labels.union(take)
         shape = Shape(product.shape.metrics, labels, self.shape.unit)
         return Expr(product.text, product.binding, shape)
+
+    def relabelled(self, target: str, source: str) -> Expr:
+        """
+        Copy the label *source*, where it is not empty, to the label *target*.
+        """
+        text = f'label_replace({self.text}, "{target}", "$1", "{source}", "(.+)")'
+        labels = self.shape.labels and self.shape.labels | {target}
+        return Expr(text, shape=replace(self.shape, labels=labels))
 
     def _aggregate(self, operator: str, by: tuple[str, ...]) -> Expr:
         kept = f" by ({', '.join(by)}) " if by else ""

@@ -15,6 +15,7 @@ OTHER_GPU, CHIP = (
 USES = (
     'jaxmon_device_info{job="gpus",instance="a:1",worker="0",device="0",uuid="GPU-1"}'
 )
+PART = 'jaxmon_gpu_mig_info{{job="gpus",instance="a:1",uuid="{}",parent="{}"}}'
 NVML = 'jaxmon_collector_success{job="gpus",instance="a:1",collector="nvml"}'
 XID = 'jaxmon_gpu_xid_errors_total{{job="gpus",instance="a:1",uuid="GPU-1",xid="{}"}}'
 ECC = (
@@ -50,19 +51,34 @@ RESET_TICKET = ticket(
 )
 
 
-def lost(uuid, so):
+def labels(uuid, job="gpus", instance="a:1"):
     """
-    Return what tells of a lost accelerator.
+    Return the labels of an alert about an accelerator.
     """
-    return {
-        "description": f"Accelerator {uuid} of a:1 (job gpus) is lost; {so}.",
-        "job": "gpus",
-        "instance": "a:1",
-        "uuid": uuid,
-    }
+    return {"job": job, "instance": instance, "uuid": uuid}
 
 
-IN_USE, IDLE = "what runs on it fails or hangs", "no program has used it lately"
+def in_use(uuid, job="gpus", instance="a:1"):
+    """
+    Return the page about a lost accelerator, with the labels of who uses it.
+    """
+    return page(
+        f"Accelerator {uuid}, which job {job} uses on {instance}, is lost; what runs "
+        "on it fails or hangs.",
+        **labels(uuid, job, instance),
+    )
+
+
+def idle(uuid):
+    """
+    Return the ticket about a lost accelerator.
+    """
+    return ticket(
+        f"Accelerator {uuid}, of a:1 (job gpus), is lost; no program has used it "
+        "lately.",
+        **labels(uuid),
+    )
+
 
 CASES = {
     "gpu lost under a program, which dies of it": Case(
@@ -75,10 +91,10 @@ CASES = {
         },
         quiet=("5m", "6m", "37m"),
         firing={
-            "7m": page(**lost("GPU-1", IN_USE)),
-            "15m": page(**lost("GPU-1", IN_USE)),
+            "7m": in_use("GPU-1"),
+            "15m": in_use("GPU-1"),
             # Nothing runs there any more: it can wait for the morning.
-            "25m": ticket(**lost("GPU-1", IDLE)),
+            "25m": idle("GPU-1"),
         },
     ),
     "gpu lost that a sidecar of the host reports, not that of the program": Case(
@@ -90,19 +106,69 @@ CASES = {
             NVML: "1+0x60",
         },
         quiet=("5m", "6m"),
-        firing={"7m": page(**lost("GPU-1", IN_USE))},
+        firing={"7m": in_use("GPU-1", "train", "pod:1")},
+    ),
+    "gpu lost that two services share and two sidecars report": Case(
+        "JaxmonAcceleratorLost",
+        {
+            GPU: "1+0x5 0+0x30",
+            GPU.replace("a:1", "a:2"): "1+0x5 0+0x30",
+            OTHER_GPU: "1+0x60",
+            USES.replace('job="gpus"', 'job="train"').replace("a:1", "pod:1"): "1+0x60",
+            USES.replace('job="gpus"', 'job="web"').replace("a:1", "pod:2"): "1+0x60",
+            NVML: "1+0x60",
+        },
+        quiet=("5m",),
+        firing={
+            "7m": [
+                *in_use("GPU-1", "train", "pod:1"),
+                *in_use("GPU-1", "web", "pod:2"),
+            ]
+        },
+    ),
+    "gpu lost under programs on parts of it": Case(
+        "JaxmonAcceleratorLost",
+        {
+            GPU: "1+0x5 0+0x60",
+            OTHER_GPU: "1+0x70",
+            # A lost GPU does not tell of its parts.
+            PART.format("MIG-11", "GPU-1"): "1+0x5 stale _x60",
+            PART.format("MIG-12", "GPU-1"): "1+0x5 stale _x60",
+            PART.format("MIG-21", "GPU-2"): "1+0x70",
+            USES.replace("GPU-1", "MIG-11").replace("a:1", "pod:1"): "1+0x70",
+            USES.replace("GPU-1", "MIG-21").replace("a:1", "pod:2"): "1+0x70",
+            NVML: "1+0x70",
+        },
+        quiet=("5m", "6m"),
+        firing={
+            "7m": in_use("GPU-1", instance="pod:1"),
+            "60m": in_use("GPU-1", instance="pod:1"),
+        },
+    ),
+    "gpu lost whose parts nobody uses": Case(
+        "JaxmonAcceleratorLost",
+        {
+            GPU: "1+0x5 0+0x60",
+            OTHER_GPU: "1+0x70",
+            PART.format("MIG-11", "GPU-1"): "1+0x5 stale _x60",
+            USES.replace("GPU-1", "MIG-21"): "1+0x70",
+            PART.format("MIG-21", "GPU-2"): "1+0x70",
+            NVML: "1+0x70",
+        },
+        quiet=("5m", "6m"),
+        firing={"7m": idle("GPU-1")},
     ),
     "the only gpu of a host lost": Case(
         "JaxmonAcceleratorLost",
         {GPU: "1+0x5 0+0x30", USES: "1+0x60", NVML: "1+0x60"},
         quiet=("5m",),
-        firing={"7m": page(**lost("GPU-1", IN_USE))},
+        firing={"7m": in_use("GPU-1")},
     ),
     "gpu removed from a host where nothing runs": Case(
         "JaxmonAcceleratorLost",
         {GPU: "1+0x15 0+0x30", USES: "1+0x2 stale _x60", NVML: "1+0x60"},
         quiet=("16m",),
-        firing={"17m": ticket(**lost("GPU-1", IDLE))},
+        firing={"17m": idle("GPU-1")},
     ),
     "a program elsewhere uses a device of that name": Case(
         "JaxmonAcceleratorLost",
@@ -112,7 +178,7 @@ CASES = {
             USES.replace("GPU-1", "TPU-0000:00:05.0").replace("a:1", "b:1"): "1+0x60",
         },
         quiet=("5m",),
-        firing={"7m": ticket(**lost("TPU-0000:00:05.0", IDLE))},
+        firing={"7m": idle("TPU-0000:00:05.0")},
     ),
     "the only tpu of a host lost": Case(
         "JaxmonAcceleratorLost",
@@ -122,7 +188,7 @@ CASES = {
             NVML: "0+0x60",
         },
         quiet=("5m",),
-        firing={"7m": page(**lost("TPU-0000:00:05.0", IN_USE))},
+        firing={"7m": in_use("TPU-0000:00:05.0")},
     ),
     "a driver is upgraded under a program": Case(
         "JaxmonAcceleratorLost",
@@ -143,7 +209,7 @@ CASES = {
             NVML: "0+0x60",
         },
         quiet=("5m",),
-        firing={"7m": page(**lost("GPU-1", IN_USE))},
+        firing={"7m": in_use("GPU-1")},
     ),
     "a sidecar that restarts, and a host that is drained": Case(
         "JaxmonAcceleratorLost",

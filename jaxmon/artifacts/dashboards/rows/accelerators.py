@@ -7,6 +7,7 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.power import FUNCTION_POWER, PROCESS_POWER
+from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
 from jaxmon.artifacts.dashboards.rows import gpus
@@ -19,13 +20,13 @@ def oncall() -> Row:
     """
     named = "{{instance}} {{uuid}}"
     by = ("job", "instance", "uuid")
-    used = gauge(catalog.ACCELERATOR_MEMORY_USED_BYTES, *q.HOST)
-    size = gauge(catalog.ACCELERATOR_MEMORY_SIZE_BYTES, *q.HOST)
-    temperature = gauge(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, *q.HOST).max(*by)
+    used = hardware.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES)
+    size = hardware.accelerator(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
+    temperature = hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS).max(*by)
     # Only critical Xids have a series from the start; the others are born with 1.
-    xid = counter(catalog.GPU_XID_ERRORS, *q.HOST).rise().sum(*by, "xid")
+    xid = counter(catalog.GPU_XID_ERRORS, hardware.GPU).rise().sum(*by, "xid")
     undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
-    held = counter(catalog.GPU_THROTTLE_SECONDS, *q.HOST, undue).rate()
+    held = counter(catalog.GPU_THROTTLE_SECONDS, hardware.GPU, undue).rate()
     held = held.max(*by, "reason")
     return Row(
         8,
@@ -39,7 +40,8 @@ def oncall() -> Row:
                 "busy: the host is the bottleneck.",
                 targets=(
                     Target(
-                        gauge(catalog.ACCELERATOR_UTILIZATION_RATIO, *q.HOST), named
+                        hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO),
+                        named,
                     ),
                 ),
                 width=8,
@@ -62,7 +64,9 @@ def oncall() -> Row:
                 text="Power drawn. Much less than usual under load: throttled, or "
                 "waiting for the host.",
                 targets=(
-                    Target(gauge(catalog.ACCELERATOR_POWER_WATTS, *q.HOST), named),
+                    Target(
+                        hardware.accelerator(catalog.ACCELERATOR_POWER_WATTS), named
+                    ),
                 ),
                 width=8,
             ),
@@ -91,7 +95,7 @@ def oncall() -> Row:
                 title="Accelerators that answer",
                 kind="state-timeline",
                 text="Whether each accelerator answers its driver.",
-                targets=(Target(gauge(catalog.ACCELERATOR_UP, *q.HOST), named),),
+                targets=(Target(hardware.accelerator(catalog.ACCELERATOR_UP), named),),
                 width=8,
                 mappings=q.UP,
                 thresholds=q.below(1),
@@ -131,14 +135,14 @@ def debug() -> Row:
     """
     named = "{{instance}} {{uuid}}"
     by = ("job", "instance", "uuid")
-    busy = gauge(catalog.ACCELERATOR_UTILIZATION_RATIO, *q.HOST).max(*by)
-    used = gauge(catalog.ACCELERATOR_MEMORY_USED_BYTES, *q.HOST).max(*by)
-    power = gauge(catalog.ACCELERATOR_POWER_WATTS, *q.HOST).max(*by)
-    limit = gauge(catalog.ACCELERATOR_POWER_LIMIT_WATTS, *q.HOST).max(*by)
-    hot = gauge(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, *q.HOST)
-    drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, *q.HOST).rate().max(*by)
+    busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by)
+    used = hardware.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*by)
+    power = hardware.accelerator(catalog.ACCELERATOR_POWER_WATTS).max(*by)
+    limit = hardware.accelerator(catalog.ACCELERATOR_POWER_LIMIT_WATTS).max(*by)
+    hot = hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS)
+    drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, hardware.GPU).rate().max(*by)
     identity = ("instance", "index", "vendor", "model", "driver", "uuid")
-    present = gauge(catalog.ACCELERATOR_INFO, *q.HOST).count(*identity)
+    present = hardware.accelerator(catalog.ACCELERATOR_INFO).count(*identity)
     return Row(
         18,
         "Accelerators",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
+from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
 from jaxmon.artifacts.promql import Counter, Expr, Matcher, counter, eq, gauge
@@ -21,7 +22,9 @@ def debug() -> Row:
     Return what each GPU suffered, what its links carry, what its parts do.
     """
     # Only critical Xids have a series from the start; the others are born with 1.
-    xid = counter(catalog.GPU_XID_ERRORS, *q.HOST).rise("$__range").sum(*_BY, "xid")
+    xid = (
+        counter(catalog.GPU_XID_ERRORS, hardware.GPU).rise("$__range").sum(*_BY, "xid")
+    )
     return Row(
         26,
         "NVIDIA GPUs",
@@ -34,7 +37,7 @@ def debug() -> Row:
                 "overlap. Power is normal under load, heat is not.",
                 targets=(
                     Target(
-                        counter(catalog.GPU_THROTTLE_SECONDS, *q.HOST)
+                        counter(catalog.GPU_THROTTLE_SECONDS, hardware.GPU)
                         .rate()
                         .max(*_BY, "reason"),
                         f"{_NAMED} {{{{reason}}}}",
@@ -119,11 +122,11 @@ def debug() -> Row:
                         uncorrected().increase("$__range").sum(*_BY), "Not corrected"
                     ),
                     Target(
-                        gauge(catalog.GPU_ROW_REMAP_PENDING, *q.HOST).max(*_BY),
+                        gauge(catalog.GPU_ROW_REMAP_PENDING, hardware.GPU).max(*_BY),
                         "Waiting for a reset",
                     ),
                     Target(
-                        gauge(catalog.GPU_ROW_REMAP_FAILURE, *q.HOST).max(*_BY),
+                        gauge(catalog.GPU_ROW_REMAP_FAILURE, hardware.GPU).max(*_BY),
                         "Not replaced",
                     ),
                 ),
@@ -233,18 +236,18 @@ def uncorrected() -> Counter:
     Return memory errors that ECC could not correct, since the driver was loaded.
     """
     severity, scope = eq("severity", "uncorrected"), eq("scope", "volatile")
-    return counter(catalog.GPU_ECC_ERRORS, *q.HOST, severity, scope)
+    return counter(catalog.GPU_ECC_ERRORS, hardware.GPU, severity, scope)
 
 
 def _state(metric: Metric, *matchers: Matcher) -> Expr:
-    return gauge(metric, *q.HOST, *matchers).max(*_BY)
+    return gauge(metric, hardware.GPU, *matchers).max(*_BY)
 
 
 def _activity(metric: Metric) -> tuple[Target, ...]:
     """
     Return what a part of each accelerator, or of an instance of it, is busy with.
     """
-    return (Target(gauge(metric, *q.HOST), _NAMED),)
+    return (Target(gauge(metric, hardware.GPU), _NAMED),)
 
 
 def _link_errors() -> tuple[Target, ...]:
@@ -253,7 +256,7 @@ def _link_errors() -> tuple[Target, ...]:
     """
     by_type = tuple(
         Target(
-            q.per_minute(counter(metric, *q.HOST).rate().sum(*_BY, "type")) > 0,
+            q.per_minute(counter(metric, hardware.GPU).rate().sum(*_BY, "type")) > 0,
             f"{_NAMED} {name} {{{{type}}}}",
         )
         for metric, name in (
@@ -261,7 +264,7 @@ def _link_errors() -> tuple[Target, ...]:
             (catalog.GPU_PCIE_ERRORS, "PCIe"),
         )
     )
-    replays = counter(catalog.GPU_PCIE_REPLAYS, *q.HOST).rate().sum(*_BY)
+    replays = counter(catalog.GPU_PCIE_REPLAYS, hardware.GPU).rate().sum(*_BY)
     return (*by_type, Target(q.per_minute(replays) > 0, f"{_NAMED} PCIe replays"))
 
 
@@ -274,10 +277,10 @@ def _traffic(
     """
     return tuple(
         Target(
-            counter(total, *q.HOST)
+            counter(total, hardware.GPU)
             .rate()
             .sum(*_BY)
-            .or_(gauge(rate, *q.HOST).max(*_BY).of_unit("bytes per second")),
+            .or_(gauge(rate, hardware.GPU).max(*_BY).of_unit("bytes per second")),
             f"{_NAMED} {direction}",
         )
         for (total, rate), direction in ((sent, "sent"), (received, "received"))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
+from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
 from jaxmon.artifacts.promql import counter, eq, gauge
@@ -22,8 +23,8 @@ def oncall(slos: Slos) -> Row:
     limit = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "limit"), *q.DEVICE).sum(*by)
     resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
     host = promql.ratio(
-        gauge(catalog.HOST_MEMORY_AVAILABLE_BYTES, *q.HOST).sum("job", "instance"),
-        gauge(catalog.HOST_MEMORY_SIZE_BYTES, *q.HOST).sum("job", "instance"),
+        hardware.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum("job", "instance"),
+        hardware.host(catalog.HOST_MEMORY_SIZE_BYTES).sum("job", "instance"),
     )
     return Row(
         7,

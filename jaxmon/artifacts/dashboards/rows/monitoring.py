@@ -5,9 +5,10 @@ The monitoring itself: targets, collectors, hooks.
 from __future__ import annotations
 
 from jaxmon import catalog
+from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Mapping, Panel, Row, Target
-from jaxmon.artifacts.promql import counter, gauge, histogram, up
+from jaxmon.artifacts.promql import counter, gauge, histogram
 
 
 _HOOKS = (Mapping("0", "inactive", "red"), Mapping("1", "active", "green"))
@@ -18,8 +19,8 @@ def oncall() -> Row:
     Return whether the other figures can be trusted.
     """
     hooks = gauge(catalog.HOOK_ACTIVE, *q.PROCESS).min("hook")
-    collectors = gauge(catalog.COLLECTOR_SUCCESS, *q.HOST)
-    age = gauge(catalog.COLLECTOR_AGE_SECONDS, *q.HOST)
+    collectors = hardware.host(catalog.COLLECTOR_SUCCESS)
+    age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
     by = ("instance", "collector")
     named = "{{instance}} {{collector}}"
     return Row(
@@ -31,7 +32,7 @@ def oncall() -> Row:
                 title="Targets",
                 kind="state-timeline",
                 text="Whether Prometheus could scrape each agent or sidecar.",
-                targets=(Target(up(*q.HOST), "{{job}} {{instance}}"),),
+                targets=(Target(hardware.targets(), "{{job}} {{instance}}"),),
                 width=8,
                 mappings=q.UP,
                 thresholds=q.below(1),
@@ -180,9 +181,9 @@ def _agents() -> tuple[Panel, ...]:
 def _sidecars() -> tuple[Panel, ...]:
     by = ("instance", "collector")
     named = "{{instance}} {{collector}}"
-    took = gauge(catalog.COLLECTOR_DURATION_SECONDS, *q.HOST)
-    age = gauge(catalog.COLLECTOR_AGE_SECONDS, *q.HOST)
-    errors = counter(catalog.COLLECTOR_ERRORS, *q.HOST).rate().sum(*by, "reason")
+    took = hardware.host(catalog.COLLECTOR_DURATION_SECONDS)
+    age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
+    errors = hardware.host_rate(catalog.COLLECTOR_ERRORS).sum(*by, "reason")
     return (
         Panel(
             id=2006,

@@ -5,6 +5,7 @@ Is it on fire, and since when.
 from __future__ import annotations
 
 from jaxmon.artifacts import promql
+from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
     Link,
@@ -15,19 +16,15 @@ from jaxmon.artifacts.dashboards.model import (
     Thresholds,
 )
 from jaxmon.artifacts.promql import (
-    alerts,
-    alerts_since,
     call,
     re,
     recorded,
     time,
-    up,
 )
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 
 
-_OURS = re("alertname", "Jaxmon.+")
 _ZERO = call("vector", promql.number(0))
 _CONCERNED = ("route", "function", "loop", "instance")
 _SEVERITIES = (
@@ -94,7 +91,7 @@ def budgets(slos: Slos) -> Row:
 
 
 def _headline(slos: Slos) -> tuple[Panel, ...]:
-    firing = alerts(*q.FIRING, re("severity", "page|ticket"))
+    firing = hardware.firing(re("severity", "page|ticket"))
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
     stalled = q.above(durations.seconds(slos.thresholds.stalled_after))
     return (
@@ -157,7 +154,9 @@ def _headline(slos: Slos) -> tuple[Panel, ...]:
             "Agents or sidecars that Prometheus cannot scrape: until they are back, "
             "every other panel is blind to them.",
             Target(
-                up(*q.HOST).equals(0).count().or_(_ZERO), "Targets down", q.above(1)
+                hardware.targets().equals(0).count().or_(_ZERO),
+                "Targets down",
+                q.above(1),
             ),
         ),
     )
@@ -185,8 +184,8 @@ def _stat(
 def _alerts(runbooks: str) -> tuple[Panel, ...]:
     # Which of these an alert has depends on what it is about.
     identity = ("severity", "alertname", "job", *_CONCERNED)
-    firing = alerts(*q.FIRING)
-    since = time() - alerts_since(q.JOB, _OURS).min(*identity)
+    firing = hardware.firing()
+    since = time() - hardware.firing_since().min(*identity)
     return (
         Panel(
             id=111,

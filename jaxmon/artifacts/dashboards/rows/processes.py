@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
+from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
 from jaxmon.artifacts.promql import counter, eq, gauge, time
@@ -131,19 +132,19 @@ def _hosts() -> tuple[Panel, ...]:
     by = ("job", "instance")
     named = "{{job}} {{instance}}"
     some = eq("kind", "some")
-    waited = counter(catalog.HOST_PRESSURE_SECONDS, *q.HOST, some).rate()
-    sent = counter(catalog.HOST_NETWORK_TRANSMIT_BYTES, *q.HOST).rate().sum(*by)
-    received = counter(catalog.HOST_NETWORK_RECEIVE_BYTES, *q.HOST).rate().sum(*by)
+    waited = hardware.host_rate(catalog.HOST_PRESSURE_SECONDS, some)
+    sent = hardware.host_rate(catalog.HOST_NETWORK_TRANSMIT_BYTES).sum(*by)
+    received = hardware.host_rate(catalog.HOST_NETWORK_RECEIVE_BYTES).sum(*by)
     left = promql.ratio(
-        gauge(catalog.HOST_DISK_AVAILABLE_BYTES, *q.HOST).min(*by, "directory"),
-        gauge(catalog.HOST_DISK_SIZE_BYTES, *q.HOST).min(*by, "directory"),
+        hardware.host(catalog.HOST_DISK_AVAILABLE_BYTES).min(*by, "directory"),
+        hardware.host(catalog.HOST_DISK_SIZE_BYTES).min(*by, "directory"),
     )
-    cpu = counter(catalog.HOST_CPU_SECONDS, *q.HOST).rate().sum("mode")
+    cpu = hardware.host_rate(catalog.HOST_CPU_SECONDS).sum("mode")
     load = promql.ratio(
-        gauge(catalog.HOST_LOAD_1M, *q.HOST).sum(*by),
-        gauge(catalog.HOST_CPUS, *q.HOST).sum(*by),
+        hardware.host(catalog.HOST_LOAD_1M).sum(*by),
+        hardware.host(catalog.HOST_CPUS).sum(*by),
     )
-    available = gauge(catalog.HOST_MEMORY_AVAILABLE_BYTES, *q.HOST).sum(*by)
+    available = hardware.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*by)
     return (
         Panel(
             id=1906,

@@ -26,7 +26,7 @@ def oncall(slos: Slos) -> Row:
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("job")
     cold = counter(catalog.REQUESTS, eq("start", "cold"), *q.PROCESS).rate().sum("job")
     every = counter(catalog.REQUESTS, *q.PROCESS).rate().sum("job")
-    firing = alerts(*q.FIRING, re("severity", "page|ticket")).count("job")
+    firing = alerts(q.JOB, *q.FIRING, re("severity", "page|ticket")).count("job")
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     columns = (
         Target(firing, "Alerts", q.above(1)),

@@ -1,0 +1,75 @@
+"""
+What a reader chooses at the top of a dashboard, and what is drawn across its panels.
+"""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.artifacts.dashboards import hardware
+from jaxmon.artifacts.dashboards import queries as q
+from jaxmon.artifacts.dashboards.model import Annotation, Variable
+from jaxmon.artifacts.promql import gauge_changes
+
+
+VARIABLES = (
+    # Without a pattern for "All": only the jobs that run jaxmon, not every job of
+    # this Prometheus. `up` and `process_*` exist for those, too.
+    Variable(
+        label="job",
+        title="Service",
+        metric=catalog.BUILD_INFO,
+        text="The Prometheus job, which is the service.",
+    ),
+    Variable(
+        label="instance",
+        title="Host",
+        metric=catalog.BUILD_INFO,
+        matchers=(q.JOB,),
+        all_value=".+",
+        text="The scraped address: a host's sidecar, or an agent.",
+    ),
+    Variable(
+        label="worker",
+        title="Worker",
+        metric=catalog.BUILD_INFO,
+        matchers=q.HOST,
+        all_value=".*",
+        text="The slot of a process on its host. Series that Prometheus scrapes "
+        "from an agent have none; type .+ to leave those out.",
+    ),
+    Variable(
+        label="function",
+        title="Function",
+        metric=catalog.JIT_CACHE_MISSES,
+        matchers=q.PROCESS,
+        all_value=".*",
+        text="The jitted function.",
+    ),
+    Variable(
+        label="device",
+        title="Device",
+        metric=catalog.LIVE_ARRAYS,
+        matchers=q.PROCESS,
+        all_value=".*",
+        text="The local device, as JAX numbers it.",
+    ),
+    *hardware.VARIABLES,
+)
+
+ANNOTATIONS = (
+    Annotation(
+        name="Starts",
+        # Long enough for two scrapes a minute apart.
+        expr=gauge_changes(catalog.PROCESS_START_TIME_SECONDS, "3m", *q.PROCESS) > 0,
+        title="Process started anew",
+        text=q.NAMED_PROCESS,
+        color="blue",
+    ),
+    Annotation(
+        name="Alerts",
+        expr=hardware.firing().max("alertname", "job", "severity"),
+        title="{{alertname}}",
+        text="{{severity}}: {{job}}",
+        color="red",
+    ),
+)

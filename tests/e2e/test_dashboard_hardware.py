@@ -1,0 +1,254 @@
+"""
+A service's dashboard shows its hardware, whichever job has the figures of it.
+
+Pages of a cluster, scraped by a real Prometheus: programs have sidecars of their own, a
+DaemonSet reads GPUs and hosts; beside it a plain host, and two with TPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from jaxmon import catalog
+from jaxmon.artifacts import alerts
+from jaxmon.catalog import Metric
+from tests.panels import Grafana, panels
+from tests.support import Prometheus, until
+
+
+NODES = "jaxmon/jaxmon-node"
+
+
+def line(metric: Metric, value: float, **labels: object) -> str:
+    """
+    Return a sample as it stands on a page.
+    """
+    written = ",".join(f'{label}="{text}"' for label, text in labels.items())
+    return f"{metric.name}{{{written}}} {float(value)}\n"
+
+
+COLLECTOR = line(catalog.COLLECTOR_SUCCESS, 1, collector="nvml")
+
+
+def program(*uses: str, worker: int = 0) -> str:
+    """
+    Return the series of a process that uses devices with these uuids.
+    """
+    ours = line(catalog.BUILD_INFO, 1, version="1", worker=worker)
+    return ours + "".join(
+        line(catalog.DEVICE_INFO, 1, worker=worker, device=number, uuid=uuid)
+        for number, uuid in enumerate(uses)
+    )
+
+
+def hardware(*uuids: str, lost: str = "", part: str = "") -> str:
+    """
+    Return the series of a sidecar that reads accelerators and their host.
+    """
+    kinds = [
+        (metric, {"uuid": uuid})
+        for uuid in uuids
+        for metric in (
+            catalog.ACCELERATOR_INFO,
+            catalog.ACCELERATOR_UTILIZATION_RATIO,
+            catalog.ACCELERATOR_MEMORY_USED_BYTES,
+            catalog.ACCELERATOR_MEMORY_SIZE_BYTES,
+            catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR,
+        )
+    ]
+    parts = {"uuid": part, "parent": uuids[0]}
+    return "".join(
+        (
+            line(catalog.BUILD_INFO, 1, version="1"),
+            *(line(metric, 1, **labels) for metric, labels in kinds),
+            *(line(catalog.ACCELERATOR_UP, one != lost, uuid=one) for one in uuids),
+            *([line(catalog.GPU_MIG_INFO, 1, **parts)] if part else []),
+            line(catalog.HOST_MEMORY_AVAILABLE_BYTES, 1),
+            line(catalog.HOST_MEMORY_SIZE_BYTES, 4),
+            COLLECTOR,
+        )
+    )
+
+
+PAGES = {
+    "node a": hardware("GPU-a1", "GPU-a2", lost="GPU-a1"),
+    "node b": hardware("GPU-b1", "GPU-b2", part="MIG-b11"),
+    "server": program("GPU-a1"),
+    # And a hook that does not observe, of which there is an alert.
+    "trainer": program("MIG-b11") + line(catalog.HOOK_ACTIVE, 0, hook="compiles"),
+    "plain": hardware("GPU-c1", "GPU-c2", "GPU-c3", lost="GPU-c3")
+    + program("GPU-c1")
+    + program("GPU-c2", worker=1),
+    # Chips are named by their place: both hosts have one of this name.
+    "pod": hardware("TPU-0000:00:05.0") + program("TPU-0000:00:05.0"),
+    "other pod": hardware("TPU-0000:00:05.0", "TPU-0000:00:06.0"),
+}
+JOBS = {
+    NODES: ("node a", "node b"),
+    "server": ("server",),
+    "trainer": ("trainer",),
+    "plain": ("plain",),
+    "pods": ("pod",),
+    "other-pods": ("other pod",),
+}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """
+    Answers with the page *name* of *pages*.
+    """
+
+    pages: Mapping[str, str]
+    name: str
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(self.pages[self.name].encode())
+
+    def log_message(self, *_: Any) -> None:
+        """
+        Stay silent.
+        """
+
+
+@pytest.fixture
+def pages() -> dict[str, str]:
+    """
+    Return the pages, which a test may change.
+    """
+    return dict(PAGES)
+
+
+@pytest.fixture
+def places(pages: dict[str, str]) -> Iterator[dict[str, str]]:
+    """
+    Serve each page, and return where.
+    """
+    with ExitStack() as stack:
+        found = {}
+        for name in pages:
+            handler = type("Page", (Handler,), {"pages": pages, "name": name})
+            server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+            stack.callback(server.server_close)
+            thread = Thread(target=server.serve_forever, args=(0.05,))
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(server.shutdown)
+            found[name] = f"127.0.0.1:{server.server_address[1]}"
+        yield found
+
+
+@pytest.fixture
+def server(
+    places: dict[str, str], tmp_path: Path, prometheus: Callable[..., Prometheus]
+) -> Prometheus:
+    """
+    Return a Prometheus that has scraped every page, and says what it thinks of it.
+    """
+    rules = alerts.render(options=alerts.Options(scale=60))[alerts.build.ALERTS]
+    (tmp_path / "alerts.yaml").write_text(rules)
+    found = prometheus(
+        {job: [places[name] for name in names] for job, names in JOBS.items()},
+        config={"rule_files": [str(tmp_path / "alerts.yaml")]},
+    )
+    found.until_up()
+    return found
+
+
+def shown(grafana: Grafana, title: str, label: str) -> set[str]:
+    """
+    Return the values of *label* in what a panel shows.
+    """
+    (panel,) = (one for one in panels() if one["title"] == title)
+    return {
+        one["metric"][label]
+        for target in panel["targets"]
+        for one in grafana.series(target["expr"], instant=target.get("instant", False))
+        if label in one["metric"]
+    }
+
+
+GPUS = {
+    "server": {"GPU-a1"},
+    "trainer": {"GPU-b1"},
+    "plain": {"GPU-c1", "GPU-c2", "GPU-c3"},
+    NODES: {"GPU-a1", "GPU-a2", "GPU-b1", "GPU-b2"},
+    "server|plain": {"GPU-a1", "GPU-c1", "GPU-c2", "GPU-c3"},
+    "pods": {"TPU-0000:00:05.0"},
+}
+
+
+@pytest.mark.timeout(120)
+def test_a_service_shows_the_hardware_that_it_uses(
+    server: Prometheus, places: dict[str, str]
+) -> None:
+    """
+    Of GPUs those that its programs use or its own sidecar reads, of hosts theirs, and
+    nobody else's; one worker's are its own.
+    """
+    for job, expected in GPUS.items():
+        for title in (
+            "Accelerator utilisation",
+            "Accelerator memory in use",
+            "Accelerators that answer",
+            "Load by accelerator",
+        ):
+            assert shown(Grafana(server, job), title, "uuid") == expected, (job, title)
+    one_worker = Grafana(server, "plain", worker="1")
+    assert shown(one_worker, "Accelerators that answer", "uuid") == {"GPU-c2"}
+    chosen = Grafana(server, NODES, gpu="GPU-b2")
+    assert shown(chosen, "Accelerators that answer", "uuid") == {"GPU-b2"}
+    pods = Grafana(server, "pods")
+    assert shown(pods, "Accelerators that answer", "instance") == {places["pod"]}
+
+    hosts = {
+        "server": {places["node a"]},
+        "trainer": {places["node b"]},
+        "plain": {places["plain"]},
+        "pods": {places["pod"]},
+    }
+    for job, where in hosts.items():
+        for title in ("Host memory available", "Collectors"):
+            assert shown(Grafana(server, job), title, "instance") == where, (job, title)
+    assert shown(Grafana(server, "server"), "Targets", "instance") == {
+        places["server"],
+        places["node a"],
+    }
+
+
+@pytest.mark.timeout(120)
+def test_a_service_shows_the_alerts_about_its_hardware(
+    server: Prometheus, pages: dict[str, str]
+) -> None:
+    """
+    Whoever chose a service sees what fires about its GPUs and what reads them, and
+    nothing about those of others; least of all where there is no GPU.
+    """
+    pages["node a"] = pages["node a"].replace(COLLECTOR, COLLECTOR.replace("1.0", "0"))
+    lost, hook = "JaxmonAcceleratorLost", "JaxmonAgentHookInactive"
+    reads = "JaxmonCollectorDown"
+    expected = {
+        "server": {lost, reads},
+        "trainer": {hook},
+        "plain": {lost},
+        NODES: {lost, reads},
+        "pods": set(),
+    }
+
+    def alike() -> bool:
+        return all(
+            shown(Grafana(server, job), title, "alertname") == names
+            for job, names in expected.items()
+            for title in ("Firing alerts", "Alerts over time")
+        )
+
+    until(alike, "the alerts of each service, and no others")
