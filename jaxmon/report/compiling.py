@@ -150,7 +150,7 @@ def effects(snapshot: Snapshot) -> Iterator[Advice]:
                 "effects",
                 function.name,
                 f"{function.name} left the fast path {times(function.misses)}, because "
-                "it has an effect, such as an ordered print or callback.",
+                "it has an effect, such as jax.debug.print or io_callback.",
                 (),
                 "Each such call costs about half a millisecond on the host: leave the "
                 "effect out where time matters.",

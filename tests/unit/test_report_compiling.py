@@ -92,7 +92,7 @@ CASES: dict[str, Case] = {
         [{"kind": "miss", "function": "train.step", "details": {"reason": "effects"}}],
         (
             "train.step left the fast path 5,000 times, because it has an effect, "
-            "such as an ordered print or callback."
+            "such as jax.debug.print or io_callback."
         ),
         (),
         (
