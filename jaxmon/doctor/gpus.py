@@ -66,8 +66,16 @@ def _nvml(plugins: Sequence[int]) -> list[Finding]:
     Ask NVML for its devices, on a thread: a dead driver answers to nobody.
     """
     answer: SimpleQueue[list[Finding]] = SimpleQueue()
-    ask = threading.Thread(target=lambda: answer.put(_ask_nvml(plugins)), daemon=True)
-    ask.start()
+
+    def ask() -> None:
+        try:
+            answer.put(_ask_nvml(plugins))
+        except Exception as error:  # noqa: BLE001 - silence would read as a hang
+            text = f"NVML could not be asked: {type(error).__name__}: {error}"
+            advice = "pip install --upgrade nvidia-ml-py"
+            answer.put([Finding(AREA, "warning", text, advice)])
+
+    threading.Thread(target=ask, daemon=True).start()
     try:
         return answer.get(timeout=_NVML_SECONDS)
     except Empty:

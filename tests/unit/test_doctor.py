@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -319,6 +320,23 @@ def test_a_jax_that_cannot_be_imported(tmp_path: Path) -> None:
     (found,) = selftest.check({"PYTHONPATH": str(tmp_path)})
     assert found.status == "failure"
     assert "broken build" in found.text
+
+
+def test_a_broken_nvml_package_is_no_driver_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """
+    A package that is there and cannot be imported is told at once, with its error.
+    """
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia/version").touch()
+
+    here = {"pynvml", "jax_cuda12_plugin"}
+    found = list(devices.check(tmp_path, here.__contains__, environ={}))
+
+    assert [one.status for one in found] == ["warning"]
+    assert "NVML could not be asked: ModuleNotFoundError" in found[0].text
 
 
 def test_without_jax_its_self_test_is_left_out(
