@@ -1,99 +1,24 @@
 """
-``jaxmon exporter`` as a process: pages, signals, ports, absences.
+``jaxmon exporter`` as a process: options, ports, signals.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import socket
 import ssl
 import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from http import HTTPStatus
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from jaxmon.catalog import BY_NAME, METRICS
 from jaxmon.cli.main import main
-from jaxmon.exposition.parse import parse
-from jaxmon.exposition.server import Response, Server
-from tests.support import clean_environ, http_get, run_python, until
-
-
-JAXMON = str(Path(sys.executable).with_name("jaxmon"))
-STOP_SECONDS = 15.0
-PAGE = b"""\
-# HELP jaxmon_jit_calls_total Calls.
-# TYPE jaxmon_jit_calls_total counter
-jaxmon_jit_calls_total{function="f"} 7
-"""
-
-
-class Exporter:
-    """
-    A running sidecar.
-    """
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        assert process.stderr is not None
-        self.url = ""
-        self.log: list[str] = []
-        for line in process.stderr:
-            self.log.append(line)
-            if match := re.fullmatch(
-                r"jaxmon exporter: http://localhost:(\d+)/\n", line
-            ):
-                self.url = f"http://127.0.0.1:{match[1]}"
-                break
-        self._reader = threading.Thread(target=self._read, args=(process.stderr,))
-        self._reader.start()
-
-    def get(self, path: str = "/metrics", *, accept: str = "text/plain") -> str:
-        return http_get(f"{self.url}{path}", Accept=accept)
-
-    def summary(self) -> Any:
-        return json.loads(self.get("/api/summary"))
-
-    def until_ready(self) -> None:
-        until(self._ready, "the first poll of each collector")
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        try:
-            return self.process.wait(STOP_SECONDS)
-        finally:
-            self.process.kill()
-            self._reader.join()
-
-    def resident_bytes(self) -> int:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
-        return int(line.split()[1]) * 1024
-
-    def _ready(self) -> bool:
-        try:
-            return self.get("/-/ready") == "ready\n"
-        except HTTPError as error:
-            error.close()
-            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
-                return False
-            raise
-
-    def _read(self, stream: Any) -> None:
-        self.log += stream
+from tests.exporter import JAXMON, STOP_SECONDS, Exporter, exporters
+from tests.support import clean_environ, run_python
 
 
 @pytest.fixture
@@ -101,30 +26,8 @@ def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
     """
     Return a function that starts ``jaxmon exporter`` on a free port.
     """
-    with ExitStack() as stack:
-
-        def start(*arguments: str, **environ: str) -> Exporter:
-            process = stack.enter_context(
-                subprocess.Popen(
-                    [JAXMON, "exporter", "--port", "0", *arguments],
-                    env=clean_environ(run_dir, **environ),
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            running = Exporter(process)
-            stack.callback(running.stop)
-            return running
-
+    with exporters(run_dir) as start:
         yield start
-
-
-def values(text: str) -> dict[str, float]:
-    return {
-        f"{name}{{{labels}}}" if labels else name: value
-        for family in parse(text)
-        for name, labels, value in family.samples
-    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -232,92 +135,6 @@ def test_settings_come_from_the_environment(
     assert [one["name"] for one in running.summary()["collectors"]] == ["host", "demo"]
 
 
-def test_host_without_gpu_agents_or_run_directory(
-    exporter: Callable[..., Exporter], tmp_path: Path
-) -> None:
-    """On a bare host it serves, is ready, and says why there is no GPU."""
-    running = exporter("--run-dir", str(tmp_path / "not yet there"))
-    running.until_ready()
-    assert running.get("/-/healthy") == "healthy\n"
-    page = values(running.get())
-    assert page['jaxmon_collector_success{collector="agents"}'] == 1
-    assert page['jaxmon_collector_success{collector="host"}'] == 1
-    assert page['jaxmon_collector_success{collector="nvml"}'] == 0
-    (nvml,) = (one for one in running.summary()["collectors"] if one["name"] == "nvml")
-    assert nvml["reason"] in ("library_not_found", "not_installed", "init_failed")
-    assert not (tmp_path / "not yet there").exists()
-
-
-def test_agent_that_starts_later_is_found(
-    exporter: Callable[..., Exporter], run_dir: Path
-) -> None:
-    """A process that is instrumented after the sidecar started shows up by itself."""
-    running = exporter("--agents-interval", "0.2")
-    running.until_ready()
-    assert running.summary()["agents"] == []
-    server = Server({"/metrics": lambda _: Response(PAGE)})
-    server.listen_unix(run_dir / "agent-0.sock")
-    server.start()
-    try:
-        until(lambda: running.summary()["agents"], "the agent")
-        page = values(running.get())
-        assert page['jaxmon_jit_calls_total{worker="0",function="f"}'] == 7
-        assert running.summary()["functions"][0]["calls"] == 7
-    finally:
-        server.stop()
-    until(lambda: not running.summary()["agents"][0]["up"], "the agent to be down")
-    assert 'jaxmon_jit_calls_total{worker="0"' not in running.get()
-
-
-def test_openmetrics_page_passes_a_strict_parser(
-    exporter: Callable[..., Exporter],
-) -> None:
-    """The page with the whole demo fleet is OpenMetrics 1.0 to the letter."""
-    running = exporter("--demo")
-    running.until_ready()
-    text = running.get(accept="application/openmetrics-text; version=1.0.0")
-    assert text.endswith("# EOF\n")
-    assert list(text_string_to_metric_families(text))
-
-
-def test_page_and_catalogue_agree(exporter: Callable[..., Exporter]) -> None:
-    """All sidecar metrics are on the page or explained, and nothing else is."""
-    running = exporter("--demo", "--disk", ".", "--price", "H100=2.5")
-    running.until_ready()
-    running.get()
-    names = {family.name for family in parse(running.get())}
-    assert names <= BY_NAME.keys()
-    # Where this test runs there may be a control group, or none; the demo has GPUs.
-    expected = {
-        metric.name
-        for metric in METRICS
-        if "sidecar" in metric.sources and metric.group not in ("Container", "TPUs")
-    }
-    # They appear with the first failure, and there was none.
-    mishaps = {"jaxmon_internal_errors_total", "jaxmon_gpu_xid_last_timestamp_seconds"}
-    # The demo's GPUs are whole, young and real, and nobody asked for processes.
-    others = {name for name in expected if "_mig_" in name or "_retired_" in name}
-    others |= {"jaxmon_gpu_process_memory_bytes", "jaxmon_gpu_vgpu_licensed"}
-    # Rates beside counters are for --compat dcgm.
-    others |= {name for name in expected if name.endswith("_per_second")}
-    # Its GPUs are divided into no MIG devices, but that is a figure.
-    others.remove("jaxmon_gpu_mig_mode")
-    assert expected - names == mishaps | others
-
-
-def test_accelerators_have_a_price(
-    exporter: Callable[..., Exporter], tmp_path: Path
-) -> None:
-    """The price comes from the table, a price on the command line wins."""
-    table = tmp_path / "prices.yaml"
-    table.write_text("H100: 9.9\nA100: 1.5\n")
-    running = exporter("--demo", "--prices", str(table), "--price", "H100=2.5")
-    running.until_ready()
-    cost = "jaxmon_accelerator_cost_dollars_per_hour{"
-    page = values(running.get())
-    assert [page[name] for name in page if name.startswith(cost)] == [2.5] * 8
-
-
 def test_price_table_that_cannot_be_used(run_dir: Path, tmp_path: Path) -> None:
     """The sidecar does not start with prices that nobody meant."""
     table = tmp_path / "prices.yaml"
@@ -328,34 +145,6 @@ def test_price_table_that_cannot_be_used(run_dir: Path, tmp_path: Path) -> None:
     )
     assert result.code == 1
     assert "'H100' = 'cheap' is no price" in result.err
-
-
-def test_scrapes_are_measured(exporter: Callable[..., Exporter]) -> None:
-    """Each scrape counts in the histogram that the next one shows."""
-    running = exporter("--disable", "nvml")
-    before = values(running.get())["jaxmon_scrape_seconds_count"]
-    assert values(running.get())["jaxmon_scrape_seconds_count"] == before + 1
-
-
-def test_landing_page_allows_only_itself(exporter: Callable[..., Exporter]) -> None:
-    """The page is one self-contained document with a policy that nothing widens."""
-    running = exporter()
-    with urlopen(Request(running.url)) as response:
-        html = response.read().decode()
-        policy = response.headers["Content-Security-Policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    assert len(html.encode()) < 20_000
-    assert not re.search(r"(src|href)=[\"']?(https?:)?//", html)
-
-
-def test_unknown_page_is_not_found(exporter: Callable[..., Exporter]) -> None:
-    """Other paths are 404, with the pages that there are."""
-    with pytest.raises(HTTPError) as caught:
-        exporter().get("/nothing")
-    with caught.value as error:
-        assert error.code == 404
-        assert b"/api/summary" in error.read()
 
 
 def test_memory_stays_small(exporter: Callable[..., Exporter]) -> None:
