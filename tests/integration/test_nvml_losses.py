@@ -251,3 +251,20 @@ def test_missing_pynvml_names_the_extra() -> None:
     ).stdout
     assert out.startswith("not_installed")
     assert "jaxmon[nvidia]" in out
+
+
+def test_broken_pynvml_is_no_missing_one(tmp_path: Path) -> None:
+    """What is installed and cannot be loaded says why; to install it is no advice."""
+    (tmp_path / "pynvml.py").write_text("from ctypes import no_such_thing\n")
+    source = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from jaxmon_exporter.collectors.nvml import NvidiaGpus\n"
+        "from jaxmon_exporter.polling import Poller\n"
+        "poller = Poller(NvidiaGpus()); poller.poll()\n"
+        "print(poller.status().reason, poller.status().message)\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=True
+    ).stdout
+    assert out.startswith("error")
+    assert "no_such_thing" in out

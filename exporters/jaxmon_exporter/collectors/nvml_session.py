@@ -49,7 +49,9 @@ class Session:
             return self.nvml
         try:
             import pynvml  # noqa: PLC0415 - 70 ms, and often not there
-        except ImportError as error:
+        except ModuleNotFoundError as error:
+            if error.name != "pynvml":  # there, and broken
+                raise
             message = (
                 "the package nvidia-ml-py is missing; pip install 'jaxmon[nvidia]' "
                 f"to read NVIDIA GPUs, or pass --disable {self._collector}"
