@@ -22,6 +22,9 @@ T = TypeVar("T")
 # Jobs take at most this share of the thread's time; beyond it they come less often.
 _SHARE = 0.01
 
+# A routine that fails again and again waits up to this many times as long.
+_MOST_PATIENCE = 16
+
 _TURN_SECONDS = 0.05
 
 
@@ -41,6 +44,8 @@ class Worker:
         limit: most jobs waiting; further ones are refused.
         spread: share of *every* by which the time between two runs varies at random,
             so that they do not fall into step with the program.
+        gives_up: a routine that keeps failing switches the site off; else it is tried
+            for ever, less and less often. For what only looks, and may see again.
 
     Attributes:
         refused: jobs that found no place.
@@ -55,6 +60,7 @@ class Worker:
         routine: Job | None = None,
         limit: int = 64,
         spread: float = 0,
+        gives_up: bool = True,
     ) -> None:
         self.refused = Tally()
         self._name = name
@@ -63,6 +69,8 @@ class Worker:
         self._routine = routine
         self._limit = limit
         self._spread = spread
+        self._gives_up = gives_up
+        self._patience = 1
         # Our own: the program may have seeded the shared one.
         self._random = random.Random()  # noqa: S311 - nothing secret
         # Its put() may be entered again by the garbage collector, on one thread.
@@ -148,9 +156,9 @@ class Worker:
             timeout = max(due - time.monotonic(), 0) if self._every else None
             if timeout == 0:
                 before = time.thread_time()
-                self._do(self._routine)
+                fine = self._do(self._routine, stays_on=not self._gives_up)
                 spent = time.thread_time() - before
-                due = time.monotonic() + max(self._pause(), spent / _SHARE)
+                due = time.monotonic() + max(self._rest(fine=fine), spent / _SHARE)
                 continue
             try:
                 job = take(self._jobs, timeout)
@@ -173,13 +181,26 @@ class Worker:
     def _pause(self) -> float:
         return self._every * (1 + self._spread * self._random.uniform(-1, 1))
 
-    def _do(self, job: Job | None) -> None:
+    def _rest(self, *, fine: bool) -> float:
+        """
+        Return seconds to the next run of the routine, after one that was *fine* or not.
+        """
+        again = not fine and not self._gives_up
+        self._patience = min(2 * self._patience, _MOST_PATIENCE) if again else 1
+        return self._pause() * self._patience
+
+    def _do(self, job: Job | None, *, stays_on: bool = False) -> bool:
+        """
+        Run *job*, and tell whether it did not fail.
+        """
         if job is None:
-            return
+            return True
         try:
             job()
         except Exception:  # noqa: BLE001 - contained: our own thread goes on
-            self._guard.failed(self._name)
+            self._guard.failed(self._name, stays_on=stays_on)
+            return False
+        return True
 
 
 def take(queue: SimpleQueue[T], timeout: float | None) -> T:

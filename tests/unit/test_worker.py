@@ -219,6 +219,46 @@ def test_routine_runs_again_and_again_beside_jobs(guard: Guard) -> None:
 
 
 @pytest.mark.contained
+def test_routine_that_keeps_failing_switches_the_site_off(guard: Guard) -> None:
+    """
+    As jobs do, where the worker is one that gives up.
+    """
+    worker = Worker("test", guard, every=0.001, routine=fail)
+    worker.start()
+    until(lambda: not threads(), "the thread to end")
+
+    assert not guard.on("test")
+    assert guard.failures() == {"test": LIMIT}
+    worker.stop()
+
+
+@pytest.mark.contained
+def test_routine_that_is_not_given_up_goes_on(guard: Guard) -> None:
+    """
+    However often it fails, it is tried again, and jobs are done beside it.
+    """
+    worker = Worker("test", guard, every=0.001, routine=fail, gives_up=False)
+    worker.start()
+    until(lambda: guard.failures().get("test", 0) > LIMIT, "more failures")
+
+    assert worker.drain(30)
+    worker.stop()
+
+
+def test_routine_comes_less_often_while_it_fails(guard: Guard) -> None:
+    """
+    Half as often after each failure, down to a sixteenth; as before once it works. One
+    that is given up comes as often as ever until then.
+    """
+    worker = Worker("test", guard, every=10, routine=print, gives_up=False)
+    rests = [worker._rest(fine=fine) for fine in (*[False] * 6, True, False)]
+    assert rests == [20, 40, 80, 160, 160, 160, 10, 20]
+
+    worker = Worker("test", guard, every=10, routine=print)
+    assert [worker._rest(fine=False) for _ in range(3)] == [10, 10, 10]
+
+
+@pytest.mark.contained
 def test_thread_that_cannot_start_is_a_failure(
     worker: Worker, guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:

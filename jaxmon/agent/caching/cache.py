@@ -90,7 +90,9 @@ class PersistentCache:
         self._trouble: str | None = None
         self._queued = False
         self._told: dict[str, object] = {}
-        self._worker = Worker("cache", context.guard, every=_EVERY, routine=self.look)
+        self._worker = Worker(
+            "cache", context.guard, every=_EVERY, routine=self.look, gives_up=False
+        )
 
     # --- observers, on the compiling thread --------------------------------------
 

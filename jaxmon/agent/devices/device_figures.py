@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from jaxmon.agent.context import Context
-from jaxmon.agent.devices import identity
+from jaxmon.agent.devices import backends, identity
 from jaxmon.agent.devices.nvml import Nvml
 from jaxmon.agent.guard import log
 from jaxmon.agent.worker import Worker
@@ -39,7 +39,11 @@ class DeviceFigures:
         self._jax = context.jax
         self._wanted = context.settings.device_figures
         self._worker = Worker(
-            "device_figures", context.guard, every=every, routine=self._look
+            "device_figures",
+            context.guard,
+            every=every,
+            routine=self._look,
+            gives_up=False,
         )
         # Held while the driver is asked.
         self._asking = threading.Lock()
@@ -113,8 +117,7 @@ class DeviceFigures:
         """
         Tell whether there are devices to ask about, once JAX knows its own.
         """
-        bridge = self._jax._src.xla_bridge  # noqa: SLF001
-        if not self._devices and bridge.backends_are_initialized():
+        if not self._devices and backends.are_up(self._jax):
             named = map(identity.hardware, self._jax.local_devices())
             self._devices = [(uuid, bus) for uuid, bus in named if uuid]
             if not self._devices:

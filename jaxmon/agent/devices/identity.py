@@ -5,20 +5,22 @@ Who this process is: versions, platform, devices, place in the cluster.
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.agent.devices import cuda, tpu
+from jaxmon.agent.devices import backends, cuda, tpu
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.version import version
 
 
 class Identity:
     """
-    Reads once what does not change; what needs JAX's backends, when they are up.
+    Reads once what does not change; what needs JAX's backends, when they are up, and
+    anew when the program has dropped them for others.
 
     Never starts the backends: the program may still want to configure them.
     """
@@ -27,6 +29,7 @@ class Identity:
         self._jax: Any = jax
         self._build: list[Family] = []
         self._backend: list[Family] = []
+        self._client: Callable[[], Any] = _nobody
 
     def start(self) -> None:
         """
@@ -51,9 +54,11 @@ class Identity:
         if not self._build:
             # Reads a file, so not while the program waits for `instrument`.
             self._build = [gauge(catalog.BUILD_INFO, 1, version())]
-        bridge = self._jax._src.xla_bridge  # noqa: SLF001
-        if not self._backend and bridge.backends_are_initialized():
-            self._backend = self._read()
+        client = backends.client(self._jax)
+        if client is None:
+            return list(self._build)
+        if self._client() is not client:
+            self._backend, self._client = self._read(), ref(client)
         return [*self._build, *self._backend]
 
     def _read(self) -> list[Family]:
@@ -117,3 +122,9 @@ def hardware(device: Any) -> tuple[str, str]:
         return "", ""
     found = cuda.identify(ordinal)
     return (found.uuid, found.pci_bus_id) if found else ("", "")
+
+
+def _nobody() -> None:
+    """
+    Refer to no client of XLA yet.
+    """

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.agent.context import Context, Part
+from jaxmon.agent.devices import backends
 from jaxmon.agent.events import Kind
 from jaxmon.agent.failing import host_memory, oom_text
 from jaxmon.agent.failing.report_dir import MAX_BYTES
@@ -141,7 +142,7 @@ class Facts:
             return {"unavailable": f"{type(error).__name__}: {error}"[:200]}
 
     def _devices(self) -> list[dict[str, Any]]:
-        if not self._is_up():
+        if not backends.are_up(self._context.jax):
             return []
         return [
             {
@@ -158,7 +159,7 @@ class Facts:
         ]
 
     def _live_arrays(self) -> dict[str, Any]:
-        if not self._is_up():
+        if not backends.are_up(self._context.jax):
             return {}
         arrays = self._context.jax.live_arrays()
         count, deadline = len(arrays), time.monotonic() + _ARRAYS_SECONDS
@@ -223,11 +224,6 @@ class Facts:
             }
             for event in self._context.events.since(kind=kind)[-most:]
         ]
-
-    def _is_up(self) -> bool:
-        # Whoever ran out of memory has started the backends; a test may not have.
-        bridge = self._context.jax._src.xla_bridge  # noqa: SLF001
-        return bool(bridge.backends_are_initialized())
 
 
 def encoded(report: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
+from jaxmon.agent.devices import backends
 from jaxmon.agent.holding import memory_profile
 from jaxmon.agent.holding.leak_detector import Leak, LeakDetector
 from jaxmon.agent.holding.memory_profile import MemoryProfile, place
@@ -42,8 +43,9 @@ class Allocations:
         self._guard = context.guard
         self._events = context.events
         self._interval = context.settings.memory_lines_interval
+        self._window = context.settings.leak_window
         self._sites = Sites(context.jax)
-        self._detector = LeakDetector(context.settings.leak_window)
+        self._detector = LeakDetector(self._window)
         self._leaks: dict[str, Leak] = {}
         self._devices: tuple[str, ...] = ()
         self._last: MemoryProfile | None = None
@@ -71,9 +73,7 @@ class Allocations:
         Stop the thread, and forget what was seen.
         """
         self._worker.stop()
-        with self._lock:
-            self._first = self._last = None
-            self._leaks = {}
+        self._forget()
 
     def look(self) -> None:
         """
@@ -89,11 +89,18 @@ class Allocations:
         Raises:
             ProfileError: JAX's profile cannot be read.
         """
-        if not self._jax._src.xla_bridge.backends_are_initialized():  # noqa: SLF001
+        if not backends.are_up(self._jax):
+            self._forget()
             return MemoryProfile(time.time(), ())
-        devices = {str(one): str(one.id) for one in self._jax.local_devices()}
-        data = self._jax.profiler.device_memory_profile()
-        profile = memory_profile.read(data, self._sites, devices)
+        try:
+            devices = {str(one): str(one.id) for one in self._jax.local_devices()}
+            data = self._jax.profiler.device_memory_profile()
+            profile = memory_profile.read(data, self._sites, devices)
+        except BaseException:
+            # Nobody knows whether what was suspected still grows.
+            with self._lock:
+                self._devices, self._leaks = (), {}
+            raise
         with self._lock:
             self._devices = tuple(devices.values())
             self._last = profile
@@ -178,6 +185,15 @@ class Allocations:
                 ],
             )
         ]
+
+    def _forget(self) -> None:
+        """
+        Forget what was seen: it is of devices that are gone.
+        """
+        with self._lock:
+            self._first = self._last = None
+            self._devices, self._leaks = (), {}
+            self._detector = LeakDetector(self._window)
 
     def _judge(self, profile: MemoryProfile) -> None:
         before = self._leaks

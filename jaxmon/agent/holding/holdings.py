@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from jaxmon.agent.devices import backends
 from jaxmon.agent.holding.live import kinds
 
 
@@ -62,7 +63,7 @@ def holdings(jax: Any) -> Holdings:
     """
     arrays, sizes = Counter[str](), Counter[str]()
     gc.collect()
-    if not jax._src.xla_bridge.backends_are_initialized():  # noqa: SLF001
+    if not backends.are_up(jax):
         return Holdings(arrays, sizes)
     for kind in kinds(jax.live_arrays()):
         name = f"{kind.dtype}[{','.join(map(str, kind.shape))}]"

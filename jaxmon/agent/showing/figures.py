@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from jaxmon.agent.devices import backends
 from jaxmon.agent.functions import UNKNOWN, Function
 from jaxmon.agent.parts import Parts
 
@@ -93,7 +94,7 @@ def _versions(jax: Any) -> dict[str, str]:
         "python": platform.python_version(),
     }
     # Backends are the program's to start.
-    if jax._src.xla_bridge.backends_are_initialized():  # noqa: SLF001
+    if backends.are_up(jax):
         found["platform"] = jax.default_backend()
         found["device"] = jax.local_devices()[0].device_kind
     return found

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from jaxmon.agent.context import Context
+from jaxmon.agent.devices import backends
 from jaxmon.agent.patches import Patches
 from jaxmon.agent.probe import Probe
 from jaxmon.exposition.messages import Request, Response, error_response
@@ -96,7 +97,7 @@ class Profiler:
             self._running = None
 
     def _begin(self, seconds: float) -> _Recording:
-        if not self._jax._src.xla_bridge.backends_are_initialized():  # noqa: SLF001
+        if not backends.are_up(self._jax):
             msg = "JAX has not started its devices yet; ask again when it runs"
             raise Refused(HTTPStatus.CONFLICT, msg)
         platform = self._jax.local_devices()[0].platform
