@@ -338,10 +338,7 @@ class Polling:
         statuses = self.statuses()
         found = _status_families(statuses)
         owned: set[str] = set()
-        # A driver that fails as a whole counts all its devices as lost: who can still
-        # read one of them knows better.
-        ours = zip(self._primary, statuses[: len(self._primary)], strict=True)
-        for poller, _ in sorted(ours, key=lambda one: not one[1].success):
+        for poller in self._primary:
             found += unowned(poller.families(), owned)
         # Before all have looked, nobody knows what is left to others.
         looked = all(status.polled for status in statuses[: len(self._primary)])

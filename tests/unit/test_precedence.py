@@ -115,30 +115,6 @@ def test_figures_about_no_device_come_along() -> None:
     assert names(unserved([info(OURS)], [errors])) == names([errors])
 
 
-def test_who_reads_a_device_comes_before_who_lost_all() -> None:
-    """A driver that fails as a whole calls all GPUs lost; an agent may know better."""
-    up = catalog.ACCELERATOR_UP
-
-    class Failed(Source):
-        def collect(self) -> Iterable[Family]:
-            reason = "driver_mismatch"
-            families = [info(OURS), gauge(up, 0, OURS), gauge(up, 0, OTHER)]
-            raise CollectorUnavailable(reason, reason, families)
-
-    polling = Polling([Failed("nvml"), Source("agents", gauge(up, 1, OURS))])
-    polling.start()
-    try:
-        until(lambda: all(one.polled for one in polling.statuses()), "both")
-        samples = [one for family in polling.families() for one in family.samples]
-        told = [one for one in samples if one[0].startswith(up.name)]
-        assert sorted(told) == [(series(up, OURS), 1), (series(up, OTHER), 0)]
-        assert not any(
-            name.startswith(catalog.ACCELERATOR_INFO.name) for name, _ in samples
-        )
-    finally:
-        polling.stop()
-
-
 class Source:
     """
     A collector that serves what it is given, until it is given nothing.
