@@ -49,11 +49,12 @@ class Site:
         )
         self.port = self.server.listen_tcp("127.0.0.1", 0)
 
-    def connect(self) -> socket.socket:
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
         """
-        Return a connection that has sent nothing.
+        Return a connection from the address *source* that has sent nothing.
         """
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        address = ("127.0.0.1", self.port)
+        return socket.create_connection(address, 20, source_address=(source, 0))
 
     def get(
         self, path: str, method: str = "GET", **headers: str

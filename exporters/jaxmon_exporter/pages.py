@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxmon.exposition.page import shared
 from jaxmon.exposition.server import Page, Request, Response
 
 
@@ -33,16 +34,15 @@ def summary_page(summary: Callable[[], Summary]) -> Page:
     Return the handler of ``/api/summary``.
     """
 
-    def handle(request: Request) -> Response:
+    def make(_: None) -> Response:
         import json  # noqa: PLC0415 - most hosts have no viewer
 
-        del request
         body = json.dumps(summary(), allow_nan=False, separators=(",", ":"))
         return Response(
             body.encode("utf-8"), content_type="application/json", headers=_NO_STORE
         )
 
-    return handle
+    return shared(make, lambda _request: None)
 
 
 def health_page() -> Page:

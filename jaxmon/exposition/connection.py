@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from math import inf
 from socket import socket
 from time import monotonic
 from typing import Any, TypeAlias
@@ -24,12 +25,14 @@ from jaxmon.exposition.messages import (
     Timeouts,
     error_response,
     parse_request,
-    render_response,
+    render_head,
 )
 
 
 _LINGER_SECONDS = 1.0
 _CLOSING_TURNS = 8
+# As much as asyncio holds for a client before it lets us wait.
+_PIECE = 1 << 16
 
 Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -42,6 +45,7 @@ class Connection:
         sock: just accepted; closed at the end of `serve`.
         listener: where it came in.
         answer: makes the response; must not raise.
+        peer: address of the client, the same for all of a Unix socket.
         timeouts: what the client is granted.
         full: the server is; answer one request with 503 and close.
 
@@ -52,27 +56,31 @@ class Connection:
             handshake included, or in taking a response; `None` at other times.
         responding: a response is being made or sent.
         last: set it to close the connection after the response under way.
+        leaving: gives its place to another client, and is being closed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - made in one place
         self,
         sock: socket,
         listener: Listener,
         answer: Answer,
         *,
+        peer: str,
         timeouts: Timeouts,
         full: bool = False,
     ) -> None:
         self.sock = sock
+        self.peer = peer
         self.idle_since: float | None = None
         self.slow_since: float | None = monotonic()
         self.responding = False
         self.last = False
+        self.leaving = False
         self._listener = listener
         self._answer = answer
         self._timeouts = timeouts
         self._full = full
-        self._reader: asyncio.StreamReader
+        self._reader: _Reader
         self._writer: asyncio.StreamWriter
 
     async def serve(self) -> None:
@@ -90,7 +98,7 @@ class Connection:
 
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
-        self._reader = asyncio.StreamReader(limit=MAX_HEAD, loop=loop)
+        self._reader = _Reader(limit=MAX_HEAD, loop=loop)
         protocol = asyncio.StreamReaderProtocol(self._reader, loop=loop)
         tls: dict[str, Any] = {}
         if (context := self._listener.context()) is not None:
@@ -121,22 +129,17 @@ class Connection:
         try:
             request, keep = parse_request(await self._read_head())
         except RequestError as error:
-            refusal = error_response(error.status, str(error))
-            await self._write(render_response(refusal))
+            await self._write(error_response(error.status, str(error)))
             await self._linger()
             return False
         if self._full:
             status = HTTPStatus.SERVICE_UNAVAILABLE
-            await self._write(
-                render_response(error_response(status, "too many connections"))
-            )
+            await self._write(error_response(status, "too many connections"))
             return False
         self.responding = True
         self.slow_since = None
-        response = await self._answer(request)
-        await self._write(
-            render_response(response, keep=keep, body=request.method != "HEAD")
-        )
+        response = await self._answer(request._replace(arrived=self._reader.fed))
+        await self._write(response, keep=keep, body=request.method != "HEAD")
         # Others get their turn, also between requests that came together.
         await asyncio.sleep(0)
         keep = keep and not self.last
@@ -164,16 +167,25 @@ class Connection:
                 f"at most {MAX_HEAD} bytes of request line and headers",
             ) from None
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(
+        self, response: Response, *, keep: bool = False, body: bool = True
+    ) -> None:
+        head = render_head(response, keep=keep)
+        rest = memoryview(response.body if body else b"")
         self.slow_since = monotonic()
         try:
             async with asyncio.timeout(self._timeouts.write):
                 # Not writelines(): drain() does not wait for it on 3.12.1 and 3.13.0.
-                self._writer.write(data)
+                self._writer.write(head + rest[:_PIECE])
                 await self._writer.drain()
+                # Requests share a page; a client that does not read holds up a
+                # piece of its own, not a copy of the whole.
+                while rest := rest[_PIECE:]:
+                    self._writer.write(rest[:_PIECE])
+                    await self._writer.drain()
         except BaseException:
             # The rest of the page would not be taken either.
-            self._writer.transport.abort()
+            self._abort()
             raise
         self.idle_since, self.slow_since = monotonic(), None
 
@@ -187,15 +199,42 @@ class Connection:
                     pass
 
     async def _close(self) -> None:
+        # Who does not take the rest of its last response is slow, too.
+        self.idle_since, self.slow_since = None, monotonic()
         try:
             self._writer.close()
-            async with asyncio.timeout(self._timeouts.write):
+            async with asyncio.timeout(
+                _LINGER_SECONDS if self.leaving else self._timeouts.write
+            ):
                 await self._writer.wait_closed()
         finally:
-            self._writer.transport.abort()
+            self._abort()
             # wait_closed() returns at once after a cancellation, but the loop
             # needs another turn or two to close the socket.
             for _ in range(_CLOSING_TURNS):
                 if self.sock.fileno() < 0:
                     break
                 await asyncio.sleep(0)
+
+    def _abort(self) -> None:
+        # A transport that closed after its last byte cannot be aborted any more.
+        if self.sock.fileno() >= 0:
+            self._writer.transport.abort()
+
+
+class _Reader(asyncio.StreamReader):
+    """
+    What a client sends.
+
+    Attributes:
+        fed: when the last of it came in.
+    """
+
+    fed = inf
+
+    def feed_data(self, data: Any) -> None:
+        """
+        Take *data* from the transport.
+        """
+        self.fed = monotonic()
+        super().feed_data(data)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 _BACKLOG = 128
+# A client that does not read would have the kernel hold megabytes for it.
+_SEND_BUFFER = 128 << 10
 
 
 class Gate(Protocol):
@@ -108,6 +110,8 @@ def tcp(
     sock = socket.create_server(
         address, family=family, backlog=_BACKLOG, dualstack_ipv6=everywhere
     )
+    # Connections inherit it.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
     sock.settimeout(0)
     return Listener(sock, ssl, gate, handshake_timeout)
 

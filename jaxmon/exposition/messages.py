@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -31,12 +32,15 @@ class Request(NamedTuple):
         path: decoded, without the query.
         query: parameters; the last of a name wins.
         headers: by lower-case name; repeated ones are joined by a comma.
+        arrived: when the last of it had come in, by `time.monotonic`; a page that
+            was begun later may answer it, whomever that one was made for.
     """
 
     method: str
     path: str
     query: Mapping[str, str] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
+    arrived: float = inf
 
 
 class Response(NamedTuple):
@@ -102,16 +106,13 @@ def parse_request(head: bytes) -> tuple[Request, bool]:
     return request, _may_keep(headers, minor)
 
 
-def render_response(
-    response: Response, *, keep: bool = False, body: bool = True
-) -> bytes:
+def render_head(response: Response, *, keep: bool = False) -> bytes:
     """
-    Return *response* as it goes onto the wire.
+    Return what stands before the body of *response* on the wire.
 
     Args:
         response: what to send.
         keep: the connection stays open after it.
-        body: send the body too; without, its length is still told.
     """
     head = [
         f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
@@ -120,8 +121,7 @@ def render_response(
         f"Connection: {'keep-alive' if keep else 'close'}",
         *(f"{name}: {value}" for name, value in response.headers.items()),
     ]
-    wire = ("\r\n".join(head) + "\r\n\r\n").encode("latin-1")
-    return wire + response.body if body else wire
+    return ("\r\n".join(head) + "\r\n\r\n").encode("latin-1")
 
 
 def error_response(status: HTTPStatus, message: str) -> Response:

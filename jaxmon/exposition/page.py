@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable
-from time import perf_counter
+from math import inf
+from time import monotonic
+from typing import TypeVar
 
-from jaxmon.exposition.encode import encode, negotiate, preferences
+from jaxmon.exposition.encode import Format, encode, negotiate, preferences
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.histogram import Histogram
 from jaxmon.exposition.messages import Request, Response
@@ -16,6 +18,8 @@ from jaxmon.exposition.messages import Request, Response
 
 _WORTH_COMPRESSING = 1024
 _GZIP_CONTAINER = 31
+
+_V = TypeVar("_V")
 
 
 def metrics_handler(
@@ -25,24 +29,57 @@ def metrics_handler(
     Return the handler of a metrics page.
 
     Args:
-        collect: gives what is on the page, afresh for each request.
-        seconds: gets the duration of each request, so a page carries those of
-            the pages before it.
+        collect: gives what is on the page, afresh for each page that is made.
+        seconds: gets the duration of each, so a page carries those of the pages
+            before it.
     """
 
-    def handle(request: Request) -> Response:
-        started = perf_counter()
-        fmt = negotiate(request.headers.get("accept", ""))
+    def variant(request: Request) -> tuple[Format, bool]:
+        headers = request.headers
+        return (
+            negotiate(headers.get("accept", "")),
+            _accepts_gzip(headers.get("accept-encoding", "")),
+        )
+
+    def make(wanted: tuple[Format, bool]) -> Response:
+        started = monotonic()
+        fmt, gzip = wanted
         body = encode(collect(), fmt)
         headers = {"Vary": "Accept, Accept-Encoding"}
-        if len(body) > _WORTH_COMPRESSING and _accepts_gzip(
-            request.headers.get("accept-encoding", "")
-        ):
+        if gzip and len(body) > _WORTH_COMPRESSING:
             # Level 9 makes a page a sixth smaller for fifteen times the time.
             body = zlib.compress(body, 1, wbits=_GZIP_CONTAINER)
             headers["Content-Encoding"] = "gzip"
-        seconds.observe(perf_counter() - started)
+        seconds.observe(monotonic() - started)
         return Response(body, content_type=fmt.content_type, headers=headers)
+
+    return shared(make, variant)
+
+
+def shared(
+    make: Callable[[_V], Response], variant: Callable[[Request], _V]
+) -> Callable[[Request], Response]:
+    """
+    Return a handler that makes one page for all requests that wait for it.
+
+    A page answers a request only if it was begun after the request had come in, so
+    nobody gets figures older than the question. Clients that ask faster than pages
+    are made cost others one page a turn, however many they are.
+
+    Args:
+        make: returns the page of a variant.
+        variant: tells which of a few a request wants; the last page of each is kept.
+    """
+    made: dict[_V, tuple[float, Response]] = {}
+
+    def handle(request: Request) -> Response:
+        wanted = variant(request)
+        began, response = made.get(wanted, (-inf, None))
+        if response is None or began <= request.arrived:
+            began = monotonic()
+            response = make(wanted)
+            made[wanted] = began, response
+        return response
 
     return handle
 

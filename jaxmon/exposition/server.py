@@ -15,15 +15,14 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from http import HTTPStatus
-from operator import itemgetter
 from threading import Thread, current_thread, get_ident
-from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.exposition import listeners
 from jaxmon.exposition.listeners import Gate, Listener
 from jaxmon.exposition.messages import Request, Response, Timeouts, error_response
 from jaxmon.exposition.page import metrics_handler
+from jaxmon.exposition.places import Places
 
 
 if TYPE_CHECKING:
@@ -51,8 +50,8 @@ OnError: TypeAlias = Callable[[str, BaseException], None]
 _JOIN_SECONDS = 5.0
 _GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
-# That a client may keep us waiting while others wait for its place.
-_PATIENCE_SECONDS = 1.0
+# One would keep a client waiting for as many turns as there are others before it.
+_ACCEPTS_PER_TURN = 16
 
 
 class Server:
@@ -68,11 +67,10 @@ class Server:
         local_routes: pages for clients of a Unix socket only, which its file's
             permissions guard.
         name: of the thread.
-        max_connections: how many clients are served at a time. One more closes
-            the connection that has waited longest between two requests, or else
-            that has kept us waiting for longest, and more than a second, with its
-            request or in taking its response; when there is none, it is refused
-            with 503 and counted in `dropped`.
+        max_connections: how many clients are served at a time. For one more another
+            gives way that is idle or slow, or one of an address that has more
+            (`Places.welcome`); when there is none, it is refused with 503 and
+            counted in `dropped`.
         read_timeout: seconds for a client to send a request.
         write_timeout: seconds for a client to take a response.
         idle_timeout: seconds that an unused connection stays open; longer than
@@ -99,13 +97,13 @@ class Server:
         self._routes = dict(routes)
         self._local_routes = self._routes | dict(local_routes or {})
         self._name = name
-        self._max_connections = max_connections
         self._timeouts = Timeouts(
             read_timeout, write_timeout, idle_timeout, answer_timeout
         )
         self._on_error = on_error
         self._listeners: list[Listener] = []
         self._connections: dict[asyncio.Task[None], Connection] = {}
+        self._places = Places(self._connections, max_connections)
         self._thread: Thread | None = None
         # Made by start():
         self._selector: selectors.BaseSelector | None = None
@@ -265,55 +263,43 @@ class Server:
             self._loop.add_reader(listener.sock, self._accept, listener)
 
     def _accept(self, listener: Listener) -> None:
-        try:
-            sock, _ = listener.sock.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
-        except OSError as error:  # out of descriptors, most likely
-            self._report("server", error)
-            self._loop.remove_reader(listener.sock)
-            self._loop.call_later(_RETRY_SECONDS, self._watch, listener)
-            return
-        # Refusing politely, or closing an idle one, takes a connection, too.
-        if len(self._connections) >= 2 * self._max_connections:
-            self.dropped += 1
-            sock.close()
-            return
-        full = len(self._connections) >= self._max_connections and not self._evict()
-        self.dropped += full
-        self._admit(sock, listener, full=full)
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                sock, address = listener.sock.accept()
+            except ConnectionAbortedError:
+                continue
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:  # out of descriptors, most likely
+                self._report("server", error)
+                self._loop.remove_reader(listener.sock)
+                self._loop.call_later(_RETRY_SECONDS, self._watch, listener)
+                return
+            self._admit(sock, listener, address)
 
-    def _admit(self, sock: socket.socket, listener: Listener, *, full: bool) -> None:
+    def _admit(self, sock: socket.socket, listener: Listener, address: Any) -> None:
         from jaxmon.exposition.connection import Connection  # noqa: PLC0415 - see start()
 
+        # Of a Unix socket the address is empty.
+        peer = address[0] if address else ""
+        welcome = self._places.welcome(peer)
+        if welcome != "served":
+            self.dropped += 1
+        if welcome == "closed":
+            sock.close()
+            return
         routes = self._local_routes if listener.local else self._routes
-        answer = functools.partial(self._answer, routes, listener.gate)
         connection = Connection(
-            sock, listener, answer, timeouts=self._timeouts, full=full
+            sock,
+            listener,
+            functools.partial(self._answer, routes, listener.gate),
+            peer=peer,
+            timeouts=self._timeouts,
+            full=welcome == "refused",
         )
         task = self._loop.create_task(connection.serve())
         self._connections[task] = connection
         task.add_done_callback(self._forget)
-
-    def _evict(self) -> bool:
-        """
-        Close the connection that has been idle longest, else the one that has been
-        slow longest; tell whether there was one.
-        """
-        since = [
-            (connection.idle_since, connection.slow_since, task)
-            for task, connection in self._connections.items()
-        ]
-        idle = [(time, task) for time, _, task in since if time is not None]
-        patience = monotonic() - _PATIENCE_SECONDS
-        slow = [(time, task) for _, time, task in since if time and time < patience]
-        if not (idle or slow):
-            return False
-        _, task = min(idle or slow, key=itemgetter(0))
-        connection = self._connections[task]
-        connection.idle_since = connection.slow_since = None
-        task.cancel()
-        return True
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         # A task that was cancelled before its first step has closed nothing.

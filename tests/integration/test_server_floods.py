@@ -1,0 +1,312 @@
+"""
+The HTTP server among clients that ask for more than they take, or than anybody needs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from threading import Event, Thread
+
+import psutil
+import pytest
+
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.server import Response
+from tests.serving import Site, everything, head_of, sites, status
+from tests.support import until
+
+
+GREEDY = 200
+
+
+@pytest.fixture
+def make_site() -> Iterator[Callable[..., Site]]:
+    """
+    Return a function that makes sites whose servers run until the test ends.
+    """
+    with sites() as make:
+        yield make
+
+
+@pytest.fixture
+def site(make_site: Callable[..., Site]) -> Site:
+    """
+    Return a running site with the default limits.
+    """
+    return make_site()
+
+
+def large_page() -> list[Family]:
+    """
+    Return some 300 KB of series, as for a host with eight GPUs.
+    """
+    metric = catalog.JIT_CALLS
+    names = (f"model.layers.block_{number}.Transformer" for number in range(4000))
+    return [Family(metric, [(series(metric, name), 1.0) for name in names])]
+
+
+class TestSharedPages:
+    """
+    One page answers all who wait for one, and nobody gets an old one.
+    """
+
+    def test_requests_that_came_together_share_a_page(self, site: Site) -> None:
+        """
+        A hundred requests in one packet get the same page, made once; in another
+        format it is another page.
+        """
+        strict = "Accept: application/openmetrics-text"
+        with site.connect() as client:
+            client.sendall(
+                head_of("/metrics") * 50
+                + head_of("/metrics", strict) * 49
+                + head_of("/metrics", "Connection: close")
+            )
+            answer = everything(client)
+
+        assert answer.count(b"jaxmon_host_cpus 2\n") == 100
+        assert answer.count(b"# EOF\n") == 49
+        # The packet may have come in two parts.
+        assert site.seconds.count <= 4
+
+    def test_no_page_is_older_than_its_request(self, site: Site) -> None:
+        """
+        What was true before a request is on its page, while others flood the server.
+        """
+        with ExitStack() as stack:
+            flood(site, stack, clients=20, read=True)
+            client = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
+            stack.enter_context(closing(client))
+            for number in range(50):
+                site.families = [gauge(catalog.HOST_CPUS, number)]
+                client.request("GET", "/metrics")
+                page = client.getresponse().read()
+                assert page.endswith(b"\njaxmon_host_cpus %d\n" % number)
+
+    def test_a_page_that_failed_is_not_kept(self, site: Site) -> None:
+        """
+        Each request tries anew, and the first success is served.
+        """
+        site.families = [Family(catalog.HOST_CPUS, [("broken", "x")])]  # type: ignore[list-item]
+        assert site.get("/metrics")[0].status == 500
+        site.families = [gauge(catalog.HOST_CPUS, 1)]
+        assert site.get("/metrics")[0].status == 200
+
+
+class TestFloods:
+    """
+    Clients that pipeline requests without end.
+    """
+
+    @pytest.mark.parametrize("read", [False, True], ids=["unread", "read"])
+    def test_greedy_clients_do_not_keep_others_out(
+        self,
+        site: Site,
+        read: bool,  # noqa: FBT001
+    ) -> None:
+        """
+        Two hundred that ask for the page over and over, whether they take it or not,
+        leave others theirs; memory stays where it was.
+        """
+        site.families = large_page()
+        assert site.get("/metrics")[0].status == 200
+        me = psutil.Process(os.getpid())
+        before = me.memory_info().rss
+        outcomes: Counter[str] = Counter()
+        with ExitStack() as stack:
+            flood(site, stack, clients=GREEDY, read=read)
+            until(lambda: scrapes(site, outcomes) >= 3, "pages beside the flood")
+            assert me.memory_info().rss - before < 48 << 20
+        assert set(outcomes) <= {"200", "503", "RemoteDisconnected", "Reset"}
+        assert site.errors == []
+
+    def test_a_large_page_that_nobody_takes_is_held_once(self, site: Site) -> None:
+        """
+        Sixty clients that ask for 16 MB and do not read cost a piece of it each, in
+        this process as in the kernel.
+        """
+        assert len(site.get("/big")[1]) == 16_000_000
+        me = psutil.Process(os.getpid())
+        before = me.memory_info().rss
+        with ExitStack() as stack:
+            for _ in range(60):
+                stack.enter_context(site.connect()).sendall(head_of("/big"))
+            until(lambda: stuck(site) == 60, "all of them to be stuck")
+            assert me.memory_info().rss - before < 32 << 20
+            for connection in list(site.server._connections.values()):
+                held = connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+                assert held <= 256 << 10
+
+    def test_the_end_of_a_last_response_is_no_error(self, site: Site) -> None:
+        """
+        Wherever a page ends in the buffers, closing after it is nobody's failure.
+        """
+        pages = [Response(b"x" * size) for size in range(100_000, 900_000, 20_000)]
+        site.server._routes["/sized"] = lambda request: pages[int(request.query["n"])]
+        for number, page in enumerate(pages):
+            with socket.socket() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                client.settimeout(20)
+                client.connect(("127.0.0.1", site.port))
+                client.sendall(head_of(f"/sized?n={number}", "Connection: close"))
+                assert everything(client).endswith(b"\r\n\r\n" + page.body)
+        assert site.errors == []
+
+
+class TestAddresses:
+    """
+    No address keeps another out.
+    """
+
+    def test_an_address_with_fewer_places_gets_one(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        Where one address holds all places with answers under way, one more of its
+        own is refused, and another address takes the place of its first.
+        """
+        site = make_site(max_connections=3)
+        with ExitStack() as stack:
+            clients = [stack.enter_context(site.connect()) for _ in range(3)]
+            for client in clients:
+                client.sendall(head_of("/later"))
+            until(lambda: len(site.later) == 3, "the requests")
+            assert site.get("/echo")[0].status == 503
+
+            assert status(ask(site, "127.0.0.2")) == 200
+            assert everything(clients[0]) == b""
+            for later in site.later[1:]:
+                later.set_result(Response(b"at last"))
+            for client in clients[1:]:
+                assert status(client.recv(1000)) == 200
+
+    def test_also_where_one_address_overruns_the_server(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        Beyond the places in which an address is told that there are none, too.
+        """
+        site = make_site(max_connections=2)
+        with ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(site.connect())
+            until(lambda: site.server.dropped >= 16, "the server to be full")
+            assert status(ask(site, "127.0.0.2")) == 200
+
+    def test_an_idle_client_of_another_address_is_left_alone(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        Who comes often enough to fill the server pushes out its own connections.
+        """
+        site = make_site(max_connections=3)
+        with site.connect(source="127.0.0.2") as scraper, ExitStack() as stack:
+            scraper.sendall(head_of("/echo"))
+            assert status(scraper.recv(1000)) == 200
+            for _ in range(10):
+                client = stack.enter_context(site.connect())
+                client.sendall(head_of("/echo"))
+                assert status(client.recv(1000)) == 200
+            scraper.sendall(head_of("/echo"))
+            assert status(scraper.recv(1000)) == 200
+
+    def test_an_idle_client_gives_way_before_an_answer_under_way(
+        self, make_site: Callable[..., Site]
+    ) -> None:
+        """
+        Also where it is of another address than most.
+        """
+        site = make_site(max_connections=4)
+        with site.connect(source="127.0.0.2") as idle, ExitStack() as stack:
+            idle.sendall(head_of("/echo"))
+            assert status(idle.recv(1000)) == 200
+            clients = [stack.enter_context(site.connect()) for _ in range(3)]
+            for client in clients:
+                client.sendall(head_of("/later"))
+            until(lambda: len(site.later) == 3, "the requests")
+
+            assert status(ask(site, "127.0.0.3")) == 200
+            assert everything(idle) == b""
+            for later in site.later:
+                later.set_result(Response(b"at last"))
+            assert [status(client.recv(1000)) for client in clients] == [200] * 3
+
+
+def flood(site: Site, stack: ExitStack, *, clients: int, read: bool) -> None:
+    """
+    Have *clients* ask for the page over and over until *stack* is closed.
+    """
+    over = Event()
+    threads = [
+        Thread(target=greedy, args=(site, over, clients // 4, read)) for _ in range(4)
+    ]
+    for thread in threads:
+        stack.callback(thread.join)
+        thread.start()
+    stack.callback(over.set)
+
+
+def greedy(site: Site, over: Event, clients: int, read: bool) -> None:  # noqa: FBT001
+    """
+    Ask on *clients* connections, and come again when one is closed.
+    """
+    requests = head_of("/metrics") * 100
+    with ExitStack() as stack:
+        asking: list[socket.socket | None] = [None] * clients
+        while not over.is_set():
+            for number in range(clients):
+                client = asking[number]
+                try:
+                    if client is None:
+                        client = stack.enter_context(site.connect())
+                        client.settimeout(0)
+                        asking[number] = client
+                    client.send(requests)
+                    while read and client.recv(1 << 18):
+                        pass
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    if client is not None:
+                        client.close()
+                    asking[number] = None
+
+
+def scrapes(site: Site, outcomes: Counter[str]) -> int:
+    """
+    Ask for the page once more, and return how often it came so far.
+    """
+    try:
+        response, body = site.get("/metrics")
+        outcomes[str(response.status)] += 1
+        assert response.status == 503 or len(body) > 100_000
+    except http.client.RemoteDisconnected:
+        outcomes["RemoteDisconnected"] += 1
+    except (ConnectionResetError, BrokenPipeError):
+        outcomes["Reset"] += 1
+    return outcomes["200"]
+
+
+def stuck(site: Site) -> int:
+    """
+    Return how many clients keep the server waiting with a response.
+    """
+    return sum(
+        connection.responding and connection.slow_since is not None
+        for connection in list(site.server._connections.values())
+    )
+
+
+def ask(site: Site, source: str) -> bytes:
+    """
+    Return what a client at the address *source* gets.
+    """
+    with site.connect(source=source) as client:
+        client.sendall(head_of("/echo", "Connection: close"))
+        return everything(client)
