@@ -33,16 +33,24 @@ DEVICE_ALLOCATIONS = Metric(
 LIVE_ARRAYS = Metric(
     "jaxmon_live_arrays",
     "gauge",
-    "Arrays that the program holds with a shard on a local device.",
+    "Arrays that the program holds with a shard in the memory of a local device.",
     labels=("device", "dtype"),
     group="Memory",
 )
 LIVE_ARRAY_BYTES = Metric(
     "jaxmon_live_array_bytes",
     "gauge",
-    "Bytes of the shards of live arrays on a local device.",
+    "Bytes of the shards of live arrays in the memory of a local device.",
     unit="bytes",
     labels=("device", "dtype"),
+    group="Memory",
+)
+OFFLOADED_ARRAY_BYTES = Metric(
+    "jaxmon_offloaded_array_bytes",
+    "gauge",
+    "Bytes of live arrays of a local device that are in the host's memory instead.",
+    unit="bytes",
+    labels=("device",),
     group="Memory",
 )
 LEAK_GROWTH_BYTES = Metric(

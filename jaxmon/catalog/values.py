@@ -62,7 +62,17 @@ STARTS = ("cold", "warm")
 # double-bit ECC, NVLink, fallen off the bus, contained and uncontained ECC, GSP.
 CRITICAL_XIDS = ("48", "62", "64", "74", "79", "94", "95", "119", "120")
 REQUEST_OUTCOMES = ("success", "client_error", "error")
-MEMORY_KINDS = ("in_use", "peak", "limit", "reserved", "largest_allocation")
+# What an allocator holds for itself is its pool. A block is what one array may take of
+# it: with much free and no large block, memory is fragmented.
+MEMORY_KINDS = (
+    "in_use",
+    "peak",
+    "limit",
+    "reserved",
+    "largest_allocation",
+    "pool",
+    "largest_free_block",
+)
 PRESSURE_RESOURCES = ("cpu", "memory", "io")
 PRESSURE_KINDS = ("some", "full")
 CLOCKS = ("graphics", "sm", "memory", "video")

@@ -108,6 +108,97 @@ def test_each_kind_of_array_counts_where_it_is(kinds: Any, kind: str) -> None:
     assert left == ({} if kind != "many" else added)
 
 
+OFFLOADED = """
+import json
+import jax, jaxmon, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+agent = jaxmon.instrument(port=0, socket=False, memory_interval=0)
+mesh = Mesh(np.array(jax.devices()), ("x",))
+kinds = "device", "pinned_host", "unpinned_host"
+kept = [
+    jax.device_put(
+        np.ones((size, 8), np.float16),
+        NamedSharding(mesh, PartitionSpec("x"), memory_kind=kind),
+    )
+    for size, kind in zip((4, 40, 400), kinds)
+]
+agent.refresh()
+print(json.dumps({
+    series: number
+    for family in agent.collect() for series, number in family.samples
+    if "array" in series
+}))
+jaxmon.uninstrument()
+"""
+
+
+def test_arrays_in_the_hosts_memory_are_told_apart() -> None:
+    """
+    They take nothing of the device's, however they are spread over devices.
+    """
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    found = support.run_python("-c", OFFLOADED, env=flags).json()
+
+    for device in ("0", "1"):
+        here = f'device="{device}"'
+        assert found[f'jaxmon_live_arrays{{{here},dtype="float16"}}'] == 1
+        assert found[f'jaxmon_live_array_bytes{{{here},dtype="float16"}}'] == 2 * 8 * 2
+        assert found[f"jaxmon_offloaded_array_bytes{{{here}}}"] == 220 * 8 * 2
+
+
+class Lost:
+    """
+    A device that does not answer any more.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def memory_stats(self) -> Any:
+        """
+        Fail as the runtime does.
+        """
+        msg = "INTERNAL: the device is lost"
+        raise jax.errors.JaxRuntimeError(msg)
+
+
+@pytest.mark.contained
+def test_a_lost_device_costs_its_own_figures_only() -> None:
+    """
+    What its allocator would tell is missing, and counted; arrays are told as ever.
+    """
+    kept = jnp.ones(7, jnp.int8)
+    fake: Any = Jax(jax.live_arrays())
+    fake.local_devices = lambda: [*jax.local_devices(), Lost(jax.local_devices()[0])]
+    context = context_of(fake, Settings())
+    memory = Memory(context)
+    memory.look()
+
+    first, lost = memory.snapshot()["devices"]
+    assert first["dtypes"]["int8"]["bytes"] >= kept.nbytes
+    assert "in_use" not in lost
+    assert context.guard.failures() == {"memory_stats": 1}
+
+
+@pytest.mark.contained
+def test_a_look_that_fails_leaves_no_figures() -> None:
+    """
+    What was seen before is not true any more, and nobody could tell.
+    """
+    fake: Any = Jax(jax.live_arrays())
+    memory = Memory(context_of(fake, Settings()))
+    memory.look()
+    assert memory.collect()
+    fake.live_arrays = None
+    with pytest.raises(TypeError):
+        memory.look()
+
+    assert memory.collect() == memory.snapshot()["devices"] == []
+
+
 def test_dtypes_that_are_gone_stay_at_zero() -> None:
     """
     A series that ended would keep its last value in a sum over time.

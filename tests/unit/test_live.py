@@ -72,6 +72,46 @@ def test_shards_that_are_not_equal_share_the_bytes() -> None:
     assert (kind.shard_bytes, kind.bytes) == (13, 26)
 
 
+class Device:
+    """
+    A device whose own memory is called *kind*.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def default_memory(self) -> Any:
+        """
+        Return the memory.
+        """
+        return self
+
+
+@pytest.mark.parametrize(
+    ("memory", "own", "offloaded"),
+    [
+        (None, "device", False),
+        ("device", "device", False),
+        ("pinned_host", "device", True),
+        ("unpinned_host", "tpu_hbm", True),
+        ("unpinned_host", "unpinned_host", False),
+        ("pinned_host", "unpinned_host", True),
+    ],
+)
+def test_memory_of_the_host_is_none_of_the_device(
+    memory: str | None, own: str, *, offloaded: bool
+) -> None:
+    """
+    Unless it is the device's own, as older releases call that of a CPU.
+    """
+    sharding: Any = Sharding()
+    sharding.memory_kind = memory
+    sharding.addressable_devices = [Device(own), Device(own)]
+    [kind] = kinds([Array(sharding)])
+
+    assert kind.offloaded is offloaded
+
+
 def test_what_was_deleted_is_left_out() -> None:
     """
     Before the look, or in the middle of it.

@@ -20,12 +20,14 @@ class Kind:
         shape: of the whole array.
         devices: of this process, each with a shard.
         shard_bytes: on each of these.
+        offloaded: they are in the host's memory, and take none of the devices.
     """
 
     dtype: Any
     shape: tuple[int, ...]
     devices: tuple[Any, ...]
     shard_bytes: int
+    offloaded: bool = False
 
     @property
     def bytes(self) -> int:
@@ -64,4 +66,16 @@ def _kind(array: Any) -> Kind:
         shard = math.prod(sharding.shard_shape(shape)) * array.dtype.itemsize
     except ValueError:  # a sharding that does not divide the shape evenly
         shard = array.nbytes // len(sharding.device_set)
-    return Kind(array.dtype, shape, tuple(sharding.addressable_devices), int(shard))
+    devices = tuple(sharding.addressable_devices)
+    offloaded = _is_offloaded(sharding, devices)
+    return Kind(array.dtype, shape, devices, int(shard), offloaded)
+
+
+def _is_offloaded(sharding: Any, devices: tuple[Any, ...]) -> bool:
+    kind = getattr(sharding, "memory_kind", None)
+    # A CPU's own memory has such a name as well, in older releases.
+    return (
+        kind is not None
+        and kind.endswith("host")
+        and all(one.default_memory().kind != kind for one in devices)
+    )

@@ -9,18 +9,12 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
+from jaxmon.agent.devices import backends
+from jaxmon.agent.holding import allocators
 from jaxmon.agent.holding.live import Kind, kinds
 from jaxmon.agent.worker import Worker
-from jaxmon.exposition.families import Family, Sample, series
+from jaxmon.exposition.families import Family, series
 
-
-_KINDS = {
-    "in_use": "bytes_in_use",
-    "peak": "peak_bytes_in_use",
-    "limit": "bytes_limit",
-    "reserved": "bytes_reserved",
-    "largest_allocation": "largest_alloc_size",
-}
 
 # JAX has some thirty, and a program may not register its own for arrays.
 _MAX_DTYPES = 64
@@ -32,11 +26,13 @@ class Memory:
 
     JAX's backends are never started by us: until the program does, there is
     nothing to read. Holds a list of the live arrays only while it adds them up:
-    10 ms for 10,000 arrays.
+    10 ms for 10,000 arrays. What cannot be read, or is gone with its backend, is told
+    no more: a gap says more than a frozen line.
     """
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
+        self._guard = context.guard
         self._interval = context.settings.memory_interval
         self._families: list[Family] = []
         self._devices: list[dict[str, Any]] = []
@@ -44,7 +40,11 @@ class Memory:
         # series that ends, or that is missing, says nothing.
         self._dtypes: dict[str, None] = {"float32": None}
         self._worker = Worker(
-            "memory", context.guard, every=self._interval, routine=self.look
+            "memory",
+            context.guard,
+            every=self._interval,
+            routine=self.look,
+            gives_up=False,
         )
 
     def start(self) -> None:
@@ -77,21 +77,49 @@ class Memory:
         """
         Read everything now, on this thread.
         """
-        if not self._jax._src.xla_bridge.backends_are_initialized():  # noqa: SLF001
-            return
-        devices = self._jax.local_devices()
-        stats = {device: device.memory_stats() or {} for device in devices}
-        live = self._live()
-        self._families = [*_allocators(stats), *self._arrays(devices, live)]
-        self._devices = [_summary(one, stats[one], live[one]) for one in devices]
+        families: list[Family] = []
+        summaries: list[dict[str, Any]] = []
+        try:
+            if backends.are_up(self._jax):
+                devices = self._jax.local_devices()
+                stats = {device: self._stats(device) for device in devices}
+                live, offloaded = self._live()
+                families = [
+                    *allocators.families(stats),
+                    *self._arrays(devices, live),
+                    _offloaded(devices, offloaded),
+                ]
+                summaries = [
+                    _summary(one, stats[one], live[one], offloaded[one])
+                    for one in devices
+                ]
+        finally:
+            self._families, self._devices = families, summaries
 
-    def _live(self) -> dict[Any, dict[str, list[int]]]:
+    def _stats(self, device: Any) -> dict[str, int]:
         """
-        Return how many arrays there are, and their bytes, by device and dtype.
+        Return what the allocator of *device* tells; of a lost one, nothing.
+        """
+        try:
+            found: dict[str, int] = device.memory_stats() or {}
+        except Exception:  # noqa: BLE001 - contained: the other devices have figures
+            self._guard.failed("memory_stats", stays_on=True)
+            found = {}
+        return found
+
+    def _live(self) -> tuple[dict[Any, dict[str, list[int]]], dict[Any, int]]:
+        """
+        Return how many arrays there are in the memory of devices, and their bytes, by
+        device and dtype; and the bytes of those that were put into the host's.
         """
         found: defaultdict[Any, dict[str, list[int]]] = defaultdict(dict)
+        offloaded: defaultdict[Any, int] = defaultdict(int)
         totals: dict[Kind, list[list[int]]] = {}
         for kind in kinds(self._jax.live_arrays()):
+            if kind.offloaded:
+                for device in kind.devices:
+                    offloaded[device] += kind.shard_bytes
+                continue
             of_kind = totals.get(kind)
             if of_kind is None:
                 dtype = self._dtype(kind.dtype)
@@ -101,7 +129,7 @@ class Memory:
             for total in of_kind:
                 total[0] += 1
                 total[1] += kind.shard_bytes
-        return found
+        return found, offloaded
 
     def _dtype(self, dtype: Any) -> str:
         name = str(dtype)
@@ -132,34 +160,21 @@ class Memory:
         ]
 
 
-def _allocators(stats_by_device: dict[Any, Any]) -> list[Family]:
-    memory, allocations = catalog.DEVICE_MEMORY_BYTES, catalog.DEVICE_ALLOCATIONS
-    sizes: list[Sample] = []
-    counts: list[Sample] = []
-    for device, stats in stats_by_device.items():
-        sizes += [
-            (series(memory, device.id, kind), value)
-            for kind, value in _sizes(stats).items()
-        ]
-        if stats.get("num_allocs", -1) >= 0:
-            counts.append((series(allocations, device.id), stats["num_allocs"]))
-    return [Family(memory, sizes), Family(allocations, counts)]
-
-
-def _sizes(stats: dict[str, int]) -> dict[str, int]:
-    # Figures that an allocator does not keep are missing or negative.
-    return {kind: stats[key] for kind, key in _KINDS.items() if stats.get(key, -1) >= 0}
+def _offloaded(devices: list[Any], sizes: dict[Any, int]) -> Family:
+    metric = catalog.OFFLOADED_ARRAY_BYTES
+    return Family(metric, [(series(metric, one.id), sizes[one]) for one in devices])
 
 
 def _summary(
-    device: Any, stats: dict[str, int], live: dict[str, list[int]]
+    device: Any, stats: dict[str, int], live: dict[str, list[int]], offloaded: int
 ) -> dict[str, Any]:
     return {
         "device": str(device.id),
         "kind": device.device_kind,
-        **_sizes(stats),
+        **allocators.sizes(stats),
         "live_arrays": sum(count for count, _ in live.values()),
         "live_bytes": sum(size for _, size in live.values()),
+        "offloaded_bytes": offloaded,
         "dtypes": {
             dtype: {"arrays": count, "bytes": size}
             for dtype, (count, size) in live.items()

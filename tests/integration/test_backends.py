@@ -1,0 +1,112 @@
+"""
+JAX's backends as the program starts them, drops them, and starts others.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import run_python
+
+
+STARTING = """
+import contextlib, json, threading, urllib.request
+import jax, jaxmon
+from jax._src import xla_bridge
+
+began, joined = threading.Event(), threading.Event()
+
+def wait():
+    began.set()
+    joined.wait(60)
+    raise RuntimeError("nobody came")
+
+def start():
+    with contextlib.suppress(RuntimeError):
+        jax.devices()
+
+# CPUs are there first, and can be asked only when this one is, or has given up.
+xla_bridge.register_backend_factory("late", wait)
+agent = jaxmon.instrument(
+    port=0, socket=False, memory_interval=0.1, memory_lines_interval=0.1
+)
+starting = threading.Thread(target=start)
+starting.start()
+assert began.wait(60)
+
+def page():
+    with urllib.request.urlopen(agent.url, timeout=20) as answer:
+        return answer.read().decode()
+
+waiting = page()
+agent.refresh()
+nothing = agent.memory().lines
+agent._parts.allocations.snapshot()
+agent._overview.whole()
+agent._parts.errors.reports.facts._devices()
+assert starting.is_alive()
+joined.set()
+starting.join()
+agent.refresh()
+print(json.dumps([waiting, nothing, page()]))
+jaxmon.uninstrument()
+"""
+
+
+@pytest.mark.ground_truth
+def test_backends_that_take_long_to_start_keep_nobody_waiting() -> None:
+    """
+    In a cluster the slowest host decides how long that is. Pages tell what there is
+    to tell meanwhile.
+    """
+    waiting, lines, after = run_python(
+        "-c", STARTING, env={"JAX_PLATFORMS": "cpu,late"}
+    ).json()
+
+    assert 'jaxmon_hook_active{hook="compiles"} 1' in waiting
+    assert "jaxmon_device_info{" not in waiting
+    assert "jaxmon_live_arrays{" not in waiting
+    assert lines == []
+    assert "jaxmon_device_info{" in after
+    assert "jaxmon_live_arrays{" in after
+
+
+CLEARED = """
+import json
+import jax, jax.extend, jax.numpy as jnp, jaxmon
+from jax._src import xla_bridge
+agent = jaxmon.instrument(port=0, socket=False, memory_interval=0)
+NAMES = "array", "leak", "_info", "jaxmon_process_index"
+
+def look():
+    agent.refresh()
+    return {
+        series.partition("{")[0]: number
+        for family in agent.collect() for series, number in family.samples
+        if any(name in series for name in NAMES)
+    }
+
+kept = jnp.ones(1000, jnp.int8)
+before, held = look(), agent.memory().bytes
+del kept
+jax.extend.backend.clear_backends()
+cleared, left = look(), agent.memory().bytes
+assert not xla_bridge.backends_are_initialized()
+kept = jnp.ones(3000, jnp.int8)
+print(json.dumps([before, cleared, look(), held, left]))
+jaxmon.uninstrument()
+"""
+
+
+@pytest.mark.ground_truth
+def test_figures_go_with_the_backends_and_come_back() -> None:
+    """
+    A program that drops its devices for others, as elastic training does: in between
+    nothing is told, and nothing is started.
+    """
+    before, cleared, after, *sizes = run_python("-c", CLEARED).json()
+
+    assert {"jaxmon_live_array_bytes", "jaxmon_device_info"} < set(before)
+    assert set(cleared) == {"jaxmon_build_info"}
+    assert set(after) == set(before)
+    assert sizes == [1000, 0]
