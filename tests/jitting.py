@@ -262,6 +262,7 @@ CASES: dict[str, Callable[[Callable[..., Any]], Any]] = {
     "callable": lambda jit: callable(jit(body)),
     "iterable": lambda jit: np.iterable(jit(body)),
     "coroutine": lambda jit: inspect.iscoroutinefunction(jit(body)),
+    "type": lambda jit: "PjitFunction" in str(type(jit(body))),
     "repr": lambda jit: without_addresses(repr(jit(body))),
     "str": lambda jit: without_addresses(str(jit(body))),
     "equality": lambda jit: len(dict.fromkeys([jit(body)] * 2, 1)),

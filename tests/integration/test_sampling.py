@@ -72,6 +72,7 @@ def test_an_armed_function_is_what_it_was(agent: Agent, sampling: Sampling) -> N
     assert counted.armed(step)
     assert isinstance(step, counted.CountedFunction)
     assert isinstance(step, jax.stages.Wrapped)
+    assert "PjitFunction" in str(type(step))
     assert (repr(step), step.attribute) == (plain, 3)
     assert step.lower(1.0).compile()(1.0) == 2
     with pytest.raises((pickle.PicklingError, AttributeError, TypeError)):

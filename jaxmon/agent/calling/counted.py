@@ -56,6 +56,8 @@ class CountedFunction(compress):  # type: ignore[type-arg]
     seen on both, and hands everything else on to it.
     """
 
+    # Libraries know a jitted function by the name of its type: Haiku refuses one.
+    __qualname__ = "PjitFunction"
     __slots__ = ("__dict__", "__weakref__", "_arm", "_jitted", "_supply")
 
     # A jitted function is not iterable; this hides that we inherit from an iterator.
@@ -135,6 +137,7 @@ class SampledFunction(CountedFunction):
     No frame of ours stands below that call either: the look-up has ended by then.
     """
 
+    __qualname__ = "PjitFunction"
     __slots__ = ()
 
     __call__ = property(_first_arm)
