@@ -1,0 +1,165 @@
+"""
+What documents for people name exists: metrics, commands, options, settings, files.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import takewhile
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from jaxmon.catalog import BY_NAME
+from jaxmon.cli.main import COMMANDS, load
+from jaxmon.settings import PREFIX, Settings
+from tests.support import ROOT, require_program
+
+
+GENERATED = {"cli.md", "metrics.md", "settings.md"}
+DOCUMENTS = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "exporters/*/README.md", "runbooks/*.md")
+    for path in ROOT.glob(pattern)
+    if path.name not in GENERATED
+)
+
+# Not metrics, although they look like them.
+_OTHER_NAMES = {"jaxmon_exporter", "jaxmon_budget", "jaxmon_report"}
+# Read by a script of ours, or given as an example of a mistake.
+_OTHER_VARIABLES = {"JAXMON_TARGETS_DIR", "JAXMON_LIBTPU_PYTHON", "JAXMON_PROT"}
+
+_BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_SUFFIX = re.compile(r"_(bucket|sum|count)$")
+
+
+@pytest.fixture(params=DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def document(request: pytest.FixtureRequest) -> Path:
+    """
+    Return one document after the other.
+    """
+    path: Path = request.param
+    return path
+
+
+def test_metrics_are_in_the_catalogue(document: Path) -> None:
+    """
+    Names in full are metrics; of abbreviated ones, such as `…_size_bytes`, one ends so.
+    """
+    text = document.read_text()
+    names = set(re.findall(r"(?<![\w/.-])jaxmon_\w+\b(?![*…/.])", text))
+    unknown = {
+        name
+        for name in names - _OTHER_NAMES
+        if name not in BY_NAME and _SUFFIX.sub("", name) not in BY_NAME
+    }
+    assert unknown == set()
+    for ending in re.findall(r"`…(_\w+)`", text):
+        assert any(name.endswith(ending) for name in BY_NAME), ending
+
+
+def test_variables_are_settings(document: Path) -> None:
+    """
+    Each `JAXMON_*` variable is one of the agent, the sidecar or a script.
+    """
+    known = {PREFIX + field.name.upper() for field in fields(Settings)}
+    known |= {str(one.envvar) for one in load("exporter").params if one.envvar}
+    found = set(re.findall(r"\bJAXMON_[A-Z_]*[A-Z]\b", document.read_text()))
+    assert found - known - _OTHER_VARIABLES == set()
+
+
+def test_commands_exist_with_their_options(document: Path) -> None:
+    """
+    Each `jaxmon` command in a block or in the text can be typed.
+    """
+    for words in commands(document.read_text()):
+        command: click.Command = load(words.pop(0))
+        while isinstance(command, click.Group) and words:
+            assert words[0] in command.commands, words
+            command = command.commands[words.pop(0)]
+        known = {"--help", "-h"} | {
+            option
+            for one in command.params
+            for option in (*one.opts, *one.secondary_opts)
+        }
+        given = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert given <= known, words
+
+
+def test_links_lead_somewhere(document: Path) -> None:
+    """
+    Files that are linked are there, and so are the headings.
+    """
+    for target, heading in re.findall(
+        r"\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)", document.read_text()
+    ):
+        path = document.parent / target if target else document
+        assert path.exists(), target
+        assert not heading or heading in headings(path), f"{target}#{heading}"
+
+
+def test_queries_are_promql(tmp_path: Path) -> None:
+    """
+    Promtool accepts each query in a block or in a table.
+    """
+    promtool = require_program("promtool")
+    found = [query for path in DOCUMENTS for query in queries(path.read_text())]
+    assert len(found) > 20
+    rules = [{"record": f"r{n}", "expr": query} for n, query in enumerate(found)]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "docs", "rules": rules}]}))
+    checked = subprocess.run(
+        [promtool, "check", "rules", file], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """
+    Yield the words after `jaxmon`, of each command in *text*.
+    """
+    lines = [
+        line.strip().removeprefix("$ ")
+        for kind, block in _BLOCK.findall(text)
+        if kind in ("console", "sh", "text")
+        for line in block.replace("\\\n", " ").splitlines()
+    ]
+    lines += re.findall(r"`(jaxmon [^`]+)`", _BLOCK.sub("", text))
+    for line in lines:
+        if found := re.match(r"(?:[A-Z_]+=\S+ )*jaxmon (\w+.*)", line):
+            words = shlex.split(re.split(r"\s[|>#&]|\s{3}", found[1])[0])
+            if words[0] in COMMANDS:
+                yield list(takewhile(_is_ours, words))
+
+
+def _is_ours(word: str) -> bool:
+    """
+    Tell a word to jaxmon from the program that it runs.
+    """
+    return word not in ("--", "-m") and not word.endswith(".py")
+
+
+def queries(text: str) -> Iterator[str]:
+    """
+    Yield the PromQL in *text*.
+    """
+    yield from (
+        block for language, block in _BLOCK.findall(text) if language == "promql"
+    )
+    for cell in re.findall(r"\| `([^`|]+)` \|$", text, re.MULTILINE):
+        if re.search(r"\bjaxmon_\w+.*[<=>]|\brate\(", cell):
+            yield cell
+
+
+def headings(path: Path) -> set[str]:
+    """
+    Return the anchors of a document, as GitHub makes them.
+    """
+    found = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in found}
