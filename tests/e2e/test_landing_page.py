@@ -18,6 +18,7 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
 from jaxmon.exposition.server import Server, metrics_handler
+from tests.fakes.nvml.build import build
 from tests.support import clean_environ, free_port, require_program, until
 
 
@@ -55,10 +56,10 @@ def exporter(run_dir: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """
     with ExitStack() as stack:
 
-        def start(*arguments: str) -> Any:
+        def start(*arguments: str, **environ: str) -> Any:
             process = subprocess.Popen(
                 [JAXMON, "exporter", "--agents-interval", "0.2", *arguments],
-                env=clean_environ(run_dir),
+                env=clean_environ(run_dir, **environ),
                 stderr=subprocess.PIPE,
                 text=True,
             )
@@ -302,6 +303,29 @@ def test_newcomer_is_told_what_to_do(
     assert str(run_dir) in shown
     assert "No accelerator." in shown
     assert console(chrome) == []
+
+
+def test_what_a_host_cannot_have_is_no_failure(
+    chrome: Chrome, exporter: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A GPU too old to tell its activity is a normal state, not a red one."""
+    (tmp_path / "control").write_text("gpm 0 0\n")
+    running = exporter(
+        *("--port", "0"),
+        LD_LIBRARY_PATH=str(build(tmp_path)),
+        FAKE_NVML_GPUS="1",
+        FAKE_NVML_CONTROL=str(tmp_path / "control"),
+    )
+    open_page(chrome, running.url)
+
+    def states() -> dict[str, str]:
+        return {
+            row[0]: row[1].partition("\n")[0] for row in cells(chrome, "collectors")
+        }
+
+    until(lambda: states().get("nvml") == "works", "the GPU")
+    until(lambda: states()["gpm"] == "nothing here", "its activity to be found absent")
+    assert "Hopper" in text(chrome, "#collectors")
 
 
 def test_tables_have_captions_and_headers(
