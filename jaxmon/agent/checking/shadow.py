@@ -3,7 +3,7 @@ Sampled calls run once more, beside the program, to see whether the outputs agre
 
 Repeating a call must never be noticed by anything but the device's clock. So a call is
 repeated only where that is known: nothing donated, no effects, no callbacks, the same
-configuration, one process, inputs and outputs small and still there.
+configuration, one device, inputs and outputs small and still there.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ class Shadow:
         arrays = [numbers(leaf) for leaf in leaves if isinstance(leaf, jax.Array)]
         if any(array.is_deleted() for array in arrays):
             self._refused[sample.function] = "donates"
+            return
+        # Two threads that launch programs for several devices may do so in another
+        # order on each; the collectives of both would wait for each other for ever.
+        if any(len(array.sharding.device_set) > 1 for array in arrays):
+            self._refused[sample.function] = "several_devices"
             return
         # What can be changed in place may have been, before the second run.
         if any(hasattr(leaf, "__array_interface__") for leaf in leaves):
@@ -134,7 +139,7 @@ class Shadow:
         Return why *jitted* must not be run again, if so. JAX remembers its trace.
         """
         if self._jax.process_count() > 1:
-            return "several_processes"  # the others would have to take part
+            return "several_processes"  # the others might have to take part
         traced = jitted.trace(*args, **kwargs)
         if traced.donate_argnums:
             return "donates"

@@ -1,0 +1,271 @@
+"""
+Sampled calls that are repeated beside the program.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmon.agent import Agent
+from jaxmon.agent.calling.sampling import Sample
+from tests.instrumented import instrumented, value
+from tests.support import run_python, until
+
+
+CHECKS = "jaxmon_determinism_checks_total"
+DEVIATION = "jaxmon_output_deviation"
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    """
+    Return an agent that repeats every sampled call that it may.
+    """
+    with instrumented(shadow_interval=0.1, sample_rate=0) as running:
+        yield running
+
+
+def sampled(agent: Agent, jitted: Callable[..., Any], *args: Any) -> Any:
+    """
+    Call *jitted* as a call that is sampled, and wait until it was dealt with.
+    """
+    outputs = jitted(*args)
+    inner: Any = getattr(jitted, "_jitted", jitted)
+    function = agent._context.table.of(inner.__wrapped__)
+    shadow = agent._parts.determinism._shadow
+    shadow._due = 0
+    for observe in agent._parts.sampling.observers:
+        observe(Sample(function, inner, args, {}, outputs))
+    until(lambda: not shadow._busy, "the repetition")
+    return outputs
+
+
+def test_a_repeated_call_counts_as_a_check_only(agent: Agent) -> None:
+    """
+    A repetition compiles nothing, and is no call, miss or transfer of the program.
+    """
+
+    @jax.jit
+    def step(x):
+        return {"loss": (x * x).sum(), "x": x + 1}
+
+    x = jnp.arange(100.0)
+    step(x)
+    names = ("jit_calls", "jit_cache_misses", "compiles", "host_transfers")
+    before = [value(agent, f"jaxmon_{name}_total") for name in names]
+    sampled(agent, step, x)
+    after = [value(agent, f"jaxmon_{name}_total") for name in names]
+
+    assert [now - then for now, then in zip(after, before, strict=True)] == [1, 0, 0, 0]
+    assert value(agent, CHECKS, outcome="passed") == 1
+    assert value(agent, DEVIATION) == 0
+    assert agent._parts.determinism.snapshot()[f"{__name__}.{step.__qualname__}"] == {
+        "checks": {"passed": 1, "failed": 0},
+        "deviation": 0,
+        "gradient_checks": {},
+    }
+
+
+def test_a_repetition_that_differs_is_reported(agent: Agent) -> None:
+    """
+    Outputs that are not those of a second run fail the check.
+    """
+    step = jax.jit(lambda x: x * 2)
+    x = jnp.ones(3)
+    step(x)
+    shadow = agent._parts.determinism._shadow
+    function = agent._context.table.of(step.__wrapped__)
+    for observe in agent._parts.sampling.observers:
+        observe(Sample(function, step._jitted, (x,), {}, x * 3))
+    until(lambda: not shadow._busy, "the repetition")
+
+    assert value(agent, CHECKS, outcome="failed") == 1
+    assert value(agent, DEVIATION) == pytest.approx(1 / 3)
+
+
+def callback(x: Any) -> Any:
+    return jax.pure_callback(_count, jax.ShapeDtypeStruct((), x.dtype), x.sum())
+
+
+def printing(x: Any) -> Any:
+    jax.debug.callback(_count, x.sum())
+    return x
+
+
+def in_a_loop(x: Any) -> Any:
+    return jax.lax.scan(lambda c, y: (c + callback(y), y), x.sum(), x)
+
+
+counted: list[float] = []
+
+
+def _count(x: Any) -> Any:
+    counted.append(float(x))
+    return np.float32(len(counted))
+
+
+@pytest.mark.ground_truth
+@pytest.mark.parametrize("fun", [callback, printing, in_a_loop])
+def test_side_effects_are_never_repeated(agent: Agent, fun: Any) -> None:
+    """
+    A function that calls back into Python, however deep, is left alone.
+    """
+    jitted, x = jax.jit(fun), jnp.ones(3)
+    jax.block_until_ready(jitted(x))
+    jax.effects_barrier()
+    before = len(counted)
+    jax.block_until_ready(sampled(agent, jitted, x))
+    jax.effects_barrier()
+
+    assert len(counted) - before == (3 if fun is in_a_loop else 1)
+    [found] = agent._parts.determinism.snapshot().values()
+    assert found == {"not_repeated": "effects"}
+    assert value(agent, CHECKS) == 0
+
+
+@pytest.mark.ground_truth
+def test_donating_functions_are_not_repeated(agent: Agent) -> None:
+    """
+    Whether or not the platform honours it, a donated argument is never used again.
+    """
+    step = jax.jit(lambda state: state + 1, donate_argnums=0)
+    step(jnp.ones(3))
+    sampled(agent, step, jnp.ones(3))
+
+    [found] = agent._parts.determinism.snapshot().values()
+    assert found == {"not_repeated": "donates"}
+
+
+@pytest.mark.ground_truth
+def test_arguments_that_are_donated_meanwhile_end_a_repetition(agent: Agent) -> None:
+    """
+    The program may hand them to another function at any time: no failure of anybody.
+    """
+    step, x = jax.jit(lambda x: x + 1), jnp.ones(3)
+
+    class Late:
+        def __init__(self) -> None:
+            self.trace = step.trace
+
+        def __call__(self, x: Any) -> Any:
+            x.delete()
+            return step(x)
+
+    outputs, late = step(x), Late()
+    function = agent._context.table.of(step.__wrapped__)
+    for observe in agent._parts.sampling.observers:
+        observe(Sample(function, late, (x,), {}, outputs))
+    shadow = agent._parts.determinism._shadow
+    until(lambda: not shadow._busy, "the repetition")
+
+    assert shadow._worker.drain(10)
+    assert value(agent, CHECKS) == 0
+    assert value(agent, "jaxmon_internal_errors_total") == 0
+
+
+def test_arguments_that_may_change_or_are_large_are_not_repeated(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    NumPy arguments can be overwritten meanwhile, and memory is the program's.
+    """
+    monkeypatch.setattr("jaxmon.agent.checking.shadow.LIMIT_BYTES", 100)
+
+    @jax.jit
+    def of_numpy(x):
+        return x + 1
+
+    @jax.jit
+    def of_much(x):
+        return x + 1
+
+    sampled(agent, of_numpy, np.ones(3))
+    sampled(agent, of_much, jnp.ones(30))
+
+    found = agent._parts.determinism.snapshot()
+    assert [one["not_repeated"] for one in found.values()] == [
+        "numpy_argument",
+        "too_large",
+    ]
+
+
+SPREAD = """
+import json
+import jax, jaxmon, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxmon.agent.calling.sampling import Sample
+agent = jaxmon.instrument(
+    port=None, socket=False, shadow_interval=0.1, sample_rate=0
+)
+mesh = Mesh(np.array(jax.devices()), ("x",))
+
+def total(x):
+    return x.sum()
+
+def spread(x):
+    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec("x")))
+
+rows = jax.device_put(np.ones((4, 2)), NamedSharding(mesh, PartitionSpec("x")))
+for made, x in ((total, rows), (spread, jax.device_put(np.ones((4, 2))))):
+    outputs = jax.jit(made)(x)
+    function = agent._context.table.of(made)
+    for observe in agent._parts.sampling.observers:
+        observe(Sample(function, jax.jit(made), (x,), {}, outputs))
+found = agent._parts.determinism.snapshot()
+print(json.dumps({name: one for name, one in found.items()}))
+jaxmon.uninstrument()
+"""
+
+
+@pytest.mark.ground_truth
+def test_programs_of_several_devices_are_not_repeated() -> None:
+    """
+    Whether their arguments are spread, or only their results: two threads may launch
+    them in another order on each device.
+    """
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    found = run_python("-c", SPREAD, env=flags).json()
+
+    refused = {"not_repeated": "several_devices"}
+    assert found == {"__main__.total": refused, "__main__.spread": refused}
+
+
+def test_a_function_of_keys_is_repeated(agent: Agent) -> None:
+    """
+    PRNG keys, which not every JAX can tell the size of, are arguments like others.
+    """
+    sampled(agent, jax.jit(jax.random.fold_in), jax.random.key(0), jnp.uint32(1))
+
+    assert value(agent, CHECKS, outcome="passed") == 1
+    assert value(agent, "jaxmon_internal_errors_total") == 0
+
+
+def test_another_configuration_is_not_repeated(agent: Agent) -> None:
+    """
+    What a context manager changes on the caller's thread holds on no other.
+    """
+    jitted, traced = jax.jit(lambda x: x @ x), threading.active_count()
+    with jax.default_matmul_precision("float32"):
+        jitted(jnp.ones((3, 3)))
+        sampled(agent, jitted, jnp.ones((3, 3)))
+
+    assert traced
+    assert value(agent, CHECKS) == 0
+    assert agent._parts.determinism.snapshot() == {}
+
+
+def test_off_by_default() -> None:
+    """
+    Nothing is repeated, or even looked at, unless a user asks for it.
+    """
+    with instrumented(sample_rate=0) as agent:
+        observers = agent._parts.sampling.observers
+        shadow = agent._parts.determinism._shadow
+        assert shadow.take not in observers
