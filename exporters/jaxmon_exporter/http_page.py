@@ -198,7 +198,8 @@ class _Received(io.RawIOBase):
         count = self._stream.recv_into(buffer)
         self._left -= count
         if self._left < 0:
-            message = f"its page is larger than {self._max_bytes} bytes"
+            most = f"{self._max_bytes / (1 << 20):g} MiB"
+            message = f"its page has more than {most}; have it export fewer fields"
             raise PageUnavailable(TOO_LARGE, message)
         return count
 

@@ -180,7 +180,7 @@ def test_labels_that_never_end_cost_no_more_than_others(
     """A page of lines that are hard to tell apart is read at the pace of any other."""
     text = '=",a'
     for pieces in (text * 2000, 'a="b"x' * 1300, ',a="' * 2000, "{" * 8000):
-        exporter.body = page(1) + f"DCGM_X{{{pieces}z}} 1\n" * 900
+        exporter.body = page(1) + f"DCGM_FI_DEV_GPU_TEMP{{{pieces}z}} 1\n" * 900
         poller = Poller(Dcgm(exporter.url))
         poller.poll()
         assert body(poller).startswith(CLEAN[:200])
@@ -199,6 +199,14 @@ def test_line_without_a_gpu_is_left_out(exporter: DcgmExporter, uuid: str) -> No
     poller = polled(exporter.url)
     assert poller.status().success
     assert not any("uuid=" in name for name in series(poller))
+
+
+def test_fields_of_no_use_here_are_not_looked_into(exporter: DcgmExporter) -> None:
+    """What is wrong with them is no failure, and a page of them is still DCGM's."""
+    exporter.body = page(1) + "DCGM_FI_DEV_UNHEARD_OF{gpu=broken 1\n" * 3
+    assert body(polled(exporter.url)) == CLEAN
+    exporter.body = f"DCGM_FI_DEV_UNHEARD_OF{{{labels(0)}}} 1\n"
+    assert polled(exporter.url).status().success
 
 
 def test_parts_of_a_gpu_do_not_pose_as_the_gpu(exporter: DcgmExporter) -> None:

@@ -66,19 +66,18 @@ class Dcgm:
         Raises:
             CollectorUnavailable: there is no page, or it is not dcgm-exporter's.
         """
-        text = self._text()
+        page = self._page()
         found: dict[str, Family] = {}
         seen: set[str] = set()
         gpus: dict[str, str] = {}
         read = 0
-        for line in lines(text):
+        for line in lines(page, FIELDS):
             if line is None:
                 self._failures[_BROKEN_LINE] += 1
                 continue
             read += 1
             field = FIELDS.get(line.field)
-            uuid = _gpu(line)
-            if field is None or uuid is None:
+            if field is None or (uuid := _gpu(line)) is None:
                 continue
             if uuid not in gpus:
                 if len(gpus) >= _MOST_GPUS:
@@ -97,7 +96,7 @@ class Dcgm:
                 family.samples.append((name, field.convert(line.value)))
         failures = partial_failures(self.name, self._failures)
         if not read:
-            reason = "not_dcgm" if text.strip() else "empty"
+            reason = "not_dcgm" if page.strip() else "empty"
             message = (
                 f"{without_password(self._url)} holds no figure of DCGM; give the "
                 "address of a dcgm-exporter, or wait while it reloads"
@@ -111,7 +110,7 @@ class Dcgm:
         Nothing is held between polls.
         """
 
-    def _text(self) -> str:
+    def _page(self) -> bytes:
         where = without_password(self._url)
         try:
             kind, body = fetch_page(
@@ -124,7 +123,7 @@ class Dcgm:
             reason = "not_dcgm"
             message = f"{where} is {kind[:80]}; give the address of a dcgm-exporter"
             raise CollectorUnavailable(reason, message)
-        return body.decode("utf-8", "replace")
+        return body
 
 
 def _gpu(line: Line) -> str | None:
