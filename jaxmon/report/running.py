@@ -84,7 +84,8 @@ def leaks(snapshot: Snapshot) -> Iterator[Advice]:
                 for line in leak.lines[:_MOST_EVIDENCE]
             ),
             "Look who keeps what that line makes: a list of losses or metrics is the "
-            "usual one; store float(x) instead of the array.",
+            "usual one; store float(x) instead of the array. A cache that fills looks "
+            "the same until it is full.",
         )
 
 

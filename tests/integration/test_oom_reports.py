@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
+from jax.sharding import SingleDeviceSharding
 
 from jaxmon.agent import Agent, guard
 from jaxmon.agent.failing import oom_text
@@ -111,6 +113,26 @@ def test_a_part_that_fails_costs_its_section_only(agent: Agent) -> None:
     assert "LookupError" in report["lines"]["unavailable"]
     assert report["failure"]["message"] == FULL
     assert value(agent, "jaxmon_internal_errors_total", site="oom_facts") == 2
+
+
+def test_arrays_in_the_hosts_memory_are_told_beside_the_others(agent: Agent) -> None:
+    """
+    They take nothing of the memory that ran out.
+    """
+    facts = agent._parts.errors.reports.facts
+    before = facts._live_arrays()
+    device = jax.local_devices()[0]
+    kept = [
+        jax.device_put(
+            np.ones(1000, np.int8), SingleDeviceSharding(device, memory_kind=kind)
+        )
+        for kind in ("pinned_host", "device")
+    ]
+    after = facts._live_arrays()
+
+    assert after["arrays"] - before["arrays"] == len(kept)
+    assert after["offloaded_bytes"] - before["offloaded_bytes"] == 1000
+    assert after["bytes"] - before["bytes"] == 1000
 
 
 @pytest.mark.contained

@@ -152,6 +152,22 @@ def test_what_a_forgotten_task_raised_is_counted(
     assert "Task exception was never retrieved" in caplog.text
 
 
+@pytest.mark.parametrize("found", [True, (), (None, None, None), "a text"])
+def test_a_record_without_an_error_is_let_pass(
+    agent: Agent, caplog: pytest.LogCaptureFixture, found: Any
+) -> None:
+    """
+    Whatever a record that somebody made by hand holds, it is logged.
+    """
+    record = logging.makeLogRecord(
+        {"name": "asyncio", "msg": "by hand", "levelno": logging.ERROR}
+    )
+    record.exc_info = found
+
+    assert logging.getLogger("asyncio").filter(record)
+    assert kinds(agent) == {}
+
+
 def test_errors_that_are_not_jaxs_are_nobodys(agent: Agent) -> None:
     """
     The program's own failures are its own business.

@@ -131,6 +131,47 @@ def test_a_request_that_can_never_fit_is_told_from_one_that_does_not_now() -> No
     assert "full when the call" not in huge + fragmented
 
 
+@pytest.mark.parametrize(
+    ("block", "pool", "room"),
+    [
+        (GIB, 80 * GIB, "but at most 1 GiB in one piece: its memory is fragmented."),
+        # It may still take as much from the device as a piece of its own.
+        (GIB, 79 * GIB, "but at most 1 GiB in one piece"),
+        (GIB, 70 * GIB, "so its memory is fragmented, or another device failed."),
+        (0, 80 * GIB, "so its memory is fragmented, or another device failed."),
+        (3 * GIB, 80 * GIB, "so its memory is fragmented, or another device failed."),
+    ],
+)
+def test_fragmentation_is_told_for_sure_where_the_allocator_tells(
+    block: int, pool: int, room: str
+) -> None:
+    """
+    A block that is large enough, or none at all, proves nothing.
+    """
+    told = advised(
+        devices=device(
+            bytes_limit=80 * GIB,
+            bytes_in_use=40 * GIB,
+            largest_free_block_bytes=block,
+            pool_bytes=pool,
+        )
+    )
+
+    assert f"had 40 GiB free, more than the 2 GiB asked for, {room}" in told
+
+
+def test_offloaded_arrays_are_told_beside_those_of_the_device() -> None:
+    """
+    They take nothing of the memory that ran out.
+    """
+    arrays = {**REPORT["live_arrays"], "offloaded_bytes": 5 * GIB}
+
+    assert "10 of 12 arrays, 70 GiB\n" in render(REPORT)
+    assert "70 GiB; 5 GiB more in the host's memory\n" in render(
+        {**REPORT, "live_arrays": arrays}
+    )
+
+
 def test_a_device_without_figures_is_passed_over() -> None:
     """
     CPUs have none; a part that could not be gathered has no rows.

@@ -71,7 +71,8 @@ CASES: dict[str, Case] = {
         ("train.py:31 grew by 1.1 GiB, to 1,100 arrays",),
         (
             "Look who keeps what that line makes: a list of losses or metrics is the "
-            "usual one; store float(x) instead of the array."
+            "usual one; store float(x) instead of the array. A cache that fills looks "
+            "the same until it is full."
         ),
     ),
     "fetches in a loop": (

@@ -163,17 +163,21 @@ class Facts:
             return {}
         arrays = self._context.jax.live_arrays()
         count, deadline = len(arrays), time.monotonic() + _ARRAYS_SECONDS
-        number, size = Counter[str](), Counter[str]()
+        number, size, offloaded = Counter[str](), Counter[str](), 0
         for kind in kinds(arrays):
-            name = str(kind.dtype)
-            number[name] += 1
-            size[name] += kind.bytes
+            if kind.offloaded:
+                offloaded += kind.bytes
+            else:
+                name = str(kind.dtype)
+                number[name] += 1
+                size[name] += kind.bytes
             if time.monotonic() >= deadline:
                 break
         return {
             "arrays": count,
             "added_up": count - len(arrays),
             "bytes": sum(size.values()),
+            "offloaded_bytes": offloaded,
             "by_dtype": [
                 {"dtype": name, "arrays": number[name], "bytes": nbytes}
                 for name, nbytes in size.most_common(_LINES)

@@ -67,10 +67,15 @@ def _on_devices(report: Mapping[str, Any]) -> Iterator[str]:
                 f"({size(limit)}): no clean-up can help. Shard it, or make it smaller."
             )
         elif asked is not None and asked < free:
+            room = _room(memory)
             yield (
-                f"{name} had {size(free)} free, more than the {size(asked)} asked "
-                "for: its memory is fragmented, or another device failed. A restart "
-                "helps for a while; allocate the large arrays first."
+                f"{name} had {size(free)} free, more than the {size(asked)} asked for, "
+                + (
+                    f"but at most {size(room)} in one piece: its memory is fragmented"
+                    if room is not None and room < asked
+                    else "so its memory is fragmented, or another device failed"
+                )
+                + ". A restart helps for a while; allocate the large arrays first."
             )
         elif used / limit > _NEARLY_FULL:
             yield (
@@ -89,6 +94,17 @@ def _on_devices(report: Mapping[str, Any]) -> Iterator[str]:
                 f"The host's memory is short: {size(used)} of {size(limit)}, {what}. "
                 "Raise the limit, or keep less on the host."
             )
+
+
+def _room(memory: Mapping[str, Any]) -> int | None:
+    """
+    Return the bytes of the largest array that would fit, if the allocator tells.
+    """
+    block, pool = memory.get("largest_free_block_bytes"), memory.get("pool_bytes")
+    if not block:  # older releases always say 0
+        return None
+    growth = memory["bytes_limit"] - pool if pool is not None else 0
+    return int(max(block, growth))
 
 
 def _on_lines(report: Mapping[str, Any]) -> Iterator[str]:
@@ -201,7 +217,10 @@ def _array_lines(report: Mapping[str, Any]) -> Iterator[str]:
     if not found.get("arrays"):
         return
     part = "" if found["added_up"] == found["arrays"] else f" of {found['arrays']:,}"
-    yield f"{found['added_up']:,}{part} arrays, {size(found['bytes'])}"
+    line = f"{found['added_up']:,}{part} arrays, {size(found['bytes'])}"
+    if offloaded := found.get("offloaded_bytes"):
+        line += f"; {size(offloaded)} more in the host's memory"
+    yield line
     for row in _rows(found, "by_dtype"):
         yield f"{size(row['bytes']):>12} {row['arrays']:>9,} {row['dtype']}"
 

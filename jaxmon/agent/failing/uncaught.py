@@ -74,6 +74,10 @@ class Uncaught:
         logging.getLogger(_ASYNCIO).removeFilter(self._on_record)
 
     def _on_record(self, record: logging.LogRecord) -> bool:
-        if record.exc_info:
-            self._see(record.exc_info[1])
+        # Whoever makes a record by hand may put anything there.
+        found: object = record.exc_info
+        if isinstance(found, tuple):
+            self._see(
+                next((one for one in found if isinstance(one, BaseException)), None)
+            )
         return True
