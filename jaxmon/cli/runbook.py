@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 
 import click
 
@@ -22,13 +23,24 @@ def command() -> None:
 def list_names() -> None:
     """
     List the runbooks: alert, and what it means.
+
+    Each is one line where the output goes elsewhere than to a terminal.
     """
     from jaxmon.artifacts import runbooks
+    from jaxmon.cli.screen import is_terminal, report_width
+    from jaxmon.report.layout import wrapped
 
     names = runbooks.names()
-    width = max(map(len, names), default=0)
+    longest = max(map(len, names), default=0)
+    indent = " " * (longest + 2)
     for name in names:
-        click.echo(f"{name:{width}}  {runbooks.summary(name)}")
+        head, summary = f"{name:{longest}}  ", runbooks.summary(name)
+        if is_terminal(sys.stdout):
+            lines = wrapped(summary, report_width(), first=head, rest=indent)
+        else:
+            lines = [f"{head}{summary}"]
+        for line in lines:
+            click.echo(line)
 
 
 @command.command(epilog="\b\nExample:\n  jaxmon runbook show JaxmonRecompileStorm")

@@ -279,6 +279,19 @@ def test_list_shows_each_runbook():
     assert all(re.search(r" {2}[A-Z].+\.$", line) for line in lines)
 
 
+def test_list_on_a_terminal_breaks_no_words(monkeypatch):
+    """
+    Sentences go on beside the names, where a terminal would break them anywhere.
+    """
+    monkeypatch.setattr("jaxmon.cli.screen.is_terminal", lambda _: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = CliRunner().invoke(main, ["runbook", "list"]).output.splitlines()
+
+    assert [line.split()[0] for line in lines if line[0] != " "] == NAMES
+    assert max(map(len, lines)) <= 80
+    assert len(lines) > len(NAMES)
+
+
 @pytest.mark.parametrize("name", ["JaxmonGpuXid", "jaxmongpuxid", "GpuXid", "gpuxid"])
 def test_show_prints_a_runbook(name):
     """
