@@ -33,6 +33,9 @@ log = logging.getLogger("jaxmon.exporter")
 
 TIMEOUT = "timeout"
 ERROR = "error"
+# A host without such a device, or what its driver brings, is a normal one. The landing
+# page has the same list.
+_ABSENT = ("not_installed", "library_not_found", "no_devices", "unsupported")
 _MAX_BACKOFF = 60.0
 _MAX_DOUBLINGS = 6
 
@@ -128,6 +131,7 @@ class Poller:
             target=self._run, name=f"jaxmon-poll-{collector.name}", daemon=True
         )
         self._families: list[Family] = []
+        self._worked = False
         self._taken: float | None = None
         self._lasts = self.max_age
         self._duration: float | None = None
@@ -196,7 +200,7 @@ class Poller:
             found = list(self._collector.collect())
         except CollectorUnavailable as error:
             self._end(began, error.families, error.reason, str(error))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a library may exit when loaded
             log.debug("collector %s failed", self.name, exc_info=True)
             self._end(began, None, ERROR, f"{type(error).__name__}: {error}")
         else:
@@ -264,10 +268,13 @@ class Poller:
             self._errors[reason] += 1
         if reason != self._reason:
             if reason:
-                log.warning("collector %s: %s: %s", self.name, reason, message)
+                normal = reason in _ABSENT and not self._worked
+                level = logging.INFO if normal else logging.WARNING
+                log.log(level, "collector %s: %s: %s", self.name, reason, message)
             else:
                 log.info("collector %s works again", self.name)
         self._reason, self._message = reason, message
+        self._worked |= not reason
 
 
 class Polling:

@@ -222,6 +222,18 @@ def test_failures_are_counted_by_reason(clock: Clock) -> None:
     assert page[series(COLLECTOR_SUCCESS, "it")] == 0
 
 
+def test_library_that_exits_ends_no_thread(clock: Clock) -> None:
+    """A poll that wants to end the process fails like others, and is tried again."""
+
+    def leave() -> Iterable[Family]:
+        raise SystemExit(3)
+
+    poller = Poller(Scripted(leave), clock=clock)
+    poller.poll()
+    status = poller.status()
+    assert (status.reason, status.message) == ("error", "SystemExit: 3")
+
+
 def test_failing_collector_is_polled_less_often(clock: Clock) -> None:
     """The delay doubles with each failure up to a minute, and success resets it."""
     collector = Scripted(fails)
@@ -359,6 +371,23 @@ def test_log_speaks_when_the_state_changes(
         "collector it: error: OSError: broken pipe",
         "collector it: no_devices: there is no GPU here",
         "collector it works again",
+    ]
+
+
+def test_a_host_without_a_device_is_no_warning(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was never there is told in passing; what has gone is a warning."""
+    collector = Scripted(absent)
+    poller = Poller(collector, clock=clock)
+    with caplog.at_level(logging.INFO, "jaxmon.exporter"):
+        for action in (absent, works, absent):
+            collector.action = action
+            poller.poll()
+    assert [record.levelname for record in caplog.records] == [
+        "INFO",
+        "INFO",
+        "WARNING",
     ]
 
 
