@@ -181,7 +181,7 @@ def _load(disabled: AbstractSet[str]) -> None:
     needed = {library for name, library in _LIBRARIES.items() if name not in disabled}
     for library in ("asyncio", *sorted(needed)):
         # Missing, or broken: its collector says so.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             import_module(library)
 
 
