@@ -178,6 +178,10 @@ def test_broken_answer_costs_only_its_agent(
         b"# TYPE DCGM_FI_DEV_GPU_TEMP counter\nDCGM_FI_DEV_GPU_TEMP 1\n",
         NAMELESS,
         NAMELESS.replace(b"uuid", b"name"),
+        b"# HELP jaxmon_new " + b"x" * 2000 + b"\n",
+        b"jaxmon_" + b"x" * 2000 + b" 1\n",
+        b"# TYPE jaxmon_accelerator_power_watts gauge\n"
+        b'jaxmon_accelerator_power_watts{uuid="' + b"x" * 2000 + b'"} 1\n',
     ],
     ids=[
         "sidecar metric",
@@ -189,6 +193,9 @@ def test_broken_answer_costs_only_its_agent(
         "another exporter's",
         "half a device",
         "no device",
+        "a long story",
+        "a long name",
+        "a long device",
     ],
 )
 def test_page_that_would_spoil_the_others_is_refused(

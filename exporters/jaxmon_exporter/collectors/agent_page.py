@@ -13,6 +13,9 @@ from jaxmon_exporter.precedence import device_of
 
 # An agent may be newer than this, but must not say that a target is down.
 _OURS = ("jaxmon_", "process_", "python_")
+# What is kept beyond a poll, such as how a new metric is introduced, must be short.
+_LONGEST = 1000
+_SHOWN = 80
 _BORROWED = {metric.name for metric in BORROWED}
 
 
@@ -38,10 +41,13 @@ def _check(family: Family) -> None:
     Refuse what only others may say, other kinds, and series given twice.
     """
     name = family.metric.name
+    known = BY_NAME.get(name)
+    if known is None and len(name) + len(family.metric.help) > _LONGEST:
+        msg = f"{name[:_SHOWN]} has a name and help of more than {_LONGEST} characters"
+        raise PageError(msg)
     if not name.startswith(_OURS):
         msg = f"{name} is no metric of jaxmon; they begin with {', '.join(_OURS)}"
         raise PageError(msg)
-    known = BY_NAME.get(name)
     if known is not None and "agent" not in known.sources:
         msg = f"{name} is not an agent's to export"
         raise PageError(msg)
@@ -61,6 +67,9 @@ def _check_devices(family: Family) -> None:
     """
     metric = family.metric
     for name, _ in family.samples:
+        if len(name) > _LONGEST:
+            msg = f"{metric.name} has a series of more than {_LONGEST} characters"
+            raise PageError(msg)
         if not device_of(name):
             msg = f"{metric.name} does not begin with the uuid of a device"
             raise PageError(msg)
