@@ -91,7 +91,7 @@ GPU_NVLINK_ERRORS = Metric(
 GPU_FABRIC_STATE = Metric(
     "jaxmon_gpu_fabric_state",
     "gauge",
-    "NVLink fabric of many hosts: 1 not begun, 2 registering, 3 done.",
+    "NVLink fabric: 1 not begun, 2 registering, 3 registered, 4 registration failed.",
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",

@@ -178,6 +178,12 @@ def test_field_that_has_no_figure_is_left_out(kind: int, value: int) -> None:
     assert field.value(answer) is None
 
 
+def test_registration_in_vain_is_not_done(gpus: Callable[..., Gpus]) -> None:
+    """NVML calls it completed, whatever came of it; that stands beside the state."""
+    page = gpus(2, "fabric 1 999").poll()["page"]
+    assert [of(page, device)["jaxmon_gpu_fabric_state"] for device in (0, 1)] == [3, 4]
+
+
 def test_clock_events_are_bits(gpus: Callable[..., Gpus]) -> None:
     """Each reason has its own series, at 1 while it holds."""
     fleet = gpus(1, "clocks 0 328")

@@ -21,6 +21,8 @@ Values = Sequence[float | None]
 
 _MEGA = 1e6
 _SLOWEST_STATE = 15
+# NVML's states end with "completed", and tell apart what came of it.
+_FABRIC_FAILED = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,6 +134,8 @@ def _sram(nvml: Nvml, gpu: Handle) -> Values:
 def _fabric(nvml: Nvml, gpu: Handle) -> Values:
     fabric = nvml.c_nvmlGpuFabricInfo_v2_t()
     nvml.nvmlDeviceGetGpuFabricInfoV(gpu, byref(fabric))
+    if fabric.state == nvml.NVML_GPU_FABRIC_STATE_COMPLETED and fabric.status:
+        return (_FABRIC_FAILED,)
     # 0: this GPU takes part in none.
     return (fabric.state or None,)
 

@@ -406,12 +406,16 @@ typedef struct {
 
 nvml_return nvmlDeviceGetGpuFabricInfoV(device *self, fabric_v2 *out)
 {
+    long long status = SUCCESS;
+
     ENTER(self->index);
     if (out->version != 0x02000024)
         return ARGUMENT_VERSION_MISMATCH;
     if (model()->fabric < 0)
         return NOT_SUPPORTED;
     out->state = (unsigned char)model()->fabric;
+    ordered_value("fabric", self->index, -1, &status);
+    out->status = (nvml_return)status;
     out->clique = 1;
     return SUCCESS;
 }

@@ -18,6 +18,7 @@
  *   field I F VALUE      numbered figure F of device I
  *   fieldcode I F CODE   numbered figure F of device I fails with CODE
  *   mig I MODE           device I is divided into MIG devices, or is not
+ *   fabric I CODE        device I has registered with its fabric in vain
  *   clocks I MASK        what holds the clock of device I down
  *   process I PID BYTES  a process on device I; -1: its memory is not known
  *
