@@ -9,7 +9,9 @@ Requests of an ASGI application: FastAPI, Starlette, or any other.
 Each HTTP request becomes one of `jaxmon.request`, its route the template that it
 matched (``/items/{id}``), never its path; what matches none is ``unmatched``. It lasts
 until the last byte of the response is sent. The status tells the outcome: 4xx is
-``client_error``, 5xx ``error``.
+``client_error``, 5xx ``error``. A response that ends before its last byte, for example
+a stream that fails in the middle, is an ``error`` whatever its status; one that the
+client does not wait for is a ``client_error``.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 UNMATCHED = "unmatched"
 SITE = "asgi"
 
+_BODIES = ("http.response.body", "http.response.zerocopysend")
 _CLIENT_ERROR, _SERVER_ERROR = 400, 500
 # Middleware around middleware; more would be a cycle.
 _MAX_DEPTH = 64
@@ -55,9 +58,19 @@ class Middleware:
             await self.app(scope, receive, send)
             return
         with Request(self._route(scope)) as request:
-            await self.app(scope, receive, _watched(send, request))
-            if request.outcome is None:  # no response, which the server makes a 500
-                request.outcome = "error"
+            exchange = _Exchange(receive, send, request)
+            # If nothing is left to send, the request has ended, and no verdict counts.
+            try:
+                await self.app(scope, exchange.receive, exchange.send)
+            except Exception:
+                exchange.cut_short("error")
+                raise
+            except BaseException:  # as a rule because the client left
+                exchange.cut_short("client_error")
+                raise
+            exchange.cut_short(
+                "error"
+            )  # the server says so, with a 500 if it still can
 
     def _route(self, scope: Scope) -> str:
         indicators = recorder()
@@ -72,22 +85,57 @@ class Middleware:
         return template or UNMATCHED
 
 
-def _watched(send: Send, request: OpenRequest) -> Send:
+class _Exchange:
     """
-    Return *send*, which tells *request* its outcome and its end.
+    What server and application say to each other about *request*, which is told its
+    outcome and its end.
     """
 
-    async def watched(message: Message) -> None:
+    __slots__ = ("_left", "_receive", "_request", "_send")
+
+    def __init__(self, receive: Receive, send: Send, request: OpenRequest) -> None:
+        self._receive = receive
+        self._send = send
+        self._request = request
+        self._left = False
+
+    async def receive(self) -> Message:
+        """
+        Pass on what the client says.
+        """
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self._leave()
+        return message
+
+    async def send(self, message: Message) -> None:
+        """
+        Pass on what the application says.
+        """
         kind = message["type"]
-        if kind == "http.response.start":
-            request.outcome = _outcome(message["status"])
-        await send(message)
+        # Of what is said to a client that has left, nothing is its outcome.
+        if kind == "http.response.start" and not self._left:
+            self._request.outcome = _outcome(message["status"])
+        try:
+            await self._send(message)
+        except OSError:  # how servers may tell that the client has left
+            self._leave()
+            raise
         if kind == "http.response.pathsend" or (
-            kind == "http.response.body" and not message.get("more_body", False)
+            kind in _BODIES and not message.get("more_body", False)
         ):
-            request.end()
+            self._request.end()
 
-    return watched
+    def cut_short(self, outcome: Outcome) -> None:
+        """
+        Take note that the application says no more.
+        """
+        if not self._left:
+            self._request.outcome = outcome
+
+    def _leave(self) -> None:
+        self._left = True
+        self._request.outcome = "client_error"
 
 
 def _outcome(status: int) -> Outcome:

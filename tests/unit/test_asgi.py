@@ -319,6 +319,23 @@ def test_a_request_lasts_to_the_last_byte(recorded):
     }
 
 
+@pytest.mark.parametrize("kind", ["pathsend", "zerocopysend"])
+def test_a_file_that_the_server_sends_ends_it(recorded, kind):
+    """
+    By the extensions of ASGI for that; what fails afterwards is no part of it.
+    """
+
+    async def app(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": f"http.response.{kind}", "path": "/file", "file": 3})
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        get(Middleware(app), "/")
+
+    assert counts(recorded) == {("unmatched", "success", "warm"): 1}
+
+
 def test_a_compile_makes_it_cold(recorded):
     """
     On Starlette's threads for plain functions as well, and a marked handler is part

@@ -1,0 +1,148 @@
+"""
+The middleware on a real server, where responses are cut short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from jaxmon.asgi import Middleware
+from jaxmon.catalog import REQUESTS_IN_PROGRESS
+from tests.indicators import Recorded, recording
+from tests.serving import everything
+from tests.support import until
+
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+@pytest.fixture
+def recorded() -> Iterator[Recorded]:
+    """
+    Return what is recorded while the test runs.
+    """
+    with recording() as found:
+        yield found
+
+
+async def endless(_: Request) -> Response:
+    async def tokens() -> AsyncIterator[bytes]:
+        while True:
+            yield b"token "
+            await asyncio.sleep(0.01)
+
+    return StreamingResponse(tokens())
+
+
+async def breaking(_: Request) -> Response:
+    async def tokens() -> AsyncIterator[bytes]:
+        yield b"token "
+        raise LookupError
+
+    return StreamingResponse(tokens())
+
+
+async def upload(request: Request) -> Response:
+    await request.body()
+    return PlainTextResponse("taken")
+
+
+def fail_afterwards(_: Request) -> Response:
+    def afterwards() -> None:
+        raise LookupError
+
+    return PlainTextResponse("done", background=BackgroundTask(afterwards))
+
+
+class Half(Response):
+    """
+    Begins a response and returns.
+    """
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        del scope, receive
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x", "more_body": True})
+
+
+@contextmanager
+def serving(*, inside: bool) -> Iterator[int]:
+    """
+    Serve an application on uvicorn, with the middleware in or around it; give the port.
+    """
+    app = Starlette(
+        routes=[
+            Route("/endless", endless),
+            Route("/breaking", breaking),
+            Route("/upload", upload, methods=["POST"]),
+            Route("/afterwards", fail_afterwards),
+            Route("/half", lambda _: Half()),
+        ]
+    )
+    if inside:
+        app.add_middleware(Middleware)
+    config = uvicorn.Config(
+        app if inside else Middleware(app), log_level="critical", lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["inside", "around"])
+@pytest.mark.parametrize(
+    ("request_head", "leaves", "outcome"),
+    [
+        ("GET /breaking", False, "error"),
+        ("GET /half", False, "error"),
+        ("GET /afterwards", False, "success"),
+        ("GET /endless", True, "client_error"),
+        ("POST /upload", True, "client_error"),
+    ],
+)
+def test_who_cuts_a_response_short_tells_the_outcome(
+    recorded: Recorded,
+    request_head: str,
+    leaves: bool,  # noqa: FBT001
+    outcome: str,
+    inside: bool,  # noqa: FBT001
+) -> None:
+    """
+    A failure after the status was sent is an error; a client that leaves before it
+    has everything, or before it has sent everything, is none.
+    """
+    with serving(inside=inside) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+            head = f"{request_head} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
+            body = "" if "upload" in request_head else "123456789"
+            client.sendall(f"{head}Connection: close\r\n\r\n{body}".encode())
+            if leaves:
+                until(lambda: recorded.value(REQUESTS_IN_PROGRESS.name), "the request")
+            if "endless" in request_head:
+                assert client.recv(1000)
+            if not leaves:
+                everything(client)
+        until(recorded.requests, "the end of the request")
+
+    route = request_head.split()[1]
+    assert recorded.requests() == {(route, outcome, "warm"): 1}
+    assert recorded.value(REQUESTS_IN_PROGRESS.name) == 0
