@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -252,3 +253,21 @@ def test_a_service_shows_the_alerts_about_its_hardware(
         )
 
     until(alike, "the alerts of each service, and no others")
+
+
+@pytest.mark.timeout(120)
+def test_steps_cost_what_the_gpus_of_the_service_cost(
+    server: Prometheus, pages: dict[str, str]
+) -> None:
+    """
+    The steps have the job of the program, the prices that of the sidecar.
+    """
+    steps = count(step=100)
+
+    def priced() -> bool:
+        made = line(catalog.STEPS, next(steps), worker=0, loop="main")
+        pages["server"] = PAGES["server"] + made
+        found = shown(Grafana(server, "server"), "Cost of 1,000 steps", "job")
+        return found == {"server"}
+
+    until(priced, "a price of steps")

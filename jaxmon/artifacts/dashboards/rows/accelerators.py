@@ -243,7 +243,8 @@ def debug() -> Row:
                 title="Cost of 1,000 steps",
                 kind="timeseries",
                 text="Price of all accelerators of the job, by the sidecar's price "
-                "table, while 1,000 steps are made. Rises when steps slow down.",
+                "table, while 1,000 steps are made; of those that it uses, where "
+                "another job's sidecar reads them. Rises when steps slow down.",
                 targets=(Target(_cost_of_steps(1000), "{{job}}"),),
                 width=24,
                 height=6,
@@ -258,7 +259,12 @@ def _cost_of_steps(number: int) -> Expr:
     """
     Return dollars for *number* steps of each job; ranks of one step count it once.
     """
-    price = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.HOST).sum("job")
+    own = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.HOST).sum("job")
+    # Where a sidecar of another job reads them: those that the job uses.
+    each = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, hardware.GPU).max("uuid")
+    uses = gauge(catalog.DEVICE_INFO, *q.HOST, hardware.GPU).max("job", "uuid")
+    used = uses.joined(each, on=("uuid",), take=()).sum("job").of_unit("dollars")
+    price = own.or_(used)
     ranks = counter(catalog.STEPS, *q.HOST).rate().max("job", "loop").sum("job")
     cost = price / 3600 * number
     return (cost / (ranks > 0)).of_unit("dollars")
