@@ -20,6 +20,15 @@ from tests.support import ROOT, Prometheus, clean_environ, free_port, until
 # Ten minutes are ten seconds.
 SCALE = 60
 
+# A program of its own, under the same job.
+ALONE = """
+import jax, jaxmon
+jaxmon.instrument()
+jax.jit(lambda x: x + 1)(1.0).block_until_ready()
+print("ready", flush=True)
+input()
+"""
+
 ALERT = 'ALERTS{alertname="JaxmonProgramsDiverge"}'
 
 
@@ -46,7 +55,8 @@ def test_ranks_with_different_programs_are_an_alert(
     run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
 ) -> None:
     """
-    Programs that each process runs for itself may differ; one that spans both may not.
+    Programs that each process runs for itself may differ; one that spans both may not,
+    whatever else runs under the job.
     """
     rules = tmp_path / "alerts.yaml"
     options = alerts.Options(scale=SCALE)
@@ -59,6 +69,9 @@ def test_ranks_with_different_programs_are_an_alert(
         ranks = [
             started(stack, run_dir, program, address, str(rank)) for rank in range(2)
         ]
+        alone = started(stack, run_dir, "-c", ALONE)
+        assert alone.stdout is not None
+        assert alone.stdout.readline() == "ready\n"
         for rank in ranks:
             assert rank.stdout is not None
             # Gloo writes lines of its own.
@@ -77,6 +90,7 @@ def test_ranks_with_different_programs_are_an_alert(
             return [value for _, value in server.query(own)]
 
         until(lambda: versions("prepare") == 2, "a program of each rank's own")
+        until(lambda: versions("<lambda>") == 1, "a program beside them")
         until(lambda: devices("step") == [2, 2], "a program that spans both")
         assert devices("prepare") == [1, 1]
         assert versions("step") == 1

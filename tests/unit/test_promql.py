@@ -87,6 +87,17 @@ CASES = {
             ),
         ),
         (
+            gauge(LIVE_ARRAYS).count_values("arrays", "job", "instance"),
+            'count_values by (job, instance) ("arrays", jaxmon_live_arrays)',
+        ),
+        (
+            gauge(DEVICE_INFO).max("uuid").relabelled("gpu", "uuid").max("gpu"),
+            (
+                "max by (gpu) (label_replace(max by (uuid) (jaxmon_device_info), "
+                '"gpu", "$1", "uuid", "(.+)"))'
+            ),
+        ),
+        (
             gauge(LIVE_ARRAYS).joined(
                 gauge(DEVICE_INFO), ("instance", "device"), take=("device_kind",)
             ),

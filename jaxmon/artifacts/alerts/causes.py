@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
-from jaxmon.artifacts.alerts import compiling, hardware, memory, sight
+from jaxmon.artifacts.alerts import compiling, hardware, memory, sight, starts
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
 from jaxmon.artifacts.promql import gauge
 from jaxmon.artifacts.slo import Thresholds, durations
@@ -46,22 +46,18 @@ def cause_alerts(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
     yield hardware.gpu_throttled(thresholds)
     yield hardware.tpu_runtime_down(thresholds)
     yield sight.target_down(thresholds, day)
-    yield sight.service_vanished(thresholds, hour)
+    yield from sight.service_vanished(thresholds, hour)
     yield sight.collector_down(thresholds, day)
     yield sight.agent_silent(thresholds)
     yield sight.agent_hook_inactive(thresholds)
 
 
 def _deploy_in_progress(thresholds: Thresholds, hour: str) -> Alert:
-    started = gauge(catalog.PROCESS_START_TIME_SECONDS)
-    # Only agents have runtime information: a new sidecar is no deployment.
-    age = (promql.time() - started).and_(gauge(catalog.RUNTIME_INFO), *PROCESS)
-    young = age < durations.seconds(thresholds.deploy_window)
-    restarts = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, hour)
+    # A process that restarts again and again would mute its own alerts.
+    restarts = thresholds.deploy_restarts
     return Alert(
         name=DEPLOY_ALERT,
-        # A process that restarts again and again would mute its own alerts.
-        expr=young.min("job").unless(restarts.max("job") > thresholds.deploy_restarts),
+        expr=starts.youngest(thresholds.deploy_window, restarts=restarts, hour=hour),
         severity=INFO,
         summary="Processes of a job started a short while ago; compiles are expected.",
         description=(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, PROCESS, Alert
-from jaxmon.artifacts.promql import counter, eq, gauge
+from jaxmon.artifacts.promql import Expr, counter, eq, gauge
 from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.thresholds import TICKET
 
@@ -77,18 +77,26 @@ def programs_diverge(thresholds: Thresholds) -> Alert:
     """
     Tell of processes of one mesh that compiled different programs.
     """
-    by = ("job", "function")
-    devices = gauge(catalog.DEVICE_INFO).count("job")
-    # What runs on every device that the job is seen to have is one program, or a
-    # hang. What runs on fewer is a process's own, a stage's, or another run's.
-    everywhere = gauge(catalog.PROGRAM_DEVICES).reaching(devices, "job")
-    common = gauge(catalog.PROGRAM_INFO).and_(everywhere, *PROCESS, "function")
-    different = common.count(*by, "fingerprint").count(*by) > 1
-    compiling = gauge(catalog.COMPILES_IN_PROGRESS).max("job") > 0
+    run = ("job", "ranks")
+    processes = gauge(catalog.PROCESS_COUNT)
+    # Several runs may share a job: a run is the processes that know of as many ranks.
+    # Where those are more than that, they are several runs, and cannot be told apart.
+    ranks = processes.count_values("ranks", *PROCESS)
+    alone = _of_run(processes, ranks).max(*run) >= ranks.count(*run)
+    # What runs on every device that the run is seen to have is one program, or a hang.
+    # What runs on fewer is a process's own, or a stage's.
+    devices = _of_run(gauge(catalog.DEVICE_INFO), ranks).count(*run)
+    everywhere = _of_run(gauge(catalog.PROGRAM_DEVICES), ranks).reaching(devices, *run)
+    programs = _of_run(gauge(catalog.PROGRAM_INFO), ranks)
+    common = programs.and_(everywhere, *PROCESS, "function")
+    kinds = common.count(*run, "function", "fingerprint")
+    different = kinds.count(*run, "function") > 1
+    compiling = _of_run(gauge(catalog.COMPILES_IN_PROGRESS), ranks).max(*run) > 0
+    # While somebody compiles, the others are merely ahead.
+    stuck = different.and_(alone, *run).unless(compiling, *run)
     return Alert(
         name="JaxmonProgramsDiverge",
-        # While somebody compiles, the others are merely ahead.
-        expr=different.unless(compiling, "job"),
+        expr=stuck.max("job", "function"),
         for_=thresholds.diverged_for,
         severity=TICKET,
         summary="Processes of one mesh run different programs.",
@@ -98,3 +106,7 @@ def programs_diverge(thresholds: Thresholds) -> Alert:
             "devices; collective operations in it wait for ever."
         ),
     )
+
+
+def _of_run(series: Expr, ranks: Expr) -> Expr:
+    return series.joined(ranks, on=PROCESS, take=("ranks",))

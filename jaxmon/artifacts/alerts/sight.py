@@ -4,10 +4,13 @@ Alerts on what cannot be seen any more: targets, services, collectors, agents.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog
 from jaxmon.artifacts import promql
+from jaxmon.artifacts.alerts import starts
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
-from jaxmon.artifacts.promql import counter, eq, gauge, gauge_over
+from jaxmon.artifacts.promql import alerts, counter, eq, gauge, gauge_over
 from jaxmon.artifacts.slo import Thresholds
 from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
@@ -31,22 +34,40 @@ def target_down(thresholds: Thresholds, day: str) -> Alert:
     )
 
 
-def service_vanished(thresholds: Thresholds, hour: str) -> Alert:
+def service_vanished(thresholds: Thresholds, hour: str) -> Iterator[Alert]:
     """
-    Page when nobody serves any more.
+    Yield a page when nobody serves any more, and a ticket where Prometheus looks for
+    nobody: who removes a service, or lets a job end, does it on purpose.
     """
-    before = gauge_over(catalog.REQUESTS_IN_PROGRESS, "last", hour).max("job")
-    return Alert(
-        name="JaxmonServiceVanished",
-        expr=before.unless(gauge(catalog.REQUESTS_IN_PROGRESS).max("job")),
-        for_=thresholds.vanished_for,
-        severity=PAGE,
-        summary="No process of a service reports any more.",
-        description=(
-            "Job {{ $labels.job }} served requests within the last hour, and now none "
-            "of its processes can be seen. Alerts on its objectives have ended with it."
-        ),
-    )
+    name = "JaxmonServiceVanished"
+    served = counter(catalog.REQUESTS).increase(hour).sum("job") > 0
+    serving = gauge_over(catalog.REQUESTS_IN_PROGRESS, "last", hour).max("job") > 0
+    # Who started within the hour may have had no request yet.
+    started = starts.youngest(hour, restarts=thresholds.deploy_restarts, hour=hour)
+    now = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").or_(started)
+    gone = served.or_(serving).unless(now)
+    # The processes of a host that died are looked for in vain until they are evicted:
+    # that is no removal, so a page stays one.
+    own = (eq("alertname", name), eq("alertstate", "firing"), eq("severity", PAGE))
+    expected = promql.up().max("job").or_(alerts(*own).max("job"))
+    # Alerts on its objectives end with its figures.
+    no_answer = "none of its processes can be seen; nor can its errors and latency."
+    removed = "none is there to scrape: it was removed, or Prometheus does not find it."
+    for severity, expr, so in (
+        (PAGE, gone.and_(expected), no_answer),
+        (TICKET, gone.unless(expected), removed),
+    ):
+        yield Alert(
+            name=name,
+            expr=expr,
+            for_=thresholds.vanished_for,
+            severity=severity,
+            summary="No process of a service reports any more.",
+            description=(
+                "Job {{ $labels.job }} served requests within the last hour, and now "
+                f"{so}"
+            ),
+        )
 
 
 def collector_down(thresholds: Thresholds, day: str) -> Alert:

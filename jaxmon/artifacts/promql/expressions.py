@@ -58,6 +58,15 @@ class Expr:
         """
         return self._aggregate("count", by).of_unit("")
 
+    def count_values(self, label: str, *by: str) -> Expr:
+        """
+        Count the series of each value, which becomes *label*, keeping the labels *by*.
+        """
+        counted = self.count(*by).shape
+        labels = counted.labels and counted.labels | {label}
+        text = f'count_values by ({", ".join(by)}) ("{label}", {self.text})'
+        return Expr(text, shape=replace(counted, labels=labels))
+
     def of_unit(self, unit: str) -> Expr:
         """
         Return the same with another *unit*, where the real one cannot be derived.

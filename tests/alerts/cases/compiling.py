@@ -16,10 +16,10 @@ WARM = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="wa
 OLDEST = 'jaxmon_compile_oldest_seconds{job="train",instance="a:1"}'
 
 
-def running(worker, function, fingerprint, *, devices, host="a:1", job="train"):
+def running(worker, function, fingerprint, *, devices, ranks, host="a:1", job="train"):
     """
-    Return series of a process with 4 devices that runs a program: it compiles for the
-    fourth minute, and has another program from then on.
+    Return series of a process with 4 devices, one of *ranks*, that runs a program: it
+    compiles for the fourth minute, and has another program from then on.
     """
     process = f'job="{job}",instance="{host}",worker="{worker}"'
     own = f'{process},function="{function}"'
@@ -29,6 +29,7 @@ def running(worker, function, fingerprint, *, devices, host="a:1", job="train"):
     }
     return {
         **local,
+        f"jaxmon_processes{{{process}}}": f"{ranks}+0x60",
         f"jaxmon_program_devices{{{own}}}": f"{devices}+0x60",
         f'jaxmon_program_info{{{own},fingerprint="first"}}': "1+0x3 stale _x60",
         f'jaxmon_program_info{{{own},fingerprint="{fingerprint}"}}': "_x4 1+0x60",
@@ -100,13 +101,13 @@ CASES = {
     "ranks with different programs": Case(
         "JaxmonProgramsDiverge",
         {
-            **running(0, "step", "one", devices=16, host="a:1"),
-            **running(1, "step", "one", devices=16, host="a:1"),
-            **running(0, "step", "one", devices=16, host="b:1"),
-            **running(1, "step", "other", devices=16, host="b:1"),
+            **running(0, "step", "one", devices=16, ranks=4, host="a:1"),
+            **running(1, "step", "one", devices=16, ranks=4, host="a:1"),
+            **running(0, "step", "one", devices=16, ranks=4, host="b:1"),
+            **running(1, "step", "other", devices=16, ranks=4, host="b:1"),
             # Each rank's own, of the shapes of its data.
-            **running(0, "prepare", "one", devices=1, host="a:1"),
-            **running(1, "prepare", "other", devices=4, host="a:1"),
+            **running(0, "prepare", "one", devices=1, ranks=4, host="a:1"),
+            **running(1, "prepare", "other", devices=4, ranks=4, host="a:1"),
         },
         quiet=("3m", "13m"),
         firing={
@@ -122,42 +123,92 @@ CASES = {
     "ranks with one program": Case(
         "JaxmonProgramsDiverge",
         {
-            **running(0, "step", "one", devices=8),
-            **running(1, "step", "one", devices=8),
+            **running(0, "step", "one", devices=8, ranks=2),
+            **running(1, "step", "one", devices=8, ranks=2),
         },
         quiet=("3m", "4m", "14m", "30m"),
     ),
     "replicas that serve apart": Case(
         "JaxmonProgramsDiverge",
         {
-            **running(0, "predict", "one", devices=4),
-            **running(1, "predict", "other", devices=4),
+            **running(0, "predict", "one", devices=4, ranks=1),
+            **running(1, "predict", "other", devices=4, ranks=1),
         },
         quiet=("14m", "30m"),
     ),
     "stages of a pipeline": Case(
         "JaxmonProgramsDiverge",
         {
-            **running(0, "stage", "one", devices=8, host="a:1"),
-            **running(1, "stage", "one", devices=8, host="a:1"),
-            **running(0, "stage", "other", devices=8, host="b:1"),
-            **running(1, "stage", "other", devices=8, host="b:1"),
+            **running(0, "stage", "one", devices=8, ranks=4, host="a:1"),
+            **running(1, "stage", "one", devices=8, ranks=4, host="a:1"),
+            **running(0, "stage", "other", devices=8, ranks=4, host="b:1"),
+            **running(1, "stage", "other", devices=8, ranks=4, host="b:1"),
         },
         quiet=("14m", "30m"),
+    ),
+    "a run beside others of the same job": Case(
+        "JaxmonProgramsDiverge",
+        {
+            **running(0, "step", "one", devices=8, ranks=2, host="a:1"),
+            **running(1, "step", "other", devices=8, ranks=2, host="a:1"),
+            # Its evaluation, which compiles all the time, and single processes.
+            **running(2, "step", "other", devices=4, ranks=1, host="a:1"),
+            **running(3, "step", "third", devices=4, ranks=1, host="a:1"),
+            'jaxmon_compiles_in_progress{job="train",instance="a:1",worker="2"}': (
+                "1+0x60"
+            ),
+        },
+        quiet=("3m", "13m"),
+        firing={
+            "14m": ticket(
+                "The processes of job train compiled 2 different programs for function "
+                "step, which runs on all of their devices; collective operations in it "
+                "wait for ever.",
+                job="train",
+                function="step",
+            )
+        },
+    ),
+    "two runs of one size under one job": Case(
+        "JaxmonProgramsDiverge",
+        {
+            **running(0, "step", "one", devices=8, ranks=2, host="a:1"),
+            **running(1, "step", "one", devices=8, ranks=2, host="a:1"),
+            **running(0, "step", "other", devices=8, ranks=2, host="b:1"),
+            **running(1, "step", "other", devices=8, ranks=2, host="b:1"),
+        },
+        quiet=("14m", "30m"),
+    ),
+    "a run of which one rank is not seen": Case(
+        "JaxmonProgramsDiverge",
+        {
+            **running(0, "step", "one", devices=12, ranks=3),
+            **running(1, "step", "other", devices=12, ranks=3),
+        },
+        quiet=("13m",),
+        firing={
+            "14m": ticket(
+                "The processes of job train compiled 2 different programs for function "
+                "step, which runs on all of their devices; collective operations in it "
+                "wait for ever.",
+                job="train",
+                function="step",
+            )
+        },
     ),
     "two runs, each of another job": Case(
         "JaxmonProgramsDiverge",
         {
-            **running(0, "step", "one", devices=4, job="train"),
-            **running(0, "step", "other", devices=4, job="tune"),
+            **running(0, "step", "one", devices=4, ranks=1, job="train"),
+            **running(0, "step", "other", devices=4, ranks=1, job="tune"),
         },
         quiet=("14m", "30m"),
     ),
     "a rank that compiles for long while others wait": Case(
         "JaxmonProgramsDiverge",
         {
-            **running(0, "step", "one", devices=8),
-            **running(1, "step", "first", devices=8),
+            **running(0, "step", "one", devices=8, ranks=2),
+            **running(1, "step", "first", devices=8, ranks=2),
             'jaxmon_compiles_in_progress{job="train",instance="a:1",worker="1"}': (
                 "0+0x2 1+0x40 0+0x5"
             ),
@@ -167,10 +218,12 @@ CASES = {
     "ranks that restart one after the other": Case(
         "JaxmonProgramsDiverge",
         {
-            **running(0, "step", "one", devices=8),
+            **running(0, "step", "one", devices=8, ranks=2),
             **{
                 name: values.replace("_x4 1+0x60", "_x9 1+0x60")
-                for name, values in running(1, "step", "one", devices=8).items()
+                for name, values in running(
+                    1, "step", "one", devices=8, ranks=2
+                ).items()
             },
         },
         quiet=("4m", "8m", "14m", "20m"),

@@ -18,6 +18,19 @@ TIMEOUTS = (
 COLLECTOR = 'jaxmon_collector_success{{job="gpus",instance="a:1",collector="{}"}}'
 HOOK = 'jaxmon_hook_active{job="train",instance="a:1",hook="compiles"}'
 
+STARTED = 'process_start_time_seconds{job="web",instance="a:1",worker="0"}'
+RUNTIME = 'jaxmon_runtime_info{job="web",instance="a:1",worker="0"}'
+SERVED = (
+    'jaxmon_requests_total{job="web",instance="a:1",route="/gen",outcome="success",'
+    'start="warm"}'
+)
+
+VANISHED = page(
+    "Job web served requests within the last hour, and now none of its processes can "
+    "be seen; nor can its errors and latency.",
+    job="web",
+)
+
 CASES = {
     "target down": Case(
         "JaxmonTargetDown",
@@ -38,19 +51,78 @@ CASES = {
     ),
     "service vanished": Case(
         "JaxmonServiceVanished",
-        {REQUESTS: "3+0x10 stale _x90"},
+        {UP: "1+0x100", REQUESTS: "3+0x10 stale _x90"},
+        quiet=("10m", "15m", "80m"),
+        firing={"16m": VANISHED},
+    ),
+    "service vanished with its sidecar, between two requests": Case(
+        "JaxmonServiceVanished",
+        {
+            UP: "1+0x10 0+0x90",
+            REQUESTS: "0+0x10 stale _x90",
+            SERVED: "7+1x10 stale _x90",
+        },
+        quiet=("10m", "15m", "80m"),
+        firing={"16m": VANISHED, "60m": VANISHED},
+    ),
+    "service vanished with its host, whose processes are evicted": Case(
+        "JaxmonServiceVanished",
+        {UP: "1+0x10 0+0x7 stale _x90", REQUESTS: "3+0x10 stale _x90"},
+        quiet=("10m", "15m", "80m"),
+        firing={"16m": VANISHED, "18m": VANISHED, "40m": VANISHED},
+    ),
+    "service removed": Case(
+        "JaxmonServiceVanished",
+        {
+            # Ends a scrape before it is forgotten.
+            UP: "1+0x10 0 stale _x90",
+            REQUESTS: "3+0x10 stale _x90",
+            SERVED: "7+1x10 stale _x90",
+        },
         quiet=("10m", "15m", "80m"),
         firing={
-            "16m": page(
-                "Job web served requests within the last hour, and now none of its "
-                "processes can be seen. Alerts on its objectives have ended with it.",
+            "20m": ticket(
+                "Job web served requests within the last hour, and now none is there "
+                "to scrape: it was removed, or Prometheus does not find it.",
                 job="web",
             )
         },
     ),
+    "a service that had no request for long ends": Case(
+        "JaxmonServiceVanished",
+        {
+            UP: "1+0x200",
+            REQUESTS: "1+0x10 0+0x90 stale _x90",
+            SERVED: "7+1x10 17+0x90 stale _x90",
+        },
+        quiet=tuple(f"{minute}m" for minute in range(10, 200, 5)),
+    ),
+    "a service is deployed anew in a quiet hour": Case(
+        "JaxmonServiceVanished",
+        {
+            UP: "1+0x200",
+            # Its routes are not known before the first request.
+            REQUESTS: "3+0x10 stale _x90",
+            STARTED: "0+0x10 660+0x190",
+            RUNTIME: "1+0x200",
+        },
+        quiet=tuple(f"{minute}m" for minute in range(10, 200, 5)),
+    ),
+    "a service that crashes at each start": Case(
+        "JaxmonServiceVanished",
+        {
+            UP: "1+0x100",
+            REQUESTS: "3+0x10 stale _x90",
+            STARTED: "0+0x10 " + " ".join(str(660 + 60 * one) for one in range(60)),
+            RUNTIME: "1+0x100",
+        },
+        quiet=("15m",),
+        firing={"25m": VANISHED},
+    ),
     "one process of two vanished": Case(
         "JaxmonServiceVanished",
         {
+            UP: "1+0x100",
             REQUESTS: "3+0x10 stale _x90",
             REQUESTS.replace("a:1", "b:1"): "0+0x100",
         },
