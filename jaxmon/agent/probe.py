@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from pkgutil import resolve_name
 from types import FrameType
 from typing import Any, Protocol
 
@@ -90,3 +91,8 @@ class Probe:
         if name == "_parts":
             raise AttributeError(name)
         return getattr(self._parts[0], name)
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        # Cloudpickle, and so Ray, joblib and Dask, sends functions that JAX makes with
+        # the globals that they use. As the original's name, to be looked up there.
+        return resolve_name, (f"{self.__module__}:{self.__qualname__}",)

@@ -8,6 +8,7 @@ import copy
 import functools
 import gc
 import inspect
+import pickle
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.calling.counted import CountedFunction
+from jaxmon.agent.probe import Probe
 from tests.instrumented import instrumented, value
 from tests.jitting import CASES, attributes_of, body, comparable
 
@@ -146,6 +148,22 @@ def test_a_pmapped_function_keeps_its_counts_when_its_twin_goes(agent: Agent) ->
     assert value(agent, CALLS) == 3
     assert value(agent, MISSES, function=f"{__name__}.{twin.__qualname__}") == 2
     assert value(agent, HITS) == 1
+
+
+def test_what_jax_makes_can_be_sent_by_value() -> None:
+    """
+    Cloudpickle sends ``vmap(f)`` with the globals of JAX that it uses. What stands
+    there for a hook arrives as JAX's own, where jaxmon is not.
+    """
+    with instrumented() as agent:
+        patches = list(agent._hooks._patches._patches)
+        probes = [one for one in patches if isinstance(one.ours, Probe)]
+        sent = [pickle.dumps(one.ours) for one in probes]
+
+    assert {one.name for one in probes} & {*jax.vmap(body).__code__.co_names}
+    assert b"jaxmon" not in b"".join(sent)
+    arrived = [pickle.loads(one) for one in sent]  # noqa: S301 - our own
+    assert arrived == [one.original for one in probes]
 
 
 def test_warnings_of_jit_name_the_line_of_the_user() -> None:

@@ -4,7 +4,9 @@ Looking at each call of a function without standing in it.
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import sys
 import traceback
 from typing import Any
@@ -75,6 +77,19 @@ def test_looks_like_the_original() -> None:
     assert inspect.signature(probed) == inspect.signature(original)
     assert probed.__code__ is original.__code__
     assert not hasattr(probed, "no_such")
+
+
+def test_another_process_gets_the_original() -> None:
+    """
+    It is pickled by the original's name, readable where jaxmon is not installed.
+    """
+    probed = probe(original, lambda *_: None)
+
+    sent = pickle.dumps(probed)
+
+    assert pickle.loads(sent) is original  # noqa: S301 - our own
+    assert b"jaxmon" not in sent
+    assert copy.deepcopy([probed]) == [original]
 
 
 @pytest.mark.contained
