@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterable
 from http.client import HTTPException
@@ -80,6 +81,7 @@ def command(
     from jaxmon.report.text import heading
 
     chosen = workers.pick(worker, run_dir)
+    _check_writable(out)
     space, cut_short = _record(chosen, seconds)
     try:
         planes = xspace.parse(space)
@@ -101,6 +103,24 @@ def command(
         click.echo(line)
     click.echo(f"\nFor XProf: xprof --logdir {out}")
     click.echo(f"For https://ui.perfetto.dev:\n  {files['perfetto']}")
+
+
+def _check_writable(out: Path) -> None:
+    """
+    Do nothing if files below *out* can be expected to be made: nobody is slowed down
+    for a trace that would be thrown away.
+
+    Raises:
+        CommandError: they cannot.
+    """
+    above = (one for one in (out, *out.absolute().parents) if one.exists())
+    nearest = next(above, Path())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        msg = (
+            f"cannot write to {out}: {nearest} is no directory that you may write to; "
+            "choose another --out"
+        )
+        raise CommandError(msg)
 
 
 def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
