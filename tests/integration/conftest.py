@@ -1,6 +1,6 @@
 """
-Fixtures that several tests share: an agent for errors, Grafana to push to, and GPUs to
-read.
+Fixtures that several tests share: an agent for errors, what samples in one, Grafana to
+push to, and GPUs to read.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.push_site import Site, check_site
 
 if TYPE_CHECKING:
     from jaxmon.agent import Agent
+    from jaxmon.agent.calling.sampling import Sampling
 
 
 @pytest.fixture
@@ -36,6 +37,14 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     with instrumented(report_dir=str(tmp_path / "reports")) as running:
         yield running
+
+
+@pytest.fixture
+def sampling(agent: Agent) -> Sampling:
+    """
+    Return what samples in the agent of the test.
+    """
+    return agent._parts.sampling
 
 
 @pytest.fixture

@@ -44,14 +44,6 @@ def agent() -> Iterator[Agent]:
         yield running
 
 
-@pytest.fixture
-def sampling(agent: Agent) -> Sampling:
-    """
-    Return what samples in it.
-    """
-    return agent._parts.sampling
-
-
 @pytest.fixture(scope="module")
 def nap(tmp_path_factory: pytest.TempPathFactory) -> None:
     """

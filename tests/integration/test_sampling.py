@@ -42,14 +42,6 @@ def agent() -> Iterator[Agent]:
         yield running
 
 
-@pytest.fixture
-def sampling(agent: Agent) -> Sampling:
-    """
-    Return what samples in it.
-    """
-    return agent._parts.sampling
-
-
 @pytest.mark.ground_truth
 def test_an_armed_function_is_what_it_was(agent: Agent, sampling: Sampling) -> None:
     """

@@ -8,14 +8,12 @@ JAX records source lines. It knows nothing of jaxmon; it runs on every supported
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,247 +21,14 @@ from typing import Any
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+
+from tests.programs.failures import cases, good, two
 
 
 MODES = ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")
 
-cases: dict[str, Callable[[], None]] = {}
 stacks: dict[str, list[Any]] = {}
-
-
-def case(function):
-    cases[function.__name__] = function
-    return function
-
-
-class RefusedError(Exception):
-    """
-    What the user's functions raise.
-    """
-
-
-def refuse(x):
-    error = RefusedError("from the user's function")
-    error.add_note("with a note")
-    raise error
-
-
-@jax.jit
-def inner(x):
-    return refuse(x)
-
-
-@jax.jit
-def outer(x):
-    return inner(x) + 1
-
-
-@jax.jit
-def good(x):
-    return jnp.sin(x) * 2
-
-
-@jax.jit
-def two(x, y):
-    return x + y
-
-
-class Model:
-    @jax.jit
-    def method(self, x):
-        return refuse(x)
-
-
-jax.tree_util.register_pytree_node(Model, lambda _: ((), None), lambda *_: Model())
-
-
-@case
-def traced():
-    inner(1.0)
-
-
-@case
-def traced_nested():
-    outer(1.0)
-
-
-@case
-def traced_through_vmap():
-    jax.vmap(inner)(np.ones(3))
-
-
-@case
-def traced_through_grad():
-    jax.grad(outer)(1.0)
-
-
-@case
-def traced_through_jit_of_vmap_of_grad():
-    jax.jit(jax.vmap(jax.grad(outer)))(np.ones(3))
-
-
-@case
-def traced_through_scan():
-    jax.lax.scan(lambda c, x: (inner(c), x), 1.0, np.ones(3))
-
-
-@case
-def traced_through_checkpoint():
-    jax.grad(jax.checkpoint(inner))(1.0)
-
-
-@case
-def traced_through_pmap():
-    jax.pmap(inner)(np.ones((2, 1)))
-
-
-@case
-def traced_method():
-    Model().method(1.0)
-
-
-@case
-def traced_lambda_made_here():
-    jax.jit(lambda x: refuse(x) + 1)(1.0)
-
-
-@case
-def traced_with_cause():
-    def wraps(x):
-        try:
-            inner(x)
-        except RefusedError as error:
-            raise ValueError(error) from error
-
-    jax.jit(wraps)(1.0)
-
-
-@case
-def traced_while_handling_another():
-    try:
-        os.environ["NO_SUCH_VARIABLE"]
-    except KeyError:
-        inner(1.0)
-
-
-@case
-def concretized():
-    jax.jit(lambda x: 1 if x > 0 else 2)(1.0)
-
-
-@case
-def leaked_tracer():
-    seen: list[Any] = []
-    jax.jit(seen.append)(1.0)
-    good(seen[0])
-
-
-@case
-def wrong_shapes():
-    two(np.ones(2), np.ones(3))
-
-
-@case
-def missing_argument():
-    two(1.0)
-
-
-@case
-def wrong_type():
-    good("text")
-
-
-@case
-def wrong_type_cached():
-    good(1.0)
-    good(object())
-
-
-@case
-def unhashable_static():
-    jax.jit(lambda x, _: x, static_argnums=1)(1.0, [])
-
-
-@case
-def deleted_on_cached_call():
-    array = jnp.ones(3)
-    good(array)
-    array.delete()
-    good(array)
-
-
-@case
-def donated_on_cached_call():
-    take = jax.jit(lambda x: x + 1, donate_argnums=0)
-    array = jnp.ones(5)
-    take(array)
-    array.delete()
-    take(array)
-
-
-@case
-def nan_on_cached_call():
-    with jax.debug_nans(True):  # noqa: FBT003 - its signature
-        good(1.0)
-        good(np.nan)
-
-
-@case
-def callback_on_cached_call():
-    def broken(x):
-        raise RefusedError(x)
-
-    shape = jax.ShapeDtypeStruct((), np.float32)
-    called = jax.jit(lambda x: jax.pure_callback(broken, shape, x))
-    jax.block_until_ready(called(np.float32(1)))
-
-
-@case
-def compile_refused():
-    compiled = jax.jit(good).lower(1.0)
-    compiled.compile(compiler_options={"xla_no_such_option": True})
-
-
-@case
-def compile_refused_in_call():
-    if "compiler_options" not in inspect.signature(jax.jit).parameters:
-        compile_refused()
-    jax.jit(lambda x: x + 1, compiler_options={"xla_no_such_option": True})(1.0)
-
-
-@case
-def ahead_of_time_mismatch():
-    good.lower(np.ones(3)).compile()(np.ones(4))
-
-
-@case
-def lowered():
-    outer.lower(1.0)
-
-
-@case
-def shape_evaluated():
-    jax.eval_shape(outer, 1.0)
-
-
-@case
-def jaxpr_made():
-    jax.make_jaxpr(outer)(1.0)
-
-
-@case
-def interrupted():
-    def interrupt(_):
-        raise KeyboardInterrupt
-
-    jax.jit(interrupt)(1.0)
-
-
-@case
-def exited():
-    jax.jit(lambda _: sys.exit(3))(1.0)
 
 
 def chain(error):
