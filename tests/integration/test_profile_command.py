@@ -53,7 +53,8 @@ def program(run_dir: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def run(*args: str, cwd: Path) -> Result:
     directory = Path(os.environ["JAXMON_RUN_DIR"])
-    return run_python("-m", "jaxmon", "profile", *args, run_dir=directory, cwd=cwd)
+    command = ("-m", "jaxmon", "profile", *args)
+    return run_python(*command, run_dir=directory, cwd=cwd, seconds=45)
 
 
 def test_table_and_files_of_a_running_program(
