@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, series
 from tests.support import require_program, run_python
 
 
@@ -129,11 +131,88 @@ def test_openmetrics_is_served_as_well(pages: dict[str, str]) -> None:
     from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
     found = {
-        sample.name
+        family.name: family
         for family in text_string_to_metric_families(pages["openmetrics"])
-        for sample in family.samples
     }
-    assert {"jaxmon_jit_calls_total", "jaxmon_compile_seconds_bucket"} <= found
+    shown = {
+        name: (found[name].type, found[name].unit, found[name].samples[0].name)
+        for name in ("jaxmon_jit_calls", "jaxmon_compile_seconds", "jaxmon_build")
+    }
+    assert shown == {
+        "jaxmon_jit_calls": ("counter", "", "jaxmon_jit_calls_total"),
+        "jaxmon_compile_seconds": (
+            "histogram",
+            "seconds",
+            "jaxmon_compile_seconds_bucket",
+        ),
+        "jaxmon_build": ("info", "", "jaxmon_build_info"),
+    }
+
+
+class Told:
+    """
+    An agent that tells *families*.
+    """
+
+    running = True
+
+    def __init__(self, *families: Family) -> None:
+        self.families = families
+
+    def collect(self) -> list[Family]:
+        return list(self.families)
+
+
+def page_of(agent: Told) -> str:
+    """
+    Return the page of a registry with *agent* and a counter of the program's.
+    """
+    from prometheus_client import CollectorRegistry, Counter, generate_latest
+
+    from jaxmon.prometheus import Collector
+
+    registry = CollectorRegistry()
+    registry.register(Collector(agent))
+    Counter("own", "Of the program's own.", registry=registry).inc()
+    return generate_latest(registry).decode()
+
+
+def test_any_label_and_value_survives() -> None:
+    """What is hard to quote comes out as it went in; what is no number stays out."""
+    odd = ['a"b', "a\\", "a\nb", "{},=# ", "\u2028é", "", "\\n", '",x="', "\r\t\x0b"]
+    samples: list[tuple[str, float]] = [
+        (series(catalog.RECOMPILES, text, cause), number)
+        for number, text in enumerate(odd)
+        for cause in odd
+    ]
+    nan = [(series(catalog.RECOMPILES, "f", "nan"), float("nan"))]
+    more = Family(catalog.RECOMPILES, [(series(catalog.RECOMPILES, "f", "x"), True)])
+    found = figures(page_of(Told(Family(catalog.RECOMPILES, samples + nan), more)))
+    name = catalog.RECOMPILES.name
+    expected: dict[Any, float] = {
+        (name, (("cause", cause), ("function", text))): number
+        for number, text in enumerate(odd)
+        for cause in odd
+    }
+    expected[name, (("cause", "x"), ("function", "f"))] = 1
+    assert {key: found[key] for key in found if key[0] == name} == expected
+
+
+def test_a_failure_of_ours_costs_our_series_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The program's page is served without them; the log says so once."""
+    broken = Told(Family(catalog.HOST_CPUS, [("jaxmon_host_cpus", None)]))  # type: ignore[list-item]
+    assert figures(page_of(broken))["own_total", ()] == 1
+    from prometheus_client import CollectorRegistry
+
+    from jaxmon.prometheus import Collector
+
+    caplog.clear()
+    registry = CollectorRegistry()
+    registry.register(Collector(broken))
+    assert [list(registry.collect()) for _ in range(3)] == [[], [], []]
+    assert len(caplog.records) == 1
 
 
 def test_prometheus_takes_the_page(pages: dict[str, str]) -> None:
