@@ -69,13 +69,14 @@ class AgentSummary(TypedDict):
 
 class AcceleratorSummary(TypedDict):
     """
-    A device as its driver sees it, all processes together.
+    A device as its driver sees it, all processes together; ``up`` is `None` where
+    nobody says whether it answers that driver.
     """
 
     uuid: str
     index: str
     model: str
-    up: bool
+    up: bool | None
     utilization: float | None
     memory_used: float | None
     memory_size: float | None
@@ -299,7 +300,7 @@ def _accelerators(figures: _Figures) -> list[AcceleratorSummary]:
             uuid=row["uuid"],
             index=row["index"],
             model=row["model"],
-            up=bool(up.get(row["uuid"])),
+            up=_flag(up.get(row["uuid"])),
             utilization=busy.get(row["uuid"]),
             memory_used=used.get(row["uuid"]),
             memory_size=size.get(row["uuid"]),
@@ -309,6 +310,10 @@ def _accelerators(figures: _Figures) -> list[AcceleratorSummary]:
         )
         for row, _ in figures.rows(catalog.ACCELERATOR_INFO)
     ]
+
+
+def _flag(value: float | None) -> bool | None:
+    return None if value is None else bool(value)
 
 
 def _devices(figures: _Figures) -> list[DeviceSummary]:

@@ -13,7 +13,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.exposition.families import Family, labels_text
+from jaxmon.exposition.families import Family, gauge, labels_text
 from jaxmon_exporter.collectors.demo import ACCELERATORS, FUNCTIONS, WORKERS, Demo
 from jaxmon_exporter.polling import Status
 from jaxmon_exporter.summary import Summary, summarise
@@ -167,6 +167,16 @@ def test_agents_carry_what_is_known_of_them() -> None:
         "compiles_in_progress": None,
     }
     assert (down["worker"], down["up"], down["jax"]) == ("1", False, None)
+
+
+@pytest.mark.parametrize("up", [0.0, 1.0, None])
+def test_accelerator_of_which_nobody_says_so_is_not_lost(up: float | None) -> None:
+    """Who told of it may not know whether it answers its driver, as DCGM."""
+    info, state = catalog.ACCELERATOR_INFO, catalog.ACCELERATOR_UP
+    told = [gauge(info, 1, "GPU-1", 0, "nvidia", "H100", "580", "")]
+    told += [] if up is None else [gauge(state, up, "GPU-1")]
+    (accelerator,) = summary_of(*told)["accelerators"]
+    assert accelerator["up"] is (None if up is None else bool(up))
 
 
 def test_collectors_show_failures_that_happened() -> None:
