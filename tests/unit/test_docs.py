@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from jaxmon.catalog import BY_NAME
+from jaxmon.catalog.values import CAUSES
 from jaxmon.cli.main import COMMANDS, load
 from jaxmon.settings import PREFIX, Settings
 from tests.support import ROOT, require_program
@@ -104,6 +105,15 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert not heading or heading in headings(path), f"{target}#{heading}"
 
 
+@pytest.mark.parametrize("path", ["docs/causes.md", "runbooks/JaxmonRecompileStorm.md"])
+def test_causes_are_explained(path: str) -> None:
+    """
+    Each cause of a recompile has a row of a table, and no other word has.
+    """
+    rows = re.findall(r"^ *\| (`\w+`(?:, `\w+`)*) \|", _causes(path), re.MULTILINE)
+    assert sorted(re.findall(r"\w+", " ".join(rows))) == sorted(CAUSES)
+
+
 def test_queries_are_promql(tmp_path: Path) -> None:
     """
     Promtool accepts each query in a block or in a table.
@@ -118,6 +128,19 @@ def test_queries_are_promql(tmp_path: Path) -> None:
         [promtool, "check", "rules", file], capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stderr
+
+
+def _causes(path: str) -> str:
+    """
+    Return the first table of a document whose first column is the cause.
+    """
+    found = re.search(
+        r"^ *\| cause \|.*?(?=^\s*$)",
+        (ROOT / path).read_text(),
+        re.MULTILINE | re.DOTALL | re.IGNORECASE,
+    )
+    assert found is not None
+    return found[0]
 
 
 def commands(text: str) -> Iterator[list[str]]:
