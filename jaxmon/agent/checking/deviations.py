@@ -118,7 +118,9 @@ class Result:
         self._jax = jax
         paths, self._structure = jax.tree_util.tree_flatten_with_path(tree)
         self._paths = [jax.tree_util.keystr(path) for path, _ in paths]
-        self._leaves = [_leaf(jax, leaf) for _, leaf in paths]
+        # A guard of the program is meant for its own lines.
+        with jax.transfer_guard_device_to_host("allow"):
+            self._leaves = [_leaf(jax, leaf) for _, leaf in paths]
 
     def __len__(self) -> int:
         return len(self._leaves)

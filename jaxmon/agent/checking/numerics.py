@@ -70,8 +70,7 @@ class _Reading:
         total = bad = 0
         for leaf in self._leaves:
             try:
-                # Another object than the program's, which would keep the copy.
-                values = np.asarray(leaf.addressable_data(0))
+                values = self._numerics.fetched(leaf)
             except Exception:  # noqa: BLE001, S112 - deleted since, or it failed
                 continue
             total += values.size
@@ -103,6 +102,16 @@ class Numerics:
         small = [leaf for leaf in leaves if self._is_small_float(leaf)][:_LEAVES]
         if small:
             self._watcher.submit(_Reading(self, sample.function, small))
+
+    def fetched(self, leaf: Any) -> Any:
+        """
+        Return the numbers of an output that is ready, those of one shard if it has
+        several.
+        """
+        # A guard of the program is meant for its own lines.
+        with self._jax.transfer_guard_device_to_host("allow"):
+            # Another object than the program's, which would keep the copy.
+            return np.asarray(leaf.addressable_data(0))
 
     def found(self, function: Function, total: int, bad: int) -> None:
         """
