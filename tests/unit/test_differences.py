@@ -23,6 +23,12 @@ from jaxmon.agent.compiling.signatures import (
 from jaxmon.agent.compiling.values import value_of
 
 
+class Plain:
+    """
+    An object that is compared by identity.
+    """
+
+
 FLOAT = Leaf((3,), np.dtype("float32"), weak=False, placement=None)
 
 
@@ -137,12 +143,32 @@ def test_a_static_part_that_jax_finds_different_is_told() -> None:
     """
     Even where it reads the same.
     """
-    before = Node("Model", (1, ("a",)), "act", None, (LEAF,), 1)
-    after = before._replace(identity=(1, ("b",)))
+    first, second, longer = (Plain(),), (Plain(),), ("a" * 100, "b")
 
-    (text,) = texts(of(before), of(after))
+    def model(static: object) -> Signature:
+        value = value_of(static)
+        return of(Node("Model", (1, value.key), value.text, None, (LEAF,), 1))
 
-    assert text.endswith("static part act (equal in words, but not to JAX)")
+    (text,) = texts(model(first), model(second))
+    assert text.endswith("static part (Plain(),) (equal in words, but not to JAX)")
+    (text,) = texts(model(longer), model((*longer, "c")))
+    assert text.endswith("… (differs beyond what is shown)")
+
+
+def test_static_values_that_differ_at_their_ends_are_no_twins() -> None:
+    """
+    What is cut off may be all that differs; that is nothing to hash by value for.
+    """
+    first, second = Plain(), Plain()
+    long = "a" * 100
+
+    def text(before: object, after: object) -> str:
+        (found,) = texts(of(static={"n": before}), of(static={"n": after}))
+        return found
+
+    assert text((long, first), (long, second, 1)).endswith("beyond what is shown)")
+    assert text((1, first), (1, second)).endswith("identity; hash it by value)")
+    assert text((long, first), (long, second)).endswith("identity; hash it by value)")
 
 
 def test_none_against_a_leaf_is_told_with_its_type() -> None:

@@ -24,6 +24,8 @@ from jaxmon.agent.compiling.values import Value
 ABSENT = "not given"
 
 _ANOTHER = " (another object: compared by identity; hash it by value)"
+_EQUAL = " (equal in words, but not to JAX)"
+_BEYOND = " (differs beyond what is shown)"
 
 _FEW = 8
 
@@ -132,11 +134,21 @@ def _static_value(
     name: str, before: Static, after: Static, *, values: bool
 ) -> Difference:
     old, new = (_value(one, values=values) for one in (before, after))
-    if old == new:
+    if old == new and values and _beyond(before.value.key, after.value.key):
+        new += _BEYOND
+    elif old == new:
         # What reads the same is mostly what its class could have called equal.
         alone = before.value.by_identity and after.value.by_identity
         new = f"{new}{_ANOTHER}" if alone else f"another {new}"
     return _line("static_argument", name, old, new, prefix="static argument ")
+
+
+def _beyond(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
+    """
+    Tell whether two values whose texts are equal as far as they are shown differ in
+    words all the same, by their keys.
+    """
+    return bool(before[-1] != after[-1])
 
 
 def _arguments(new: Signature, old: Signature) -> Iterator[Difference]:
@@ -310,12 +322,10 @@ def _outline(node: Node) -> str:
 def _statics(old: Node, new: Node) -> tuple[str, str]:
     if old.identity[0] != new.identity[0]:
         return f"class {old.name}", f"another class {new.name}"
+    note = ""
     if old.static == new.static:
-        return (
-            f"static part {old.static}",
-            f"static part {new.static} (equal in words, but not to JAX)",
-        )
-    return f"static part {old.static}", f"static part {new.static}"
+        note = _BEYOND if _beyond(old.identity[1], new.identity[1]) else _EQUAL
+    return f"static part {old.static}", f"static part {new.static}{note}"
 
 
 def _keys(keys: Sequence[str], how: str) -> str:
