@@ -5,7 +5,6 @@ Lets clients in, or not: TLS contexts and passwords that follow their file.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import logging
@@ -221,7 +220,7 @@ def _credentials(authorization: str | None) -> tuple[str, bytes] | None:
             return None
         # Longer ones are cut there by bcrypt, in Prometheus and elsewhere.
         return name.decode("utf-8"), password[:72]
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # not Base64, not ASCII, or no UTF-8 within
         return None
 
 

@@ -161,6 +161,8 @@ def _parse_fields(lines: list[str]) -> dict[str, str]:
         if not colon or not _FIELD_NAME.fullmatch(name) or _CONTROL.search(value):
             raise RequestError(HTTPStatus.BAD_REQUEST, "a header line is malformed")
         key, value = name.lower(), value.strip(" \t")
+        if key == "host" and key in headers:
+            raise RequestError(HTTPStatus.BAD_REQUEST, "there are two Host headers")
         headers[key] = f"{headers[key]}, {value}" if key in headers else value
     return headers
 

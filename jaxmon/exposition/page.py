@@ -85,6 +85,5 @@ def shared(
 
 
 def _accepts_gzip(accept: str) -> bool:
-    return any(
-        coding in ("gzip", "*") and q > 0 for coding, _, q in preferences(accept)
-    )
+    wishes = {coding: q for coding, _, q in preferences(accept)}
+    return wishes.get("gzip", wishes.get("*", 0.0)) > 0

@@ -280,8 +280,7 @@ class Server:
     def _admit(self, sock: socket.socket, listener: Listener, address: Any) -> None:
         from jaxmon.exposition.connection import Connection  # noqa: PLC0415 - see start()
 
-        # Of a Unix socket the address is empty.
-        peer = address[0] if address else ""
+        peer = "" if listener.local else address[0]
         welcome = self._places.welcome(peer)
         if welcome != "served":
             self.dropped += 1

@@ -138,6 +138,8 @@ class TestAnswers:
             b"GET  /echo HTTP/1.1\r\nHost: x\r\n\r\n",
             b"GET echo HTTP/1.1\r\nHost: x\r\n\r\n",
             b"GET /echo HTTP/1.1\r\n\r\n",
+            b"GET /echo HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+            b"GET /echo HTTP/1.1\r\nHost: x\r\nhost: x\r\n\r\n",
             b"GET /echo HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n",
             b"GET /echo HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n",
             b"GET /echo HTTP/1.1\r\nHost: x\r\nName : y\r\n\r\n",
@@ -192,11 +194,15 @@ class TestMetrics:
         samples = [(series(metric, f"f{number}"), 1.0) for number in range(200)]
         site.families = [Family(metric, samples)]
         plain, body = site.get("/metrics", Accept_Encoding="gzip;q=0, deflate")
+        but_gzip, _ = site.get("/metrics", Accept_Encoding="*, gzip;q=0")
         packed, packed_body = site.get("/metrics", Accept_Encoding="deflate, gzip")
+        anything, _ = site.get("/metrics", Accept_Encoding="*")
 
         assert small.headers["Content-Encoding"] is None
         assert plain.headers["Content-Encoding"] is None
+        assert but_gzip.headers["Content-Encoding"] is None
         assert packed.headers["Content-Encoding"] == "gzip"
+        assert anything.headers["Content-Encoding"] == "gzip"
         assert gzip.decompress(packed_body) == body
         assert len(packed_body) < len(body) / 5
 
