@@ -128,6 +128,28 @@ def test_a_cold_start_does_not_list_a_slow_directory_again_and_again() -> None:
     assert shared.guard.failures() == {}
 
 
+def test_a_slow_directory_is_listed_no_more_often_by_the_clock() -> None:
+    """
+    A thousand processes that list a shared one every half minute would be all that its
+    file server does; each takes a hundredth of its time for it.
+    """
+    now, looks = [0.0], [0]
+
+    def look(*_: Any, **__: Any) -> Listing:
+        looks[0] += 1
+        now[0] += 1.0
+        return Listing()
+
+    cache = PersistentCache(context("/cache"), look=look, clock=lambda: now[0])
+    routine = cache._worker._routine
+    assert routine is not None
+    for _ in range(40):
+        routine()
+        now[0] += 30.0
+
+    assert looks == [10]
+
+
 def test_a_bucket_is_not_listed(tmp_path: Path) -> None:
     """
     Remote directories cost money and minutes to list; the rest is told all the same.

@@ -91,7 +91,11 @@ class PersistentCache:
         self._queued = False
         self._told: dict[str, object] = {}
         self._worker = Worker(
-            "cache", context.guard, every=_EVERY, routine=self.look, gives_up=False
+            "cache",
+            context.guard,
+            every=_EVERY,
+            routine=self._look_again,
+            gives_up=False,
         )
 
     # --- observers, on the compiling thread --------------------------------------
@@ -326,6 +330,11 @@ class PersistentCache:
             error=type(error).__name__,
         )
         self._look_soon()
+
+    def _look_again(self) -> None:
+        # A directory that many processes share is slow because they all look at it.
+        if self._watch.rested:
+            self.look()
 
     def _look_soon(self) -> None:
         if not self._queued and self._watch.rested:
