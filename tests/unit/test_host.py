@@ -8,6 +8,8 @@ import os
 import shutil
 from pathlib import Path
 
+import pytest
+
 from jaxmon.catalog import COLLECTOR_ERRORS, METRICS
 from jaxmon_exporter.collectors.host import Host
 
@@ -166,6 +168,20 @@ def test_what_a_host_does_not_tell_is_left_out(tmp_path: Path) -> None:
     names = {family.metric.name for family in Host(root=tmp_path).collect()}
     assert "jaxmon_host_memory_size_bytes" not in names
     assert "jaxmon_host_cpus" in names
+
+
+@pytest.mark.filterwarnings("ignore:.*memory stats:RuntimeWarning")
+def test_files_that_were_emptied_cost_themselves(tmp_path: Path) -> None:
+    """Sandboxes put empty files over what they hide; the rest of the host is told."""
+    (tmp_path / "proc/pressure").mkdir(parents=True)
+    (tmp_path / "proc/pressure/cpu").write_text("some avg10=0 total=2000000\n")
+    for name in ("stat", "meminfo", "loadavg"):
+        (tmp_path / "proc" / name).touch()
+    told = {
+        family.metric.name for family in Host(root=tmp_path).collect() if family.samples
+    }
+    assert told >= {"jaxmon_host_cpus", "jaxmon_host_pressure_seconds_total"}
+    assert told.isdisjoint({"jaxmon_host_cpu_seconds_total", "jaxmon_host_load1"})
 
 
 def test_a_card_that_comes_later_is_told(tmp_path: Path) -> None:

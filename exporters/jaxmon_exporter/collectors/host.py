@@ -41,6 +41,9 @@ _PRESSURE_SERIES = {
     for kind in ("some", "full")
 }
 
+# What psutil raises where a file of the kernel is missing, empty or cut off.
+_UNREADABLE = (OSError, TypeError, ValueError, IndexError, KeyError)
+
 # Network cards that are reported; the busiest hosts for accelerators have ten.
 _MOST_INTERFACES = 16
 
@@ -103,9 +106,9 @@ class Host:
         # A setting of the whole module, which nobody else uses meanwhile.
         usual, psutil.PROCFS_PATH = psutil.PROCFS_PATH, str(self._root / "proc")
         try:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(*_UNREADABLE):
                 spent = psutil.cpu_times()._asdict()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(*_UNREADABLE):
                 memory = psutil.virtual_memory()
         finally:
             psutil.PROCFS_PATH = usual
