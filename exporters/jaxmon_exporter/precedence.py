@@ -30,13 +30,15 @@ from jaxmon.exposition.families import Family, Sample, series
 
 _UUID = re.compile(r'\{uuid="([^"\\]*)"')
 _BORROWED = {metric.name for metric in BORROWED}
-# A rate is for where nobody counts.
-_COUNTERS = {
+COUNTERS = {
     GPU_PCIE_TRANSMIT_BYTES_PER_SECOND.name: GPU_PCIE_TRANSMIT_BYTES,
     GPU_PCIE_RECEIVE_BYTES_PER_SECOND.name: GPU_PCIE_RECEIVE_BYTES,
     GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND.name: GPU_NVLINK_TRANSMIT_BYTES,
     GPU_NVLINK_RECEIVE_BYTES_PER_SECOND.name: GPU_NVLINK_RECEIVE_BYTES,
 }
+"""
+What counts the same bytes, by name of the rate: a rate is for where nobody counts.
+"""
 
 
 def instance(uuid: str, number: str) -> str:
@@ -78,7 +80,7 @@ def unserved(
                         continue
                     if ours and not all_gpus and uuid not in ours:
                         continue
-                    counter = _COUNTERS.get(family.metric.name)
+                    counter = COUNTERS.get(family.metric.name)
                     if counter and not all_rates and series(counter, uuid) in served:
                         continue
                 if name not in served:

@@ -43,8 +43,10 @@ from jaxmon_exporter.collectors.nvml_codes import (
     Nvml,
 )
 from jaxmon_exporter.collectors.nvml_device import text
+from jaxmon_exporter.collectors.nvml_fields import FIELDS
 from jaxmon_exporter.collectors.nvml_session import Session, unavailable
 from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
+from jaxmon_exporter.precedence import COUNTERS
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -61,15 +63,15 @@ _RATIOS = {
     12: GPU_FP32_ACTIVE_RATIO,
     13: GPU_FP16_ACTIVE_RATIO,
 }
-# In MiB per second; beside each the fields that count the same bytes, where one can.
+# In MiB per second.
 _RATES = {
-    20: (GPU_PCIE_TRANSMIT_BYTES_PER_SECOND, {197}),
-    21: (GPU_PCIE_RECEIVE_BYTES_PER_SECOND, {198}),
-    60: (GPU_NVLINK_RECEIVE_BYTES_PER_SECOND, {139, 204}),
-    61: (GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND, {138, 202}),
+    20: GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
+    21: GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
+    60: GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
+    61: GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
 }
-_OF_LINKS = {138, 139, 202, 204}
-_ALL_LINKS = 0xFFFFFFFF
+# What the collector nvml asks of the same bytes.
+_COUNTING = [one for one in FIELDS if one.figure.metric in COUNTERS.values()]
 _MEBIBYTE = 1 << 20
 _PERCENT = 100
 
@@ -226,21 +228,18 @@ class Gpm:
             return _RATIOS
         counted = set()
         if not self._all_rates:
-            fields = [
-                (number, _ALL_LINKS if number in _OF_LINKS else 0)
-                for _, numbers in _RATES.values()
-                for number in sorted(numbers)
-            ]
+            asked = [(field.number, field.scope) for field in _COUNTING]
             with suppress(nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+                answers = nvml.nvmlDeviceGetFieldValues(unit.handle, asked)
                 counted = {
-                    value.fieldId
-                    for value in nvml.nvmlDeviceGetFieldValues(unit.handle, fields)
-                    if value.nvmlReturn == 0
+                    field.figure.metric.name
+                    for field, answer in zip(_COUNTING, answers, strict=True)
+                    if answer.nvmlReturn == 0 and field.value(answer) is not None
                 }
         rates = {
             number: metric
-            for number, (metric, counters) in _RATES.items()
-            if not counters & counted
+            for number, metric in _RATES.items()
+            if COUNTERS[metric.name].name not in counted
         }
         return {**_RATIOS, **rates}
 
