@@ -310,6 +310,23 @@ def test_each_objective(alert, series, expected, tmp_path):
     run(Case(alert, series, quiet=quiet, firing=firing), tmp_path)
 
 
+def test_a_first_step_that_compiles_for_long_burns_nothing(tmp_path):
+    """
+    Programs of large models compile for a quarter of an hour; ranks do so together.
+    """
+    process = 'job="web",instance="a:1",worker="{}"'
+    series = {}
+    for worker in range(2):
+        own = process.format(worker)
+        series[f'jaxmon_last_step_timestamp_seconds{{{own},loop="main"}}'] = (
+            "0+0x13 840+60x60"
+        )
+        series[f"jaxmon_compile_oldest_seconds{{{own}}}"] = "0+60x13 0+0x60"
+    quiet = tuple(f"{minute}m" for minute in range(5, 70, 2))
+
+    run(Case("JaxmonStepFreshnessBudgetBurn", series, quiet=quiet), tmp_path)
+
+
 def test_every_objective_has_a_case():
     """
     A new default SLO needs a case above.

@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
+from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.promql import Counter, Expr, Matcher
+from jaxmon.artifacts.shape import SCRAPED_LABELS
 from jaxmon.artifacts.slo import durations
 from jaxmon.catalog import Metric
 
@@ -154,7 +156,8 @@ class Freshness:
     Time during which a timestamp lay more than *within* back.
 
     An event is one look at the timestamp, an error one that finds it stale. A series
-    that ends is not looked at: what has stopped is not late.
+    that ends is not looked at: what has stopped is not late. Nor is a process that
+    compiles: that is progress, and JaxmonTrainingStalled knows when it is too long.
     """
 
     timestamp: Selector
@@ -188,7 +191,9 @@ class Freshness:
     def _late(self, matchers: tuple[Matcher, ...]) -> Expr:
         every = (*self.timestamp.matchers, *matchers)
         age = promql.time() - promql.gauge(self.timestamp.metric, *every)
-        return age.above(durations.seconds(self.within))
+        compiling = promql.gauge(catalog.COMPILE_OLDEST_SECONDS) > 0
+        late = age.above(durations.seconds(self.within))
+        return late.unless(compiling, *SCRAPED_LABELS)
 
     @property
     def _resolution(self) -> str:

@@ -73,10 +73,17 @@ def recording_groups(slos: Iterable[Slo], *, scale: float = 1) -> Iterator[Group
         yield Group(
             f"{name}-short",
             fast,
-            (*_ratios(slo, short, scale), *_current(slo, short[0], scale)),
+            (*_ratios(slo, short, scale), _current(slo, short[0])),
         )
         yield Group(
-            f"{name}-long", slow, tuple(_ratios(slo, windows[len(short) :], scale))
+            f"{name}-long",
+            slow,
+            (
+                *_ratios(slo, windows[len(short) :], scale),
+                # Often enough to miss nothing, and no oftener: the period adds up
+                # every sample of every series.
+                *_counts(slo, short[0], scale),
+            ),
         )
         yield Group(f"{name}-period", slow, tuple(_period(slo, scale)))
 
@@ -87,11 +94,15 @@ def _ratios(slo: Slo, windows: Iterable[str], scale: float) -> Iterator[Rule]:
         yield _rule(slo, f"{RATIO}{window}", expr, sloth_window=window)
 
 
-def _current(slo: Slo, window: str, scale: float) -> Iterator[Rule]:
+def _current(slo: Slo, window: str) -> Rule:
+    burning = slo.recording(window).max(*slo.by) / slo.budget
+    return _rule(slo, CURRENT_BURN_RATE, burning)
+
+
+def _counts(slo: Slo, window: str, scale: float) -> Iterator[Rule]:
     actual = durations.scaled(window, scale)
     yield _rule(slo, _ERRORS, slo.scaled(scale).errors(actual))
     yield _rule(slo, _EVENTS, slo.scaled(scale).events(actual))
-    yield _rule(slo, CURRENT_BURN_RATE, slo.recording(window).max(*slo.by) / slo.budget)
 
 
 def _period(slo: Slo, scale: float) -> Iterator[Rule]:
