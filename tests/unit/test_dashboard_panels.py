@@ -91,9 +91,9 @@ def test_counters_are_never_shown_bare(panel, target):
     expr = re.sub(r"\{[^}]*\}", "", target["expr"])
     window = r"\$__(?:rate_interval|range)"
     expr = re.sub(
-        rf"(increase\((\w+)\[({window})\]\) > 0) or "
-        r"\(\2 unless last_over_time\(\2\[1h\] offset \3\)\) > 0",
-        r"\1",
+        rf"\((\w+) unless last_over_time\(\1\[1h\] offset ({window})\)\) or "
+        r"(increase\(\1\[\2\]\))",
+        r"\3",
         expr,
     )
     rated = rf"(?:rate|increase)\((\w+)\[{window}\]\)"

@@ -126,9 +126,9 @@ CASES = {
         (
             counter(JIT_CALLS).rise("10m").sum("job"),
             (
-                "sum by (job) (increase(jaxmon_jit_calls_total[10m]) > 0 or "
-                "(jaxmon_jit_calls_total unless "
-                "last_over_time(jaxmon_jit_calls_total[1h] offset 10m)) > 0)"
+                "sum by (job) ((jaxmon_jit_calls_total unless "
+                "last_over_time(jaxmon_jit_calls_total[1h] offset 10m)) or "
+                "increase(jaxmon_jit_calls_total[10m]))"
             ),
         ),
     )

@@ -133,7 +133,9 @@ def request_seconds(start: str) -> Histogram:
     """
     Return the latency of requests with this *start*, cold or warm.
     """
-    return histogram(catalog.REQUEST_SECONDS, eq("start", start), *PROCESS)
+    # Often the first of its route, and the only one.
+    rare = start == "cold"
+    return histogram(catalog.REQUEST_SECONDS, eq("start", start), *PROCESS, rare=rare)
 
 
 def step_age() -> Expr:
@@ -179,4 +181,5 @@ def backend_compiles() -> Histogram:
     """
     Return the duration of compiles proper, without tracing and lowering.
     """
-    return histogram(catalog.COMPILE_SECONDS, eq("phase", "backend_compile"), *FUNCTION)
+    backend = eq("phase", "backend_compile")
+    return histogram(catalog.COMPILE_SECONDS, backend, *FUNCTION, rare=True)

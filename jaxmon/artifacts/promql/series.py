@@ -44,17 +44,16 @@ class Counter:
 
     def rise(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
         """
-        Return where and by how much the count rose within *window*, also of series
-        that were born with a value, which `increase` takes for a rise of 0.
+        Return the rise over *window*, also of series that were born with a value: a
+        function's, with its first compile. `increase` takes that for a rise of 0.
 
         Args:
             window: how far back.
             known: a series without a sample for this long before is a new one.
         """
-        rises = self.increase(window) > 0
         text = f"last_over_time({self.selector}[{checked(known)}] offset {window})"
-        born = self.total().unless(Expr(text, shape=self.shape)) > 0
-        return rises.or_(born)
+        born = self.total().unless(Expr(text, shape=self.shape))
+        return born.or_(self.increase(window))
 
     def total(self) -> Expr:
         """
@@ -67,10 +66,17 @@ class Counter:
 class Histogram:
     """
     Buckets, count and sum of one metric.
+
+    Args:
+        metric: what is observed.
+        matchers: conditions on the labels.
+        rare: whether the first observation of a series matters, as of compiles: it is
+            born with that, see `Counter.rise`. Costs three times as much.
     """
 
     metric: Metric
     matchers: tuple[Matcher, ...]
+    rare: bool = False
 
     def quantile(self, q: float, *by: str, window: str = RATE_INTERVAL) -> Expr:
         """
@@ -79,7 +85,7 @@ class Histogram:
         if not 0 <= q <= 1:
             msg = f"quantile {q} is not within 0 to 1"
             raise ValueError(msg)
-        buckets = self._series("bucket").rate(window).sum("le", *by)
+        buckets = self._rise(self._series("bucket"), window).sum("le", *by)
         shape = shape_of(self.metric).keeping(by)
         return Expr(f"histogram_quantile({q:g}, {buckets})", shape=shape)
 
@@ -87,7 +93,8 @@ class Histogram:
         """
         Return the mean per combination of the labels *by*.
         """
-        total, number = self.sum.rate(window).sum(*by), self.count.rate(window).sum(*by)
+        total = self._rise(self.sum, window).sum(*by)
+        number = self._rise(self.count, window).sum(*by)
         return (total / number).of_unit(self.metric.unit)
 
     @property
@@ -121,7 +128,13 @@ class Histogram:
         """
         Return the rise of each bucket, for a heatmap.
         """
-        return self._series("bucket").increase(window).sum("le", *by)
+        series = self._series("bucket")
+        rise = series.rise(window) if self.rare else series.increase(window)
+        return rise.sum("le", *by)
+
+    def _rise(self, series: Counter, window: str) -> Expr:
+        # Where rises are divided by each other, those per second do as well.
+        return series.rise(window) if self.rare else series.rate(window)
 
     def _series(
         self, suffix: Literal["bucket", "count", "sum"], *more: Matcher
@@ -183,12 +196,12 @@ def gauge_changes(metric: Metric, window: str, *matchers: Matcher) -> Expr:
     return Expr(text, shape=shape_of(metric).measured(""))
 
 
-def histogram(metric: Metric, *matchers: Matcher) -> Histogram:
+def histogram(metric: Metric, *matchers: Matcher, rare: bool = False) -> Histogram:
     """
-    Return the series of a histogram.
+    Return the series of a histogram; *rare* as in `Histogram`.
     """
     _check(metric, matchers, "histogram")
-    return Histogram(metric, matchers)
+    return Histogram(metric, matchers, rare)
 
 
 def up(*matchers: Matcher) -> Expr:

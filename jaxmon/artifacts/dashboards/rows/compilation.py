@@ -16,7 +16,7 @@ def oncall(slos: Slos) -> Row:
     Return recompiles, cache hits and compiles in progress.
     """
     recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).rate()
-    phases = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.rate().sum("phase")
+    phases = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.rise().sum("phase")
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS)
     return Row(
@@ -64,8 +64,8 @@ def oncall(slos: Slos) -> Row:
                 id=404,
                 title="Time spent compiling",
                 kind="timeseries",
-                text="Seconds per second that all processes spend making programs "
-                "ready, by phase; 100 % is one thread that does nothing else.",
+                text="Time that all processes spent making programs ready, by phase, "
+                "counted when a phase is done, within an interval of the graph.",
                 targets=(Target(phases, "{{phase}}"),),
                 width=8,
                 stacked="normal",
@@ -140,11 +140,11 @@ def _recompiles() -> tuple[Panel, ...]:
 
 
 def _durations() -> tuple[Panel, ...]:
-    seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION)
+    seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION, rare=True)
     backend = q.backend_compiles()
-    outcomes = counter(catalog.COMPILES, *q.FUNCTION).rate().sum("outcome")
+    outcomes = counter(catalog.COMPILES, *q.FUNCTION).rise().sum("outcome")
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
-    slowest = q.known(backend.quantile(0.95, "function")).topk(10)
+    slowest = q.known(backend.mean("function")).topk(10)
     return (
         Panel(
             id=1303,
@@ -165,20 +165,23 @@ def _durations() -> tuple[Panel, ...]:
         ),
         Panel(
             id=1305,
-            title="Backend compile p95 by function",
+            title="Backend compile time by function",
             kind="timeseries",
-            text="The ten functions whose compiles take longest.",
+            text="Mean of the compiles that ended, of the ten functions whose compiles "
+            "take longest.",
             targets=(Target(slowest, "{{function}}"),),
             width=8,
         ),
         Panel(
             id=1306,
-            title="Compile seconds by function",
+            title="Compile time by function",
             kind="timeseries",
-            text="Seconds per second that a function costs in all phases, first calls "
-            "and recompiles: what to precompile or to cache first.",
+            text="Time that a function cost in all phases, first calls and recompiles, "
+            "within an interval of the graph: what to precompile or to cache first.",
             targets=(
-                Target(seconds.sum.rate().sum("function").topk(10), "{{function}}"),
+                Target(
+                    (seconds.sum.rise().sum("function") > 0).topk(10), "{{function}}"
+                ),
             ),
             width=8,
         ),
@@ -186,8 +189,9 @@ def _durations() -> tuple[Panel, ...]:
             id=1307,
             title="Compiles by outcome",
             kind="timeseries",
-            text="Programs compiled, loaded from the persistent cache, or failed.",
-            targets=(Target(q.per_minute(outcomes), "{{outcome}}"),),
+            text="Programs compiled, loaded from the persistent cache, or failed, "
+            "within an interval of the graph.",
+            targets=(Target(outcomes, "{{outcome}}"),),
             width=8,
             stacked="normal",
         ),

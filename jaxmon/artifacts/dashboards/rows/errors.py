@@ -15,10 +15,10 @@ def oncall() -> Row:
     """
     Return what fails, and what starts over.
     """
-    errors = counter(catalog.ERRORS, *q.FUNCTION).rate()
-    starts = promql.gauge_changes(
-        catalog.PROCESS_START_TIME_SECONDS, promql.RATE_INTERVAL, *q.PROCESS
-    )
+    # Also of a function whose first call fails: its series begin at 1.
+    errors = counter(catalog.ERRORS, *q.FUNCTION).rise()
+    # Long enough for a process that is kept waiting before it may start again.
+    starts = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, "10m", *q.PROCESS)
     return Row(
         6,
         "Errors and restarts",
@@ -27,9 +27,10 @@ def oncall() -> Row:
                 id=501,
                 title="Errors by kind",
                 kind="timeseries",
-                text="Exceptions that left a jitted call. oom: see device memory; nan "
-                "and invalid_argument: see the input; internal: see the driver.",
-                targets=(Target(q.per_minute(errors.sum("kind")), "{{kind}}"),),
+                text="Exceptions that left a jitted call, within an interval of the "
+                "graph. oom: see device memory; nan and invalid_argument: see the "
+                "input; internal: see the driver.",
+                targets=(Target(errors.sum("kind"), "{{kind}}"),),
                 width=8,
                 stacked="normal",
                 alerts=("JaxmonOutOfMemory",),
@@ -38,20 +39,17 @@ def oncall() -> Row:
                 id=502,
                 title="Errors by function",
                 kind="timeseries",
-                text="The ten functions that raise most.",
-                targets=(
-                    Target(
-                        q.per_minute(errors.sum("function")).topk(10), "{{function}}"
-                    ),
-                ),
+                text="The ten functions that raise most, within an interval of the "
+                "graph.",
+                targets=(Target(errors.sum("function").topk(10), "{{function}}"),),
                 width=8,
             ),
             Panel(
                 id=503,
                 title="Starts of processes",
                 kind="timeseries",
-                text="Processes that started anew in a slot. Several in a row: a crash "
-                "loop; see the log of the process.",
+                text="Processes that started anew in a slot within ten minutes. "
+                "Several: a crash loop; see the log of the process.",
                 targets=(
                     Target(starts.sum("job", "instance"), "{{job}} {{instance}}"),
                 ),
@@ -87,13 +85,11 @@ def debug() -> Row:
                 id=1702,
                 title="Errors over time",
                 kind="timeseries",
-                text="What fails together began together: compare with starts of "
-                "processes, and with other functions.",
+                text="Exceptions within an interval of the graph. What fails together "
+                "began together: compare with starts of processes, and with other "
+                "functions.",
                 targets=(
-                    Target(
-                        q.per_minute(raised.rate().sum(*by)).topk(10),
-                        "{{function}} {{kind}}",
-                    ),
+                    Target(raised.rise().sum(*by).topk(10), "{{function}} {{kind}}"),
                 ),
                 alerts=("JaxmonOutOfMemory",),
             ),

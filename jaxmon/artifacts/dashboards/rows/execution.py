@@ -58,7 +58,10 @@ def debug() -> Row:
                 text="Programs built that compute in float64 although no argument is: "
                 "many times slower on most accelerators.",
                 targets=(
-                    Target(promotions.rise().sum("function").topk(10), "{{function}}"),
+                    Target(
+                        (promotions.rise().sum("function") > 0).topk(10),
+                        "{{function}}",
+                    ),
                 ),
                 width=12,
             ),

@@ -68,8 +68,8 @@ def debug(slos: Slos) -> Row:
 def _table(slos: Slos) -> Panel:
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
     recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).increase(RANGE)
-    seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.increase(RANGE)
-    slow = q.backend_compiles().quantile(0.95, "function", window=RANGE)
+    seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.rise(RANGE)
+    backend = q.backend_compiles().mean("function", window=RANGE)
     errors = counter(catalog.ERRORS, *q.FUNCTION).rise(RANGE)
     return Panel(
         id=1101,
@@ -90,7 +90,7 @@ def _table(slos: Slos) -> Panel:
                 q.above(1, slos.thresholds.recompiles),
             ),
             Target(seconds.sum("function"), "Time compiling"),
-            Target(q.known(slow), "Backend compile p95"),
+            Target(q.known(backend), "Mean backend compile"),
             Target(errors.sum("function"), "Errors", q.above(1)),
         ),
         width=24,

@@ -18,8 +18,9 @@ def oncall(slos: Slos) -> Row:
     by = ("job", "route")
     named = "{{job}} {{route}}"
     outcome = counter(catalog.REQUESTS, *q.PROCESS).rate().sum("outcome")
-    cold = counter(catalog.REQUESTS, eq("start", "cold"), *q.PROCESS).rate().sum(*by)
-    every = counter(catalog.REQUESTS, *q.PROCESS).rate().sum(*by)
+    # Often the first of its route, with which the series begin.
+    cold = counter(catalog.REQUESTS, eq("start", "cold"), *q.PROCESS).rise().sum(*by)
+    every = counter(catalog.REQUESTS, *q.PROCESS).rise().sum(*by)
     return Row(
         3,
         "Requests",

@@ -1,0 +1,100 @@
+"""
+Panels about compiles show the first one of a function, with which its series begin, and
+the request that waited for it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from jaxmon import catalog
+from tests.alerts.promtool import evaluate
+from tests.rendered import DASHBOARDS, panels
+
+
+OWN = 'job="web",instance="a:1",worker="0",function="step"'
+PHASE = f'{{{OWN},phase="backend_compile"}}'
+SECONDS = catalog.COMPILE_SECONDS.name
+BORN = "_x10 {}+0x50"
+COLD = f'{catalog.REQUEST_SECONDS.name}_bucket{{job="web",route="/gen",start="cold"'
+SERIES = {
+    f'{catalog.REQUESTS.name}{{job="web",route="/gen",start="cold"}}': BORN.format(1),
+    f'{catalog.ERRORS.name}{{{OWN},kind="oom"}}': BORN.format(1),
+    f'{COLD},le="50.0"}}': BORN.format(0),
+    f'{COLD},le="100.0"}}': BORN.format(1),
+    f'{COLD},le="+Inf"}}': BORN.format(1),
+    f"{SECONDS}_sum{PHASE}": BORN.format(40),
+    f"{SECONDS}_count{PHASE}": BORN.format(1),
+    f'{catalog.COMPILES.name}{{{OWN},outcome="compiled"}}': BORN.format(1),
+    **{
+        f'{SECONDS}_bucket{PHASE[:-1]},le="{le}"}}': BORN.format(value)
+        for le, value in (("30.0", 0), ("60.0", 1), ("+Inf", 1))
+    },
+}
+
+
+def expression(title: str, column: str) -> str:
+    """
+    Return the query of a panel, with everything chosen and an interval of 2 minutes.
+    """
+    (target,) = (
+        one
+        for dashboard in DASHBOARDS.values()
+        for panel in panels(dashboard)
+        if panel["title"] == title
+        for one in panel["targets"]
+        if not column or one["legendFormat"] == column
+    )
+    text = target["expr"].replace("$__rate_interval", "2m").replace("$__range", "30m")
+    return re.sub(r"\$\w+", ".*", text)
+
+
+@pytest.mark.parametrize(
+    ("title", "column", "labels", "value"),
+    [
+        ("Functions", "Time compiling", '{function="step"}', 40),
+        ("Functions", "Mean backend compile", '{function="step"}', 40),
+        ("Time spent compiling", "", '{phase="backend_compile"}', 40),
+        ("Compile phases", "", '{phase="backend_compile"}', 40),
+        ("Compile time by function", "", '{function="step"}', 40),
+        ("Backend compile time by function", "", '{function="step"}', 40),
+        ("Latency of cold requests", "p50", "{}", 75),
+        ("Share of cold requests", "", '{job="web", route="/gen"}', 1),
+        ("Errors by kind", "", '{kind="oom"}', 1),
+        ("Errors by function", "", '{function="step"}', 1),
+        ("Errors over time", "", '{function="step", kind="oom"}', 1),
+        ("Compiles by outcome", "", '{outcome="compiled"}', 1),
+    ],
+)
+def test_the_first_compile_is_shown(title, column, labels, value, tmp_path):
+    """
+    A function's series do not exist before its first compile is done.
+    """
+    at = "20m" if title == "Functions" else "11m"
+    sample = {"labels": labels, "value": value}
+    test = {
+        "expr": expression(title, column),
+        "eval_time": at,
+        "exp_samples": [sample],
+    }
+
+    evaluate(tmp_path, [], SERIES, promql_expr_test=[test])
+
+
+def test_the_heatmap_has_the_first_compile(tmp_path):
+    """
+    Between 30 s and a minute.
+    """
+    samples = [
+        {"labels": f'{{le="{le}"}}', "value": value}
+        for le, value in (("30.0", 0), ("60.0", 1), ("+Inf", 1))
+    ]
+    test = {
+        "expr": expression("Compiles by duration", ""),
+        "eval_time": "11m",
+        "exp_samples": samples,
+    }
+
+    evaluate(tmp_path, [], SERIES, promql_expr_test=[test])
