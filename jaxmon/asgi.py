@@ -91,12 +91,13 @@ class _Exchange:
     outcome and its end.
     """
 
-    __slots__ = ("_left", "_receive", "_request", "_send")
+    __slots__ = ("_all_said", "_left", "_receive", "_request", "_send")
 
     def __init__(self, receive: Receive, send: Send, request: OpenRequest) -> None:
         self._receive = receive
         self._send = send
         self._request = request
+        self._all_said = False
         self._left = False
 
     async def receive(self) -> Message:
@@ -104,7 +105,8 @@ class _Exchange:
         Pass on what the client says.
         """
         message = await self._receive()
-        if message["type"] == "http.disconnect":
+        # When all is said, servers call the end a disconnect, too.
+        if message["type"] == "http.disconnect" and not self._all_said:
             self._leave()
         return message
 
@@ -116,14 +118,16 @@ class _Exchange:
         # Of what is said to a client that has left, nothing is its outcome.
         if kind == "http.response.start" and not self._left:
             self._request.outcome = _outcome(message["status"])
+        if kind == "http.response.pathsend" or (
+            kind in _BODIES and not message.get("more_body", False)
+        ):
+            self._all_said = True
         try:
             await self._send(message)
         except OSError:  # how servers may tell that the client has left
             self._leave()
             raise
-        if kind == "http.response.pathsend" or (
-            kind in _BODIES and not message.get("more_body", False)
-        ):
+        if self._all_said:
             self._request.end()
 
     def cut_short(self, outcome: Outcome) -> None:

@@ -146,3 +146,34 @@ def test_who_cuts_a_response_short_tells_the_outcome(
     route = request_head.split()[1]
     assert recorded.requests() == {(route, outcome, "warm"): 1}
     assert recorded.value(REQUESTS_IN_PROGRESS.name) == 0
+
+
+def test_a_server_that_calls_the_end_a_disconnect(recorded: Recorded) -> None:
+    """
+    Whoever listens for one may be told so while the last byte is on its way.
+    """
+
+    async def exchange() -> None:
+        ended = asyncio.Event()
+
+        async def receive() -> dict[str, str]:
+            await ended.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message.get("more_body") is False:
+                ended.set()
+                for _ in range(5):  # turns, in which the listener hears it
+                    await asyncio.sleep(0)
+
+        async def app(_scope: Any, receive: Any, send: Any) -> None:
+            listening = asyncio.create_task(receive())
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body", "more_body": False})
+            await listening
+
+        await Middleware(app)({"type": "http"}, receive, send)
+
+    asyncio.run(exchange())
+
+    assert recorded.requests() == {("unmatched", "success", "warm"): 1}
