@@ -67,7 +67,7 @@ def memory_used(by: str, scope: str) -> str:
         series = _series(DEVICE_MEMORY_BYTES, eq("kind", kind), scope=scope)
         return f"sum by ({each}) ({series})"
 
-    return f"{_aggregate('max', by)} ({bytes_of('in_use')} / {bytes_of('limit')})"
+    return f"{_aggregate('max', by)} ({bytes_of('in_use')} / ({bytes_of('limit')} > 0))"
 
 
 def total(metric: Metric, by: str, scope: str) -> str:

@@ -137,6 +137,23 @@ def test_keda_asks_for_the_mean_and_the_sum_of_one_deployment(tmp_path: Path) ->
     )
 
 
+def test_a_device_without_a_limit_is_not_full(tmp_path: Path) -> None:
+    """
+    Some allocators have no limit, and say 0: a division by it would be endless.
+    """
+    device = (
+        'jaxmon_device_memory_bytes{{namespace="default",pod="server-7f9c-b",'
+        'worker="0",device="1",kind="{}"}}'
+    )
+    memory, _ = FILES["keda.yaml"]["spec"]["triggers"]
+
+    evaluate(
+        tmp_path,
+        {memory["metadata"]["query"]: {"{}": 0.5}},
+        extra={device.format("in_use"): "8", device.format("limit"): "0"},
+    )
+
+
 def test_keda_takes_no_answer_for_a_failure() -> None:
     """
     While Prometheus knows nothing of the pods, KEDA keeps the replicas that there are;
