@@ -17,8 +17,9 @@ def oncall(slos: Slos) -> Row:
     """
     recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).rate()
     phases = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.rise().sum("phase")
-    running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS)
-    oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS)
+    by_host = ("job", "instance")
+    running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum(*by_host)
+    oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*by_host)
     return Row(
         5,
         "Compilation",
@@ -74,22 +75,18 @@ def oncall(slos: Slos) -> Row:
                 id=405,
                 title="Compiles in progress",
                 kind="timeseries",
-                text="Programs being compiled or read from the persistent cache now. "
-                "The same on all hosts at once: they share no cache.",
-                targets=(
-                    Target(running.sum("job", "instance"), "{{job}} {{instance}}"),
-                ),
+                text="Programs being compiled or read from the persistent cache now, "
+                "by the twenty hosts with most. All at once: they share no cache.",
+                targets=(Target(running.topk(20), "{{job}} {{instance}}"),),
                 width=8,
             ),
             Panel(
                 id=406,
                 title="Oldest compile in progress",
                 kind="timeseries",
-                text="Age of the compile that runs longest. Past the line it is "
-                "probably stuck, and the process with it.",
-                targets=(
-                    Target(oldest.max("job", "instance"), "{{job}} {{instance}}"),
-                ),
+                text="Age of the compile that runs longest, of the twenty worst hosts. "
+                "Past the line it is probably stuck, and the process with it.",
+                targets=(Target(oldest.topk(20), "{{job}} {{instance}}"),),
                 width=8,
                 thresholds=q.above(durations.seconds(slos.thresholds.stuck_after)),
                 alerts=("JaxmonCompileStuck",),

@@ -48,10 +48,13 @@ def oncall() -> Row:
                 id=503,
                 title="Starts of processes",
                 kind="timeseries",
-                text="Processes that started anew in a slot within ten minutes. "
-                "Several: a crash loop; see the log of the process.",
+                text="Processes that started anew in a slot within ten minutes, on the "
+                "twenty hosts with most. Several: a crash loop; see the log.",
                 targets=(
-                    Target(starts.sum("job", "instance"), "{{job}} {{instance}}"),
+                    Target(
+                        starts.sum("job", "instance").topk(20),
+                        "{{job}} {{instance}}",
+                    ),
                 ),
                 width=8,
             ),

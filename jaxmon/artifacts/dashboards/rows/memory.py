@@ -21,6 +21,8 @@ def oncall(slos: Slos) -> Row:
     named = f"{q.NAMED_PROCESS} {{{{device}}}}"
     used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use"), *q.DEVICE).sum(*by)
     limit = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "limit"), *q.DEVICE).sum(*by)
+    held = gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE)
+    arrays = gauge(catalog.LIVE_ARRAYS, *q.DEVICE)
     resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
     host = promql.ratio(
         hardware.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum("job", "instance"),
@@ -34,9 +36,10 @@ def oncall(slos: Slos) -> Row:
                 id=601,
                 title="Device memory in use",
                 kind="timeseries",
-                text="Share of what JAX may allocate. At the line the next allocation "
-                "is in danger. The CPU has no such figure.",
-                targets=(Target(promql.ratio(used, limit), named),),
+                text="Share of what JAX may allocate, on the twenty fullest devices. "
+                "At the line the next allocation is in danger. CPUs have no such "
+                "figure.",
+                targets=(Target(promql.ratio(used, limit).topk(20), named),),
                 width=8,
                 maximum=1,
                 thresholds=q.above(slos.thresholds.device_memory),
@@ -46,11 +49,9 @@ def oncall(slos: Slos) -> Row:
                 id=602,
                 title="Bytes of live arrays",
                 kind="timeseries",
-                text="What the program holds on each device. It rises and never "
-                "falls: something keeps references.",
-                targets=(
-                    Target(gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE).sum(*by), named),
-                ),
+                text="What programs hold on the twenty devices with most. It rises and "
+                "never falls: something keeps references.",
+                targets=(Target(held.sum(*by).topk(20), named),),
                 width=8,
                 alerts=("JaxmonMemoryLeak", "JaxmonHostMemoryGrowth"),
             ),
@@ -58,29 +59,29 @@ def oncall(slos: Slos) -> Row:
                 id=603,
                 title="Live arrays",
                 kind="timeseries",
-                text="How many arrays the program holds on each device. Steady in a "
-                "program without leaks.",
-                targets=(
-                    Target(gauge(catalog.LIVE_ARRAYS, *q.DEVICE).sum(*by), named),
-                ),
+                text="How many arrays programs hold on the twenty devices with most. "
+                "Steady in a program without leaks.",
+                targets=(Target(arrays.sum(*by).topk(20), named),),
                 width=8,
             ),
             Panel(
                 id=604,
                 title="Resident memory by process",
                 kind="timeseries",
-                text="Host memory of each process. Growth without end: a leak, often "
-                "of arrays kept on the host or of compiled programs.",
-                targets=(Target(resident.sum(*q.BY_PROCESS), q.NAMED_PROCESS),),
+                text="Host memory of the twenty largest processes. Growth without end: "
+                "a leak, often of arrays kept on the host or of compiled programs.",
+                targets=(
+                    Target(resident.sum(*q.BY_PROCESS).topk(20), q.NAMED_PROCESS),
+                ),
                 alerts=("JaxmonHostMemoryGrowth",),
             ),
             Panel(
                 id=605,
                 title="Host memory available",
                 kind="timeseries",
-                text="Share of the host's memory that programs can still get. Near 0 "
-                "the kernel kills the largest process.",
-                targets=(Target(host, "{{job}} {{instance}}"),),
+                text="Share of a host's memory that programs can still get, of the "
+                "twenty with least. Near 0 the kernel kills the largest process.",
+                targets=(Target(host.bottomk(20), "{{job}} {{instance}}"),),
                 maximum=1,
             ),
         ),
