@@ -27,6 +27,7 @@ from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.collectors.gpm import Gpm
 from jaxmon_exporter.collectors.host import Host
 from jaxmon_exporter.collectors.nvml import NvidiaGpus
+from jaxmon_exporter.collectors.nvml_session import driver_is_here
 from jaxmon_exporter.collectors.tpu import Tpus
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.polling import Collector, Polling
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("jaxmon.exporter")
-
-# What collectors load for their first look; pages need asyncio.
-_LIBRARIES = {"host": "psutil", "nvml": "pynvml", "gpm": "pynvml"}
 
 
 class Service:
@@ -178,8 +176,12 @@ def _load(disabled: AbstractSet[str]) -> None:
     Load libraries before there are threads: while two of these load, they take turns
     at every file, which is a tenth of the start.
     """
-    needed = {library for name, library in _LIBRARIES.items() if name not in disabled}
-    for library in ("asyncio", *sorted(needed)):
+    needed = ["asyncio"]  # for pages
+    if "host" not in disabled:
+        needed.append("psutil")
+    if not disabled >= {"nvml", "gpm"} and driver_is_here():
+        needed.append("pynvml")
+    for library in needed:
         # Missing, or broken: its collector says so.
         with contextlib.suppress(Exception, SystemExit):
             import_module(library)

@@ -4,6 +4,7 @@ NVML itself: found, started, and let go of.
 
 from __future__ import annotations
 
+import ctypes
 from contextlib import suppress
 from typing import Any
 
@@ -13,8 +14,9 @@ from jaxmon_exporter.polling import CollectorUnavailable
 
 DRIVER_MISMATCH = "driver_mismatch"
 INIT_FAILED = "init_failed"
+_NOT_FOUND = "library_not_found"
 _ADVICE = {
-    "library_not_found": "libnvidia-ml.so.1 is not here: no NVIDIA driver on this "
+    _NOT_FOUND: "libnvidia-ml.so.1 is not here: no NVIDIA driver on this "
     "host, or none passed into this container",
     "driver_not_loaded": "the NVIDIA kernel driver is not loaded",
     DRIVER_MISMATCH: "the driver was upgraded under this process; restart the exporter",
@@ -43,12 +45,14 @@ class Session:
         Return NVML, started; at once where it is already.
 
         Raises:
-            CollectorUnavailable: no pynvml, no driver, or one that does not start.
+            CollectorUnavailable: no driver, no pynvml, or NVML does not start.
         """
         if self.nvml is not None:
             return self.nvml
+        if not driver_is_here():
+            raise CollectorUnavailable(_NOT_FOUND, _ADVICE[_NOT_FOUND])
         try:
-            import pynvml  # noqa: PLC0415 - 70 ms, and often not there
+            import pynvml  # noqa: PLC0415 - 3 MB, and most hosts need none of it
         except ModuleNotFoundError as error:
             if error.name != "pynvml":  # there, and broken
                 raise
@@ -73,6 +77,17 @@ class Session:
         if nvml is not None:
             with suppress(nvml.NVMLError):
                 nvml.nvmlShutdown()
+
+
+def driver_is_here() -> bool:
+    """
+    Tell whether the driver's library can be loaded, as pynvml will.
+    """
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def unavailable(error: Any, otherwise: str = "driver_error") -> CollectorUnavailable:
