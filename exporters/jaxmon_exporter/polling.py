@@ -33,8 +33,7 @@ log = logging.getLogger("jaxmon.exporter")
 
 TIMEOUT = "timeout"
 ERROR = "error"
-# A host without such a device, or what its driver brings, is a normal one. The landing
-# page has the same list.
+# A host without such a device, or what its driver brings, is a normal one.
 _ABSENT = ("not_installed", "library_not_found", "no_devices", "unsupported")
 _MAX_BACKOFF = 60.0
 _MAX_DOUBLINGS = 6
@@ -102,6 +101,7 @@ class Status(NamedTuple):
         duration: seconds that the last finished poll took; `None` before.
         reason: why the last poll failed; ``""`` when it did not.
         message: the same for people.
+        absent: what it reads was never here, which is normal.
         errors: failures so far, by reason.
     """
 
@@ -112,6 +112,7 @@ class Status(NamedTuple):
     duration: float | None
     reason: str
     message: str
+    absent: bool
     errors: Mapping[str, int]
 
 
@@ -186,6 +187,7 @@ class Poller:
                 duration=self._duration,
                 reason=self._reason,
                 message=self._message,
+                absent=self._reason in _ABSENT and not self._worked,
                 errors=dict(self._errors),
             )
 

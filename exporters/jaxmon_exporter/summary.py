@@ -103,7 +103,8 @@ class DeviceSummary(TypedDict):
 
 class CollectorSummary(TypedDict):
     """
-    A collector; ``reason`` and ``message`` tell why its last poll failed.
+    A collector; ``reason`` and ``message`` tell why its last poll failed, ``absent``
+    that it has nothing to read here, which is normal.
     """
 
     name: str
@@ -113,6 +114,7 @@ class CollectorSummary(TypedDict):
     duration: float | None
     reason: str
     message: str
+    absent: bool
     errors: dict[str, int]
 
 
@@ -347,5 +349,6 @@ def _collector(status: Status) -> CollectorSummary:
         duration=status.duration,
         reason=status.reason,
         message=status.message,
+        absent=status.absent,
         errors={reason: count for reason, count in status.errors.items() if count},
     )

@@ -381,9 +381,10 @@ def test_a_host_without_a_device_is_no_warning(
     collector = Scripted(absent)
     poller = Poller(collector, clock=clock)
     with caplog.at_level(logging.INFO, "jaxmon.exporter"):
-        for action in (absent, works, absent):
+        for action, normal in ((absent, True), (works, False), (absent, False)):
             collector.action = action
             poller.poll()
+            assert poller.status().absent is normal
     assert [record.levelname for record in caplog.records] == [
         "INFO",
         "INFO",

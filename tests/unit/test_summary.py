@@ -36,6 +36,7 @@ def status(**changes: Any) -> Status:
         "duration": 0.1,
         "reason": "",
         "message": "",
+        "absent": False,
         "errors": {"timeout": 0, "error": 2},
     }
     return Status(**{**values, **changes})
