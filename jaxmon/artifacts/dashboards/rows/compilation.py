@@ -206,17 +206,18 @@ def _durations() -> tuple[Panel, ...]:
 
 
 def _cache() -> tuple[Panel, ...]:
-    asked = counter(catalog.PERSISTENT_CACHE_REQUESTS, *q.PROCESS).rate()
+    # Most of them while a process starts, before it is scraped for the first time.
+    asked = counter(catalog.PERSISTENT_CACHE_REQUESTS, *q.PROCESS).rise()
     hit = eq("result", "hit")
-    hits = counter(catalog.PERSISTENT_CACHE_REQUESTS, hit, *q.PROCESS).rate()
+    hits = counter(catalog.PERSISTENT_CACHE_REQUESTS, hit, *q.PROCESS).rise()
     return (
         Panel(
             id=1309,
             title="Persistent cache look-ups",
             kind="timeseries",
-            text="Hits and misses of JAX's compilation cache on disk. None at all: "
-            "jax_compilation_cache_dir is not set.",
-            targets=(Target(q.per_minute(asked.sum("result")), "{{result}}"),),
+            text="Hits and misses of JAX's compilation cache on disk, within an "
+            "interval of the graph. None at all: jax_compilation_cache_dir is not set.",
+            targets=(Target(asked.sum("result"), "{{result}}"),),
             stacked="normal",
         ),
         Panel(

@@ -15,7 +15,7 @@ def debug() -> Row:
     """
     Return execution and dispatch times, each in panels of its own.
     """
-    nonfinite = counter(catalog.NONFINITE, *q.PROCESS).rate().sum("name")
+    nonfinite = counter(catalog.NONFINITE, *q.PROCESS).rise().sum("name")
     promotions = counter(catalog.FLOAT64_PROMOTIONS, *q.FUNCTION)
     return Row(
         23,
@@ -46,9 +46,9 @@ def debug() -> Row:
                 id=2303,
                 title="Non-finite outputs",
                 kind="timeseries",
-                text="NaN and infinite values per second in small outputs of sampled "
-                "calls, where the setting `nonfinite` is on.",
-                targets=(Target(nonfinite.topk(10), "{{name}}"),),
+                text="NaN and infinite values in small outputs of sampled calls, "
+                "within an interval of the graph, where `nonfinite` is set.",
+                targets=(Target((nonfinite > 0).topk(10), "{{name}}"),),
                 width=12,
             ),
             Panel(

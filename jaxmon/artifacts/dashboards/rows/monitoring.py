@@ -21,6 +21,7 @@ def oncall() -> Row:
     hooks = gauge(catalog.HOOK_ACTIVE, *q.PROCESS).min("hook")
     collectors = hardware.host(catalog.COLLECTOR_SUCCESS)
     age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
+    failed = counter(catalog.INTERNAL_ERRORS, *q.PROCESS)
     by = ("instance", "collector")
     named = "{{instance}} {{collector}}"
     return Row(
@@ -77,16 +78,7 @@ def oncall() -> Row:
                 title="Internal errors",
                 kind="timeseries",
                 text="Failures of jaxmon's own code, contained. Please report them.",
-                targets=(
-                    Target(
-                        q.per_minute(
-                            counter(catalog.INTERNAL_ERRORS, *q.PROCESS)
-                            .rate()
-                            .sum("site")
-                        ),
-                        "{{site}}",
-                    ),
-                ),
+                targets=(Target(failed.rise().sum("site") > 0, "{{site}}"),),
                 width=8,
                 no_value="None",
             ),
@@ -124,7 +116,7 @@ def _agents() -> tuple[Panel, ...]:
     scrape = histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.95, *q.BY_PROCESS)
     overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
-    failed = counter(catalog.INTERNAL_ERRORS, *q.PROCESS).rate()
+    failed = counter(catalog.INTERNAL_ERRORS, *q.PROCESS).rise()
     return (
         Panel(
             id=2001,
@@ -168,7 +160,7 @@ def _agents() -> tuple[Panel, ...]:
             text="Contained failures of jaxmon's own code, by process and place.",
             targets=(
                 Target(
-                    q.per_minute(failed.sum(*q.BY_PROCESS, "site")),
+                    failed.sum(*q.BY_PROCESS, "site") > 0,
                     f"{q.NAMED_PROCESS} {{{{site}}}}",
                 ),
             ),

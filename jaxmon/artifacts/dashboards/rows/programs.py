@@ -16,9 +16,10 @@ def debug() -> Row:
     Return the newest program of each function, and what the persistent cache holds.
     """
     obstacles = gauge(catalog.PERSISTENT_CACHE_OBSTACLE, *q.PROCESS)
-    written = counter(catalog.PERSISTENT_CACHE_WRITES, *q.PROCESS).rate()
-    failed = counter(catalog.PERSISTENT_CACHE_ERRORS, *q.PROCESS).rate()
-    saved = counter(catalog.PERSISTENT_CACHE_SAVED_SECONDS, *q.PROCESS).rate()
+    # Most of it while a process starts, before it is scraped for the first time.
+    written = counter(catalog.PERSISTENT_CACHE_WRITES, *q.PROCESS).rise()
+    failed = counter(catalog.PERSISTENT_CACHE_ERRORS, *q.PROCESS).rise()
+    saved = counter(catalog.PERSISTENT_CACHE_SAVED_SECONDS, *q.PROCESS).rise()
     size = gauge(catalog.PERSISTENT_CACHE_SIZE_BYTES, *q.PROCESS)
     named = f"{q.NAMED_PROCESS} {{{{operation}}}}"
     return Row(
@@ -60,15 +61,15 @@ def debug() -> Row:
                 id=2403,
                 title="Persistent cache writes and errors",
                 kind="timeseries",
-                text="Entries written, and reads and writes that failed, per minute; "
-                "JAX only warns of the latter.",
+                text="Entries written, and reads and writes that failed, within an "
+                "interval of the graph; JAX only warns of the latter.",
                 targets=(
                     Target(
-                        q.per_minute(written.sum(*q.BY_PROCESS)),
+                        written.sum(*q.BY_PROCESS),
                         f"{q.NAMED_PROCESS} written",
                     ),
                     Target(
-                        q.per_minute(failed.sum(*q.BY_PROCESS, "operation")),
+                        failed.sum(*q.BY_PROCESS, "operation"),
                         f"{named} failed",
                     ),
                 ),
@@ -78,8 +79,8 @@ def debug() -> Row:
                 id=2404,
                 title="Compile time saved by the cache",
                 kind="timeseries",
-                text="Seconds of compiling that hits saved, per second, by JAX's own "
-                "estimate, which counts whole seconds.",
+                text="Time of compiling that hits saved within an interval of the "
+                "graph, by JAX's own estimate, which counts whole seconds.",
                 targets=(Target(saved.sum("job"), "{{job}}"),),
                 width=4,
             ),

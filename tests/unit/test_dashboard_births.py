@@ -1,6 +1,6 @@
 """
-Panels about compiles show the first one of a function, with which its series begin, and
-the request that waited for it.
+Panels about what is rare show the first of its kind, with which its series begin: the
+compile of a function, the request that waited for it, an error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from tests.alerts.promtool import evaluate
 from tests.rendered import DASHBOARDS, panels
 
 
-OWN = 'job="web",instance="a:1",worker="0",function="step"'
+PROCESS = 'job="web",instance="a:1",worker="0"'
+OWN = f'{PROCESS},function="step"'
 PHASE = f'{{{OWN},phase="backend_compile"}}'
 SECONDS = catalog.COMPILE_SECONDS.name
 BORN = "_x10 {}+0x50"
@@ -22,6 +23,12 @@ COLD = f'{catalog.REQUEST_SECONDS.name}_bucket{{job="web",route="/gen",start="co
 SERIES = {
     f'{catalog.REQUESTS.name}{{job="web",route="/gen",start="cold"}}': BORN.format(1),
     f'{catalog.ERRORS.name}{{{OWN},kind="oom"}}': BORN.format(1),
+    f'{catalog.PERSISTENT_CACHE_REQUESTS.name}{{{PROCESS},result="hit"}}': BORN.format(
+        9
+    ),
+    f"{catalog.PERSISTENT_CACHE_WRITES.name}{{{PROCESS}}}": BORN.format(2),
+    f'{catalog.NONFINITE.name}{{{PROCESS},name="loss"}}': BORN.format(1),
+    f'{catalog.INTERNAL_ERRORS.name}{{{PROCESS},site="calls"}}': BORN.format(1),
     f'{COLD},le="50.0"}}': BORN.format(0),
     f'{COLD},le="100.0"}}': BORN.format(1),
     f'{COLD},le="+Inf"}}': BORN.format(1),
@@ -65,12 +72,23 @@ def expression(title: str, column: str) -> str:
         ("Errors by kind", "", '{kind="oom"}', 1),
         ("Errors by function", "", '{function="step"}', 1),
         ("Errors over time", "", '{function="step", kind="oom"}', 1),
+        ("Persistent cache look-ups", "", '{result="hit"}', 9),
+        ("Persistent cache hit rate", "", '{job="web"}', 1),
+        (
+            "Persistent cache writes and errors",
+            "{{job}} {{instance}} {{worker}} written",
+            f"{{{PROCESS}}}",
+            2,
+        ),
+        ("Non-finite outputs", "", '{name="loss"}', 1),
+        ("Internal errors", "", '{site="calls"}', 1),
+        ("Internal errors by process", "", f'{{{PROCESS},site="calls"}}', 1),
         ("Compiles by outcome", "", '{outcome="compiled"}', 1),
     ],
 )
-def test_the_first_compile_is_shown(title, column, labels, value, tmp_path):
+def test_the_first_is_shown(title, column, labels, value, tmp_path):
     """
-    A function's series do not exist before its first compile is done.
+    The series do not exist before it happened.
     """
     at = "20m" if title == "Functions" else "11m"
     sample = {"labels": labels, "value": value}
