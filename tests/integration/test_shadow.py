@@ -15,6 +15,7 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.calling.sampling import Sample
+from jaxmon.agent.checking import shadow as shadow_module
 from tests.instrumented import instrumented, value
 from tests.support import run_python, until
 
@@ -201,6 +202,7 @@ import json
 import jax, jaxmon, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxmon.agent.calling.sampling import Sample
+from jaxmon.agent.checking import shadow as shadow_module
 agent = jaxmon.instrument(
     port=None, socket=False, shadow_interval=0.1, sample_rate=0
 )
@@ -235,6 +237,33 @@ def test_programs_of_several_devices_are_not_repeated() -> None:
 
     refused = {"not_repeated": "several_devices"}
     assert found == {"__main__.total": refused, "__main__.spread": refused}
+
+
+def test_an_end_of_the_program_waits_for_no_device(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Nor does our thread inside of JAX, where it would take an ending process down. What
+    is ready is compared as ever.
+    """
+    ready = [True]
+    monkeypatch.setattr(shadow_module, "is_over", lambda _: ready[0])
+    step, x = jax.jit(lambda x: x + 1), jnp.ones(3)
+    sampled(agent, step, x)
+    assert value(agent, CHECKS, outcome="passed") == 1
+
+    ready[0] = False
+    shadow = agent._parts.determinism._shadow
+    shadow._due = 0
+    function = agent._context.table.of(step.__wrapped__)
+    shadow.take(Sample(function, step._jitted, (x,), {}, step(x)))
+    thread = shadow._worker._thread
+    shadow.stop()
+
+    assert thread is not None
+    assert not thread.is_alive()
+    assert value(agent, CHECKS) == 1
+    assert value(agent, "jaxmon_internal_errors_total") == 0
 
 
 def test_a_function_of_keys_is_repeated(agent: Agent) -> None:

@@ -8,12 +8,13 @@ configuration, one device, inputs and outputs small and still there.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.agent.calling.work import numbers
+from jaxmon.agent.calling.work import is_over, numbers
 from jaxmon.agent.checking.deviations import DeterminismCheck, Result
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
@@ -29,6 +30,8 @@ LIMIT_BYTES = 256 * 1024 * 1024
 
 # Share of a device's memory that must stay free, with the repetition's outputs.
 _SPARE = 0.2
+
+_FIRST_LOOK, _LAST_LOOK = 0.002, 0.1
 
 
 class Shadow:
@@ -50,6 +53,7 @@ class Shadow:
         self._refused: dict[Function, str] = {}
         self._busy = False
         self._due = 0.0
+        self._stopped = threading.Event()
 
     def take(self, sample: Sample) -> None:
         """
@@ -93,6 +97,7 @@ class Shadow:
         Repeat no more.
         """
         self._due = float("inf")
+        self._stopped.set()
         self._worker.stop()
 
     def refusals(self) -> Iterator[tuple[Function, str]]:
@@ -118,21 +123,38 @@ class Shadow:
             if reason is not None:
                 self._refused[function] = reason
                 return
-            if not self._has_room(outputs) or self._is_gone((args, kwargs, outputs)):
+            if not self._has_room(outputs):
                 return
-            try:
-                first = Result(self._jax, outputs)
-                again = Result(self._jax, jitted(*args, **kwargs))
-            except Exception:
-                if self._is_gone((args, kwargs, outputs)):
-                    return  # the program donated them meanwhile
-                raise
-            found = tuple(first.deviations(again))
-            self._checked(
-                function, DeterminismCheck(function.name, 2, len(first), found)
-            )
+            results = self._results(jitted, args, kwargs, outputs)
+            if results is not None:
+                first, again = results
+                found = tuple(first.deviations(again))
+                self._checked(
+                    function, DeterminismCheck(function.name, 2, len(first), found)
+                )
         finally:
             self._busy = False
+
+    def _results(
+        self, jitted: Any, args: Any, kwargs: Any, outputs: Any
+    ) -> tuple[Result, Result] | None:
+        """
+        Return both results, `None` where the program donated something meanwhile, or
+        nobody waits for them any more.
+        """
+        call = args, kwargs, outputs
+        if not self._wait_for(outputs) or self._is_gone(call):
+            return None
+        try:
+            first = Result(self._jax, outputs)
+            again = jitted(*args, **kwargs)
+            if not self._wait_for(again):
+                return None
+            return first, Result(self._jax, again)
+        except Exception:
+            if self._is_gone(call):
+                return None
+            raise
 
     def _obstacle(self, jitted: Any, args: Any, kwargs: Any) -> str | None:
         """
@@ -163,6 +185,22 @@ class Shadow:
             limit, used = stats.get("bytes_limit"), stats.get("bytes_in_use", 0)
             if limit and used + needed > (1 - _SPARE) * limit:
                 return False
+        return True
+
+    def _wait_for(self, outputs: Any) -> bool:
+        """
+        Wait for the device, and tell whether nobody stopped us meanwhile.
+
+        Not inside of JAX: a thread that waits there when the interpreter ends takes
+        the process down, and its exit code with it.
+        """
+        leaves = self._jax.tree_util.tree_leaves(outputs)
+        arrays = [numbers(leaf) for leaf in leaves if isinstance(leaf, self._jax.Array)]
+        pause = _FIRST_LOOK
+        while not all(map(is_over, arrays)):
+            if self._stopped.wait(pause):
+                return False
+            pause = min(pause * 1.5, _LAST_LOOK)
         return True
 
     def _is_gone(self, tree: Any) -> bool:
