@@ -199,8 +199,8 @@ def _parse(name: str, kind: str, text: str) -> object:
     try:
         return number(word)
     except ValueError:
-        kind = number.__name__
-        msg = f"{variable}={text!r} is not a number; give {kind} or unset it"
+        wanted = "a whole number" if number is int else "a number"
+        msg = f"{variable}={text!r} is not {wanted}; give one or unset it"
         raise SettingsError(msg) from None
 
 

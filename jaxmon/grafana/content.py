@@ -171,7 +171,8 @@ def load(paths: Iterable[Path]) -> list[Dashboard]:
         try:
             texts[str(file)] = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            msg = f"{file}: cannot be read: {error}"
+            reason = error.strerror if isinstance(error, OSError) else error
+            msg = f"{file}: cannot be read: {reason}"
             raise ContentError(msg) from error
     return parse_all(texts)
 

@@ -280,8 +280,10 @@ def test_a_file_that_cannot_be_read_is_named(content, tmp_path):
     if content is not None:
         path.write_bytes(content)
 
-    with pytest.raises(JaxmonError, match=re.escape(f"{path}: cannot be read")):
+    with pytest.raises(JaxmonError, match=re.escape(f"{path}: cannot be read")) as told:
         slo.load(path)
+
+    assert str(told.value).count(str(path)) == 1
 
 
 def test_a_file_needs_little(load):

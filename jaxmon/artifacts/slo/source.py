@@ -163,7 +163,8 @@ def read(path: Path) -> Source:
     try:
         node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path}: cannot be read: {error}"
+        reason = error.strerror if isinstance(error, OSError) else error
+        msg = f"{path}: cannot be read: {reason}"
         raise SloError(msg) from error
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
