@@ -111,13 +111,16 @@ def test_no_code_of_an_object_runs_for_its_text() -> None:
 
 def test_functions_say_where_they_are() -> None:
     """
-    A function's text has its line, a partial's what was given.
+    A function's text has its line, a partial's what was given; what wraps a function
+    reads as that.
     """
     assert text_of(function).startswith("function at test_values.py:")
     assert text_of(lambda: 1).startswith("<lambda> at test_values.py:")
     partial = functools.partial(function)
     assert text_of(partial).startswith("partial(function at test_values.py:")
     assert text_of(functools.partial(max, 3, default="a")) == "partial(max, 3, 'a')"
+    cached = functools.lru_cache(function)  # as jax.jit's objects and custom_jvp's
+    assert text_of((cached, 1)).startswith("(function at test_values.py:")
     assert place_of(partial) == place_of(function)
     assert place_of(len) is None
     assert bare_name("Model.make.<locals>.step") == "step"

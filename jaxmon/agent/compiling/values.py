@@ -269,6 +269,8 @@ def _callable(value: object, limit: int, depth: int) -> str | None:
         return f"{name} at {place}" if place else name
     if isinstance(value, types.BuiltinFunctionType):
         return str(value.__qualname__)
+    if "__wrapped__" in (_fields_of(value) or {}):  # jax.jit's objects, custom_jvp's
+        return _text(inner(value), limit, depth + 1) if depth < _DEPTH else None
     return None
 
 
