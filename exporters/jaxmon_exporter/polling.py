@@ -33,8 +33,9 @@ log = logging.getLogger("jaxmon.exporter")
 
 TIMEOUT = "timeout"
 ERROR = "error"
-# A host without such a device, or what its driver brings, is a normal one.
-_ABSENT = ("not_installed", "library_not_found", "no_devices", "unsupported")
+# A host without such a device, or what its driver brings, is a normal one. One that has
+# it, and no package to read it, is not.
+_ABSENT = ("library_not_found", "no_devices", "unsupported")
 _MAX_BACKOFF = 60.0
 _MAX_DOUBLINGS = 6
 

@@ -377,19 +377,21 @@ def test_log_speaks_when_the_state_changes(
 def test_a_host_without_a_device_is_no_warning(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was never there is told in passing; what has gone is a warning."""
+    """What was never there is normal; what cannot be read, or has gone, is not."""
+
+    def unread() -> Iterable[Family]:
+        reason = "not_installed"
+        raise CollectorUnavailable(reason, "there is a driver and nobody to ask it")
+
     collector = Scripted(absent)
     poller = Poller(collector, clock=clock)
     with caplog.at_level(logging.INFO, "jaxmon.exporter"):
-        for action, normal in ((absent, True), (works, False), (absent, False)):
+        for action in (absent, unread, works, absent):
             collector.action = action
             poller.poll()
-            assert poller.status().absent is normal
-    assert [record.levelname for record in caplog.records] == [
-        "INFO",
-        "INFO",
-        "WARNING",
-    ]
+            assert poller.status().absent is (len(caplog.records) == 1)
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["INFO", "WARNING", "INFO", "WARNING"]
 
 
 def test_partial_failures_name_collector_and_reason() -> None:
