@@ -73,7 +73,10 @@ SUITES = {
         (
             "tests/api_test.py",
             "tests/aot_test.py",
+            "tests/compilation_cache_test.py",
+            "tests/debug_nans_test.py",
             "tests/errors_test.py",
+            "tests/jax_jit_test.py",
             "tests/monitoring_test.py",
         ),
         needs=("absl", "cloudpickle"),
