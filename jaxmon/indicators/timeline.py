@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
@@ -39,18 +40,38 @@ class Mark:
 class Stack:
     """
     The open activities of one thread, innermost last.
+
+    Args:
+        life: what goes with the thread.
     """
 
-    __slots__ = ("loops", "marks", "thread")
+    __slots__ = ("_life", "loops", "marks")
 
-    def __init__(self) -> None:
-        self.thread = threading.current_thread()
+    def __init__(self, life: _Life) -> None:
+        self._life = ref(life)
         self.marks: list[Mark] = []
         self.loops = False
+
+    @property
+    def is_alive(self) -> bool:
+        """
+        Tell whether its thread may still mark something.
+        """
+        return self._life() is not None
+
+
+class _Life:
+    """
+    Held by a thread's own storage alone. Python does not know of the end of a thread
+    that C++ has started, but clears that.
+    """
+
+    __slots__ = ("__weakref__",)
 
 
 class _Local(threading.local):
     stack: Stack | None = None
+    life: _Life | None = None
 
 
 class Timeline:
@@ -139,9 +160,11 @@ class Timeline:
         return [Family(metric, [(series(metric, n), s) for n, s in seconds.items()])]
 
     def _stack(self) -> Stack:
-        stack = self._local.stack
+        local = self._local
+        stack = local.stack
         if stack is None:
-            stack = self._local.stack = Stack()
+            life = local.life = _Life()
+            stack = local.stack = Stack(life)
         return stack
 
     def _push(self, name: str, stack: Stack) -> Mark:
@@ -156,7 +179,7 @@ class Timeline:
 
     def _yields_to(self, stack: Stack) -> bool:
         owner = self._owner
-        if owner is None or not owner.thread.is_alive():
+        if owner is None or not owner.is_alive:
             return True
         return stack.loops and not owner.loops
 

@@ -4,6 +4,7 @@ Where the wall time goes.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import threading
 
@@ -14,6 +15,7 @@ from jaxmon.catalog import TIME_SECONDS
 from jaxmon.indicators import activities
 from jaxmon.indicators.timeline import Timeline
 from tests.indicators import recording
+from tests.support import until
 
 
 class Clock:
@@ -188,6 +190,26 @@ def test_a_thread_that_ended_is_replaced(timeline, clock):
     clock.now += 2
 
     assert seconds(timeline) == {"data_wait": 1, "evaluate": 2}
+
+
+def test_a_thread_that_python_did_not_start_is_replaced(timeline, clock):
+    """
+    As a server in C++ has them: nothing tells of their end, and none is a thread to
+    `threading` because it marked something.
+    """
+    threads = threading.enumerate()
+
+    def work():
+        timeline.close(timeline.open("load"))
+
+    _thread.start_new_thread(work, ())
+    until(lambda: timeline.collect()[0].samples, "its mark")
+    until(lambda: not timeline._owner.is_alive, "its end")
+    timeline.open("serve")
+    clock.now += 5
+
+    assert seconds(timeline)["serve"] == 5
+    assert threading.enumerate() == threads
 
 
 def test_an_activity_ends_from_another_thread(timeline, clock):
