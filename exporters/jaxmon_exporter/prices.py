@@ -98,7 +98,7 @@ def from_flags(texts: Iterable[str]) -> dict[str, float]:
     found = {}
     for text in texts:
         pattern, _, price = text.rpartition("=")
-        found[pattern.strip()] = _dollars(pattern, price, f"--price {text}")
+        found[pattern.strip()] = _dollars(pattern, price, f"--price {text!r}")
     return found
 
 
@@ -123,7 +123,9 @@ def from_file(path: Path) -> dict[str, float]:
         raise CommandError(msg)
     rows = _csv(path, text) if path.suffix.lower() == ".csv" else _yaml(path, text)
     return {
-        pattern.strip(): _dollars(pattern, price, f"prices {path}")
+        pattern.strip(): _dollars(
+            pattern, price, f"prices {path}, {pattern!r}: {price!r}"
+        )
         for pattern, price in rows
     }
 
@@ -162,8 +164,8 @@ def _dollars(pattern: str, price: object, where: str) -> float:
         value = math.nan
     if not pattern.strip() or not math.isfinite(value) or value < 0:
         msg = (
-            f"{where}: {pattern!r} = {price!r} is no price; give a model and dollars "
-            "per hour, 0 or more, such as H100=2.5"
+            f"{where}: a price is a model and dollars per hour, 0 or more, such as "
+            "H100=2.5"
         )
         raise CommandError(msg)
     return value

@@ -5,7 +5,9 @@ The sidecar: collectors, their pollers, and the server in front of them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +46,12 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("jaxmon.exporter")
+
+_ADVICE = {
+    errno.EADDRINUSE: "stop what uses it, or choose another --port (0: any free one)",
+    errno.EADDRNOTAVAIL: "give --host an address of this host, or leave it out",
+    errno.EACCES: "choose a --port from 1024 up",
+}
 
 
 class Service:
@@ -99,11 +107,7 @@ class Service:
         try:
             port = self._server.listen_tcp(host, wanted, gate=self._gate)
         except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
-            msg = (
-                f"cannot listen on {host} port {wanted}: {reason}; stop what uses it, "
-                "or choose another with --host and --port (0 takes any free port)"
-            )
+            msg = f"cannot listen on {host} port {wanted}: {_reason(error)}"
             raise CommandError(msg) from error
         _load(self._options.disabled)
         self._polling.start()
@@ -169,6 +173,16 @@ class Service:
         self._errors[site] += 1
         if self._errors[site] == 1:
             log.error("%s failed; counted from now on", site, exc_info=error)
+
+
+def _reason(error: OSError | OverflowError) -> str:
+    """
+    Return why an address cannot be bound, and what to do.
+    """
+    number = getattr(error, "errno", None)
+    if number in _ADVICE:
+        return f"{os.strerror(number)}; {_ADVICE[number]}"
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _load(disabled: AbstractSet[str]) -> None:

@@ -152,10 +152,7 @@ def _numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
             flags=socket.AI_NUMERICHOST | socket.AI_PASSIVE,
         )
     except (socket.gaierror, ValueError):  # or one that no name can have
-        msg = (
-            f"cannot listen on {host!r}: not an IP address; "
-            "use one such as 127.0.0.1, 0.0.0.0 or ::"
-        )
-        raise OSError(errno.EADDRNOTAVAIL, msg) from None
+        msg = f"{host!r} is not an IP address; use one such as 127.0.0.1, 0.0.0.0 or ::"
+        raise OSError(errno.EINVAL, msg) from None
     family, _, _, _, address = found[0]
     return family, address

@@ -286,7 +286,7 @@ class TestListening:
         """
         DNS may hang; an address is asked for instead.
         """
-        with pytest.raises(OSError, match=r"'example\.com': not an IP address"):
+        with pytest.raises(OSError, match=r"'example\.com' is not an IP address"):
             Server({}).listen_tcp("example.com", 0)
 
     @pytest.mark.parametrize("mode", [0o600, 0o660])
