@@ -100,8 +100,8 @@ def test_stand_alone_script_reports_errors_the_same_way(run_dir: Path) -> None:
     )
     assert result.code == 1
     assert (
-        "Error: cannot listen on no-such-address port 9467: 'no-such-address' is not an "
-        "IP address; use one such as 127.0.0.1, 0.0.0.0 or ::\n"
+        "Error: cannot listen on no-such-address port 9467: 'no-such-address' "
+        "is not an IP address; use one such as 127.0.0.1, 0.0.0.0 or ::\n"
     ) in result.err
 
 
