@@ -40,6 +40,13 @@ class Places:
         self._taken = taken
         self._most = most
 
+    @property
+    def full(self) -> bool:
+        """
+        Tell whether every place is taken.
+        """
+        return len(self._taken) >= self._most
+
     def welcome(self, peer: str) -> Welcome:
         """
         Tell what becomes of one more client at the address *peer*; another may have
@@ -51,7 +58,7 @@ class Places:
         itself. To an address that has fewer places than that one, all who are idle
         or slow give way, and at last the first of the many: none keeps another out.
         """
-        if len(self._taken) < self._most:
+        if not self.full:
             return "served"
         staying = {
             task: connection

@@ -50,8 +50,10 @@ OnError: TypeAlias = Callable[[str, BaseException], None]
 _JOIN_SECONDS = 5.0
 _GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
-# One would keep a client waiting for as many turns as there are others before it.
-_ACCEPTS_PER_TURN = 16
+# Few, or a burst would take all places before the first of it is served; many once the
+# places are taken, so that nobody waits long to learn whether it gets one.
+_ACCEPTS_PER_TURN = 4
+_ACCEPTS_WHEN_FULL = 16
 
 
 class Server:
@@ -263,7 +265,8 @@ class Server:
             self._loop.add_reader(listener.sock, self._accept, listener)
 
     def _accept(self, listener: Listener) -> None:
-        for _ in range(_ACCEPTS_PER_TURN):
+        full = self._places.full
+        for _ in range(_ACCEPTS_WHEN_FULL if full else _ACCEPTS_PER_TURN):
             try:
                 sock, address = listener.sock.accept()
             except ConnectionAbortedError:

@@ -126,6 +126,21 @@ class TestFloods:
         assert set(outcomes) <= {"200", "503", "RemoteDisconnected", "Reset"}
         assert site.errors == []
 
+    def test_a_burst_is_served(self, site: Site) -> None:
+        """
+        Of nearly twice as many clients at once as there are places, none is refused:
+        who comes later waits until the first are served.
+        """
+        with site.connect() as first, ExitStack() as stack:
+            first.sendall(head_of("/hold"))
+            assert site.held.wait(20)
+            clients = [stack.enter_context(site.connect()) for _ in range(120)]
+            for client in clients:
+                client.sendall(head_of("/metrics", "Connection: close"))
+            site.release.set()
+            assert [status(everything(client)) for client in clients] == [200] * 120
+        assert site.server.dropped == 0
+
     def test_a_large_page_that_nobody_takes_is_held_once(self, site: Site) -> None:
         """
         Sixty clients that ask for 16 MB and do not read cost a piece of it each, in
