@@ -124,6 +124,14 @@ CASES = {
             "sum_over_time((time() - jaxmon_live_arrays > bool 300)[1h:1m])",
         ),
         (
+            counter(JIT_CALLS).mishaps("10m").sum("job"),
+            (
+                "sum by (job) ((jaxmon_jit_calls_total > 0 unless "
+                "last_over_time(jaxmon_jit_calls_total[1h] offset 10m) > 0) or "
+                "increase(jaxmon_jit_calls_total[10m]) > 0)"
+            ),
+        ),
+        (
             counter(JIT_CALLS).rise("10m").sum("job"),
             (
                 "sum by (job) ((jaxmon_jit_calls_total unless "

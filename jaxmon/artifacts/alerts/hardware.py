@@ -97,7 +97,7 @@ def gpu_xid(thresholds: Thresholds) -> Alert:
     errors = counter(catalog.GPU_XID_ERRORS, critical)
     return Alert(
         name="JaxmonGpuXid",
-        expr=errors.rise(window).sum(*_DEVICE, "xid") > 0,
+        expr=errors.mishaps(window).sum(*_DEVICE, "xid") > 0,
         severity=TICKET,
         summary="A GPU reported a critical error.",
         description=(

@@ -21,7 +21,7 @@ def out_of_memory(thresholds: Thresholds) -> Alert:
     return Alert(
         name="JaxmonOutOfMemory",
         # Often the first thing that a function does: its series is born with it.
-        expr=failures.rise(window).sum("job", "function") > 0,
+        expr=failures.mishaps(window).sum("job", "function") > 0,
         severity=TICKET,
         summary="A device ran out of memory.",
         description=(

@@ -24,7 +24,7 @@ def oncall() -> Row:
     size = hardware.accelerator(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
     temperature = hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS).max(*by)
     # Only critical Xids have a series from the start; the others are born with 1.
-    xid = counter(catalog.GPU_XID_ERRORS, hardware.GPU).rise().sum(*by, "xid")
+    xid = counter(catalog.GPU_XID_ERRORS, hardware.GPU).mishaps().sum(*by, "xid")
     undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
     held = counter(catalog.GPU_THROTTLE_SECONDS, hardware.GPU, undue).rate()
     held = held.max(*by, "reason")
@@ -85,7 +85,7 @@ def oncall() -> Row:
                 kind="timeseries",
                 text="Errors that NVIDIA's driver reported. 48, 79 and 95 among others "
                 "mean that the GPU or its work is lost.",
-                targets=(Target(xid > 0, f"{named} Xid {{{{xid}}}}"),),
+                targets=(Target(xid, f"{named} Xid {{{{xid}}}}"),),
                 width=8,
                 no_value="No Xid",
                 alerts=("JaxmonGpuXid",),

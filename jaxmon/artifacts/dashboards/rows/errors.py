@@ -16,7 +16,7 @@ def oncall() -> Row:
     Return what fails, and what starts over.
     """
     # Also of a function whose first call fails: its series begin at 1.
-    errors = counter(catalog.ERRORS, *q.FUNCTION).rise()
+    errors = counter(catalog.ERRORS, *q.FUNCTION).mishaps()
     # Long enough for a process that is kept waiting before it may start again.
     starts = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, "10m", *q.PROCESS)
     return Row(
@@ -32,6 +32,7 @@ def oncall() -> Row:
                 "input; internal: see the driver.",
                 targets=(Target(errors.sum("kind"), "{{kind}}"),),
                 width=8,
+                no_value="No error",
                 stacked="normal",
                 alerts=("JaxmonOutOfMemory",),
             ),
@@ -43,6 +44,7 @@ def oncall() -> Row:
                 "graph.",
                 targets=(Target(errors.sum("function").topk(10), "{{function}}"),),
                 width=8,
+                no_value="No error",
             ),
             Panel(
                 id=503,
@@ -79,7 +81,7 @@ def debug() -> Row:
                 text="Exceptions within the chosen time. Their messages are in the log "
                 "of the process.",
                 # Also of a function whose first call fails: its series begin at 1.
-                targets=(Target(raised.rise("$__range").sum(*by) > 0, "Errors"),),
+                targets=(Target(raised.mishaps("$__range").sum(*by), "Errors"),),
                 labels=by,
                 no_value="No error",
                 sort="Errors",
@@ -92,7 +94,7 @@ def debug() -> Row:
                 "began together: compare with starts of processes, and with other "
                 "functions.",
                 targets=(
-                    Target(raised.rise().sum(*by).topk(10), "{{function}} {{kind}}"),
+                    Target(raised.mishaps().sum(*by).topk(10), "{{function}} {{kind}}"),
                 ),
                 alerts=("JaxmonOutOfMemory",),
             ),

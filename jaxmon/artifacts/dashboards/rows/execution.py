@@ -15,7 +15,7 @@ def debug() -> Row:
     """
     Return execution and dispatch times, each in panels of its own.
     """
-    nonfinite = counter(catalog.NONFINITE, *q.PROCESS).rise().sum("name")
+    nonfinite = counter(catalog.NONFINITE, *q.PROCESS).mishaps().sum("name")
     promotions = counter(catalog.FLOAT64_PROMOTIONS, *q.FUNCTION)
     return Row(
         23,
@@ -48,7 +48,7 @@ def debug() -> Row:
                 kind="timeseries",
                 text="NaN and infinite values in small outputs of sampled calls, "
                 "within an interval of the graph, where `nonfinite` is set.",
-                targets=(Target((nonfinite > 0).topk(10), "{{name}}"),),
+                targets=(Target(nonfinite.topk(10), "{{name}}"),),
                 width=12,
             ),
             Panel(
@@ -59,7 +59,7 @@ def debug() -> Row:
                 "many times slower on most accelerators.",
                 targets=(
                     Target(
-                        (promotions.rise().sum("function") > 0).topk(10),
+                        promotions.mishaps().sum("function").topk(10),
                         "{{function}}",
                     ),
                 ),

@@ -70,7 +70,7 @@ def _table(slos: Slos) -> Panel:
     recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).increase(RANGE)
     seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.rise(RANGE)
     backend = q.backend_compiles().mean("function", window=RANGE)
-    errors = counter(catalog.ERRORS, *q.FUNCTION).rise(RANGE)
+    errors = counter(catalog.ERRORS, *q.FUNCTION).mishaps(RANGE)
     return Panel(
         id=1101,
         title="Functions",

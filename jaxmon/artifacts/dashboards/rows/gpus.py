@@ -23,7 +23,9 @@ def debug() -> Row:
     """
     # Only critical Xids have a series from the start; the others are born with 1.
     xid = (
-        counter(catalog.GPU_XID_ERRORS, hardware.GPU).rise("$__range").sum(*_BY, "xid")
+        counter(catalog.GPU_XID_ERRORS, hardware.GPU)
+        .mishaps("$__range")
+        .sum(*_BY, "xid")
     )
     return Row(
         26,
@@ -92,7 +94,7 @@ def debug() -> Row:
                 kind="table",
                 text="Errors that NVIDIA's driver reported within the chosen time; its "
                 "Xid catalogue says what each means.",
-                targets=(Target(xid > 0, "Errors"),),
+                targets=(Target(xid, "Errors"),),
                 width=16,
                 height=6,
                 labels=(*_BY, "xid"),

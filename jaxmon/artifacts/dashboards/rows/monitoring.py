@@ -78,7 +78,7 @@ def oncall() -> Row:
                 title="Internal errors",
                 kind="timeseries",
                 text="Failures of jaxmon's own code, contained. Please report them.",
-                targets=(Target(failed.rise().sum("site") > 0, "{{site}}"),),
+                targets=(Target(failed.mishaps().sum("site"), "{{site}}"),),
                 width=8,
                 no_value="None",
             ),
@@ -116,7 +116,7 @@ def _agents() -> tuple[Panel, ...]:
     scrape = histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.95, *q.BY_PROCESS)
     overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
-    failed = counter(catalog.INTERNAL_ERRORS, *q.PROCESS).rise()
+    failed = counter(catalog.INTERNAL_ERRORS, *q.PROCESS).mishaps()
     return (
         Panel(
             id=2001,
@@ -160,7 +160,7 @@ def _agents() -> tuple[Panel, ...]:
             text="Contained failures of jaxmon's own code, by process and place.",
             targets=(
                 Target(
-                    failed.sum(*q.BY_PROCESS, "site") > 0,
+                    failed.sum(*q.BY_PROCESS, "site"),
                     f"{q.NAMED_PROCESS} {{{{site}}}}",
                 ),
             ),
