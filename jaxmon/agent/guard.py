@@ -24,6 +24,10 @@ log = logging.getLogger("jaxmon")
 LIMIT = 10
 """Failures within `WITHIN_SECONDS` after which a site is switched off."""
 
+_PATIENCE_SECONDS = 5.0
+# Enough for a thread that is about to end.
+_LEAST_SECONDS = 0.05
+
 WITHIN_SECONDS = 3600.0
 """
 A site that fails less often stays on: a program that runs for months must not go blind
@@ -51,8 +55,20 @@ class Guard:
         # When the last failures were that count against a site.
         self._lately: dict[str, deque[float]] = {}
         self.off: set[str] = set()
+        self._patience = _PATIENCE_SECONDS
         # Reentrant: telling of a failure may run into another.
         self._lock = threading.RLock()
+
+    def join(self, thread: threading.Thread, timeout: float) -> None:
+        """
+        Wait for *thread* of ours to end, at most *timeout* seconds. Five seconds serve
+        all of an agent's threads together: where a device hangs, several do, and a
+        program that is told to end has not forever.
+        """
+        began = self._clock()
+        thread.join(min(timeout, self._patience))
+        left = self._patience - (self._clock() - began)
+        self._patience = max(left, _LEAST_SECONDS)
 
     def on(self, site: str) -> bool:
         """

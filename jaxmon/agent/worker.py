@@ -110,7 +110,7 @@ class Worker:
             return
         self._jobs.put(None)
         if thread is not threading.current_thread() and thread.is_alive():
-            thread.join(timeout)
+            self._guard.join(thread, timeout)
         self._discard()
         # For a thread that is still busy.
         self._jobs.put(None)

@@ -147,3 +147,27 @@ def test_strict_raises_what_would_be_contained() -> None:
     fail(guard)
 
     assert guard.failures() == {"here": 1}
+
+
+def test_threads_that_hang_are_waited_for_together() -> None:
+    """
+    Several that hang cost five seconds, not five each; one that ends costs nothing.
+    """
+    now = [0.0]
+    waits: list[float] = []
+
+    class Thread(threading.Thread):
+        def __init__(self, lasts: float) -> None:
+            super().__init__()
+            self.lasts = lasts
+
+        def join(self, timeout: float | None = None) -> None:
+            assert timeout is not None
+            waits.append(timeout)
+            now[0] += min(timeout, self.lasts)
+
+    guard = Guard(clock=lambda: now[0])
+    for lasts, timeout in ((0.0, 5), (9.0, 1), (9.0, 5), (9.0, 5), (0.01, 5)):
+        guard.join(Thread(lasts), timeout)
+    assert waits == [5, 1, 4, 0.05, 0.05]
+    assert now[0] < 5.2

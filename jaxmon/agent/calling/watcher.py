@@ -87,7 +87,7 @@ class Watcher:
             return
         self._submitted.put(None)
         if thread is not threading.current_thread():
-            thread.join(timeout)
+            self._guard.join(thread, timeout)
 
     def _start(self) -> None:
         with self._lock:
