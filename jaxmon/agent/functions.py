@@ -8,8 +8,10 @@ lock-free tallies, so the hooks never wait and a scrape folds them.
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Iterator
 from threading import RLock
+from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.tally import Tally
@@ -167,15 +169,29 @@ class FunctionTable:
             return created
 
 
+def exported(fun: object) -> Any:
+    """
+    Return the `jax.export.Exported` whose ``call`` *fun* is, `None` if it is none.
+    """
+    if type(fun) is not types.MethodType:
+        return None
+    owner = type(fun.__self__)
+    is_one = owner.__name__ == "Exported" and owner.__module__.startswith("jax.")
+    return fun.__self__ if is_one else None
+
+
 def label(fun: object) -> tuple[str, bool]:
     """
     Return the label of the callable *fun* and whether it is JAX's own.
 
     Partials and bound methods are named after the function inside; a callable
-    object without a name of its own after its class.
+    object without a name of its own after its class; an exported program, which may
+    have come from another process, ``exported.`` and after what it was made of.
     """
     while isinstance(fun, functools.partial):
         fun = fun.func
+    if (program := exported(fun)) is not None:
+        return f"exported.{program.fun_name}", False
     module = getattr(fun, "__module__", None) or type(fun).__module__
     name = getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None)
     if not isinstance(name, str):

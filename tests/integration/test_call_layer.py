@@ -251,3 +251,27 @@ def test_a_layer_that_cannot_attach_has_touched_nothing(
         assert not isinstance(jax.jit(lambda x: x), counted.CountedFunction)
 
     assert "'calls' cannot attach" in caplog.text
+
+
+def test_exported_programs_are_counted_each_as_its_own() -> None:
+    """
+    Their ``call`` is a method of JAX, and what serves in another process. To jit a
+    second one compiles nothing again.
+    """
+    from jax import export
+
+    def serve(x: Any) -> Any:
+        return x * 2
+
+    programs = [export.export(jax.jit(serve))(jnp.ones(size)) for size in (3, 4)]
+    with instrumented() as agent:
+        for program, size in zip(programs, (3, 4), strict=True):
+            call, given = jax.jit(program.call), jnp.ones(size)
+            for _ in range(5):
+                call(given).block_until_ready()
+        name = {"function": f"exported.{programs[0].fun_name}"}
+        assert value(agent, CALLS, **name) == 10
+        assert value(agent, HITS, **name) == 8
+        compiled = value(agent, "jaxmon_compiles_total", outcome="compiled", **name)
+        assert compiled == 2
+        assert value(agent, "jaxmon_recompiles_total", **name) == 0

@@ -18,6 +18,7 @@ from jaxmon.agent.compiling.differences import Difference, differences
 from jaxmon.agent.compiling.signatures import Signature
 from jaxmon.agent.compiling.stack import MAX_SOURCES, Jitted
 from jaxmon.agent.compiling.values import bare_name, inner, place_of
+from jaxmon.agent.functions import exported
 
 
 SHOWN = 50
@@ -238,8 +239,10 @@ def dominating(found: Sequence[Difference]) -> str:
 def source_of(jitted: Jitted) -> str:
     """
     Return what a function and its remakes have in common: the line, of a lambda the
-    code, too, for a line may have several.
+    code, too, for a line may have several. Each exported program is its own.
     """
+    if (program := exported(jitted.fun)) is not None:
+        return f"exported.{program.fun_name} {id(program)}"
     source = jitted.source
     if source is not None and " at " in source:
         if not source.startswith("<lambda>"):
