@@ -48,7 +48,7 @@ class FetchError(JaxmonError):
         self.reason = reason
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Exchange:
     """
     One request under way.

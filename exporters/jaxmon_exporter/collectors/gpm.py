@@ -85,7 +85,7 @@ _ADVICE = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Unit:
     """
     What is sampled: a GPU, or an instance of one that is split (MIG).

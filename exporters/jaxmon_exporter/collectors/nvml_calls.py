@@ -25,7 +25,7 @@ _SLOWEST_STATE = 15
 _FABRIC_FAILED = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Call:
     """
     One question, and the figures that its answer holds.

@@ -45,7 +45,7 @@ class Lost(Exception):  # noqa: N818 - an outcome
     """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Figure:
     """
     One number that NVML can tell about a device.
@@ -62,7 +62,7 @@ class Figure:
     labels: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Device:
     """
     A device of the inventory; its identity outlives the device.

@@ -26,7 +26,7 @@ _ALL_LINKS = 0xFFFFFFFF
 _HOTTEST = 200
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Field:
     """
     A numbered figure.
