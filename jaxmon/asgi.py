@@ -68,9 +68,8 @@ class Middleware:
             except BaseException:  # as a rule because the client left
                 exchange.cut_short("client_error")
                 raise
-            exchange.cut_short(
-                "error"
-            )  # the server says so, with a 500 if it still can
+            # The server says so, with a 500 if it still can.
+            exchange.cut_short("error")
 
     def _route(self, scope: Scope) -> str:
         indicators = recorder()

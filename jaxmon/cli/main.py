@@ -109,7 +109,7 @@ def _ending_well() -> Iterator[None]:
         except JaxmonError as error:
             _fail(error)
         except OSError as error:
-            if (found := _found(error)) is None:
+            if (found := _about_file(error)) is None:
                 raise
             _fail(CommandError(found))
     except BrokenPipeError as error:
@@ -119,7 +119,7 @@ def _ending_well() -> Iterator[None]:
         _fail(CommandError(f"another process hung up: {error.strerror}"))
 
 
-def _found(error: OSError) -> str | None:
+def _about_file(error: OSError) -> str | None:
     """
     Say what is the matter with a file; `None` where *error* is about none.
     """

@@ -1,6 +1,6 @@
 """
-Fixtures that several tests share: an agent for errors, what samples in one, Grafana to
-push to, and GPUs to read.
+Fixtures that several tests share: an agent for errors, what samples in one, agents and
+GPUs to read, and Grafana to push to.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.fakes.agents import Raw, Serve, behaving, serving
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.nvml.build import build
 from tests.fakes.nvml.gpus import Gpus, fake_gpus
@@ -84,6 +85,24 @@ def pushed(site: Site) -> Site:
     """
     assert site.push().code == 0
     return site
+
+
+@pytest.fixture
+def serve(run_dir: Path) -> Iterator[Serve]:
+    """
+    Return a function that serves a page in a slot, with the agent's own server.
+    """
+    with serving(run_dir) as start:
+        yield start
+
+
+@pytest.fixture
+def raw(run_dir: Path) -> Iterator[Raw]:
+    """
+    Return a function that lets *behave* answer each connection to a slot.
+    """
+    with behaving(run_dir) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,30 +25,10 @@ from tests.fakes.agents import (
     GOOD,
     Raw,
     Serve,
-    behaving,
     failures,
     page_of,
-    serving,
     up,
 )
-
-
-@pytest.fixture
-def serve(run_dir: Path) -> Iterator[Serve]:
-    """
-    Return a function that serves a page in a slot, with the agent's own server.
-    """
-    with serving(run_dir) as start:
-        yield start
-
-
-@pytest.fixture
-def raw(run_dir: Path) -> Iterator[Raw]:
-    """
-    Return a function that lets *behave* answer each connection to a slot.
-    """
-    with behaving(run_dir) as start:
-        yield start
 
 
 def test_pages_of_all_agents_are_told_apart_by_worker(

@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,10 +18,8 @@ from tests.fakes.agents import (
     GOOD,
     Raw,
     Serve,
-    behaving,
     failures,
     page_of,
-    serving,
     up,
 )
 from tests.support import until
@@ -32,24 +29,6 @@ NAMELESS = b"""\
 # TYPE jaxmon_accelerator_info gauge
 jaxmon_accelerator_info{uuid="GPU-1",vendor="nvidia"} 1
 """
-
-
-@pytest.fixture
-def serve(run_dir: Path) -> Iterator[Serve]:
-    """
-    Return a function that serves a page in a slot, with the agent's own server.
-    """
-    with serving(run_dir) as start:
-        yield start
-
-
-@pytest.fixture
-def raw(run_dir: Path) -> Iterator[Raw]:
-    """
-    Return a function that lets *behave* answer each connection to a slot.
-    """
-    with behaving(run_dir) as start:
-        yield start
 
 
 def test_hanging_agent_costs_only_itself(run_dir: Path, serve: Serve, raw: Raw) -> None:
