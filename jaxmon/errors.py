@@ -3,6 +3,7 @@ Errors that jaxmon raises on purpose.
 
     JaxmonError
     ├── SettingsError     a setting that cannot be used; says what is allowed
+    ├── ConfigFileError   a configuration file that cannot be read or parsed
     ├── PageError         a metrics page that is not one
     ├── SloError          a line of slo.yaml that cannot be used
     ├── WebConfigError    a web configuration that cannot be used
@@ -27,6 +28,30 @@ class SettingsError(JaxmonError, ValueError):
     """
     A keyword argument or ``JAXMON_*`` variable that cannot be used.
     """
+
+
+class ConfigFileError(JaxmonError, ValueError):
+    """
+    A configuration file that cannot be read or parsed; does not name the file.
+
+    Args:
+        problem: what is wrong, without the place.
+        line: where, from 1; `None` where that is no matter of a line.
+        column: likewise.
+    """
+
+    def __init__(
+        self, problem: str, *, line: int | None = None, column: int | None = None
+    ) -> None:
+        place = [
+            f"{name} {number}"
+            for name, number in (("line", line), ("column", column))
+            if number is not None
+        ]
+        super().__init__(": ".join([", ".join(place), problem] if place else [problem]))
+        self.problem = problem
+        self.line = line
+        self.column = column
 
 
 class PageError(JaxmonError, ValueError):

@@ -1,0 +1,175 @@
+"""
+Configuration files, read within bounds: regular, of limited size, in UTF-8, and YAML
+of limited depth.
+
+A file that was written by mistake costs an error and no more: not the seconds of a
+parser, not the stack, not the memory. PyYAML is loaded where a file is parsed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxmon.errors import ConfigFileError
+
+
+if TYPE_CHECKING:
+    import yaml
+
+
+MAX_BYTES = 1 << 20
+"""Of a file: thousands of users, prices or objectives."""
+
+MAX_DEPTH = 32
+"""Of lists and mappings in each other; none of our files needs more than six."""
+
+MAX_VALUES = 100_000
+"""In a document, those behind an alias counted wherever the alias stands."""
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def require_regular(path: Path, *, most: int = MAX_BYTES) -> None:
+    """
+    Complain about *path* if it is no regular file of at most *most* bytes.
+
+    To open a pipe waits for a writer, a device may have no end, and neither can be
+    read again when it changes.
+
+    Raises:
+        ConfigFileError: it is something else, larger, or cannot be looked at.
+    """
+    try:
+        _require_regular(path.stat(), most)
+    except (OSError, ValueError) as error:  # a zero byte is no part of a path
+        raise _unreadable(error) from error
+
+
+def read_text(path: Path, *, most: int = MAX_BYTES) -> str:
+    """
+    Return what is in the file *path*.
+
+    Raises:
+        ConfigFileError: it is no regular file, larger than *most* bytes, not UTF-8,
+            or cannot be read.
+    """
+    require_regular(path, most=most)
+    try:
+        # What it was a moment ago it need not be now.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(number, "rb") as file:
+            _require_regular(os.fstat(number), most)
+            raw = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        raise _unreadable(error) from error
+    _require_size(len(raw), most)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        msg = "not UTF-8"
+        raise ConfigFileError(msg, line=line) from error
+
+
+def compose(text: str, *, secret: bool = False) -> yaml.Node | None:
+    """
+    Return the one document in *text* as PyYAML's nodes, which know where they stand;
+    `None` if it is empty.
+
+    No value is made of a node: what looks like a date, or bears a tag, is its text.
+
+    Args:
+        text: of a file.
+        secret: quote nothing of it in an error, whatever is wrong.
+
+    Raises:
+        ConfigFileError: it is not YAML, nests too deep, or holds too much.
+    """
+    import yaml  # noqa: PLC0415 - most programs have no such file
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _require_bounds(yaml.parse(text, Loader=loader))
+        node: yaml.Node | None = yaml.compose(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        msg = "not YAML" if secret else f"not YAML: {error.problem or error.context}"
+        mark = error.problem_mark or error.context_mark
+        raise _placed(msg, mark) from (None if secret else error)
+    except (yaml.YAMLError, UnicodeError):
+        found = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        line = text.count("\n", 0, found.start()) + 1 if found else None
+        msg = "not YAML: it holds characters that cannot be printed"
+        raise ConfigFileError(msg, line=line) from None
+    return node
+
+
+def _require_regular(status: os.stat_result, most: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
+        msg = f"is {kind}; give a regular file"
+        raise ConfigFileError(msg)
+    _require_size(status.st_size, most)
+
+
+def _require_size(size: int, most: int) -> None:
+    if size > most:
+        unit, name = (1 << 20, "MiB") if most >= 1 << 20 else (1 << 10, "KiB")
+        msg = f"longer than {most // unit} {name}, too long"
+        raise ConfigFileError(msg)
+
+
+def _require_bounds(events: Iterable[Any]) -> None:
+    """
+    Complain about a document that nests too deep or holds too much, before anything
+    is made of it: the rest walks it, and may follow every alias.
+    """
+    import yaml  # noqa: PLC0415 - see compose()
+
+    values: dict[str | None, float] = {}
+    # Anchor, and values so far, of each collection that is open.
+    within: list[tuple[str | None, float]] = [(None, 0)]
+    for event in events:
+        count = 0.0
+        if isinstance(event, yaml.CollectionStartEvent):
+            # An alias of what it stands in has no end.
+            values[event.anchor] = inf
+            within.append((event.anchor, 1))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, count = within.pop()
+            values[anchor] = count
+        elif isinstance(event, yaml.AliasEvent):
+            count = values.get(event.anchor, 0)
+        elif isinstance(event, yaml.ScalarEvent):
+            values[event.anchor] = count = 1
+        anchor, before = within[-1]
+        within[-1] = anchor, before + count
+        if len(within) > MAX_DEPTH + 1:
+            msg = f"deeper than {MAX_DEPTH} levels, too deep"
+            raise _placed(msg, event.start_mark)
+        if before + count > MAX_VALUES:
+            msg = f"more than {MAX_VALUES} values, too many"
+            raise _placed(msg, event.start_mark)
+
+
+def _placed(problem: str, mark: Any) -> ConfigFileError:
+    if mark is None:
+        return ConfigFileError(problem)
+    return ConfigFileError(problem, line=mark.line + 1, column=mark.column + 1)
+
+
+def _unreadable(error: OSError | ValueError) -> ConfigFileError:
+    if isinstance(error, ConfigFileError):
+        return error
+    reason = error.strerror if isinstance(error, OSError) else "no path of a file"
+    return ConfigFileError(f"cannot be read: {reason}")
