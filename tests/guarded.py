@@ -36,6 +36,7 @@ class Site:
         self._stack = stack
         self.port = 0
         self.gate: Gate
+        self.errors: list[tuple[str, BaseException]] = []
 
     def certify(self, name: str = "localhost", **options: Any) -> None:
         """
@@ -54,6 +55,7 @@ class Site:
             {"/metrics": page, "/-/healthy": page},
             max_connections=64,
             read_timeout=2,
+            on_error=lambda *error: self.errors.append(error),
         )
         self.port = server.listen_tcp("127.0.0.1", 0, gate=self.gate)
         server.start()

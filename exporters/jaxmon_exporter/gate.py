@@ -18,7 +18,9 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from jaxmon.catalog import WEB_CONFIG_SUCCESS
 from jaxmon.errors import CommandError, WebConfigError
+from jaxmon.exposition.families import Family, gauge
 from jaxmon_exporter.web_config import WebConfig, load
 
 
@@ -36,7 +38,8 @@ _MAX_PASSWORD = 1024
 class Gate:
     """
     A web configuration in force. It is read again when one of its files changes; a
-    change that cannot be used is logged, and what was in force stays.
+    change that cannot be used is logged once and told by a metric, and what was in
+    force stays.
 
     Args:
         path: of the configuration.
@@ -49,7 +52,9 @@ class Gate:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.RLock()
-        self._stamp: tuple[object, ...] = ()
+        # What the files that the newest attempt asked for were like before it.
+        self._stamps: Mapping[Path, object] = {}
+        self._failed = self._serving = False
         self._config = WebConfig()
         self._context: ssl.SSLContext | None = None
         self._bcrypt: ModuleType | None = None
@@ -60,6 +65,19 @@ class Gate:
         # One thread: guessing passwords must not take more than one core.
         self._pool = ThreadPoolExecutor(1, "jaxmon-passwords")
         self._read()
+
+    def reload(self) -> None:
+        """
+        Read the files now, changed or not; any thread, never raises.
+        """
+        with self._lock:
+            self._renew()
+
+    def family(self) -> Family:
+        """
+        Return whether what the files say is in force.
+        """
+        return gauge(WEB_CONFIG_SUCCESS, 0 if self._failed else 1)
 
     @property
     def encrypted(self) -> bool:
@@ -147,7 +165,9 @@ class Gate:
         try:
             assert self._bcrypt is not None  # noqa: S101 - there are users
             right = bool(self._bcrypt.checkpw(password, hashed)) and known
-        except ValueError:  # a zero byte, or a hash that only looks like one
+        # A zero byte, or a hash that only looks like one; bcrypt's own failures are no
+        # Exception. What cannot be checked lets nobody in.
+        except BaseException:  # noqa: BLE001 - on a thread of ours
             right = False
         finally:
             with self._lock:
@@ -164,44 +184,73 @@ class Gate:
         """
         Read the files again if one has changed.
         """
-        if self._stamps() == self._stamp:
-            return
-        with self._lock:
-            try:
-                self._read()
-            except (WebConfigError, CommandError) as error:
-                self._stamp = self._stamps()
-                log.error(  # noqa: TRY400 - the message says it, no traceback helps
-                    "%s; what was in force stays", error
-                )
+        if self._changed():
+            with self._lock:
+                if self._changed():  # nobody else did it meanwhile
+                    self._renew()
+
+    def _changed(self) -> bool:
+        return any(_stamp(path) != stamp for path, stamp in self._stamps.items())
+
+    def _renew(self) -> None:
+        try:
+            self._read()
+        except (WebConfigError, CommandError) as error:
+            self._failed = True
+            log.error(  # noqa: TRY400 - the message says it, no traceback helps
+                "%s; what was in force stays", error
+            )
+        else:
+            if self._failed:
+                log.info("web configuration %s: in force again", self._path)
+            self._failed = False
 
     def _read(self) -> None:
-        # Taken before the files are read: a change meanwhile shows at the next look.
-        stamp = _stamp(self._path)
-        config = load(self._path)
-        stamps = [_stamp(path) for path in (config.tls.files if config.tls else ())]
-        context = config.tls.context() if config.tls else None
-        if self._stamp and (context is None) != (self._context is None):
+        """
+        Put in force what the files say.
+
+        Raises:
+            WebConfigError: they cannot be used, for whatever reason.
+            CommandError: there are passwords, and bcrypt is not installed.
+        """
+        # Files of what is in force, and of what is asked for: a certificate that comes
+        # after the configuration that names it is a change, too. Looked at before they
+        # are read: a change meanwhile shows at the next look.
+        stamps = {path: _stamp(path) for path in (self._path, *self._config.files)}
+        try:
+            config = load(self._path)
+            for path in config.files:
+                stamps.setdefault(path, _stamp(path))
+            context = config.tls.context() if config.tls else None
+            self._require_protection(config)
+            if config.users and self._bcrypt is None:
+                self._bcrypt = _bcrypt()
+        except (WebConfigError, CommandError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rest stays
+            # Its text may quote the file.
+            msg = f"web configuration {self._path}: failed ({type(error).__name__})"
+            raise WebConfigError(msg) from None
+        finally:
+            self._stamps = stamps
+        self._config, self._context, self._serving = config, context, True
+
+    def _require_protection(self, config: WebConfig) -> None:
+        if not self._serving:
+            return
+        if (config.tls is None) != (self._config.tls is None):
             msg = f"{self._path}: TLS is switched on or off by a restart only"
             raise WebConfigError(msg)
-        if self._stamp and self._config.users and not config.users:
+        if self._config.users and not config.users:
             # As of a file that is being written: nobody asked to let everybody in.
             msg = f"{self._path}: passwords are switched off by a restart only"
             raise WebConfigError(msg)
-        if config.users and self._bcrypt is None:
-            self._bcrypt = _bcrypt()
-        self._config, self._context = config, context
-        self._stamp = (stamp, *stamps)
-
-    def _stamps(self) -> tuple[object, ...]:
-        tls = self._config.tls
-        return tuple(_stamp(path) for path in (self._path, *(tls.files if tls else ())))
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.stat()
-    except OSError:  # being replaced
+    except (OSError, ValueError):  # being replaced, or no path at all
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
 

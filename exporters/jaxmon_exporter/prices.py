@@ -14,17 +14,16 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from jaxmon.catalog import ACCELERATOR_COST_DOLLARS_PER_HOUR, ACCELERATOR_INFO
-from jaxmon.errors import CommandError
+from jaxmon.errors import CommandError, ConfigFileError
 from jaxmon.exposition.families import Family, Sample, series
 from jaxmon.exposition.parse import labels
+from jaxmon.yaml_file import compose, read_text
 
 
 log = logging.getLogger("jaxmon.exporter")
 
-_MAX_BYTES = 1 << 20
 # Models named in the log, accelerators remembered: far more than a host has.
 _MAX_SEEN = 1024
 
@@ -110,27 +109,20 @@ def from_file(path: Path) -> dict[str, float]:
     Raises:
         CommandError: it cannot be read or holds something else.
     """
+    read = _csv if path.suffix.lower() == ".csv" else _yaml
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        text = raw.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        msg = f"prices {path}: {reason}"
+        return {
+            pattern.strip(): _dollars(
+                pattern, price, f"prices {path}, {pattern!r}: {price!r}"
+            )
+            for pattern, price in read(path, read_text(path))
+        }
+    except (ConfigFileError, csv.Error) as error:
+        msg = f"prices {path}: {error}"
         raise CommandError(msg) from error
-    if len(raw) > _MAX_BYTES:
-        msg = f"prices {path}: longer than {_MAX_BYTES >> 20} MiB, too long"
-        raise CommandError(msg)
-    rows = _csv(path, text) if path.suffix.lower() == ".csv" else _yaml(path, text)
-    return {
-        pattern.strip(): _dollars(
-            pattern, price, f"prices {path}, {pattern!r}: {price!r}"
-        )
-        for pattern, price in rows
-    }
 
 
-def _csv(path: Path, text: str) -> Iterable[tuple[str, Any]]:
+def _csv(path: Path, text: str) -> Iterable[tuple[str, str]]:
     for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
         if not row or row[0].lstrip().startswith("#"):
             continue
@@ -142,24 +134,21 @@ def _csv(path: Path, text: str) -> Iterable[tuple[str, Any]]:
         yield row[0], row[1]
 
 
-def _yaml(path: Path, text: str) -> Iterable[tuple[str, Any]]:
+def _yaml(path: Path, text: str) -> Iterable[tuple[str, str]]:
     import yaml  # noqa: PLC0415 - few have such a table
 
-    try:
-        table = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        msg = f"prices {path}: not YAML: {str(error).splitlines()[0]}"
-        raise CommandError(msg) from error
-    if not isinstance(table, dict) or not all(isinstance(key, str) for key in table):
+    table = compose(text)
+    pairs = table.value if isinstance(table, yaml.MappingNode) else None
+    if pairs is None or any(not key.tag.endswith(":str") for key, _ in pairs):
         msg = f"prices {path}: not a mapping of models to dollars, such as 'H100: 2.5'"
         raise CommandError(msg)
-    yield from table.items()
+    for key, price in pairs:
+        yield key.value, price.value if isinstance(price.value, str) else "several"
 
 
-def _dollars(pattern: str, price: object, where: str) -> float:
+def _dollars(pattern: str, price: str, where: str) -> float:
     try:
-        # YAML's true is a number to Python.
-        value = math.nan if isinstance(price, bool) else float(str(price))
+        value = float(price)
     except ValueError:
         value = math.nan
     if not pattern.strip() or not math.isfinite(value) or value < 0:
@@ -172,5 +161,11 @@ def _dollars(pattern: str, price: object, where: str) -> float:
 
 
 def _expression(pattern: str) -> re.Pattern[str]:
-    parts = map(re.escape, pattern.split("*"))
-    return re.compile(rf"(?<![^\W_])(?:{'.*'.join(parts)})(?![^\W_])", re.IGNORECASE)
+    first, *parts = map(re.escape, pattern.split("*"))
+    last = f".*{parts.pop()}" if parts else ""
+    # Each part where it comes first: to try its later places as well, for each part,
+    # finds nothing else and may take years.
+    inner = "".join(f"(?>.*?{part})" for part in parts)
+    return re.compile(
+        rf"(?<![^\W_]){first}{inner}{last}(?![^\W_])", re.IGNORECASE | re.DOTALL
+    )

@@ -144,6 +144,8 @@ class Service:
             yield self._prices.family(found)
         yield from self._process.collect()
         yield from self._container.collect()
+        if self._gate is not None:
+            yield self._gate.family()
         yield gauge(DROPPED, self._server.dropped, "connection")
         yield Family(SCRAPE_SECONDS, self._seconds.samples())
         if self._errors:

@@ -4,20 +4,27 @@ Who may read the pages, and how they are encrypted: Prometheus's web configurati
 The file is that of exporter-toolkit, so one file serves every exporter of a host:
 https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md.
 A key that cannot be honoured is an error, never ignored: it was written to protect.
+
+An error names known keys, line and column, and shows nothing that stands in the file:
+somebody may have written a password where it does not belong.
 """
 
 from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-import yaml
+from jaxmon.errors import ConfigFileError, WebConfigError
+from jaxmon.yaml_file import compose, read_text, require_regular
+from jaxmon_exporter import ciphers
 
-from jaxmon.errors import WebConfigError
+
+if TYPE_CHECKING:
+    import yaml
 
 
 _VERSIONS = {
@@ -26,12 +33,6 @@ _VERSIONS = {
     "TLS12": ssl.TLSVersion.TLSv1_2,
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
-# Suites of TLS 1.3 cannot be chosen, here or in Go.
-_ALWAYS_ON = (
-    "TLS_AES_128_GCM_SHA256",
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-)
 # Go can also ask for certificates without verifying them; Python's ssl cannot, and
 # what is not verified protects nothing.
 _CLIENT_AUTH = {
@@ -62,6 +63,8 @@ _HEADERS = (
     "X-Frame-Options",
     "X-XSS-Protection",
 )
+# What a plain value may be to YAML; its text is all that counts here.
+_SCALARS = ("str", "int", "float", "bool", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,31 +95,37 @@ class Tls:
     @property
     def files(self) -> tuple[Path, ...]:
         """
-        The files to read again when they change.
+        Those of the certificates and keys.
         """
         ca = (self.client_ca_file,) if self.client_ca_file else ()
         return (self.cert_file, self.key_file, *ca)
 
     def context(self) -> ssl.SSLContext:
         """
-        Return a context with what the files hold now.
+        Return a context with what the files hold now. An error names keys, not files.
 
         Raises:
             WebConfigError: a file cannot be used.
         """
+        keys = ("cert_file", "key_file", "client_ca_file")
+        for key, path in zip(keys, self.files, strict=False):
+            try:
+                require_regular(path)
+            except ConfigFileError as error:
+                msg = f"TLS cannot be set up, {key}: {error.problem}"
+                raise WebConfigError(msg) from None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             context.minimum_version = self.min_version
             context.maximum_version = self.max_version
             if self.ciphers:
                 context.set_ciphers(":".join(self.ciphers))
-            context.load_cert_chain(self.cert_file, self.key_file)
+            context.load_cert_chain(self.cert_file, self.key_file, _no_passphrase)
             if self.client_ca_file is not None:
                 context.load_verify_locations(self.client_ca_file)
         except (OSError, ValueError) as error:
-            names = ", ".join(map(str, self.files))
-            msg = f"TLS cannot be set up from {names}: {error}"
-            raise WebConfigError(msg) from error
+            msg = f"TLS cannot be set up from {', '.join(keys[: len(self.files)])}: "
+            raise WebConfigError(msg + str(error)) from None
         context.verify_mode = self.client_auth
         context.options |= ssl.OP_NO_RENEGOTIATION
         return context
@@ -137,170 +146,227 @@ class WebConfig:
     users: Mapping[str, bytes] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """
+        The files beside it, to read again when they change.
+        """
+        return self.tls.files if self.tls else ()
+
 
 def load(path: Path) -> WebConfig:
     """
     Read *path*; file names in it are relative to its directory.
 
     Raises:
-        WebConfigError: it cannot be read, or asks for what is not possible here.
+        WebConfigError: it cannot be read, or asks for what is not possible here. Shows
+            nothing of what the file holds.
     """
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        msg = f"web configuration {path} cannot be read: {error}"
-        raise WebConfigError(msg) from error
-    try:
-        top = _section(document, "the file", _TOP)
-        tls = _section(top.get("tls_server_config"), "tls_server_config", _TLS)
-        http = _section(top.get("http_server_config"), "http_server_config", _HTTP)
+        top = _Value("", compose(read_text(path), secret=True)).section(_TOP)
+        tls = top["tls_server_config"]
+        http = top["http_server_config"].section(_HTTP)
         return WebConfig(
-            tls=_tls(tls, path.parent) if tls else None,
-            users=_users(top.get("basic_auth_users")),
-            headers=_headers(http.get("headers")),
+            tls=None if tls.empty else _tls(tls, path.parent),
+            users=_users(top["basic_auth_users"]),
+            headers=_headers(http["headers"]),
         )
+    except ConfigFileError as error:
+        reason = str(error).removeprefix("cannot be read: ")
+        msg = f"web configuration {path} cannot be read: {reason}"
+        raise WebConfigError(msg) from None
     except WebConfigError as error:
         msg = f"web configuration {path}: {error}"
         raise WebConfigError(msg) from None
 
 
-def _section(value: Any, name: str, known: tuple[str, ...]) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        msg = f"{name} must be a mapping; its keys are {', '.join(known)}"
+class _Value(NamedTuple):
+    """
+    A value of the file.
+
+    Args:
+        name: the known keys that lead to it.
+        node: `None` if it is not there.
+    """
+
+    name: str
+    node: yaml.Node | None
+
+    def fail(self, problem: str) -> NoReturn:
+        """
+        Complain about this value, and do not show it.
+
+        Raises:
+            WebConfigError: always; names, line, column and *problem*.
+        """
+        msg = f"{self.name or 'the file'} {problem}"
+        if self.node is not None:
+            mark = self.node.start_mark
+            msg += f" (line {mark.line + 1}, column {mark.column + 1})"
         raise WebConfigError(msg)
-    if unknown := sorted(str(key) for key in value if key not in known):
-        msg = f"{name} has {', '.join(unknown)}; its keys are {', '.join(known)}"
-        raise WebConfigError(msg)
-    return value
+
+    @property
+    def kind(self) -> str:
+        """
+        What it is to YAML: ``null`` also if it is not there.
+        """
+        if self.node is None:
+            return "null"
+        prefix, _, kind = str(self.node.tag).rpartition("tag:yaml.org,2002:")
+        if prefix or kind.startswith("!"):
+            self.fail("has a tag, which means nothing here; put quotes around it")
+        return kind
+
+    @property
+    def empty(self) -> bool:
+        """
+        Whether nothing is said: it is not there, null, an empty text or mapping.
+        """
+        return self.kind == "null" or (self.node is not None and not self.node.value)
+
+    def items(self) -> list[tuple[_Value, _Value]]:
+        """
+        Return keys and values of a mapping, the keys unique.
+        """
+        if self.kind == "null":
+            return []
+        if self.kind != "map":
+            self.fail("must be a mapping")
+        found = []
+        seen = set()
+        for key_node, node in self.node.value:  # type: ignore[union-attr]
+            key = _Value(self.name, key_node)
+            if (name := key.text()) in seen:
+                key.fail("has a key for the second time")
+            seen.add(name)
+            found.append((key, _Value(self.name, node)))
+        return found
+
+    def section(self, known: tuple[str, ...]) -> dict[str, _Value]:
+        """
+        Return the values by key, one for each key that is *known*.
+        """
+        prefix = f"{self.name}." if self.name else ""
+        found = {key: _Value(prefix + key, None) for key in known}
+        for key, value in self.items():
+            name = key.text()
+            if name not in found:
+                key.fail(f"has an unknown key; its keys are {', '.join(known)}")
+            found[name] = _Value(prefix + name, value.node)
+        return found
+
+    def text(self) -> str:
+        """
+        Return a plain value as it is written, nothing as an empty text.
+        """
+        if self.kind == "null":
+            return ""
+        if self.kind not in _SCALARS:
+            self.fail("must be a text")
+        return str(self.node.value)  # type: ignore[union-attr]
+
+    def texts(self) -> list[_Value]:
+        """
+        Return the values of a list of texts.
+        """
+        if self.kind == "null":
+            return []
+        if self.kind != "seq":
+            self.fail("must be a list of texts")
+        found = [_Value(self.name, node) for node in self.node.value]  # type: ignore[union-attr]
+        for one in found:
+            if not one.text():
+                one.fail("must be a list of texts")
+        return found
+
+    def one_of(self, table: Mapping[str, Any], default: str) -> Any:
+        """
+        Return what *table* has for this value.
+        """
+        name = self.text() or default
+        if name not in table:
+            self.fail(f"is not possible here; use one of {', '.join(table)}")
+        return table[name]
 
 
-def _tls(found: dict[str, Any], directory: Path) -> Tls:
+def _tls(section: _Value, directory: Path) -> Tls:
+    found = section.section(_TLS)
     for name in ("cert_file", "key_file"):
-        if not found.get(name):
-            msg = f"tls_server_config needs {name}"
-            raise WebConfigError(msg)
-    authority = found.get("client_ca_file")
-    kind = found.get("client_auth_type") or (
-        "RequireAndVerifyClientCert" if authority else "NoClientCert"
+        if not found[name].text():
+            section.fail(f"needs {name}")
+    authority = found["client_ca_file"]
+    kind = found["client_auth_type"]
+    given = authority.text()
+    client_auth = kind.one_of(
+        _CLIENT_AUTH, "RequireAndVerifyClientCert" if given else "NoClientCert"
     )
-    client_auth = _one_of(_CLIENT_AUTH, kind, "client_auth_type")
-    if client_auth != ssl.CERT_NONE and not authority:
-        msg = f"client_auth_type {kind} needs client_ca_file"
-        raise WebConfigError(msg)
-    if client_auth == ssl.CERT_NONE and authority:
-        msg = "client_ca_file is of no use with client_auth_type NoClientCert"
-        raise WebConfigError(msg)
+    if client_auth != ssl.CERT_NONE and not given:
+        kind.fail(f"{kind.text()} needs client_ca_file")
+    if client_auth == ssl.CERT_NONE and given:
+        authority.fail("is of no use with client_auth_type NoClientCert")
     tls = Tls(
-        cert_file=directory / str(found["cert_file"]),
-        key_file=directory / str(found["key_file"]),
+        cert_file=directory / found["cert_file"].text(),
+        key_file=directory / found["key_file"].text(),
         client_auth=client_auth,
-        client_ca_file=directory / str(authority) if authority else None,
-        allowed_sans=_texts(found.get("client_allowed_sans"), "client_allowed_sans"),
-        min_version=_one_of(
-            _VERSIONS, found.get("min_version") or "TLS12", "min_version"
-        ),
-        max_version=_one_of(
-            _VERSIONS, found.get("max_version") or "TLS13", "max_version"
-        ),
-        ciphers=_ciphers(_texts(found.get("cipher_suites"), "cipher_suites")),
+        client_ca_file=directory / given if given else None,
+        allowed_sans=tuple(one.text() for one in found["client_allowed_sans"].texts()),
+        min_version=found["min_version"].one_of(_VERSIONS, "TLS12"),
+        max_version=found["max_version"].one_of(_VERSIONS, "TLS13"),
+        ciphers=tuple(_ciphers(found["cipher_suites"].texts())),
     )
     if tls.allowed_sans and client_auth != ssl.CERT_REQUIRED:
-        msg = "client_allowed_sans needs client_auth_type RequireAndVerifyClientCert"
-        raise WebConfigError(msg)
+        problem = "needs client_auth_type RequireAndVerifyClientCert"
+        found["client_allowed_sans"].fail(problem)
     if tls.min_version > tls.max_version:
-        msg = "min_version is above max_version"
-        raise WebConfigError(msg)
-    if (
-        found.get("cipher_suites")
-        and not tls.ciphers
-        and tls.min_version < _VERSIONS["TLS13"]
-    ):
-        msg = "cipher_suites has none for TLS 1.2; add one, or min_version: TLS13"
-        raise WebConfigError(msg)
+        found["min_version"].fail("is above max_version")
+    chosen = not found["cipher_suites"].empty
+    if chosen and not tls.ciphers and tls.min_version < _VERSIONS["TLS13"]:
+        problem = "has none for TLS 1.2; add one, or min_version: TLS13"
+        found["cipher_suites"].fail(problem)
     return tls
 
 
-def _users(found: Any) -> dict[str, bytes]:
-    if found is None:
-        return {}
-    if not isinstance(found, dict) or not found:
-        msg = "basic_auth_users must map names to bcrypt hashes"
-        raise WebConfigError(msg)
+def _users(found: _Value) -> dict[str, bytes]:
     users = {}
-    for name, text in found.items():
-        match = _BCRYPT.fullmatch(text) if isinstance(text, str) else None
-        # The text is not shown: somebody may have written the password itself.
-        if match is None:
-            msg = (
-                f"the password of {name!r} is no bcrypt hash; make one with "
+    for name, value in found.items():
+        text = value.text() if value.kind in _SCALARS else ""
+        if (match := _BCRYPT.fullmatch(text)) is None:
+            value.fail(
+                "has a password that is no bcrypt hash; make one with "
                 "`htpasswd -nBC 10 NAME`"
             )
-            raise WebConfigError(msg)
         if int(match[1]) > _MAX_COST:
-            msg = f"the hash of {name!r} has cost {match[1]}; at most {_MAX_COST}"
-            raise WebConfigError(msg)
-        users[str(name)] = text.encode("ascii")
+            value.fail(f"has a hash of cost {match[1]}; at most {_MAX_COST}")
+        users[name.text()] = text.encode("ascii")
+    if not users and found.kind != "null":
+        found.fail("must map names to bcrypt hashes")
     return users
 
 
-def _headers(found: Any) -> dict[str, str]:
-    headers = _section(found, "headers", _HEADERS)
-    for name, text in headers.items():
-        if not (isinstance(text, str) and text.isprintable() and text.isascii()):
-            msg = f"header {name} must be a printable text in ASCII"
-            raise WebConfigError(msg)
+def _headers(found: _Value) -> dict[str, str]:
+    headers = {}
+    for name, value in found.section(_HEADERS).items():
+        if value.node is None:
+            continue
+        headers[name] = text = value.text()
+        if not (text and text.isprintable() and text.isascii()):
+            value.fail("must be a printable text in ASCII")
     return headers
 
 
-def _one_of(table: Mapping[str, Any], value: Any, name: str) -> Any:
-    if value not in table:
-        msg = f"{name} {value!r} is not possible here; use one of {', '.join(table)}"
-        raise WebConfigError(msg)
-    return table[value]
-
-
-def _texts(value: Any, name: str) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        msg = f"{name} must be a list of texts"
-        raise WebConfigError(msg)
-    return tuple(value)
-
-
-def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
+def _ciphers(names: Iterable[_Value]) -> Iterable[str]:
     """
-    Return OpenSSL's names of the suites *names* that are for TLS 1.2.
+    Yield OpenSSL's names of the suites *names* that are for TLS 1.2.
     """
-    found = []
     for name in names:
-        if name in _ALWAYS_ON:
-            continue
-        cipher = _cipher(name)
-        try:
-            # Alone: of a list OpenSSL leaves out in silence what it does not know.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(cipher)
-        except ssl.SSLError:
-            msg = f"cipher suite {name} is not possible here"
-            raise WebConfigError(msg) from None
-        found.append(cipher)
-    return tuple(found)
+        if name.text() not in ciphers.ALWAYS_ON:
+            cipher = ciphers.openssl_name(name.text())
+            if not ciphers.is_possible(cipher):
+                name.fail("has a suite that is not possible here")
+            yield cipher
 
 
-def _cipher(name: str) -> str:
-    """
-    Return OpenSSL's name of a suite of TLS 1.2 that is given by Go's.
-
-    ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` is ``ECDHE-RSA-AES128-GCM-SHA256``, and
-    ``TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA`` is ``ECDHE-RSA-AES128-SHA``.
-    """
-    match = re.fullmatch(r"TLS_(\w+?)_WITH_(\w+)", name)
-    if match is None:
-        return name
-    exchange, rest = match.groups()
-    rest = re.sub(r"AES_(\d+)", r"AES\1", rest).replace("_CBC", "")
-    rest = rest.replace("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305")
-    prefix = "" if exchange == "RSA" else exchange.replace("_", "-") + "-"
-    return prefix + rest.replace("_", "-")
+def _no_passphrase() -> str:
+    # Without this, OpenSSL would ask on the terminal, and wait.
+    msg = "the key is encrypted; give one without a passphrase"
+    raise WebConfigError(msg)

@@ -4,7 +4,7 @@ Who a process is, and how it fares: jaxmon itself included.
 
 from __future__ import annotations
 
-from jaxmon.catalog.model import BOTH, Metric
+from jaxmon.catalog.model import BOTH, SIDECAR, Metric
 
 
 # --- Identity --------------------------------------------------------------------
@@ -83,6 +83,14 @@ DROPPED = Metric(
     sources=BOTH,
     group="Self",
     values=(("what", ("connection", "program", "sample")),),
+)
+WEB_CONFIG_SUCCESS = Metric(
+    "jaxmon_web_config_success",
+    "gauge",
+    "1 while what --web-config and its certificates say is in force, 0 after a change "
+    "that cannot be used.",
+    sources=SIDECAR,
+    group="Self",
 )
 SCRAPE_SECONDS = Metric(
     "jaxmon_scrape_seconds",

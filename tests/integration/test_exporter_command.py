@@ -226,4 +226,38 @@ def test_a_web_configuration_that_cannot_be_used_stops_the_start(
         "-m", "jaxmon", "exporter", "--web-config", str(config), run_dir=run_dir
     )
     assert result.code == 1
-    assert f"web configuration {config}: tls_server_config has key;" in result.err
+    assert (
+        f"web configuration {config}: tls_server_config has an unknown key;"
+        in result.err
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("--web-config", "[" * 3000),
+        ("--web-config", "basic_auth_users: {bob: 2024-13-45}"),
+        ("--web-config", "basic_auth_users:\n  bob: @hunter2\n"),
+        ("--web-config", "basic_auth_users:\n  bob: hunter2: x\n"),
+        ("--web-config", 'tls_server_config: {cert_file: "a\\0b", key_file: hunter2}'),
+        ("--prices", "[" * 3000),
+        ("--prices", "H100: !!int x"),
+        ("--prices", "9" * 5000),
+    ],
+)
+def test_a_bad_file_is_one_line_at_the_start(
+    run_dir: Path, tmp_path: Path, option: str, text: str
+) -> None:
+    """
+    It ends with code 1 and one line of ours, which shows no password.
+    """
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    result = run_python(
+        *("-m", "jaxmon", "exporter", "--port", "0", option, str(path)),
+        run_dir=run_dir,
+    )
+    assert result.code == 1
+    assert len(result.err.splitlines()) == 1
+    assert result.err.startswith("Error: ")
+    assert "hunter2" not in result.err

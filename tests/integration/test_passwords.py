@@ -4,6 +4,7 @@ Who gets a page and who does not, by password.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +17,9 @@ from jaxmon.errors import CommandError
 from jaxmon_exporter import gate
 from tests.guarded import PAGE, TLS, Site
 from tests.support import until
+
+
+SECRET = "hunter2"  # noqa: S105 - a password of nobody
 
 
 @pytest.fixture
@@ -129,6 +133,97 @@ def test_a_change_that_cannot_be_used_changes_nothing(
         assert site.get()[0] == 401
         assert len(caplog.records) == 1
         assert "what was in force stays" in caplog.text
+
+
+BAD = {
+    "date": "basic_auth_users: {alice: 2024-13-45}",
+    "tagged number": '{tls_server_config: {cert_file: !!int "abc", key_file: x}}',
+    "long number": "basic_auth_users: {alice: " + "9" * 5000 + "}",
+    "deep": "[" * 3000,
+    "list for a word": TLS + "  client_auth_type: [x]\n",
+    "mapping for a word": TLS + "  min_version: {a: b}\n",
+    "zero byte": 'tls_server_config: {cert_file: "a\\0b", key_file: x}',
+    "key of a list": "basic_auth_users: {[alice]: x}",
+    "endless": "basic_auth_users: &a {alice: *a}",
+    "long": "#" * (1 << 20) + "#",
+    "binary": "basic_auth_users: {alice: !!binary x}",
+}
+
+
+@pytest.mark.parametrize("text", BAD.values(), ids=BAD.keys())
+def test_whatever_is_wrong_with_a_change_it_changes_nothing(
+    site: Site, users: str, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Every request is answered as before, the log says it once, and the metric tells
+    of it until a good change.
+    """
+    site.serve(users)
+    assert site.gate.family().samples == [("jaxmon_web_config_success", 1)]
+    site.path.write_text(text)
+    for _ in range(3):
+        assert site.get(user=("alice", "right"))[:2] == (200, PAGE)
+        assert site.get()[0] == 401
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "what was in force stays" in caplog.text
+    assert site.gate.family().samples == [("jaxmon_web_config_success", 0)]
+    assert site.errors == []
+
+    site.path.write_text(users + "# mended\n")
+    assert site.get(user=("alice", "right"))[0] == 200
+    assert site.gate.family().samples == [("jaxmon_web_config_success", 1)]
+
+
+def test_a_file_that_becomes_a_pipe_or_vanishes_changes_nothing(
+    site: Site, users: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Nobody waits for what a pipe might bring.
+    """
+    site.serve(users)
+    for replace in (lambda: os.mkfifo(site.path), lambda: None, site.path.mkdir):
+        caplog.clear()
+        site.path.unlink(missing_ok=True)
+        replace()
+        for _ in range(2):
+            assert site.get(user=("alice", "right"))[0] == 200
+        assert len(caplog.records) == 1
+
+
+def test_a_failure_that_nobody_thought_of_changes_nothing(
+    site: Site,
+    users: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    Its kind is told, its text is not: it may quote the file.
+    """
+
+    def fail(_: object) -> None:
+        raise MemoryError(SECRET)
+
+    site.serve(users)
+    monkeypatch.setattr(gate, "load", fail)
+    site.path.write_text(users + "# changed\n")
+    for _ in range(3):
+        assert site.get(user=("alice", "right"))[0] == 200
+    assert "failed (MemoryError); what was in force stays" in caplog.text
+    assert SECRET not in caplog.text
+    assert len(caplog.records) == 1
+
+
+def test_an_order_to_reload_reads_the_file_again(site: Site, users: str) -> None:
+    """
+    Also where its size and times are those of before.
+    """
+    site.serve(users)
+    before = site.path.stat()
+    site.path.write_text(users.replace("alice", "carol"))
+    os.utime(site.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    site.gate.reload()
+    assert site.get(user=("carol", "right"))[0] == 200
+    assert site.get(user=("alice", "right"))[0] == 401
 
 
 def test_guesses_that_pile_up_are_turned_away(

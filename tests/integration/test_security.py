@@ -161,6 +161,25 @@ def test_a_renewed_certificate_is_served_at_once(site: Site) -> None:
     assert serial() == after
 
 
+def test_a_certificate_that_comes_after_its_configuration(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    A file that a refused change asks for is waited for: no other change is needed.
+    """
+    site.certify()
+    site.serve(TLS)
+    site.path.write_text(TLS.replace("cert.pem", "new.pem"))
+    for _ in range(2):
+        assert site.get(context=site.trust())[0] == 200
+    assert len(caplog.records) == 1
+    assert "cert_file: cannot be read: No such file" in caplog.text
+
+    site.directory.joinpath("cert.pem").rename(site.directory / "new.pem")
+    assert site.get(context=site.trust())[0] == 200
+    assert site.gate.family().samples == [("jaxmon_web_config_success", 1)]
+
+
 @pytest.mark.parametrize(
     "path",
     ["/../../etc/passwd", "/metrics/../secret", "/%2e%2e/%2e%2e/etc/passwd", "//etc"],

@@ -46,6 +46,7 @@ NAMES = {
     "JaxmonTargetDown",
     "JaxmonServiceVanished",
     "JaxmonCollectorDown",
+    "JaxmonWebConfigFailed",
     "JaxmonAgentHookInactive",
 }
 FILES = {"recording.yaml", "alerts.yaml", "alertmanager.yaml"}

@@ -5,6 +5,8 @@ The price table: matching, files, flags, and what the page says.
 from __future__ import annotations
 
 import logging
+import os
+import random
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,12 @@ def info(uuid: str, model: str) -> Family:
         ("v5e", "TPU v5e", 2.5),
         ("H100", "GH100", None),
         ("H.00", H100, None),
+        ("NVIDIA*80GB*HBM3", H100, 2.5),
+        ("NVIDIA*80GB*HBM", H100, None),
+        ("NVIDIA**HBM3", H100, 2.5),
+        ("80*B", "80GB 80B", 2.5),
+        ("*a" * 200 + "*b", "a" * 400, None),
+        ("a" + "*" * 400 + "b", "a" * 400, None),
     ],
 )
 def test_patterns_fit_whole_words(
@@ -115,6 +123,14 @@ def test_files(tmp_path: Path, name: str, text: str) -> None:
         ("a.csv", b"H100,1\nT4,1,2", "line 2 is not model,dollars"),
         ("a.csv", b",2", "a price is a model"),
         ("a.csv", b"#" * (1 << 20) + b"#", "longer than 1 MiB"),
+        ("a.csv", b"H100," + b"1" * 200_000, "field larger than field limit"),
+        ("a.csv", b'"H100,1\n', "line 1 is not model,dollars"),
+        ("a.yaml", b"[" * 3000, "deeper than 32 levels"),
+        ("a.yaml", b"H100: 2024-13-45", "a price is a model"),
+        ("a.yaml", b"H100: !!int x", "a price is a model"),
+        ("a.yaml", b"{[a]: 1}", "not a mapping"),
+        ("a.yaml", b"H100: &a [*a]", "more than 100000 values"),
+        ("a.yaml", b"H100: 1e99999", "a price is a model"),
         ("absent.csv", None, "No such file"),
     ],
 )
@@ -127,6 +143,44 @@ def test_bad_files_are_refused(
         path.write_bytes(content)
     with pytest.raises(CommandError, match=said):
         from_file(path)
+
+
+def test_a_table_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    """Nobody waits for a pipe, nor reads a device without end."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path, said in (
+        (tmp_path / "pipe.csv", "is a pipe; give a regular file"),
+        (Path("/dev/zero"), "is a device"),
+        (tmp_path, "is a directory"),
+    ):
+        with pytest.raises(CommandError, match=said):
+            from_file(path)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "yaml"])
+def test_whatever_a_table_holds_is_taken_or_refused(
+    tmp_path: Path, suffix: str
+) -> None:
+    """Of hundreds of damaged tables each is prices or one error of ours."""
+    rng = random.Random(18)  # noqa: S311 - the same tables each time
+    path = tmp_path / f"prices.{suffix}"
+    good = b"H100: 2.5\n'A100*80GB': 1\n" if suffix == "yaml" else b"H100,2.5\nT4,1\n"
+    odd = [b"\0", b"\n", b'"', b"'", b"*", b"&a ", b"*a", b"!!int ", b"[", b"{", b": "]
+    odd += [b"\xff", b"\xc3", b"9" * 5000, b"[" * 3000, b"?", b"- ", b"\t", b"%", b"@"]
+    refused = 0
+    for _ in range(500):
+        raw = bytearray(good)
+        for _ in range(rng.randrange(1, 5)):
+            start = rng.randrange(len(raw))
+            raw[start : start + rng.randrange(3)] = rng.choice(odd)
+        path.write_bytes(raw)
+        try:
+            found = from_file(path)
+        except CommandError:
+            refused += 1
+        else:
+            Prices(found).of(H100)
+    assert refused > 100
 
 
 def test_flags() -> None:

@@ -4,14 +4,22 @@ Prometheus's web configuration: what is taken from it, and what is refused.
 
 from __future__ import annotations
 
+import os
+import random
 import ssl
+import subprocess
+import traceback
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jaxmon.errors import WebConfigError
-from jaxmon_exporter import web_config
+from jaxmon_exporter.ciphers import openssl_name
+from jaxmon_exporter.web_config import _TLS as TLS_KEYS
 from jaxmon_exporter.web_config import Tls, WebConfig, load
+from tests.support import require_program
 
 
 HASH = "$2b$04$" + "a" * 53
@@ -96,7 +104,7 @@ def test_names_of_ciphers_are_openssls(go: str, openssl: str) -> None:
     """
     Go's names become names that this OpenSSL knows.
     """
-    assert web_config._cipher(go) == openssl
+    assert openssl_name(go) == openssl
 
 
 def test_suites_of_tls_1_3_are_always_on(tmp_path: Path) -> None:
@@ -117,20 +125,23 @@ def test_suites_of_tls_1_3_are_always_on(tmp_path: Path) -> None:
     ("text", "complaint"),
     [
         ("[1]", "the file must be a mapping"),
-        ("tls: {}", "the file has tls; its keys are tls_server_config,"),
+        ("tls: {}", "the file has an unknown key; its keys are tls_server_config,"),
         (
             TLS + ", keyfile: x}",
-            "tls_server_config has keyfile; its keys are cert_file",
+            "tls_server_config has an unknown key; its keys are cert_file",
         ),
         ("tls_server_config: {key_file: k}", "tls_server_config needs cert_file"),
-        (TLS + ", min_version: SSL3}", "min_version 'SSL3' is not possible here"),
+        (
+            TLS + ", min_version: SSL3}",
+            "tls_server_config.min_version is not possible here; use one of TLS10",
+        ),
         (
             TLS + ", min_version: TLS13, max_version: TLS12}",
             "min_version is above max_version",
         ),
         (
             TLS + ", client_auth_type: RequireAnyClientCert, client_ca_file: x}",
-            "client_auth_type 'RequireAnyClientCert' is not possible here",
+            "client_auth_type is not possible here; use one of NoClientCert",
         ),
         (
             TLS + ", client_auth_type: RequireAndVerifyClientCert}",
@@ -147,30 +158,36 @@ def test_suites_of_tls_1_3_are_always_on(tmp_path: Path) -> None:
         (TLS + ", cipher_suites: x}", "cipher_suites must be a list of texts"),
         (
             TLS + ", cipher_suites: [AES128-GCM-SHA256, NONE_SUCH]}",
-            "cipher suite NONE_SUCH is not possible here",
+            "cipher_suites has a suite that is not possible here",
         ),
         (
             TLS + ", cipher_suites: [TLS_AES_128_GCM_SHA256]}",
             "cipher_suites has none for TLS 1.2; add one, or min_version: TLS13",
         ),
         ("basic_auth_users: {}", "basic_auth_users must map names"),
-        ("basic_auth_users: {bob: secret}", "the password of 'bob' is no bcrypt hash"),
-        ("basic_auth_users: {bob: 7}", "the password of 'bob' is no bcrypt hash"),
+        (
+            "basic_auth_users: {bob: secret}",
+            "basic_auth_users has a password that is no bcrypt hash",
+        ),
+        (
+            "basic_auth_users: {bob: 7}",
+            "basic_auth_users has a password that is no bcrypt hash",
+        ),
         (
             f"basic_auth_users: {{bob: {HASH.replace('$04$', '$17$')}}}",
-            "the hash of 'bob' has cost 17; at most 16",
+            "basic_auth_users has a hash of cost 17; at most 16",
         ),
         (
             "http_server_config: {headers: {Server: x}}",
-            "headers has Server; its keys are Content-Security-Policy",
+            "headers has an unknown key; its keys are Content-Security-Policy",
         ),
         (
             'http_server_config: {headers: {X-Frame-Options: "a\\r\\nb"}}',
-            "header X-Frame-Options must be a printable text",
+            "headers.X-Frame-Options must be a printable text",
         ),
         (
             'http_server_config: {headers: {X-Frame-Options: "\u65e5"}}',
-            "header X-Frame-Options must be a printable text in ASCII",
+            "headers.X-Frame-Options must be a printable text in ASCII",
         ),
         ("a: [", "cannot be read"),
     ],
@@ -200,12 +217,158 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
     """
-    Missing and broken files are one error that names them.
+    Missing and broken files, and one that would have to be waited for, are an error
+    that names their keys.
     """
     tls = Tls(tmp_path / "c.pem", tmp_path / "k.pem")
-    with pytest.raises(WebConfigError, match=r"c\.pem.*k\.pem"):
+    with pytest.raises(WebConfigError, match=r"cert_file: .*No such file"):
         tls.context()
+    os.mkfifo(tmp_path / "c.pem")
+    with pytest.raises(WebConfigError, match="cert_file: is a pipe"):
+        tls.context()
+    (tmp_path / "c.pem").unlink()
     for file in tls.files:
         file.write_text("no certificate")
-    with pytest.raises(WebConfigError, match="TLS cannot be set up"):
+    with pytest.raises(
+        WebConfigError, match="TLS cannot be set up from cert_file, key_"
+    ):
         tls.context()
+    for file in tls.files:
+        file.write_text("-----BEGIN CERTIFICATE-----\n" * 100_000)
+    with pytest.raises(WebConfigError, match="cert_file: longer than 1 MiB"):
+        tls.context()
+
+
+def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
+    """
+    Nobody is there to be asked for it: the start does not wait at the terminal.
+    """
+    require_program("openssl")
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -passout pass:hidden -subj /CN=x "
+        f"-keyout {tmp_path}/k.pem -out {tmp_path}/c.pem"
+    )
+    subprocess.run(command.split(), check=True, capture_output=True, timeout=60)
+    with pytest.raises(WebConfigError, match="the key is encrypted; give one without"):
+        Tls(tmp_path / "c.pem", tmp_path / "k.pem").context()
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("basic_auth_users: {bob: hunter2}", "(line 1, column 25)"),
+        ("basic_auth_users:\n  hunter2: bob\n", "(line 2, column 12)"),
+        ("basic_auth_users:\n  bob: @hunter2\n", "line 2, column 8"),
+        ("basic_auth_users:\n  bob: !hunter2\n", "(line 2, column 8)"),
+        ("basic_auth_users:\n  bob: !!hunter2 x\n", "(line 2, column 8)"),
+        ("basic_auth_users:\n  bob: hunter2: x\n", "line 2, column "),
+        ("basic_auth_users:\n  bob: {hunter2: x}\n", "(line 2, column 8)"),
+        ("basic_auth_users:\n  bob: [hunter2]\n", "(line 2, column 8)"),
+        ("basic_auth_users:\n  bob: *hunter2\n", "line 2, column 8"),
+        ("basic_auth_users:\n  bob: %hunter2\n", "line 2, column 8"),
+        ("basic_auth_users:\n  bob: 'hunter2\n", "line "),
+        ("basic_auth_users:\nhunter2: x\n", "(line 2, column 1)"),
+        ("basic_auth_users: [hunter2]", "(line 1, column 19)"),
+        ("basic_auth_users: hunter2", "(line 1, column 19)"),
+        ("hunter2", "(line 1, column 1)"),
+        (TLS + ", hunter2: x}", "(line 1, column 57)"),
+        (TLS + ", min_version: hunter2}", "(line 1, column 70)"),
+        (TLS + ", client_auth_type: hunter2}", "(line 1, column 75)"),
+        (TLS + ", cipher_suites: [hunter2]}", "(line 1, column 73)"),
+        ("tls_server_config: {cert_file: hunter2}", "(line 1, column 20)"),
+        ("http_server_config: {headers: {hunter2: x}}", "(line 1, column 32)"),
+        ("http_server_config: {hunter2: {X: x}}", "(line 1, column 22)"),
+    ],
+)
+def test_an_error_shows_a_place_and_no_content(
+    tmp_path: Path, text: str, place: str
+) -> None:
+    """
+    A password that was written where it does not belong is in no message, wherever
+    that is, nor in what caused it.
+    """
+    with pytest.raises(WebConfigError) as caught:
+        load(written(tmp_path, text))
+    assert place in str(caught.value)
+    told = "".join(traceback.format_exception(caught.value))
+    # The test itself is on the stack, and quoted.
+    assert "hunter2" not in told.replace(text, "")
+
+
+def bad_files(count: int) -> Iterator[bytes]:
+    """
+    Yield what people and accidents make of a configuration.
+    """
+    rng = random.Random(18)  # noqa: S311 - the same files each time
+    good = [
+        *TLS_KEYS,
+        "basic_auth_users",
+        "headers",
+        "http_server_config",
+        "tls_server_config",
+        "X-Frame-Options",
+    ]
+    odd = [
+        *("2024-01-01", "2024-13-45", "2001-12-14t21:59:43.10-05:00", "!!int abc"),
+        *("!!float x", "!!bool x", "!!timestamp x", "!!binary '***'", "!!null x"),
+        *("!!set {a, b}", "!!omap [a]", "!!pairs [[a]]", "!!python/name:os.system"),
+        *("9" * 5000, "0x" + "f" * 5000, "1:" * 3000 + "1", "1e999999", ".nan", ".inf"),
+        *("[" * 3000, "{a: " * 3000, "[" * 31 + "]" * 31, "[x]", "{a: b}", "{}", "[]"),
+        *("{[a]: b}", "? {a: b}", "~", "", "''", '"\\0"', '"\\ud800"', "a\0b", "*a"),
+        *(
+            "&a [*a]",
+            "&a {<<: *a}",
+            "{<<: x}",
+            "@x",
+            "`x",
+            "%x",
+            "!x",
+            "!<x> y",
+            "|\n x",
+        ),
+        *("RequireAnyClientCert", "TLS10", "TLS13", "ALL:@SECLEVEL=0", HASH, "\u2028"),
+        *(
+            "-",
+            "- -",
+            "a: b: c",
+            "'",
+            '"',
+            "\t",
+            "#",
+            "=",
+            "<<",
+            "yes",
+            "-0",
+            "x" * 9000,
+        ),
+    ]
+    for _ in range(count):
+        lines = []
+        for _ in range(rng.randrange(1, 5)):
+            keys = rng.sample(good, rng.randrange(1, 4))
+            indent = "  " * rng.randrange(3)
+            lines.append(indent + ": {".join(keys) + ": " + rng.choice(odd))
+            lines[-1] += "}" * rng.choice([len(keys) - 1, 0])
+        raw = bytearray("\n".join(lines).encode("utf-8", "surrogatepass"))
+        for _ in range(rng.choice([0, 0, 1, 8])):
+            raw[rng.randrange(len(raw))] = rng.randrange(256)
+        yield bytes(raw)
+
+
+def test_whatever_a_file_holds_is_taken_or_refused(tmp_path: Path) -> None:
+    """
+    Of hundreds of bad files each is a configuration or one error of ours, also when
+    its certificates are looked for.
+    """
+    path = tmp_path / "web.yml"
+    refused = 0
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        for raw in bad_files(600):
+            path.write_bytes(raw)
+            try:
+                found = load(path)
+                if found.tls is not None:
+                    found.tls.context()
+            except WebConfigError:
+                refused += 1
+    assert refused > 400

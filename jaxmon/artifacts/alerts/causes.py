@@ -48,6 +48,7 @@ def cause_alerts(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
     yield sight.target_down(thresholds, day)
     yield from sight.service_vanished(thresholds, hour)
     yield sight.collector_down(thresholds, day)
+    yield sight.web_config_failed(thresholds)
     yield sight.agent_silent(thresholds)
     yield sight.agent_hook_inactive(thresholds)
 

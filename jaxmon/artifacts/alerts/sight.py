@@ -91,6 +91,24 @@ def collector_down(thresholds: Thresholds, day: str) -> Alert:
     )
 
 
+def web_config_failed(thresholds: Thresholds) -> Alert:
+    """
+    Tell of a change of a web configuration or of its certificates that is not in force.
+    """
+    return Alert(
+        name="JaxmonWebConfigFailed",
+        expr=gauge(catalog.WEB_CONFIG_SUCCESS).max("job", "instance").equals(0),
+        for_=thresholds.web_config_failed_for,
+        severity=TICKET,
+        summary="A sidecar cannot use its web configuration.",
+        description=(
+            "The newest change of the web configuration of {{ $labels.instance }}, or "
+            "of its certificates, cannot be used: what was in force stays until the "
+            "sidecar restarts, which it then cannot."
+        ),
+    )
+
+
 def agent_silent(thresholds: Thresholds) -> Alert:
     """
     Tell of a process that is there and does not answer.

@@ -152,6 +152,10 @@ class Thresholds:
     collector_down_for: str = field(
         default="10m", metadata=_of("duration", "How long a collector must fail.")
     )
+    web_config_failed_for: str = field(
+        default="10m",
+        metadata=_of("duration", "How long a web configuration must be unusable."),
+    )
     agent_silent_for: str = field(
         default="5m",
         metadata=_of("duration", "How long an agent must keep the sidecar waiting."),

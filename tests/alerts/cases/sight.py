@@ -16,6 +16,7 @@ TIMEOUTS = (
     'reason="agent_timeout"}'
 )
 COLLECTOR = 'jaxmon_collector_success{{job="gpus",instance="a:1",collector="{}"}}'
+WEB_CONFIG = 'jaxmon_web_config_success{{job="gpus",instance="{}"}}'
 HOOK = 'jaxmon_hook_active{job="train",instance="a:1",hook="compiles"}'
 
 STARTED = 'process_start_time_seconds{job="web",instance="a:1",worker="0"}'
@@ -142,6 +143,25 @@ CASES = {
                 job="gpus",
                 instance="a:1",
                 collector="host",
+            )
+        },
+    ),
+    "a web configuration that cannot be used": Case(
+        "JaxmonWebConfigFailed",
+        {
+            WEB_CONFIG.format("a:1"): "1+0x5 0+0x20 1+0x10",
+            WEB_CONFIG.format("b:1"): "1+0x40",
+            # Half of a renewal: the certificate came before its key.
+            WEB_CONFIG.format("c:1"): "1+0x5 0+0x2 1+0x30",
+        },
+        quiet=("5m", "15m", "27m"),
+        firing={
+            "16m": ticket(
+                "The newest change of the web configuration of a:1, or of its "
+                "certificates, cannot be used: what was in force stays until the "
+                "sidecar restarts, which it then cannot.",
+                job="gpus",
+                instance="a:1",
             )
         },
     ),

@@ -11,6 +11,7 @@ from jaxmon.artifacts.dashboards.model import Mapping, Panel, Row, Target
 from jaxmon.artifacts.promql import counter, gauge, histogram
 
 
+_IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "in force", "green"))
 _HOOKS = (Mapping("0", "inactive", "red"), Mapping("1", "active", "green"))
 
 
@@ -176,6 +177,7 @@ def _sidecars() -> tuple[Panel, ...]:
     took = hardware.host(catalog.COLLECTOR_DURATION_SECONDS)
     age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
     errors = hardware.host_rate(catalog.COLLECTOR_ERRORS).sum(*by, "reason")
+    config = hardware.host(catalog.WEB_CONFIG_SUCCESS)
     return (
         Panel(
             id=2006,
@@ -203,6 +205,19 @@ def _sidecars() -> tuple[Panel, ...]:
             targets=(Target(q.per_minute(errors), f"{named} {{{{reason}}}}"),),
             width=8,
             alerts=("JaxmonCollectorDown",),
+        ),
+        Panel(
+            id=2011,
+            title="Web configuration",
+            kind="state-timeline",
+            text="Whether what a sidecar's web configuration and its certificates say "
+            "is in force. After a change that cannot be used, what was stays.",
+            targets=(Target(config.max("instance"), "{{instance}}"),),
+            width=24,
+            mappings=_IN_FORCE,
+            thresholds=q.below(1),
+            alerts=("JaxmonWebConfigFailed",),
+            no_value="No sidecar has one",
         ),
     )
 
