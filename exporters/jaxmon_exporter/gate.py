@@ -66,12 +66,14 @@ class Gate:
         self._pool = ThreadPoolExecutor(1, "jaxmon-passwords")
         self._read()
 
-    def reload(self) -> None:
+    def reload(self) -> bool:
         """
-        Read the files now, changed or not; any thread, never raises.
+        Read the files now, changed or not, and return whether what they say is in
+        force; any thread, never raises.
         """
         with self._lock:
             self._renew()
+            return not self._failed
 
     def family(self) -> Family:
         """

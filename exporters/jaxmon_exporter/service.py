@@ -124,6 +124,15 @@ class Service:
         if stuck := self._polling.stop():
             log.warning("left behind, still waiting: %s", ", ".join(stuck))
 
+    def reload(self) -> None:
+        """
+        Read again what may change while it serves; never raises.
+        """
+        if self._gate is None:
+            log.info("nothing to read again: there is no --web-config")
+        elif self._gate.reload():
+            log.info("read again: %s", self._options.web_config)
+
     @property
     def encrypted(self) -> bool:
         """

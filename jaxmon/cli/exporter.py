@@ -8,14 +8,13 @@ import contextlib
 import gc
 import logging
 import os
-import signal
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from jaxmon import rundir
+from jaxmon.cli.signals import Signals, Stopped
 from jaxmon.errors import CommandError
 from jaxmon_exporter.options import COLLECTORS, COMPAT, Options
 
@@ -32,6 +31,12 @@ Pages:
   /api/summary   the landing page's figures, as JSON
   /-/healthy     200 while this process serves
   /-/ready       200 once every collector was polled
+
+\b
+Signals:
+  SIGTERM, SIGINT   stop, also while files are loaded; the second at once
+  SIGHUP            read --web-config and its certificates again; options and
+                    prices take a restart
 
 \b
 Exit codes:
@@ -277,6 +282,7 @@ def command(
         level=log_level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    signals = Signals()
     options = Options(
         run_dir=run_dir or rundir.locate(),
         host=host,
@@ -294,31 +300,29 @@ def command(
         compat=compat or "",
         tpu_interval=tpu_interval,
         disabled=frozenset(disabled),
-        prices=_prices(price_table, prices) if price_table or prices else {},
         web_config=web_config,
         demo=demo,
     )
-    stopping = _stop_event()
-    reasons: list[str] = []
+    try:
+        with _loading():
+            from jaxmon_exporter.service import Service
 
-    def give_up(reason: str) -> None:
-        reasons.append(reason)
-        stopping.set()
-
-    with _loading():
-        from jaxmon_exporter.service import Service
-
-        service = Service(options, give_up=give_up)
-        bound = service.start()
+            if price_table or prices:
+                options = options._replace(prices=_prices(price_table, prices))
+            service = Service(options, give_up=signals.give_up)
+            bound = service.start()
+        signals.loaded()
+    except Stopped:
+        return
     scheme = "https" if service.encrypted else "http"
     click.echo(f"jaxmon exporter: {scheme}://{_reachable(host)}:{bound}/", err=True)
     click.echo(f"jaxmon exporter: agents in {options.run_dir}", err=True)
     try:
-        stopping.wait()
+        reason = signals.wait(service.reload)
     finally:
         service.stop()
-    if reasons:
-        raise CommandError(reasons[0])
+    if reason:
+        raise CommandError(reason)
 
 
 @contextlib.contextmanager
@@ -359,18 +363,3 @@ def _reachable(host: str) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         return "localhost"
     return f"[{host}]" if ":" in host else host
-
-
-def _stop_event() -> threading.Event:
-    """
-    Return what SIGTERM and SIGINT set; a second signal ends the process at once.
-    """
-    event = threading.Event()
-
-    def stop(number: int, _frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        event.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    return event

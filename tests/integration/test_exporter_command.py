@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
 import ssl
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.request import urlopen
@@ -18,7 +20,7 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from tests.exporter import JAXMON, STOP_SECONDS, Exporter, exporters
-from tests.support import clean_environ, run_python
+from tests.support import clean_environ, run_python, until
 
 
 @pytest.fixture
@@ -39,6 +41,104 @@ def test_signal_ends_it_with_code_zero(
     running.until_ready()
     assert running.stop(number) == 0
     assert not any("Traceback" in line for line in running.log)
+
+
+LOADING = """
+import os, sys
+from pathlib import Path
+import jaxmon_exporter.{module} as module
+
+def never(*_):
+    os.write(1, b"loading\\n")
+    try:
+        os.read(end, 1)
+    except Exception:
+        pass
+
+end, other = os.pipe()
+module.{name} = never
+from jaxmon.cli.main import main
+main(["exporter", "--port", "0", "{option}", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("module", "name", "option"),
+    [("web_config", "read_text", "--web-config"), ("prices", "from_file", "--prices")],
+)
+def test_a_signal_ends_it_while_files_are_loaded(
+    *, run_dir: Path, tmp_path: Path, module: str, name: str, option: str, number: int
+) -> None:
+    """The first is enough, however long the file system takes: exit code 0."""
+    path = tmp_path / "config.yaml"
+    path.write_text("{}")
+    source = LOADING.format(module=module, name=name, option=option)
+    with subprocess.Popen(
+        [sys.executable, "-c", source, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environ(run_dir),
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "loading\n"
+            process.send_signal(number)
+            _, told = process.communicate(timeout=STOP_SECONDS)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert told == ""
+
+
+def test_what_is_no_file_is_refused_at_once(run_dir: Path, tmp_path: Path) -> None:
+    """A pipe, a device or a file that is too long is an error, and not waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "long").write_bytes(b"# long\n" * 1_500_000)
+    for option in ("--web-config", "--prices"):
+        for path, said in (
+            (tmp_path / "pipe", "is a pipe; give a regular file"),
+            (Path("/dev/zero"), "is a device; give a regular file"),
+            (tmp_path / "long", "longer than 1 MiB, too long"),
+        ):
+            result = run_python(
+                *("-m", "jaxmon", "exporter", "--port", "0", option, str(path)),
+                run_dir=run_dir,
+            )
+            assert result.code == 1
+            assert said in result.err
+            assert "Traceback" not in result.err
+
+
+def test_sighup_reads_the_web_configuration_again(
+    exporter: Callable[..., Exporter], tmp_path: Path
+) -> None:
+    """It serves on, with what the file says now, and the log tells of it."""
+    path = tmp_path / "web.yml"
+    path.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
+    running = exporter("--web-config", str(path))
+    running.until_ready()
+    running.process.send_signal(signal.SIGHUP)
+    until(lambda: any(f"read again: {path}" in one for one in running.log), "the log")
+    assert "jaxmon_web_config_success 1\n" in running.get()
+
+    path.write_text("[")
+    running.process.send_signal(signal.SIGHUP)
+    stays = "what was in force stays"
+    until(lambda: any(stays in one for one in running.log), "the refusal")
+    assert "jaxmon_web_config_success 0\n" in running.get()
+    assert running.stop() == 0
+
+
+def test_sighup_ends_nothing(exporter: Callable[..., Exporter]) -> None:
+    """Without such a file there is nothing to read again; it serves on."""
+    running = exporter()
+    running.until_ready()
+    running.process.send_signal(signal.SIGHUP)
+    until(lambda: any("nothing to read again" in one for one in running.log), "the log")
+    assert "jaxmon_web_config_success" not in running.get()
+    assert running.stop() == 0
 
 
 def test_response_under_way_is_finished(exporter: Callable[..., Exporter]) -> None:
