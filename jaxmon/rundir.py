@@ -5,14 +5,20 @@ A slot is the lowest free number, held by a lock on ``agent-N.lock`` for as long
 as the process lives; the kernel lets go of it however the process ends. So a
 restarted worker gets its predecessor's number, and the ``worker`` label stays
 bounded.
+
+Cleaners of temporary files take locks, sockets and the directory away under living
+agents, which put them back (`Slot.in_place`). So a path proves nothing: a file is
+unlinked only by who holds the slot's lock, and a socket that answers only by its owner.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
+import socket
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +33,10 @@ _SOCKET_NAME = re.compile(r"agent-(\d{1,4})\.sock")
 _SHARED = stat.S_ISGID | stat.S_IRWXG
 # Linux gives sockaddr_un 108 bytes, the terminating zero included.
 _MAX_SOCKET_PATH = 107
+# What opening a lock fails with where something else lies there, or another user's.
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO)
+# How often a directory is made again that is removed between making and using it.
+_ATTEMPTS = 10
 
 
 class RunDirError(JaxmonError):
@@ -88,14 +98,40 @@ class Slot:
         self.mode = mode
         self._lock = lock
         self._fd: int | None = fd
+        self._bound: tuple[int, int] | None = None
+
+    def bound(self) -> None:
+        """
+        Remember the socket that now lies there as this slot's own.
+        """
+        self._bound = identity(self.socket)
+
+    def in_place(self) -> bool:
+        """
+        Tell whether socket and lock are this slot's, where others look for them.
+
+        Costs three system calls, some 5 µs.
+        """
+        return self._has_socket() and self._has_lock()
 
     def release(self) -> None:
         """
         Unlink socket and lock and let the slot go. Safe to call twice.
+
+        Call it while the socket still listens: others then know that it is owned, and
+        find no socket that nobody answers on.
         """
         if self._fd is None:
             return
-        for path in (self.socket, self._lock):
+        if not self._has_lock():
+            # Taken away: who holds what lies there now has the slot.
+            self.abandon()
+            with contextlib.suppress(RunDirError, OSError):
+                self._fd = _hold(self._lock, self.mode)
+        if self._fd is None:
+            return
+        owned = (self.socket, self._lock) if self._has_socket() else (self._lock,)
+        for path in owned:
             with contextlib.suppress(OSError):
                 path.unlink()
         self.abandon()
@@ -112,75 +148,174 @@ class Slot:
             with contextlib.suppress(OSError):
                 os.close(fd)
 
+    def _has_socket(self) -> bool:
+        # Its inode is not used again while the socket is open.
+        return self._bound is not None and identity(self.socket) == self._bound
 
-def acquire(directory: Path) -> Slot:
+    def _has_lock(self) -> bool:
+        if self._fd is None:
+            return False
+        held = os.fstat(self._fd)
+        return identity(self._lock) == (held.st_dev, held.st_ino)
+
+
+def acquire(directory: Path, *, first: int | None = None) -> Slot:
     """
-    Return the lowest free slot in *directory*, which is created when missing.
+    Return the slot *first*, or else the lowest free one in *directory*, which is
+    created when missing.
+
+    A slot whose socket answers is not free, and neither is one where something lies
+    that cannot be locked or unlinked.
 
     Raises:
         RunDirError: the directory cannot be used, with the reason.
     """
     # The program may change its directory before the files are unlinked.
     directory = directory.absolute()
-    mode = _prepare(directory)
-    for number in range(MAX_SLOTS):
-        path = directory / f"agent-{number}.sock"
-        if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
-            msg = (
-                f"socket path {path} is longer than {_MAX_SOCKET_PATH} bytes; "
-                "set JAXMON_RUN_DIR to a shorter directory"
-            )
-            raise RunDirError(msg)
+    for _ in range(_ATTEMPTS):
+        mode = prepare(directory)
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            return _lowest(directory, mode, first)
+    msg = (
+        f"run directory {directory} is removed as soon as it is made; set "
+        "JAXMON_RUN_DIR to another"
+    )
+    raise RunDirError(msg)
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """
+    Return device and inode of what lies at *path*, of a link its own; `None` where
+    nothing does.
+    """
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def is_link(path: Path) -> bool:
+    """
+    Tell whether *path* is a link: no agent makes one, and none is followed.
+    """
+    try:
+        return stat.S_ISLNK(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
+    """
+    Return the first slot that is free.
+
+    Raises:
+        FileNotFoundError: the directory is gone.
+        RunDirError: there is none, or nothing can be made there.
+    """
+    for number in (*(() if first is None else (first,)), *range(MAX_SLOTS)):
+        path = _socket_path(directory, number)
         lock = path.with_suffix(".lock")
         if (fd := _hold(lock, mode)) is not None:
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                os.close(fd)
-                msg = f"cannot replace {path}: {error.strerror}; remove it"
-                raise RunDirError(msg) from error
-            return Slot(number, path, lock, fd, mode)
+            slot = Slot(number, path, lock, fd, mode)
+            if _clear(path):
+                return slot
+            slot.release()
     msg = f"all {MAX_SLOTS} slots in {directory} are taken; set another JAXMON_RUN_DIR"
     raise RunDirError(msg)
 
 
+def _socket_path(directory: Path, number: int) -> Path:
+    path = directory / f"agent-{number}.sock"
+    if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+        msg = (
+            f"socket path {path} is longer than {_MAX_SOCKET_PATH} bytes; "
+            "set JAXMON_RUN_DIR to a shorter directory"
+        )
+        raise RunDirError(msg)
+    return path
+
+
+def _clear(path: Path) -> bool:
+    """
+    Unlink the socket of a killed process; `False` where somebody answers on it, or it
+    cannot be unlinked.
+    """
+    try:
+        if _answers(path):
+            return False
+        path.unlink(missing_ok=True)
+    except OSError:  # a directory, another user's, or no descriptor to ask with
+        return False
+    return True
+
+
+def _answers(path: Path) -> bool:
+    if is_link(path):
+        return False
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
+        probe.settimeout(0)
+        try:
+            probe.connect(os.fspath(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:  # a queue that is full, another user's, another kind
+            return True
+    return True
+
+
 def _hold(lock: Path, mode: int) -> int | None:
     """
-    Return a descriptor that holds *lock*, `None` when another process does.
+    Return a descriptor that holds *lock*, `None` where another process does, or where
+    what lies there is no lock of ours.
+
+    Raises:
+        FileNotFoundError: its directory is gone.
+        RunDirError: it cannot be made.
     """
+    # A FIFO must not be waited for.
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             fd = os.open(lock, flags, mode)
+        except FileNotFoundError:
+            raise
         except OSError as error:
+            if error.errno in _NOT_OURS and os.path.lexists(lock):
+                return None
             msg = (
                 f"cannot create {lock}: {error.strerror}; set JAXMON_RUN_DIR to a "
                 "directory that can be written"
             )
             raise RunDirError(msg) from error
         try:
-            # Against the umask, so that others of the group can take the slot over;
-            # not ours to change where another user left it.
-            with contextlib.suppress(PermissionError):
-                os.fchmod(fd, mode)
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A releasing holder may have unlinked the file between open and
-            # flock; a lock on an unlinked file would hold nothing.
-            if os.fstat(fd).st_ino == lock.stat().st_ino:
+            status = os.fstat(fd)
+            if stat.S_ISREG(status.st_mode):
+                # Against the umask, so that others of the group can take the slot
+                # over; not ours to change where another user left it.
+                with contextlib.suppress(PermissionError):
+                    os.fchmod(fd, mode)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # A releasing holder may have unlinked the file between open and
+                # flock; a lock on an unlinked file would hold nothing.
+                if identity(lock) != (status.st_dev, status.st_ino):
+                    os.close(fd)
+                    continue
                 return fd
-        except FileNotFoundError:
+        except OSError:  # another process holds it
             pass
-        except OSError:
-            os.close(fd)
-            return None
         os.close(fd)
+        return None
 
 
-def _prepare(directory: Path) -> int:
+def prepare(directory: Path) -> int:
     """
-    Create *directory* for this user only, refuse one that others control, and return
-    the permissions of files in it.
+    Create *directory* for this user only, and return the permissions of files in it.
+
+    Raises:
+        RunDirError: it cannot be made, others control it, or its path is too long.
     """
+    _socket_path(directory, 0)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Not followed when it is a link: under a shared temporary directory

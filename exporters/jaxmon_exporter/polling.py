@@ -6,7 +6,7 @@ collector alone: its thread is never multiplied, the failure shows after the
 deadline, and the collector recovers when the call comes back. The last good figures
 are served until they are three intervals and a deadline old, then no longer: a
 gap in a graph says more than a frozen line. What a failed poll tells, such as ``up 0``,
-holds until the next one, which waits longer after each failure.
+holds until the next one, which waits longer after each failure that cost something.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from jaxmon.catalog import (
     COLLECTOR_AGE_SECONDS,
@@ -24,8 +24,14 @@ from jaxmon.catalog import (
     COLLECTOR_ERRORS,
     COLLECTOR_SUCCESS,
 )
-from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.collecting import (
+    NO_RUN_DIR,
+    Clock,
+    Collector,
+    CollectorUnavailable,
+    partial_failures,
+)
 from jaxmon_exporter.precedence import unowned, unserved
 
 
@@ -33,62 +39,14 @@ log = logging.getLogger("jaxmon.exporter")
 
 TIMEOUT = "timeout"
 ERROR = "error"
-# A host without such a device, or what its driver brings, is a normal one. One that has
-# it, and no package to read it, is not.
-_ABSENT = ("library_not_found", "no_devices", "unsupported")
+# A host without such a device, or what its driver brings, is a normal one, as is one
+# where no agent has run. One that has it, and no package to read it, is not.
+_ABSENT = ("library_not_found", "no_devices", "unsupported", NO_RUN_DIR)
 _MAX_BACKOFF = 60.0
 _MAX_DOUBLINGS = 6
 
-Clock = Callable[[], float]
 # Says what of the second families joins the first.
 Merge = Callable[[Sequence[Family], Sequence[Family]], list[Family]]
-
-
-class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
-    """
-    A collector has nothing to read here, or not now: a host without a GPU.
-
-    Args:
-        reason: one short word; a value of the label ``reason``.
-        message: what was found and what to do, for the log and the landing page.
-        families: figures that hold nevertheless, such as ``up 0``. Figures of
-            earlier polls are dropped.
-    """
-
-    def __init__(
-        self, reason: str, message: str, families: Sequence[Family] = ()
-    ) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.families = list(families)
-
-
-class Collector(Protocol):
-    """
-    A source of figures. All methods run on one thread, the collector's own.
-
-    Attributes:
-        name: value of the label ``collector``.
-        interval: seconds from the start of one poll to the start of the next.
-        deadline: seconds after which an unfinished poll counts as failed.
-    """
-
-    name: str
-    interval: float
-    deadline: float
-
-    def collect(self) -> Iterable[Family]:
-        """
-        Read the source once.
-
-        Raises:
-            CollectorUnavailable: there is nothing to read.
-        """
-
-    def close(self) -> None:
-        """
-        Let go of everything. Called once, after the last poll.
-        """
 
 
 class Status(NamedTuple):
@@ -140,6 +98,7 @@ class Poller:
         self._began: float | None = None
         self._overdue = False
         self._polled = False
+        # Costly ones, one after the other: each waits longer.
         self._failures = 0
         self._reason = self._message = ""
         self._errors = Counter({TIMEOUT: 0, ERROR: 0})
@@ -202,7 +161,9 @@ class Poller:
         try:
             found = list(self._collector.collect())
         except CollectorUnavailable as error:
-            self._end(began, error.families, error.reason, str(error))
+            self._end(
+                began, error.families, error.reason, str(error), costly=error.costly
+            )
         except (Exception, SystemExit) as error:  # a library may exit when loaded
             log.debug("collector %s failed", self.name, exc_info=True)
             self._end(began, None, ERROR, f"{type(error).__name__}: {error}")
@@ -228,7 +189,13 @@ class Poller:
             log.exception("collector %s could not be closed", self.name)
 
     def _end(
-        self, began: float, found: list[Family] | None, reason: str, message: str
+        self,
+        began: float,
+        found: list[Family] | None,
+        reason: str,
+        message: str,
+        *,
+        costly: bool = True,
     ) -> None:
         now = self._clock()
         with self._lock:
@@ -236,7 +203,7 @@ class Poller:
             self._notice_overdue(now)
             self._began, self._polled = None, True
             self._duration = now - began
-            self._failures = self._failures + 1 if reason else 0
+            self._failures = self._failures + 1 if reason and costly else 0
             if found is not None:
                 # Nothing to serve has no age; a source that is empty has one.
                 served = not reason or any(family.samples for family in found)
@@ -356,22 +323,6 @@ class Polling:
             others = [one for poller in self._secondary for one in poller.families()]
             found += self._merge(found, others)
         return found
-
-
-def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:
-    """
-    Return failures that cost a collector some figures but not the poll.
-
-    Reasons must differ from those of `CollectorUnavailable` and from ``timeout``
-    and ``error``, which the poller counts.
-    """
-    return Family(
-        COLLECTOR_ERRORS,
-        [
-            (series(COLLECTOR_ERRORS, collector, reason), count)
-            for reason, count in counts.items()
-        ],
-    )
 
 
 def _status_families(statuses: Sequence[Status]) -> list[Family]:

@@ -25,6 +25,7 @@ from jaxmon.exposition.process import ProcessFamilies
 from jaxmon.exposition.server import Server, metrics_handler
 from jaxmon.version import version
 from jaxmon_exporter import pages
+from jaxmon_exporter.collecting import Collector
 from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.collectors.gpm import Gpm
 from jaxmon_exporter.collectors.host import Host
@@ -32,7 +33,7 @@ from jaxmon_exporter.collectors.nvml import NvidiaGpus
 from jaxmon_exporter.collectors.nvml_session import driver_is_here
 from jaxmon_exporter.collectors.tpu import Tpus
 from jaxmon_exporter.options import Options
-from jaxmon_exporter.polling import Collector, Polling
+from jaxmon_exporter.polling import Polling
 from jaxmon_exporter.precedence import unserved
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from jaxmon import catalog, rundir
+from jaxmon.agent import local_socket
 from jaxmon.agent.checking.determinism import Determinism
 from jaxmon.agent.compiling.payers import Payers
 from jaxmon.agent.context import context_of
@@ -18,6 +19,7 @@ from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.holding.memory_profile import MemoryProfile
 from jaxmon.agent.hooks import Hooks
+from jaxmon.agent.local_socket import LocalSocket
 from jaxmon.agent.parts import Parts
 from jaxmon.agent.showing import collect, debug
 from jaxmon.agent.showing.overview import Overview
@@ -45,13 +47,11 @@ class Agent:
     Attributes:
         settings: the settings in force.
         url: where the metrics are, `None` when no TCP port is open.
-        socket: path of the Unix socket, `None` when there is none.
     """
 
     def __init__(self, jax: ModuleType, settings: Settings) -> None:
         self.settings = settings
         self.url: str | None = None
-        self.socket: str | None = None
         self._context = context_of(jax, settings)
         self._guard, self._table = self._context.guard, self._context.table
         self._table.named(UNKNOWN)
@@ -66,7 +66,7 @@ class Agent:
         self._container = ContainerFamilies()
         self._scrapes = Histogram(catalog.SCRAPE_SECONDS)
         self._server: Server | None = None
-        self._slot: rundir.Slot | None = None
+        self._local: LocalSocket | None = None
         self._pid = os.getpid()
         self._print_report = self._report() if settings.report else None
         self.running = False
@@ -146,11 +146,18 @@ class Agent:
             log.warning("jaxmon could not leave its figures: %s", error)
 
     def _close(self) -> None:
+        if self._local is not None:
+            self._local.close()
         if self._server is not None:
             self._server.stop()
-        if self._slot is not None:
-            self._slot.release()
-        self.url = self.socket = None
+        self.url = None
+
+    @property
+    def socket(self) -> str | None:
+        """
+        Path of the Unix socket, `None` when there is none.
+        """
+        return None if self._local is None else self._local.path
 
     @property
     def determinism(self) -> Determinism:
@@ -202,9 +209,9 @@ class Agent:
         self._profiler.abandon()
         if self._server is not None:
             self._server.abandon()
-        if self._slot is not None:
-            self._slot.abandon()
-        self.url = self.socket = None
+        if self._local is not None:
+            self._local.abandon()
+        self.url = None
 
     def collect(self) -> list[Family]:
         """
@@ -313,16 +320,14 @@ class Agent:
     def _listen_unix(self, server: Server) -> bool:
         if not self.settings.socket:
             return False
+        local = LocalSocket(server, rundir.locate(self.settings.run_dir))
         try:
-            self._slot = rundir.acquire(rundir.locate(self.settings.run_dir))
-            server.listen_unix(self._slot.socket, self._slot.mode)
+            local.open()
         except (JaxmonError, OSError) as error:
             log.warning("jaxmon serves no Unix socket for the sidecar: %s", error)
-            if self._slot is not None:
-                self._slot.release()
-                self._slot = None
             return False
-        self.socket = str(self._slot.socket)
+        server.every(local_socket.EVERY, local.look)
+        self._local = local
         return True
 
     def _on_server_error(self, site: str, error: BaseException) -> None:

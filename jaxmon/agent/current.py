@@ -38,7 +38,8 @@ class DisabledAgent(Agent):
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.url = self.socket = None
+        self.url = None
+        self._local = None
         self.running = False
 
     def collect(self) -> list[Family]:

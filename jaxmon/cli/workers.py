@@ -112,7 +112,7 @@ def running(
         try:
             worker = Worker(number, sockets[number], _decoded(answer))
         except FetchError as error:
-            if error.reason == fetch.GONE:
+            if error.reason in (fetch.GONE, fetch.LEFT):
                 continue
             trouble, slow = f"does not answer: {error}", error.reason == fetch.TIMEOUT
             worker = Worker(number, sockets[number], {}, trouble, slow)

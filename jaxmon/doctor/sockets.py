@@ -38,20 +38,21 @@ def check(directory: Path, port: int | None) -> Iterator[Finding]:
 
 def _directory(directory: Path) -> Finding:
     existed = os.path.lexists(directory)  # also where its parent cannot be entered
+    # Under a name that no agent has, and no longer than theirs: a slot that is taken,
+    # for however short, is one that the next agent does not get.
+    trial = directory / f"d-{os.getpid()}"
     try:
-        slot = rundir.acquire(directory)
-        try:
-            # The name is free; whether the file system takes sockets shows here.
-            with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
-                probe.bind(str(slot.socket))
-        finally:
-            slot.release()
+        rundir.prepare(directory)
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
+            probe.bind(str(trial))
     except RunDirError as error:
         return Finding(AREA, "failure", str(error), "agents then serve TCP only")
     except OSError as error:
         text = f"run directory {directory} takes no sockets: {error.strerror}"
         return Finding(AREA, "failure", text, "set JAXMON_RUN_DIR to a local directory")
     finally:
+        with contextlib.suppress(OSError):
+            trial.unlink()
         if not existed:
             with contextlib.suppress(OSError):
                 directory.rmdir()
@@ -67,7 +68,7 @@ def _agents(directory: Path) -> Iterator[Finding]:
             up.append(worker)
         elif answer.reason == fetch.GONE:
             dead.append(worker)
-        else:
+        elif answer.reason != fetch.LEFT:
             text = f"agent {worker} does not answer: {answer}"
             advice = "its process may be stopped, or hold Python's lock in native code"
             yield Finding(AREA, "warning", text, advice)

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
+from jaxmon import rundir
 from jaxmon.errors import JaxmonError
 
 
 GONE = "gone"
+LEFT = "left"
 TIMEOUT = "timeout"
 TOO_LARGE = "too_large"
 BROKEN = "broken"
@@ -40,7 +42,8 @@ class FetchError(JaxmonError):
     A page that did not arrive.
 
     Args:
-        reason: ``gone`` (nobody listens), ``timeout``, ``too_large`` or ``broken``.
+        reason: ``gone`` (nobody listens), ``left`` (its socket was taken away, as who
+            ends in order does), ``timeout``, ``too_large`` or ``broken``.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -52,9 +55,15 @@ class FetchError(JaxmonError):
 class _Exchange:
     """
     One request under way.
+
+    Args:
+        path: of the server's socket.
+        file: identity of that socket; another one there is another server's.
     """
 
     key: str
+    path: Path
+    file: tuple[int, int] | None
     socket: socket.socket
     unsent: bytes
     received: bytearray = field(default_factory=bytearray)
@@ -137,8 +146,10 @@ class _Round:
         under_way = self._selector.get_map()
         while len(under_way) < _AT_ONCE and (following := next(waiting, None)):
             key, path = following
+            # Before it is connected: what is there later must be compared with it.
+            file = rundir.identity(path)
             try:
-                exchange = _Exchange(key, _connected(path), self._request)
+                exchange = _Exchange(key, path, file, _connected(path), self._request)
             except FetchError as error:
                 self.answers[key] = error
             else:
@@ -162,6 +173,8 @@ class _Round:
                 continue
             except OSError as error:
                 answer = FetchError(BROKEN, f"connection failed: {error}")
+            if isinstance(answer, FetchError) and answer.reason == BROKEN:
+                answer = _ended(exchange) or answer
             if answer is not None:
                 self._end(exchange, answer)
             if self._total > self._max_total:
@@ -209,11 +222,27 @@ class _Round:
         self._total -= self._sizes.pop(largest)
 
 
+def _ended(exchange: _Exchange) -> FetchError | None:
+    """
+    Return how the server of *exchange* ended meanwhile, `None` when it did not: then
+    it is broken.
+    """
+    if rundir.identity(exchange.path) != exchange.file:
+        return FetchError(LEFT, "it ended while it was asked")
+    try:
+        _connected(exchange.path).close()
+    except FetchError as error:
+        return error if error.reason in (GONE, LEFT) else None
+    return None
+
+
 def _connected(path: Path) -> socket.socket:
     """
-    Return a non-blocking socket connected to *path*.
+    Return a non-blocking socket connected to *path*; a link is not followed.
     """
     client: socket.socket | None = None
+    if rundir.is_link(path):
+        raise FetchError(BROKEN, "its socket is a link, which may lead anywhere")
     try:
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         client.setblocking(False)  # noqa: FBT003 - the standard library's signature
@@ -221,8 +250,10 @@ def _connected(path: Path) -> socket.socket:
     except OSError as error:
         if client is not None:
             client.close()
-        if isinstance(error, (ConnectionRefusedError, FileNotFoundError)):
+        if isinstance(error, ConnectionRefusedError):
             raise FetchError(GONE, "nobody listens on its socket") from error
+        if isinstance(error, FileNotFoundError):
+            raise FetchError(LEFT, "its socket is there no longer") from error
         if isinstance(error, BlockingIOError):
             raise FetchError(TIMEOUT, "its queue of connections is full") from error
         raise FetchError(BROKEN, f"cannot connect: {error}") from error

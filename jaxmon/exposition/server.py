@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import selectors
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from http import HTTPStatus
-from threading import Thread, current_thread, get_ident
+from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.exposition import listeners
@@ -23,6 +22,7 @@ from jaxmon.exposition.listeners import Gate, Listener
 from jaxmon.exposition.messages import Request, Response, Timeouts, error_response
 from jaxmon.exposition.page import metrics_handler
 from jaxmon.exposition.places import Places
+from jaxmon.exposition.quiet import silent_asyncio
 
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class Server:
         )
         self._on_error = on_error
         self._listeners: list[Listener] = []
+        self._chores: list[tuple[float, Callable[[], None]]] = []
         self._connections: dict[asyncio.Task[None], Connection] = {}
         self._places = Places(self._connections, max_connections)
         self._thread: Thread | None = None
@@ -143,9 +144,9 @@ class Server:
         bound: int = listener.sock.getsockname()[1]
         return bound
 
-    def listen_unix(self, path: Path, mode: int = 0o600) -> None:
+    def listen_unix(self, path: Path, mode: int = 0o600) -> Listener:
         """
-        Listen on a Unix socket, before `start`.
+        Listen on a Unix socket, before `start` or on the server's own thread.
 
         The file belongs to the caller: it must not exist yet, and `stop` leaves
         it where it is. It never has more permissions than *mode*.
@@ -153,7 +154,25 @@ class Server:
         Raises:
             OSError: the path exists, is too long, or cannot be written.
         """
-        self._add(listeners.unix(path, mode))
+        listener = listeners.unix(path, mode)
+        self._add(listener)
+        return listener
+
+    def close_listener(self, listener: Listener) -> None:
+        """
+        Stop listening there; on the server's own thread. Clients are served on.
+        """
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+            self._loop.remove_reader(listener.sock)
+            listener.sock.close()
+
+    def every(self, seconds: float, call: Callable[[], None]) -> None:
+        """
+        Have *call* made on the server's thread, *seconds* after `start` and after each
+        call; before `start`. It must be quick; what it raises is reported.
+        """
+        self._chores.append((seconds, call))
 
     def start(self) -> None:
         """
@@ -174,7 +193,7 @@ class Server:
             for end in socket.socketpair():
                 end.close()
             # Not the policy's loop: that may be another library's.
-            with _silent_asyncio():
+            with silent_asyncio():
                 self._loop = asyncio.SelectorEventLoop(selector)
             undo.callback(self._loop.close)
             self._loop.set_debug(False)
@@ -221,11 +240,14 @@ class Server:
         self._close_listeners()
 
     def _add(self, listener: Listener) -> None:
-        if self._selector is not None:
+        started = self._selector is not None
+        if started and current_thread() is not self._thread:
             listener.sock.close()
             msg = "listen before start"
             raise RuntimeError(msg)
         self._listeners.append(listener)
+        if started:
+            self._watch(listener)
 
     def _close_listeners(self) -> None:
         while self._listeners:
@@ -246,6 +268,8 @@ class Server:
 
         for listener in self._listeners:
             self._watch(listener)
+        for chore in self._chores:
+            self._loop.call_later(chore[0], self._do, *chore)
         await self._stopping.wait()
         for listener in self._listeners:
             self._loop.remove_reader(listener.sock)
@@ -261,8 +285,17 @@ class Server:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def _watch(self, listener: Listener) -> None:
-        if not self._stopping.is_set():
+        if not self._stopping.is_set() and listener in self._listeners:
             self._loop.add_reader(listener.sock, self._accept, listener)
+
+    def _do(self, seconds: float, call: Callable[[], None]) -> None:
+        if self._stopping.is_set():
+            return
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - contained: the server goes on
+            self._report("server", error)
+        self._loop.call_later(seconds, self._do, seconds, call)
 
     def _accept(self, listener: Listener) -> None:
         full = self._places.full
@@ -359,21 +392,3 @@ async def _admitted(gate: Gate, request: Request) -> bool:
 
     found = gate.admits(request.path, request.headers.get("authorization"))
     return await asyncio.wrap_future(found) if isinstance(found, Future) else found
-
-
-@contextlib.contextmanager
-def _silent_asyncio() -> Iterator[None]:
-    """
-    Keep asyncio from logging "Using selector" in the user's process.
-    """
-    ours = get_ident()
-
-    def is_theirs(record: logging.LogRecord) -> bool:
-        return record.thread != ours
-
-    logger = logging.getLogger("asyncio")
-    logger.addFilter(is_theirs)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_theirs)

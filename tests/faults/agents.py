@@ -4,8 +4,6 @@ Rows about instrumented processes and the directory of their sockets.
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,11 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from jaxmon.exposition.server import Response, Server
 from tests.faults.matrix import Area
-from tests.faults.stage import MAIN, Page, Sidecar, Stage, errors, success
+from tests.faults.stage import Page, Sidecar, Stage, errors, success
 from tests.support import ROOT, clean_environ
 
 
@@ -30,37 +26,21 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n"
 
 # An agent as a process of its own, to be killed or stopped.
 PROCESS = """
-import sys, threading
+import signal, sys
+# Before there are threads, which would take the signal.
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 from pathlib import Path
+from jaxmon.agent.local_socket import LocalSocket
 from jaxmon.exposition.server import Response, Server
 server = Server({"/metrics": lambda _: Response(sys.argv[2].encode())})
-server.listen_unix(Path(sys.argv[1]))
+local = LocalSocket(server, Path(sys.argv[1]))
+local.open()
+server.every(0.1, local.look)
 server.start()
-print("ready", flush=True)
-threading.Event().wait()
-"""
-
-# A thousand of them in one process.
-MANY = """
-import selectors, socket, sys
-directory, count = sys.argv[1], int(sys.argv[2])
-body = b'# TYPE jaxmon_steps_total counter\\njaxmon_steps_total{loop="a"} 1\\n'
-head = b"HTTP/1.1 200 OK\\r\\nContent-Type: text/plain\\r\\n"
-head += b"Content-Length: %d\\r\\nConnection: close\\r\\n\\r\\n" % len(body)
-answer = head + body
-selector = selectors.DefaultSelector()
-for number in range(count):
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(f"{directory}/agent-{number}.sock")
-    listener.listen()
-    selector.register(listener, selectors.EVENT_READ)
-print("ready", flush=True)
-while True:
-    for entry, _ in selector.select():
-        client, _ = entry.fileobj.accept()
-        with client:
-            client.recv(4096)
-            client.sendall(answer)
+print(local.path, flush=True)
+signal.sigwait([signal.SIGTERM])
+local.close()
+server.stop()
 """
 
 
@@ -80,8 +60,11 @@ def good(stage: Stage, worker: int = 0) -> Server:
 
 
 def process(stage: Stage, worker: int) -> subprocess.Popen[str]:
+    """
+    Start an agent as a process, which finds its slot itself.
+    """
     found = subprocess.Popen(
-        [sys.executable, "-c", PROCESS, str(path(stage, worker)), PAGE.decode()],
+        [sys.executable, "-c", PROCESS, str(stage.run_dir), PAGE.decode()],
         env=clean_environ(),
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -96,7 +79,7 @@ def process(stage: Stage, worker: int) -> subprocess.Popen[str]:
 
     stage.later(end)
     assert found.stdout is not None
-    assert found.stdout.readline() == "ready\n"
+    assert found.stdout.readline() == f"{path(stage, worker)}\n"
     return found
 
 
@@ -192,7 +175,6 @@ def killed(stage: Stage) -> None:
     stage.shows(lambda: agent_up(sidecar.page(), 1) == 0, "its up 0")
     stage.expect(calls(sidecar.page(), 1) is None, "its series gone")
     stage.expect(whole(sidecar, 0), "the other agent goes on")
-    path(stage, 1).unlink()
     process(stage, 1)
     stage.recovers(lambda: whole(sidecar, 0, 1))
 
@@ -267,83 +249,3 @@ def not_http(stage: Stage) -> None:
 def error_page(stage: Stage) -> None:
     text = b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     misbehaves(stage, "broken", lambda client: client.sendall(text))
-
-
-@AREA.row("the directory of sockets is removed, made again", quick=True)
-def removed(stage: Stage) -> None:
-    good(stage, 0)
-    sidecar = sidecar_of(stage, 0)
-    shutil.rmtree(stage.run_dir)
-    stage.shows(lambda: agent_up(sidecar.page(), 0) is None, "no agent")
-    stage.expect(success(sidecar.page(), "agents") == 1, "agents success 1")
-    stage.run_dir.mkdir()
-    good(stage, 0)
-    stage.recovers(lambda: whole(sidecar, 0))
-
-
-@AREA.row("the directory of sockets may no longer be read")
-def forbidden(stage: Stage) -> None:
-    # Root may read everything, unless it gives that up.
-    dropped = "-dac_override,-dac_read_search"
-    through = () if os.getuid() else ("setpriv", "--bounding-set", dropped)
-    if through and not shutil.which("setpriv"):
-        pytest.skip("run by root, and there is no setpriv")
-    good(stage, 0)
-    sidecar = stage.sidecar("--disable", "host", "--disable", "nvml", through=through)
-    stage.until(lambda: whole(sidecar, 0), "the agent")
-    stage.run_dir.chmod(0)
-    stage.later(stage.run_dir.chmod, 0o700)
-    stage.shows(lambda: success(sidecar.page(), "agents") == 0, "agents success 0")
-    stage.expect(sidecar.collector("agents")["reason"] == "run_dir", "reason run_dir")
-    stage.expect(agent_up(sidecar.page(), 0) is None, "no series of agents")
-    stage.run_dir.chmod(0o700)
-    stage.recovers(lambda: whole(sidecar, 0))
-
-
-@AREA.row("other files among the sockets")
-def other_files(stage: Stage) -> None:
-    good(stage, 0)
-    (stage.run_dir / "agent-1.sock").write_text("no socket")
-    os.mkfifo(stage.run_dir / "agent-2.sock")
-    (stage.run_dir / "agent-3.sock").mkdir()
-    (stage.run_dir / "agent-4.sock").symlink_to("agent-4.sock")
-    (stage.run_dir / "agent-9999999999999999999999.sock").write_text("")
-    (stage.run_dir / "secret.sock").write_text("")
-    sidecar = sidecar_of(stage, 0)
-    page = sidecar.page()
-    stage.expect([agent_up(page, n) for n in range(1, 5)] == [0] * 4, "each up 0")
-    stage.expect(whole(sidecar, 0), "the real agent goes on")
-
-
-@AREA.row("1,024 agents, the usual limit of descriptors", quick=True)
-def many(stage: Stage) -> None:
-    count = 1024
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({0}, {0}))\n"
-    agents = subprocess.Popen(
-        [
-            *(sys.executable, "-c", limit.format(4096) + MANY),
-            *(str(stage.run_dir), str(count)),
-        ],
-        stdout=subprocess.PIPE,
-    )
-
-    def end() -> None:
-        agents.kill()
-        agents.wait()
-        assert agents.stdout is not None
-        agents.stdout.close()
-
-    stage.later(end)
-    assert agents.stdout is not None
-    agents.stdout.readline()
-    sidecar = stage.sidecar(
-        "--disable", "host", "--disable", "nvml", main=limit.format(1024) + MAIN
-    )
-
-    def all_up() -> bool:
-        page = sidecar.page()
-        return all(agent_up(page, worker) == 1 for worker in range(count))
-
-    stage.shows(all_up, "all 1,024 up")
-    steps = [name for name in sidecar.page() if name.startswith("jaxmon_steps_total")]
-    stage.expect(len(steps) == count, "series of each")

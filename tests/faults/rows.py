@@ -4,7 +4,7 @@ All rows of the fault matrix.
 
 from __future__ import annotations
 
-from tests.faults import agents, dcgm, gpus, service, tpus
+from tests.faults import agents, dcgm, directory, gpus, service, tpus
 
 
 ALL = (
@@ -12,6 +12,7 @@ ALL = (
     *dcgm.AREA.rows,
     *tpus.AREA.rows,
     *agents.AREA.rows,
+    *directory.AREA.rows,
     *service.HOST.rows,
     *service.AREA.rows,
 )

@@ -4,6 +4,7 @@ The agents collector over real Unix sockets: whose figures are whose.
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import subprocess
@@ -19,8 +20,9 @@ from jaxmon.exposition.families import Family, gauge
 from jaxmon.exposition.histogram import Histogram
 from jaxmon.exposition.process import ProcessFamilies
 from jaxmon.exposition.server import metrics_handler
+from jaxmon_exporter.collecting import CollectorUnavailable
 from jaxmon_exporter.collectors.agents import Agents
-from jaxmon_exporter.polling import CollectorUnavailable
+from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import (
     GOOD,
     Raw,
@@ -73,10 +75,34 @@ def test_own_and_relayed_series_form_one_block(run_dir: Path, serve: Serve) -> N
     ]
 
 
-def test_missing_run_directory_means_no_agents(tmp_path: Path) -> None:
-    """Before the first agent made the directory the collector works, and is empty."""
-    page = page_of(Agents(tmp_path / "none"))
-    assert up(page) == {}
+def test_missing_run_directory_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Before the first agent made it, there is nothing to read, which is normal; where it
+    was there and is removed, it is a failure. It is looked for as often as before.
+    """
+    run_dir = tmp_path / "run"
+    poller = Poller(Agents(run_dir))
+
+    def poll() -> tuple[str, bool]:
+        poller.poll()
+        status = poller.status()
+        return status.reason, status.absent
+
+    with caplog.at_level(logging.WARNING, "jaxmon.exporter"):
+        for _ in range(5):
+            assert poll() == ("no_run_dir", True)
+        assert not caplog.records
+        assert poller.delay() <= 2.0
+        run_dir.mkdir()
+        assert poll() == ("", False)
+        run_dir.rmdir()
+        assert poll() == ("no_run_dir", False)
+
+    assert f"there is no run directory {run_dir}" in caplog.text
+    assert poller.delay() <= 2.0
+    assert poller.status().errors["no_run_dir"] == 6
 
 
 def test_run_directory_that_is_a_file_is_a_reason(tmp_path: Path) -> None:
@@ -110,6 +136,66 @@ def test_killed_process_is_down_without_series(run_dir: Path, serve: Serve) -> N
         'worker="1"' in series for series in page if "agent_up" not in series
     )
     assert failures(page) == {}
+
+
+def test_agent_that_ends_while_it_is_asked_is_gone(
+    run_dir: Path, raw: Raw, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Who took its socket away is no failure, however far its answer had come: it has no
+    series, not even up 0, and no line in the log.
+    """
+    said = (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + GOOD[:20])
+    for slot, some in enumerate(said):
+
+        def end(client: socket.socket, slot: int = slot, some: bytes = some) -> None:
+            client.recv(4096)
+            client.sendall(some)
+            (run_dir / f"agent-{slot}.sock").unlink()
+
+        raw(slot, end)
+    with caplog.at_level(logging.WARNING, "jaxmon.exporter"):
+        page = page_of(Agents(run_dir))
+
+    assert (up(page), failures(page), caplog.records) == ({}, {}, [])
+
+
+def test_agent_that_is_replaced_while_it_is_asked_is_gone(
+    run_dir: Path, serve: Serve, raw: Raw
+) -> None:
+    """The next one in its slot is another agent, and is asked in the next round."""
+
+    def hand_over(client: socket.socket) -> None:
+        client.recv(4096)
+        (run_dir / "agent-0.sock").unlink()
+        serve(0, GOOD)
+
+    raw(0, hand_over)
+    agents = Agents(run_dir)
+    first, second = page_of(agents), page_of(agents)
+
+    assert (up(first), failures(first)) == ({}, {})
+    assert up(second) == {"0": 1}
+
+
+def test_agent_that_is_killed_while_it_is_asked_is_gone(run_dir: Path) -> None:
+    """Nobody listens on its socket any more: up is 0, and nothing is broken."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(run_dir / "agent-0.sock"))
+    listener.listen()
+
+    def die() -> None:
+        client, _ = listener.accept()
+        client.recv(4096)
+        listener.close()
+        client.close()
+
+    thread = threading.Thread(target=die)
+    thread.start()
+    page = page_of(Agents(run_dir))
+    thread.join()
+
+    assert (up(page), failures(page)) == ({"0": 0}, {})
 
 
 def test_agent_that_left_is_forgotten(run_dir: Path, serve: Serve) -> None:

@@ -18,12 +18,8 @@ from jaxmon.catalog import (
     HOST_LOAD_1M,
 )
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon_exporter.polling import (
-    CollectorUnavailable,
-    Poller,
-    Polling,
-    partial_failures,
-)
+from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
+from jaxmon_exporter.polling import Poller, Polling
 
 
 WAIT = 10.0

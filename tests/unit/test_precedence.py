@@ -12,7 +12,8 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon_exporter.polling import CollectorUnavailable, Polling
+from jaxmon_exporter.collecting import CollectorUnavailable
+from jaxmon_exporter.polling import Polling
 from jaxmon_exporter.precedence import instance, unserved
 from tests.support import until
 

@@ -5,7 +5,12 @@ The directory where agents and sidecar meet.
 from __future__ import annotations
 
 import fcntl
+import os
+import shutil
+import socket
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -86,14 +91,220 @@ def test_a_stale_socket_is_removed_with_the_slot(run_dir: Path) -> None:
 
 def test_a_slot_that_cannot_be_cleared_is_let_go(run_dir: Path) -> None:
     """
-    The lock is not held after the error.
+    What cannot be unlinked costs its slot alone, and the lock is not held after.
     """
     (run_dir / "agent-0.sock").mkdir()
-    with pytest.raises(RunDirError, match=r"cannot replace .*agent-0.sock"):
+    slot = acquire(run_dir)
+
+    assert slot.number == 1
+    slot.release()
+    with (run_dir / "agent-0.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def directory(path: Path) -> None:
+    path.mkdir()
+
+
+def dangling_link(path: Path) -> None:
+    path.symlink_to("nothing")
+
+
+def link_to_a_file(path: Path) -> None:
+    (path.parent / "precious").write_text("kept")
+    path.symlink_to("precious")
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def bound_socket(path: Path) -> None:
+    with closing(socket.socket(socket.AF_UNIX)) as one:
+        one.bind(str(path))
+
+
+def readable_by_none(path: Path) -> None:
+    path.touch()
+    path.chmod(0)
+
+
+@pytest.mark.parametrize(
+    "lies_there",
+    [directory, dangling_link, link_to_a_file, fifo, bound_socket, readable_by_none],
+)
+def test_what_is_no_lock_of_ours_costs_its_slot_alone(
+    run_dir: Path, lies_there: Callable[[Path], None]
+) -> None:
+    """
+    Whatever another user put in the place of a lock, the next slot is free, and what
+    lies there stays as it is.
+    """
+    if lies_there is readable_by_none and os.getuid() == 0:
+        pytest.skip("root reads everything")
+    lock = run_dir / "agent-0.lock"
+    lies_there(lock)
+    before = lock.lstat()
+    slot = acquire(run_dir)
+    slot.release()
+
+    assert slot.number == 1
+    after = lock.lstat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+
+
+def test_a_directory_that_cannot_be_written_is_an_error(run_dir: Path) -> None:
+    """
+    Where no lock can be made, there is no use in trying a thousand.
+    """
+    if os.getuid() == 0:
+        pytest.skip("root writes everywhere")
+    run_dir.chmod(0o500)
+    with pytest.raises(RunDirError, match=r"cannot create .*agent-0\.lock.*; set"):
         acquire(run_dir)
 
-    with (run_dir / "agent-0.lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+@pytest.fixture
+def listening() -> Iterator[Callable[[Path], socket.socket]]:
+    """
+    Return a function that listens on a path.
+    """
+    opened: list[socket.socket] = []
+
+    def listen(path: Path) -> socket.socket:
+        one = socket.socket(socket.AF_UNIX)
+        opened.append(one)
+        one.bind(str(path))
+        one.listen()
+        return one
+
+    yield listen
+    for one in opened:
+        one.close()
+
+
+def test_a_socket_that_answers_is_never_unlinked(
+    run_dir: Path, listening: Callable[[Path], socket.socket]
+) -> None:
+    """
+    An agent whose lock was cleaned away keeps its socket, and the next takes another
+    slot.
+    """
+    first = acquire(run_dir)
+    listening(first.socket)
+    first.bound()
+    (run_dir / "agent-0.lock").unlink()
+    second = acquire(run_dir)
+
+    assert second.number == 1
+    assert first.socket.exists()
+    second.release()
+    first.release()
+    assert list(run_dir.iterdir()) == []
+
+
+def test_a_socket_with_a_full_queue_answers(
+    run_dir: Path, listening: Callable[[Path], socket.socket]
+) -> None:
+    """
+    A process that is stopped takes no connections, and lives.
+    """
+    busy = listening(run_dir / "agent-0.sock")
+    busy.listen(0)
+    waiting = []
+    for _ in range(4):
+        one = socket.socket(socket.AF_UNIX)
+        one.settimeout(0)
+        waiting.append(one)
+        try:
+            one.connect(str(run_dir / "agent-0.sock"))
+        except BlockingIOError:
+            break
+    slot = acquire(run_dir)
+    slot.release()
+    for one in waiting:
+        one.close()
+
+    assert slot.number == 1
+    assert (run_dir / "agent-0.sock").exists()
+
+
+def test_a_link_in_the_place_of_a_socket_is_not_followed(
+    run_dir: Path, listening: Callable[[Path], socket.socket]
+) -> None:
+    """
+    It is no agent, though it leads to one: it is removed, and what it leads to stays.
+    """
+    listening(run_dir / "elsewhere")
+    (run_dir / "agent-0.sock").symlink_to("elsewhere")
+    slot = acquire(run_dir)
+
+    assert slot.number == 0
+    assert not (run_dir / "agent-0.sock").is_symlink()
+    assert (run_dir / "elsewhere").exists()
+    slot.release()
+
+
+def test_files_of_a_successor_are_left_alone(
+    run_dir: Path, listening: Callable[[Path], socket.socket]
+) -> None:
+    """
+    Where the directory was removed and made again, who ends unlinks only what is its
+    own: the slot has the same number, and belongs to another.
+    """
+    old = acquire(run_dir)
+    listening(old.socket)
+    old.bound()
+    shutil.rmtree(run_dir)
+    new = acquire(run_dir)
+    listening(new.socket)
+    new.bound()
+    old.release()
+
+    assert (old.number, new.number) == (0, 0)
+    assert new.in_place()
+    assert sorted(path.name for path in run_dir.iterdir()) == [
+        "agent-0.lock",
+        "agent-0.sock",
+    ]
+    new.release()
+    assert list(run_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("taken", ["socket", "lock", "directory", "replaced"])
+def test_a_slot_notices_what_was_taken_away(
+    run_dir: Path, listening: Callable[[Path], socket.socket], taken: str
+) -> None:
+    """
+    Without its socket, its lock, or with another's in their place, it is not where
+    others look for it.
+    """
+    slot = acquire(run_dir)
+    assert not slot.in_place()
+    listening(slot.socket)
+    slot.bound()
+    assert slot.in_place()
+    if taken == "directory":
+        shutil.rmtree(run_dir)
+    elif taken == "lock":
+        (run_dir / "agent-0.lock").unlink()
+    else:
+        slot.socket.unlink()
+    if taken == "replaced":
+        listening(slot.socket)
+    assert not slot.in_place()
+    slot.release()
+
+
+def test_a_number_is_kept_where_it_is_free(run_dir: Path) -> None:
+    """
+    Who listens again asks for its number first, and takes the lowest one otherwise.
+    """
+    slots = [acquire(run_dir, first=5), acquire(run_dir, first=5)]
+
+    assert [slot.number for slot in slots] == [5, 0]
+    for slot in slots:
+        slot.release()
 
 
 def test_a_full_directory_is_an_error(

@@ -4,12 +4,14 @@ Every instrumented process on the host, over its Unix socket.
 The pages of all agents become one, told apart by the label ``worker``. What one
 agent does costs that agent alone: a process that was killed has no series but
 ``jaxmon_agent_up 0`` for as long as its socket lies there, and so has one that
-hangs, floods, or serves what is no metrics page.
+hangs, floods, or serves what is no metrics page. One that ended in order took its
+socket with it: it has none.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,7 +22,11 @@ from jaxmon.errors import PageError
 from jaxmon.exposition import fetch
 from jaxmon.exposition.families import Family, series
 from jaxmon.exposition.fetch import FetchError, fetch_all
-from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
+from jaxmon_exporter.collecting import (
+    NO_RUN_DIR,
+    CollectorUnavailable,
+    partial_failures,
+)
 from jaxmon_exporter.precedence import unowned
 
 
@@ -69,17 +75,9 @@ class Agents:
         Read all agents at once; at most *timeout* seconds, and parsing.
 
         Raises:
-            CollectorUnavailable: the run directory cannot be read.
+            CollectorUnavailable: the run directory is not there, or cannot be read.
         """
-        try:
-            sockets = rundir.sockets(self._run_dir)
-        except OSError as error:
-            message = (
-                f"run directory {self._run_dir}: {error.strerror}; run as the user of "
-                "the agents or pass --run-dir"
-            )
-            reason = "run_dir"
-            raise CollectorUnavailable(reason, message) from error
+        sockets = self._sockets()
         answers = fetch_all(
             sockets,
             "/metrics",
@@ -94,6 +92,9 @@ class Agents:
             try:
                 page = _page(worker, answers.pop(worker))
             except FetchError as error:
+                if error.reason == fetch.LEFT:  # in order, since we looked
+                    self._troubles.pop(worker, None)
+                    continue
                 self._trouble(worker, error.reason, error)
                 page = None
             except PageError as error:
@@ -111,6 +112,25 @@ class Agents:
         """
         Nothing is held between polls.
         """
+
+    def _sockets(self) -> dict[str, Path]:
+        try:
+            found = rundir.sockets(self._run_dir)
+        except OSError as error:
+            message = (
+                f"run directory {self._run_dir}: {error.strerror}; run as the user of "
+                "the agents or pass --run-dir"
+            )
+            reason = "run_dir"
+            raise CollectorUnavailable(reason, message, costly=False) from error
+        if not found and not os.path.lexists(self._run_dir):
+            message = (
+                f"there is no run directory {self._run_dir}: no agent has run here, or "
+                "it was removed, and agents that run make it again within seconds; "
+                "where theirs is another, pass --run-dir"
+            )
+            raise CollectorUnavailable(NO_RUN_DIR, message, costly=False)
+        return found
 
     def _trouble(self, worker: str, reason: str, error: Exception) -> None:
         """

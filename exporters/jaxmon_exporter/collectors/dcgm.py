@@ -14,10 +14,10 @@ from collections.abc import Iterable
 
 from jaxmon.catalog import ACCELERATOR_INFO
 from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors.dcgm_fields import FIELDS
 from jaxmon_exporter.collectors.dcgm_page import Line, lines
 from jaxmon_exporter.http_page import PageUnavailable, fetch_page, without_password
-from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 from jaxmon_exporter.precedence import instance
 
 

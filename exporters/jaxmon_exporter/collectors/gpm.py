@@ -33,6 +33,7 @@ from jaxmon.catalog import (
     Metric,
 )
 from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors.nvml_codes import (
     DRIVER,
     LOST,
@@ -45,7 +46,6 @@ from jaxmon_exporter.collectors.nvml_codes import (
 from jaxmon_exporter.collectors.nvml_device import text
 from jaxmon_exporter.collectors.nvml_fields import FIELDS
 from jaxmon_exporter.collectors.nvml_session import Session, unavailable
-from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 from jaxmon_exporter.precedence import COUNTERS
 
 

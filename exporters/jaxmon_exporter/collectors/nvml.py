@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.exposition.families import Family
+from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors import mig, nvml_calls, nvml_fields, processes
 from jaxmon_exporter.collectors.nvml_codes import DRIVER, LOST, Nvml
 from jaxmon_exporter.collectors.nvml_device import (
@@ -32,7 +33,6 @@ from jaxmon_exporter.collectors.nvml_session import (
     unavailable,
 )
 from jaxmon_exporter.collectors.xids import Xids
-from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 
 
 log = logging.getLogger("jaxmon.exporter")

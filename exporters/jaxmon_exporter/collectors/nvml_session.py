@@ -8,8 +8,8 @@ import ctypes
 from contextlib import suppress
 from typing import Any
 
+from jaxmon_exporter.collecting import CollectorUnavailable
 from jaxmon_exporter.collectors.nvml_codes import DRIVER, Nvml
-from jaxmon_exporter.polling import CollectorUnavailable
 
 
 DRIVER_MISMATCH = "driver_mismatch"

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from jaxmon_exporter.collecting import Clock
 from jaxmon_exporter.collectors.tpu_messages import CoreState
-from jaxmon_exporter.polling import Clock
 
 
 log = logging.getLogger("jaxmon.exporter")

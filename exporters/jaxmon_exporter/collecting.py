@@ -1,0 +1,88 @@
+"""
+What a collector is, and how it says that it has nothing to read, or not all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from jaxmon.catalog import COLLECTOR_ERRORS
+from jaxmon.errors import JaxmonError
+from jaxmon.exposition.families import Family, series
+
+
+# Why there is nothing to read, where others must know it.
+NO_RUN_DIR = "no_run_dir"
+
+Clock = Callable[[], float]
+
+
+class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
+    """
+    A collector has nothing to read here, or not now: a host without a GPU.
+
+    Args:
+        reason: one short word; a value of the label ``reason``.
+        message: what was found and what to do, for the log and the landing page.
+        families: figures that hold nevertheless, such as ``up 0``. Figures of
+            earlier polls are dropped.
+        costly: to look again is, so that it is done less and less often.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        families: Sequence[Family] = (),
+        *,
+        costly: bool = True,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.families = list(families)
+        self.costly = costly
+
+
+class Collector(Protocol):
+    """
+    A source of figures. All methods run on one thread, the collector's own.
+
+    Attributes:
+        name: value of the label ``collector``.
+        interval: seconds from the start of one poll to the start of the next.
+        deadline: seconds after which an unfinished poll counts as failed.
+    """
+
+    name: str
+    interval: float
+    deadline: float
+
+    def collect(self) -> Iterable[Family]:
+        """
+        Read the source once.
+
+        Raises:
+            CollectorUnavailable: there is nothing to read.
+        """
+
+    def close(self) -> None:
+        """
+        Let go of everything. Called once, after the last poll.
+        """
+
+
+def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:
+    """
+    Return failures that cost a collector some figures but not the poll.
+
+    Reasons must differ from those of `CollectorUnavailable` and from ``timeout``
+    and ``error``, which the poller counts.
+    """
+    return Family(
+        COLLECTOR_ERRORS,
+        [
+            (series(COLLECTOR_ERRORS, collector, reason), count)
+            for reason, count in counts.items()
+        ],
+    )

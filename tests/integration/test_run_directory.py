@@ -1,0 +1,335 @@
+"""
+The run directory under living agents: removed, made again, shared, and fought over.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxmon import rundir
+from jaxmon.doctor import sockets as doctor
+from jaxmon.exposition import fetch
+from jaxmon.exposition.fetch import FetchError, fetch_all
+from tests import support
+from tests.support import until
+
+
+# What an agent serves with, less JAX: a process starts in a tenth of the time.
+PROGRAM = """
+import signal, sys
+# Before there are threads, which would take the signal.
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+from pathlib import Path
+from jaxmon.agent import local_socket
+from jaxmon.agent.local_socket import LocalSocket
+from jaxmon.exposition.server import Response, Server
+name, every = sys.argv[2], float(sys.argv[3])
+page = lambda _: Response(name.encode())
+server = Server({"/metrics": page, "/-/healthy": page})
+local = LocalSocket(server, Path(sys.argv[1]))
+print("go", flush=True)
+sys.stdin.readline()
+local.open()
+server.every(every, local.look)
+server.start()
+print(local.path, flush=True)
+signal.sigwait([signal.SIGTERM])
+local.close()
+server.stop()
+"""
+
+Start = Callable[..., "Process"]
+
+
+class Process:
+    """
+    A server in a slot, as a process of its own.
+    """
+
+    def __init__(self, run_dir: Path, name: str, every: float) -> None:
+        self.name = name
+        self.popen = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(run_dir), name, str(every)],
+            env=support.clean_environ(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._line() == "go"
+
+    def go(self) -> None:
+        """
+        Let it take its slot.
+        """
+        assert self.popen.stdin is not None
+        self.popen.stdin.write("\n")
+        self.popen.stdin.flush()
+
+    def listening(self) -> str:
+        """
+        Wait until it serves, and return the name of its socket.
+        """
+        return Path(self._line()).name
+
+    def end(self) -> None:
+        self.popen.send_signal(signal.SIGTERM)
+
+    def _line(self) -> str:
+        assert self.popen.stdout is not None
+        return self.popen.stdout.readline().strip()
+
+
+@pytest.fixture
+def start(run_dir: Path) -> Iterator[Start]:
+    """
+    Return a function that starts a process, which waits for its `go`.
+    """
+    with ExitStack() as stack:
+
+        def begin(name: str, *, every: float = 0.05) -> Process:
+            process = Process(run_dir, name, every)
+            stack.enter_context(process.popen)
+            stack.callback(process.popen.kill)
+            return process
+
+        yield begin
+
+
+def seen(run_dir: Path) -> dict[str, str]:
+    """
+    Return who answers in which slot, as a sidecar sees it; ``""`` who does not.
+    """
+    found = fetch_all(rundir.sockets(run_dir), "/metrics", timeout=10, max_bytes=9999)
+    return {
+        slot: "" if isinstance(answer, FetchError) else answer
+        for slot, answer in found.items()
+    }
+
+
+def many(start: Start, *names: str, every: float = 0.05) -> list[Process]:
+    """
+    Start several at once.
+    """
+    processes = [start(name, every=every) for name in names]
+    for process in processes:
+        process.go()
+    for process in processes:
+        process.listening()
+    return processes
+
+
+def test_agents_that_start_at_once_all_have_a_slot(run_dir: Path, start: Start) -> None:
+    """
+    However many ask for the lowest number together, each gets one of its own.
+    """
+    names = [f"p{number}" for number in range(12)]
+    many(start, *names)
+    found = seen(run_dir)
+
+    assert sorted(found.values()) == sorted(names)
+    assert sorted(map(int, found)) == list(range(len(names)))
+
+
+def test_agents_come_back_after_their_directory(run_dir: Path, start: Start) -> None:
+    """
+    Where it is removed under them, each listens again, in its slot of before.
+    """
+    many(start, "a", "b", "c")
+    before = seen(run_dir)
+    shutil.rmtree(run_dir)
+    until(lambda: seen(run_dir) == before, "all to listen again")
+
+    assert sorted(before.values()) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("gone", ["*.sock", "*.lock", "*"])
+def test_agents_come_back_after_a_cleaner(
+    run_dir: Path, start: Start, gone: str
+) -> None:
+    """
+    Whatever was taken out of the directory is there again.
+    """
+    many(start, "a", "b", "c")
+    before = seen(run_dir)
+    for path in run_dir.glob(gone):
+        path.unlink()
+
+    until(
+        lambda: len(list(run_dir.iterdir())) == 6 and seen(run_dir) == before,
+        "all files to be there again",
+    )
+
+
+def test_a_newcomer_leaves_an_agent_without_lock_alone(
+    run_dir: Path, start: Start
+) -> None:
+    """
+    Before the agent has noticed that its lock is gone, another one starts, and the
+    doctor looks: both leave the socket that answers where it is.
+    """
+    (old,) = many(start, "old", every=3600)
+    (run_dir / "agent-0.lock").unlink()
+    findings = list(doctor.check(run_dir, None))
+    new = start("new", every=3600)
+    new.go()
+
+    assert new.listening() == "agent-1.sock"
+    assert seen(run_dir) == {"0": "old", "1": "new"}
+    assert "agents running here: 0" in [one.text for one in findings]
+    old.end()
+    assert old.popen.wait(20) == 0
+    assert seen(run_dir) == {"1": "new"}
+
+
+def test_an_agent_that_ends_leaves_its_successor_alone(
+    run_dir: Path, start: Start
+) -> None:
+    """
+    The directory was made again by another, with the same number: who ends unlinks
+    what is its own, and that is not there any more.
+    """
+    (old,) = many(start, "old", every=3600)
+    shutil.rmtree(run_dir)
+    many(start, "new", every=3600)
+    old.end()
+
+    assert old.popen.wait(20) == 0
+    assert seen(run_dir) == {"0": "new"}
+
+
+def test_the_doctor_changes_nothing(run_dir: Path, start: Start) -> None:
+    """
+    What a killed process left is evidence: it is told of, and lies there afterwards.
+    """
+    (victim,) = many(start, "victim")
+    victim.popen.kill()
+    victim.popen.wait()
+    before = sorted(run_dir.iterdir())
+    findings = [one.text for one in doctor.check(run_dir, None)]
+
+    assert sorted(run_dir.iterdir()) == before
+    assert "sockets of killed processes: 0; the next agents replace them" in findings
+
+
+def test_a_sidecar_follows_no_link(run_dir: Path) -> None:
+    """
+    Whoever may write in the directory could else have it speak to any server.
+    """
+    other = run_dir / "other"
+    with closing(socket.socket(socket.AF_UNIX)) as server:
+        server.bind(str(other))
+        server.listen()
+        server.settimeout(0)
+        (run_dir / "agent-0.sock").symlink_to(other)
+        found = fetch_all(
+            rundir.sockets(run_dir), "/metrics", timeout=10, max_bytes=9999
+        )
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+    answer = found["0"]
+    assert isinstance(answer, FetchError)
+    assert (answer.reason, "link" in str(answer)) == (fetch.BROKEN, True)
+
+
+def test_comings_and_goings_are_never_seen_as_broken(
+    run_dir: Path, start: Start
+) -> None:
+    """
+    While processes start and end at random, a sidecar that looks all the time sees
+    each of them serve or gone, never broken; whoever stays is there in every look.
+    """
+    many(start, "stays")
+    stop = threading.Event()
+    troubles: list[Any] = []
+    missing: list[Any] = []
+
+    def look() -> None:
+        while not stop.is_set():
+            found = fetch_all(
+                rundir.sockets(run_dir), "/metrics", timeout=20, max_bytes=9999
+            )
+            troubles.extend(
+                (slot, answer.reason, str(answer))
+                for slot, answer in found.items()
+                if isinstance(answer, FetchError) and answer.reason != fetch.LEFT
+            )
+            if found.get("0") != "stays":
+                missing.append(found)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        for round_ in range(4):
+            born = many(start, *(f"{round_}.{number}" for number in range(4)))
+            for process in born:
+                process.end()
+            for process in born:
+                assert process.popen.wait(30) == 0
+    finally:
+        stop.set()
+        watcher.join()
+
+    assert (troubles, missing) == ([], [])
+    assert seen(run_dir) == {"0": "stays"}
+
+
+REAL = """
+import json, sys
+import jax, jaxmon
+from jaxmon.agent import local_socket
+local_socket.EVERY = 0.05
+agent = jaxmon.instrument()
+for line in sys.stdin:
+    print(json.dumps([agent.socket, agent.running]), flush=True)
+agent.stop()
+print(json.dumps([agent.socket, agent.running]), flush=True)
+"""
+
+
+def test_a_real_agent_is_found_again(run_dir: Path) -> None:
+    """
+    An instrumented program whose run directory is removed is in the same place again,
+    says so, and leaves nothing there when it ends.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", REAL],
+        env=support.clean_environ(run_dir, JAXMON_PORT="none"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            until(lambda: _pages(run_dir), "the agent to serve")
+            shutil.rmtree(run_dir)
+            until(lambda: _pages(run_dir), "the agent to serve again")
+            process.stdin.write("\n")
+            process.stdin.flush()
+            told = json.loads(process.stdout.readline())
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+
+    assert told == [str(run_dir / "agent-0.sock"), True]
+    assert json.loads(out.splitlines()[-1]) == [None, False]
+    assert "the run directory of jaxmon was changed" in err
+    assert list(run_dir.iterdir()) == []
+
+
+def _pages(run_dir: Path) -> list[str]:
+    return [page for page in seen(run_dir).values() if page]
