@@ -17,6 +17,8 @@ from jaxmon.errors import SettingsError
 
 PREFIX = "JAXMON_"
 DEFAULT_PORT = 9466
+# Agents that look for a free port leave it to the sidecar.
+SIDECAR_PORT = 9467
 
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
@@ -47,7 +49,7 @@ class Settings:
         enabled: `False` makes `jaxmon.instrument` do nothing at all.
         host: address that the metrics server binds.
         port: TCP port; 0 takes any free one, `None` opens none. A busy port is
-            left alone and the next free one taken.
+            left alone and the next free one taken, but not 9467, the sidecar's.
         socket: serve on a Unix socket in the run directory, for the sidecar.
         run_dir: directory of the sockets; `None` finds one (see `jaxmon.rundir`).
         calls: count calls and hits (the call layer); off, a cached call costs

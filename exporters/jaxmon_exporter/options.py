@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from jaxmon.settings import SIDECAR_PORT
+
 
 COMPAT = ("dcgm",)
 COLLECTORS = ("agents", "host", "nvml", "gpm", "dcgm", "tpu")
@@ -44,7 +46,7 @@ class Options(NamedTuple):
 
     run_dir: Path
     host: str = "::"
-    port: int = 9467
+    port: int = SIDECAR_PORT
     agents_interval: float = 2.0
     host_interval: float = 5.0
     disks: tuple[Path, ...] = ()

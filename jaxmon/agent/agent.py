@@ -33,7 +33,7 @@ from jaxmon.exposition.process import ProcessFamilies
 from jaxmon.exposition.server import Request, Response, Server
 from jaxmon.indicators import current as indicators
 from jaxmon.indicators.current import Indicators
-from jaxmon.settings import Settings
+from jaxmon.settings import SIDECAR_PORT, Settings
 
 
 # How many ports after a busy one are tried.
@@ -300,6 +300,8 @@ class Agent:
             return False
         last = min(first + _PORTS, 65535) if first else 0
         for port in range(first, last + 1):
+            if port == SIDECAR_PORT != first:
+                continue
             try:
                 bound = server.listen_tcp(host, port)
             except OSError as error:

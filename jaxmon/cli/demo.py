@@ -33,12 +33,13 @@ from jaxmon.cli.overview import steps, totals_table
 from jaxmon.cli.stack import SCALE, Programs, Stack
 from jaxmon.cli.views import Scene, view
 from jaxmon.errors import CommandError
+from jaxmon.settings import SIDECAR_PORT
 
 
 if TYPE_CHECKING:
     from jaxmon_exporter.summary import Summary
 
-_PORT = 9467
+_PORT = SIDECAR_PORT
 _PORTS = 64
 _HOST = "127.0.0.1"
 _START_SECONDS = 90.0

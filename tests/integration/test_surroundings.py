@@ -7,7 +7,8 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,40 @@ def test_a_busy_port_moves_on_and_says_so(start: Callable[..., Any]) -> None:
     assert f"port {port} is taken; jaxmon serves on " in err
     assert found["url"] is not None
     assert f":{port}/" not in found["url"]
+
+
+@contextmanager
+def three_ports() -> Iterator[int]:
+    """
+    Give the first of three ports in a row, which is taken; the others are free.
+    """
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            first: int = taken.getsockname()[1]
+            try:
+                for port in (first + 1, first + 2):
+                    socket.create_server(("127.0.0.1", port)).close()
+            except (OSError, OverflowError):
+                continue
+            yield first
+            return
+
+
+def test_the_port_of_the_sidecar_is_left_alone(start: Callable[..., Any]) -> None:
+    """
+    An agent that has to move on does not take the port that the sidecar will ask for,
+    unless it was told to take exactly that one.
+    """
+    with three_ports() as first:
+        sidecars = (
+            f"import jaxmon.settings\njaxmon.settings.SIDECAR_PORT = {first + 1}\n"
+        )
+        before = f"import jaxmon.settings\n{sidecars}"
+        moved, _ = start(f'{{"port": {first}}}', before)
+        asked, _ = start(f'{{"port": {first + 1}}}', before)
+
+    assert moved["url"] == f"http://127.0.0.1:{first + 2}/metrics"
+    assert asked["url"] == f"http://127.0.0.1:{first + 1}/metrics"
 
 
 def test_no_port_and_no_socket_is_silent(
