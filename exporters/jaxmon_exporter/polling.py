@@ -25,6 +25,7 @@ from jaxmon.catalog import (
     COLLECTOR_SUCCESS,
 )
 from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.plausible import Sieve
 from jaxmon_exporter.collecting import (
     NO_RUN_DIR,
     Clock,
@@ -90,6 +91,7 @@ class Poller:
         self._thread = threading.Thread(
             target=self._run, name=f"jaxmon-poll-{collector.name}", daemon=True
         )
+        self._sieve = Sieve(log, f"collector {collector.name}")
         self._families: list[Family] = []
         self._worked = False
         self._taken: float | None = None
@@ -122,6 +124,13 @@ class Poller:
         if self._thread.is_alive():
             self._thread.join(timeout)
         return not self._thread.is_alive()
+
+    @property
+    def dropped(self) -> int:
+        """
+        How many figures could not be true, and were left out.
+        """
+        return self._sieve.dropped
 
     def families(self) -> list[Family]:
         """
@@ -159,11 +168,10 @@ class Poller:
         with self._lock:
             self._began, self._overdue = began, False
         try:
-            found = list(self._collector.collect())
+            found = self._sieve.sift(self._collector.collect())
         except CollectorUnavailable as error:
-            self._end(
-                began, error.families, error.reason, str(error), costly=error.costly
-            )
+            found = self._sieve.sift(error.families)
+            self._end(began, found, error.reason, str(error), costly=error.costly)
         except (Exception, SystemExit) as error:  # a library may exit when loaded
             log.debug("collector %s failed", self.name, exc_info=True)
             self._end(began, None, ERROR, f"{type(error).__name__}: {error}")
@@ -305,6 +313,13 @@ class Polling:
         Return how each collector is doing.
         """
         return [poller.status() for poller in self._pollers]
+
+    @property
+    def dropped(self) -> int:
+        """
+        How many figures of all collectors could not be true.
+        """
+        return sum(poller.dropped for poller in self._pollers)
 
     def families(self) -> list[Family]:
         """

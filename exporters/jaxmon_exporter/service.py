@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from importlib import import_module
@@ -88,7 +88,13 @@ class Service:
         self._server = Server(
             {
                 "/": pages.landing_page(),
-                "/metrics": metrics_handler(self.families, self._seconds),
+                "/metrics": metrics_handler(
+                    self.families,
+                    self._seconds,
+                    failed=lambda one, error: self._count_error(
+                        f"encode:{one.name}", error
+                    ),
+                ),
                 "/api/summary": pages.summary_page(self.summary),
                 "/-/healthy": pages.health_page(),
                 "/-/ready": pages.ready_page(self._polling.ready),
@@ -146,17 +152,18 @@ class Service:
         Return what ``/metrics`` shows; reads memory and ``/proc/self`` alone.
         """
         yield gauge(BUILD_INFO, 1, self._version)
-        found = self._polling.families()
+        found = self._contained("polling", self._polling.families)
         yield from found
-        if self._names is not None:
-            yield from self._names.families(found)
-        if self._prices is not None:
-            yield self._prices.family(found)
-        yield from self._process.collect()
-        yield from self._container.collect()
-        if self._gate is not None:
-            yield self._gate.family()
+        if (names := self._names) is not None:
+            yield from self._contained("compat", lambda: names.families(found))
+        if (prices := self._prices) is not None:
+            yield from self._contained("prices", lambda: [prices.family(found)])
+        yield from self._contained("process", self._process.collect)
+        yield from self._contained("container", self._container.collect)
+        if (gate := self._gate) is not None:
+            yield from self._contained("web_config", lambda: [gate.family()])
         yield gauge(DROPPED, self._server.dropped, "connection")
+        yield gauge(DROPPED, self._polling.dropped, "figure")
         yield Family(SCRAPE_SECONDS, self._seconds.samples())
         if self._errors:
             yield Family(
@@ -180,6 +187,18 @@ class Service:
             time=time.time(),
             run_dir=self._options.run_dir,
         )
+
+    def _contained(
+        self, site: str, source: Callable[[], Iterable[Family]]
+    ) -> list[Family]:
+        """
+        Return what *source* tells; its failure costs its own series only.
+        """
+        try:
+            return list(source())
+        except Exception as error:  # noqa: BLE001 - contained and counted
+            self._count_error(site, error)
+            return []
 
     def _count_error(self, site: str, error: BaseException) -> None:
         self._errors[site] += 1

@@ -263,6 +263,7 @@ class Agent:
                 dropped,
                 [
                     (series(dropped, "connection"), server.dropped if server else 0),
+                    (series(dropped, "figure"), self._parts.device_figures.dropped),
                     (series(dropped, "program"), self._parts.programs.refused.value),
                     (series(dropped, "sample"), self._parts.sampling.dropped),
                 ],
@@ -278,7 +279,9 @@ class Agent:
     def _serve(self) -> None:
         server = Server(
             {
-                "/metrics": metrics_handler(self.collect, self._scrapes),
+                "/metrics": metrics_handler(
+                    self.collect, self._scrapes, failed=self._left_out
+                ),
                 "/-/healthy": _healthy,
             },
             local_routes={
@@ -331,6 +334,10 @@ class Agent:
         server.every(local_socket.EVERY, local.look)
         self._local = local
         return True
+
+    def _left_out(self, metric: catalog.Metric, error: Exception) -> None:
+        del error
+        self._guard.failed(f"encode:{metric.name}", stays_on=True)
 
     def _on_server_error(self, site: str, error: BaseException) -> None:
         del error

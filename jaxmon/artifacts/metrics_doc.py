@@ -10,6 +10,7 @@ from jaxmon import catalog
 from jaxmon.artifacts.markdown import page, table
 from jaxmon.artifacts.write import HEADER
 from jaxmon.catalog import Metric
+from jaxmon.catalog.model import GAUGES
 
 
 PATH = "docs/metrics.md"
@@ -45,7 +46,7 @@ def _group(metrics: Sequence[Metric]) -> str:
             _labels(metric),
             metric.unit or "-",
             _PAGES[metric.sources],
-            metric.help + _buckets(metric),
+            metric.help + _buckets(metric) + _limits(metric),
         )
         for metric in metrics
     ]
@@ -67,15 +68,32 @@ def _buckets(metric: Metric) -> str:
     return f" Buckets: {', '.join(f'{bound:g}' for bound in metric.buckets)}."
 
 
+def _limits(metric: Metric) -> str:
+    if metric.limits in (None, (0, 1)):
+        return ""
+    low, high = metric.range
+    return f" From {low:g} to {high:g}."
+
+
 def _introduction() -> str:
     calls, hits = catalog.JIT_CALLS.name, catalog.JIT_CACHE_HITS.name
     compile_seconds = catalog.COMPILE_SECONDS.name
+    units = ", ".join(
+        f"{low:g} to {high:g} {unit}" for unit, (low, high) in GAUGES.items()
+    )
     return f"""
 The *agent* runs inside the JAX process, the *sidecar* beside it. The sidecar
 relays every series of the agents on its host and adds `worker`, the slot of the
 process: scrape either, not both under the same job. Histograms appear as
 `_bucket`, `_sum` and `_count`. A series that JAX cannot give is absent, not zero:
 the CPU has no allocator figures, for example.
+
+A figure that the sidecar reads must be one that can be true: counters are not negative,
+and gauges lie in the range that is told with them, or goes with their unit:
+{units}.
+Drivers say 4294967295 for "not available", and worse; such a figure is left out,
+counted by `{catalog.DROPPED.name}{{what="figure"}}`, and logged once for its metric.
+A ratio of up to 1.01 is shown as 1: its two counters are not read at the same moment.
 
 `function` is `module.qualname` of the Python function that was jitted. Past
 `max_functions` distinct ones (see [settings](settings.md)) the rest share

@@ -24,6 +24,7 @@ ACCELERATOR_UP = Metric(
     labels=("uuid",),
     sources=BOTH,
     group="Accelerators",
+    limits=(0, 1),
 )
 ACCELERATOR_UTILIZATION_RATIO = Metric(
     "jaxmon_accelerator_utilization_ratio",

@@ -100,6 +100,7 @@ GPU_PCIE_TRANSMIT_BYTES_PER_SECOND = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 1e14),
 )
 GPU_PCIE_RECEIVE_BYTES_PER_SECOND = Metric(
     "jaxmon_gpu_pcie_receive_bytes_per_second",
@@ -108,6 +109,7 @@ GPU_PCIE_RECEIVE_BYTES_PER_SECOND = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 1e14),
 )
 GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND = Metric(
     "jaxmon_gpu_nvlink_transmit_bytes_per_second",
@@ -116,6 +118,7 @@ GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 1e14),
 )
 GPU_NVLINK_RECEIVE_BYTES_PER_SECOND = Metric(
     "jaxmon_gpu_nvlink_receive_bytes_per_second",
@@ -124,4 +127,5 @@ GPU_NVLINK_RECEIVE_BYTES_PER_SECOND = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 1e14),
 )

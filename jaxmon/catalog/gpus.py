@@ -53,6 +53,7 @@ ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="Accelerators",
+    limits=(-200, 200),
 )
 ACCELERATOR_NUMA_NODE = Metric(
     "jaxmon_accelerator_numa_node",
@@ -61,6 +62,7 @@ ACCELERATOR_NUMA_NODE = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="Accelerators",
+    limits=(0, 4095),
 )
 
 # --- NVIDIA GPUs -----------------------------------------------------------------
@@ -89,6 +91,7 @@ GPU_RECOVERY_ACTION = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",
+    limits=(0, 255),
 )
 GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO = Metric(
     "jaxmon_gpu_memory_controller_utilization_ratio",
@@ -176,6 +179,7 @@ GPU_SRAM_ECC_THRESHOLD_EXCEEDED = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",
+    limits=(0, 1),
 )
 GPU_REMAPPED_ROWS = Metric(
     "jaxmon_gpu_remapped_rows_total",
@@ -193,6 +197,7 @@ GPU_ROW_REMAP_PENDING = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",
+    limits=(0, 1),
 )
 GPU_ROW_REMAP_FAILURE = Metric(
     "jaxmon_gpu_row_remap_failure",
@@ -201,6 +206,7 @@ GPU_ROW_REMAP_FAILURE = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",
+    limits=(0, 1),
 )
 GPU_RETIRED_PAGES = Metric(
     "jaxmon_gpu_retired_pages_total",
@@ -218,6 +224,7 @@ GPU_RETIRED_PAGES_PENDING = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",
+    limits=(0, 1),
 )
 GPU_THROTTLE_SECONDS = Metric(
     "jaxmon_gpu_throttle_seconds_total",
@@ -228,6 +235,7 @@ GPU_THROTTLE_SECONDS = Metric(
     sources=SIDECAR,
     group="NVIDIA GPUs",
     values=(("reason", THROTTLE_REASONS),),
+    limits=(0, 1e10),
 )
 GPU_CLOCK_EVENT_ACTIVE = Metric(
     "jaxmon_gpu_clock_event_active",
@@ -237,6 +245,7 @@ GPU_CLOCK_EVENT_ACTIVE = Metric(
     sources=SIDECAR,
     group="NVIDIA GPUs",
     values=(("reason", CLOCK_EVENTS),),
+    limits=(0, 1),
 )
 GPU_PERFORMANCE_STATE = Metric(
     "jaxmon_gpu_performance_state",
@@ -245,6 +254,7 @@ GPU_PERFORMANCE_STATE = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",
+    limits=(0, 15),
 )
 GPU_PERSISTENCE_MODE = Metric(
     "jaxmon_gpu_persistence_mode",
@@ -253,6 +263,7 @@ GPU_PERSISTENCE_MODE = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",
+    limits=(0, 1),
 )
 GPU_VGPU_LICENSED = Metric(
     "jaxmon_gpu_vgpu_licensed",
@@ -261,6 +272,7 @@ GPU_VGPU_LICENSED = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",
+    limits=(0, 1),
 )
 GPU_MIG_MODE = Metric(
     "jaxmon_gpu_mig_mode",
@@ -269,6 +281,7 @@ GPU_MIG_MODE = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",
+    limits=(0, 1),
 )
 GPU_MIG_INFO = Metric(
     "jaxmon_gpu_mig_info",
@@ -303,6 +316,7 @@ GPU_MIG_MULTIPROCESSORS = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",
+    limits=(0, 65535),
 )
 GPU_PROCESS_MEMORY_BYTES = Metric(
     "jaxmon_gpu_process_memory_bytes",

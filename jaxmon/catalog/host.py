@@ -51,6 +51,7 @@ AGENT_UP = Metric(
     labels=("worker",),
     sources=SIDECAR,
     group="Collectors",
+    limits=(0, 1),
 )
 
 # --- Host ------------------------------------------------------------------------
@@ -70,6 +71,7 @@ HOST_CPUS = Metric(
     "Logical CPUs of the host.",
     sources=SIDECAR,
     group="Host",
+    limits=(1, 1e6),
 )
 HOST_LOAD_1M = Metric(
     "jaxmon_host_load1",
@@ -77,6 +79,7 @@ HOST_LOAD_1M = Metric(
     "Load average of the host over one minute.",
     sources=SIDECAR,
     group="Host",
+    limits=(0, 1e7),
 )
 HOST_MEMORY_SIZE_BYTES = Metric(
     "jaxmon_host_memory_size_bytes",

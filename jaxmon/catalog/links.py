@@ -51,6 +51,7 @@ GPU_PCIE_LINK_GENERATION = Metric(
     sources=SIDECAR,
     group="NVIDIA GPUs",
     values=(("kind", LINK_KINDS),),
+    limits=(0, 15),
 )
 GPU_PCIE_LINK_WIDTH = Metric(
     "jaxmon_gpu_pcie_link_width",
@@ -60,6 +61,7 @@ GPU_PCIE_LINK_WIDTH = Metric(
     sources=SIDECAR,
     group="NVIDIA GPUs",
     values=(("kind", LINK_KINDS),),
+    limits=(0, 64),
 )
 GPU_NVLINK_TRANSMIT_BYTES = Metric(
     "jaxmon_gpu_nvlink_transmit_bytes_total",
@@ -95,4 +97,5 @@ GPU_FABRIC_STATE = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group="NVIDIA GPUs",
+    limits=(1, 4),
 )

@@ -4,6 +4,7 @@ What a metric is.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Literal, NamedTuple
 
 
@@ -14,6 +15,23 @@ Source = Literal["agent", "sidecar"]
 AGENT: tuple[Source, ...] = ("agent",)
 SIDECAR: tuple[Source, ...] = ("sidecar",)
 BOTH: tuple[Source, ...] = ("agent", "sidecar")
+
+GAUGES = {
+    "ratio": (0.0, 1.0),
+    "bytes": (0.0, 2.0**60),
+    "seconds": (0.0, 1e10),
+    "celsius": (-50.0, 200.0),
+    "watts": (0.0, 1e5),
+    "hertz": (0.0, 1e11),
+}
+"""
+What a gauge in each unit can be, on any machine. What drivers say for "not available",
+such as the highest number of 32 or 64 bits, lies beyond it.
+"""
+
+# Bytes and joules are counted by the largest numbers that there are, or in small units.
+_COUNTERS = {"bytes": (0.0, 1e23), "joules": (0.0, 1e13)}
+_COUNTER = (0.0, 2.0**63)
 
 
 class Metric(NamedTuple):
@@ -31,6 +49,7 @@ class Metric(NamedTuple):
         sources: whose page carries it.
         group: heading under which the documentation lists it.
         values: the closed set of values of a label, where there is one.
+        limits: lowest and highest value that can be, where kind and unit do not tell.
     """
 
     name: str
@@ -42,3 +61,20 @@ class Metric(NamedTuple):
     sources: tuple[Source, ...] = AGENT
     group: str = ""
     values: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    limits: tuple[float, float] | None = None
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """
+        Lowest and highest value that a sample can have; of a histogram, its counts and
+        its sum.
+        """
+        if self.limits is not None:
+            return self.limits
+        if self.kind == "counter":
+            return _COUNTERS.get(self.unit, _COUNTER)
+        if self.kind == "gauge":
+            return GAUGES.get(self.unit, (-inf, inf))
+        if self.kind == "info":
+            return 1.0, 1.0
+        return (0.0, inf) if self.kind == "histogram" else (-inf, inf)

@@ -78,11 +78,11 @@ LABEL_OVERFLOW = Metric(
 DROPPED = Metric(
     "jaxmon_dropped_total",
     "counter",
-    "Work that jaxmon refused to stay within its bounds.",
+    "What jaxmon refused: beyond its bounds, or a figure that cannot be true.",
     labels=("what",),
     sources=BOTH,
     group="Self",
-    values=(("what", ("connection", "program", "sample")),),
+    values=(("what", ("connection", "figure", "program", "sample")),),
 )
 WEB_CONFIG_SUCCESS = Metric(
     "jaxmon_web_config_success",

@@ -21,6 +21,7 @@ TPU_RUNTIME_UP = Metric(
     labels=("runtime",),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 1),
 )
 TPU_RUNTIME_UPTIME_SECONDS = Metric(
     "jaxmon_tpu_runtime_uptime_seconds",
@@ -65,6 +66,7 @@ TPU_HLO_QUEUE_SIZE = Metric(
     labels=("uuid", "core"),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 1e9),
 )
 TPU_HLO_EXECUTION_SECONDS = Metric(
     "jaxmon_tpu_hlo_execution_seconds",
@@ -130,6 +132,7 @@ TPU_ICI_LINK_HEALTH = Metric(
     labels=("runtime",),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 10),
 )
 TPU_THROTTLE_SCORE = Metric(
     "jaxmon_tpu_throttle_score",
@@ -138,6 +141,7 @@ TPU_THROTTLE_SCORE = Metric(
     labels=("runtime",),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 10),
 )
 
 # --- Where a core stands: what does not change while programs wait, hangs ----------
@@ -149,6 +153,7 @@ TPU_CORE_QUEUED_PROGRAMS = Metric(
     labels=("uuid", "core"),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 1e9),
 )
 TPU_CORE_PROGRAM_ID = Metric(
     "jaxmon_tpu_core_program_id",
@@ -157,6 +162,7 @@ TPU_CORE_PROGRAM_ID = Metric(
     labels=("uuid", "core"),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 2**53),
 )
 TPU_CORE_RUN_ID = Metric(
     "jaxmon_tpu_core_run_id",
@@ -165,6 +171,7 @@ TPU_CORE_RUN_ID = Metric(
     labels=("uuid", "core"),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 2**53),
 )
 TPU_CORE_PROGRAM_POSITION = Metric(
     "jaxmon_tpu_core_program_position",
@@ -173,6 +180,7 @@ TPU_CORE_PROGRAM_POSITION = Metric(
     labels=("uuid", "core"),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 2**53),
 )
 TPU_CORE_ERROR = Metric(
     "jaxmon_tpu_core_error",
@@ -181,6 +189,7 @@ TPU_CORE_ERROR = Metric(
     labels=("uuid", "core"),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(0, 1),
 )
 TPU_OWNER_PID = Metric(
     "jaxmon_tpu_owner_pid",
@@ -189,4 +198,5 @@ TPU_OWNER_PID = Metric(
     labels=("uuid",),
     sources=SIDECAR,
     group=_GROUP,
+    limits=(1, 2**22),
 )

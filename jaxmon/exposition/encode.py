@@ -4,7 +4,7 @@ Families to bytes, in the two text formats that Prometheus reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import lru_cache
 from math import isinf, isnan
@@ -82,17 +82,30 @@ def negotiate(accept: str) -> Format:
     return best
 
 
-def encode(families: Iterable[Family], fmt: Format = TEXT) -> bytes:
+def encode(
+    families: Iterable[Family],
+    fmt: Format = TEXT,
+    *,
+    failed: Callable[[Metric, Exception], None] | None = None,
+) -> bytes:
     """
     Return the page of *families* in *fmt*.
 
     Families of one name become one block, where the first of them stood; one
     whose kind differs from the first's is left out, since no page can carry
     both. Families without samples and samples that are NaN are left out too.
+    One with a sample that is no number is left out where *failed* is given, which is
+    called with its metric and the error; otherwise the error is raised.
     """
     blocks: dict[str, tuple[Metric, list[str]]] = {}
     for family in families:
-        text = _samples_text(family.samples)
+        try:
+            text = _samples_text(family.samples)
+        except Exception as error:
+            if failed is None:
+                raise
+            failed(family.metric, error)
+            continue
         if not text:
             continue
         metric, texts = blocks.setdefault(family.metric.name, (family.metric, []))
@@ -132,14 +145,19 @@ def _unusual_text(series: str, value: float) -> str:
     return f"{series} {int(number) if number.is_integer() else number}\n"
 
 
-@lru_cache(maxsize=4096)
+# The catalogue fits. What agents of another release have beyond it may change with each
+# page, and every one would stay: a name and its help have up to 1,000 characters.
+_headers = lru_cache(maxsize=512)
+
+
+@_headers
 def _text_header(metric: Metric) -> str:
     kind = "gauge" if metric.kind == "info" else metric.kind
     text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
     return f"# HELP {metric.name} {text}\n# TYPE {metric.name} {kind}\n"
 
 
-@lru_cache(maxsize=4096)
+@_headers
 def _openmetrics_header(metric: Metric) -> str:
     suffix = _SUFFIXES.get(metric.kind, "")
     name = metric.name.removesuffix(suffix)

@@ -10,6 +10,7 @@ from math import inf
 from time import monotonic
 from typing import TypeVar
 
+from jaxmon.catalog import Metric
 from jaxmon.exposition.encode import Format, encode, negotiate, preferences
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.histogram import Histogram
@@ -23,7 +24,10 @@ _V = TypeVar("_V")
 
 
 def metrics_handler(
-    collect: Callable[[], Iterable[Family]], seconds: Histogram
+    collect: Callable[[], Iterable[Family]],
+    seconds: Histogram,
+    *,
+    failed: Callable[[Metric, Exception], None] | None = None,
 ) -> Callable[[Request], Response]:
     """
     Return the handler of a metrics page.
@@ -32,6 +36,7 @@ def metrics_handler(
         collect: gives what is on the page, afresh for each page that is made.
         seconds: gets the duration of each, so a page carries those of the pages
             before it.
+        failed: told of a family that cannot be encoded, and costs itself alone.
     """
 
     def variant(request: Request) -> tuple[Format, bool]:
@@ -44,7 +49,7 @@ def metrics_handler(
     def make(wanted: tuple[Format, bool]) -> Response:
         started = monotonic()
         fmt, gzip = wanted
-        body = encode(collect(), fmt)
+        body = encode(collect(), fmt, failed=failed)
         headers = {"Vary": "Accept, Accept-Encoding"}
         if gzip and len(body) > _WORTH_COMPRESSING:
             # Level 9 makes a page a sixth smaller for fifteen times the time.

@@ -10,7 +10,16 @@ import time
 import pytest
 
 from tests.faults.matrix import Area
-from tests.faults.stage import Sidecar, Stage, age, errors, figures, success, up
+from tests.faults.stage import (
+    UUID,
+    Sidecar,
+    Stage,
+    age,
+    errors,
+    figures,
+    success,
+    up,
+)
 
 
 AREA = Area("GPU")
@@ -299,3 +308,28 @@ def counter_reset(stage: Stage) -> None:
         "then 5, as the driver tells it, for rate()",
     )
     stage.expect(success(sidecar.page(), "nvml") == 1, "nvml success 1")
+
+
+@AREA.row("figures that cannot be true", quick=True)
+def implausible(stage: Stage) -> None:
+    sidecar = stage.with_gpus()
+    whole = figures(sidecar.page(), 1)
+    worst = 4294967295
+    stage.order(f"util 0 {worst}", f"heat 0 {worst}", f"power 0 {worst}", "used 0 -1")
+    gone = {
+        f"jaxmon_accelerator_{name}"
+        for name in ("utilization_ratio", "power_watts", "memory_used_bytes")
+    }
+    stage.shows(
+        lambda: not gone & figures(sidecar.page(), 0), "use, power and memory gone"
+    )
+    page = sidecar.page()
+    heat = f'_celsius{{uuid="{UUID.format(0)}",sensor="gpu"}}'
+    stage.expect(not any(name.endswith(heat) for name in page), "temperature gone")
+    stage.expect(up(page, 0) == 1, "up 1")
+    stage.expect(figures(page, 1) == whole, "the other GPU goes on")
+    stage.expect(page['jaxmon_dropped_total{what="figure"}'] >= 4, "dropped counted")
+    told = [line for line in sidecar.log if "which cannot be" in line]
+    stage.expect(len(told) == 4, "said once for each metric")
+    stage.order()
+    stage.recovers(lambda: healthy(sidecar) and gone <= figures(sidecar.page(), 0))

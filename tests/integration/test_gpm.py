@@ -142,6 +142,28 @@ def test_figures_follow_the_driver(gpm: Callable[..., Gpus]) -> None:
     assert (taken, freed) == (202, 200)
 
 
+def test_a_share_that_cannot_be_is_left_out(gpm: Callable[..., Gpus]) -> None:
+    """
+    More than all of the time is no share; a little more is all of it, for the two
+    counters are not read at the same moment.
+    """
+    fleet = gpm(1)
+    fleet.poll()
+    name = "jaxmon_gpu_tensor_active_ratio"
+    shown = {}
+    for percent in ("100.4", "102", "-1", "4294967295", "99.5"):
+        fleet.order(f"gpmvalue 0 5 {percent}")
+        shown[percent] = of(fleet.poll()["page"], 0).get(name)
+
+    assert shown == {
+        "100.4": 1,
+        "102": None,
+        "-1": None,
+        "4294967295": None,
+        "99.5": 0.995,
+    }
+
+
 def test_looking_does_not_shorten_the_window(gpm: Callable[..., Gpus]) -> None:
     """Scrapes between two polls take no sample."""
     fleet = gpm(1)

@@ -131,6 +131,40 @@ def test_counter_that_falls_is_passed_through(gpus: Callable[..., Gpus]) -> None
     assert of(fleet.poll()["page"], 0)[name] == 2
 
 
+@pytest.mark.parametrize(
+    ("order", "metric", "found"),
+    [
+        ("util 0 4294967295", "utilization_ratio", "42949672.95"),
+        ("util 0 250", "utilization_ratio", "2.5"),
+        ("heat 0 4294967295", "temperature_celsius", "4294967295"),
+        ("heat 0 2147483647", "temperature_celsius", "2147483647"),
+        ("power 0 4294967295", "power_watts", "4294967.295"),
+        ("used 0 -1", "memory_used_bytes", "18446744073709551615"),
+        ("used 0 -1048576", "memory_used_bytes", "18446744073708503040"),
+    ],
+)
+def test_a_figure_that_cannot_be_is_left_out(
+    gpus: Callable[..., Gpus], order: str, metric: str, found: str
+) -> None:
+    """
+    What a driver says for "not available", and nonsense, costs that figure of that GPU
+    alone; it is said once, with what was found and what is allowed.
+    """
+    fleet = gpus(2)
+    whole = fleet.poll()["page"]
+    fleet.order(order)
+    fleet.poll()
+    state = fleet.poll()
+    gone = whole.keys() - state["page"].keys()
+
+    assert [name.partition("{")[0] for name in gone] == [f"jaxmon_accelerator_{metric}"]
+    assert UUID.format(0) in gone.pop()
+    (said,) = [line for line in state["log"] if "which cannot be" in line]
+    assert f"jaxmon_accelerator_{metric}" in said
+    assert f"is {found}, which cannot be: allowed is" in said
+    assert state["success"]
+
+
 def test_what_hardly_changes_is_asked_twice_a_minute(
     nvml_library: Path, tmp_path: Path
 ) -> None:

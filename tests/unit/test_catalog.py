@@ -160,6 +160,27 @@ def test_buckets_rise_and_stay_few(metric):
 
 
 @each_metric
+def test_range_is_one(metric):
+    """
+    A range has room; what a device is asked has two ends, and the highest numbers of 32
+    and 64 bits, as they are or in thousandths, are beyond it wherever it has a unit.
+    """
+    low, high = metric.range
+    assert low < high or metric.kind == "info"
+    asked = metric.group in (
+        "Accelerators",
+        "NVIDIA GPUs",
+        "Activity of NVIDIA GPUs",
+        "TPUs",
+    )
+    if asked and metric.kind != "histogram" and "cost" not in metric.name:
+        assert low > -1e3
+        assert high < float("inf")
+    if asked and metric.kind == "gauge" and metric.unit not in ("", "bytes", "seconds"):
+        assert high < (2**32 - 1) / 1000 or metric.unit == "hertz"
+
+
+@each_metric
 def test_metric_has_a_group_and_a_page(metric):
     """
     The documentation knows where to list it and where it is exposed.

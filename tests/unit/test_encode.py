@@ -8,15 +8,24 @@ import math
 import subprocess
 from collections.abc import Iterable
 from itertools import product
+from typing import Any
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from jaxmon.catalog import METRICS, Metric
-from jaxmon.exposition.encode import OPENMETRICS, TEXT, Format, encode, negotiate
+from jaxmon.exposition.encode import (
+    OPENMETRICS,
+    TEXT,
+    Format,
+    _text_header,
+    encode,
+    negotiate,
+)
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
+from jaxmon_exporter.compat import FOREIGN
 from tests.support import require_program
 
 
@@ -169,6 +178,40 @@ def test_a_family_of_another_kind_does_not_spoil_the_block() -> None:
     other = Family(Metric("t_up", "counter", "Else."), [("t_up", 5)])
 
     assert page([gauge(UP, 1), other]) == page([gauge(UP, 1)])
+
+
+@pytest.mark.parametrize("fmt", Format)
+def test_a_family_that_is_no_number_costs_itself(fmt: Format) -> None:
+    """
+    It is left out and told of, with what was found, when somebody listens; otherwise
+    the mistake is raised.
+    """
+    told: list[tuple[Metric, Exception]] = []
+    bad: list[Any] = ["many", None, [1]]
+    families = [
+        gauge(UP, 1),
+        *(gauge(CALLS, value, "f") for value in bad),
+        gauge(SECONDS, 2),
+    ]
+    text = encode(families, fmt, failed=lambda *one: told.append(one)).decode()
+
+    assert "t_up 1\n" in text
+    assert "t_seconds_total 2\n" in text
+    assert "t_calls" not in text
+    assert [metric for metric, _ in told] == [CALLS] * len(bad)
+    with pytest.raises(ValueError, match="many"):
+        encode(families, fmt)
+
+
+def test_headers_of_unknown_metrics_are_not_kept() -> None:
+    """
+    However many names agents make up, memory does not grow with them.
+    """
+    for number in range(2000):
+        encode([gauge(Metric(f"t_{number}", "gauge", "x" * 900), 1)])
+
+    assert _text_header.cache_info().currsize <= 512
+    assert len(METRICS) + len(FOREIGN) < 512
 
 
 def test_text_that_is_not_unicode_is_replaced() -> None:

@@ -8,16 +8,25 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from jaxmon.catalog import HOST_CPUS, HOST_LOAD_1M
 from jaxmon.exposition.encode import encode
-from jaxmon.exposition.server import Request
+from jaxmon.exposition.families import Family, gauge
+from jaxmon.exposition.server import Request, Response
 from jaxmon_exporter import pages
 from jaxmon_exporter.options import COLLECTORS, Options
 from jaxmon_exporter.service import Service
 
+
+if TYPE_CHECKING:
+    from jaxmon.exposition.process import ProcessFamilies
+    from jaxmon_exporter.prices import Prices
 
 GET = Request("GET", "/")
 
@@ -59,3 +68,39 @@ def test_own_failures_are_on_the_page(caplog: pytest.LogCaptureFixture) -> None:
     line = 'jaxmon_internal_errors_total{site="server:/metrics"} 3'
     assert line in encode(service.families()).decode().splitlines()
     assert len(caplog.records) == 1
+
+
+def test_a_source_that_fails_costs_its_own_series(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    A family that is no number, and a source that raises halfway, are left out of the
+    page, counted and said once each; everything else is on it.
+    """
+
+    class Broken:
+        def family(self, _: object) -> Family:
+            msg = "no prices today"
+            raise RuntimeError(msg)
+
+        def collect(self) -> Iterator[Family]:
+            yield gauge(HOST_CPUS, cast("float", "many"))
+            yield gauge(HOST_LOAD_1M, 0.5)
+
+    service = Service(Options(run_dir=Path("/nowhere"), prices={"H100": 1.0}))
+    service._prices = cast("Prices", Broken())
+    service._process = cast("ProcessFamilies", Broken())
+    handle = service._server._routes["/metrics"]
+    for _ in range(2):
+        response = handle(Request("GET", "/metrics", arrived=monotonic()))
+    assert isinstance(response, Response)
+    page = response.body.decode().splitlines()
+
+    assert "jaxmon_host_load1 0.5" in page
+    assert not [line for line in page if line.startswith("jaxmon_host_cpus")]
+    errors = {line for line in page if line.startswith("jaxmon_internal_errors_total")}
+    assert errors == {
+        'jaxmon_internal_errors_total{site="prices"} 2',
+        'jaxmon_internal_errors_total{site="encode:jaxmon_host_cpus"} 2',
+    }
+    assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]

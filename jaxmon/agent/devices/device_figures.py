@@ -18,6 +18,7 @@ from jaxmon.agent.devices.nvml import Nvml
 from jaxmon.agent.guard import log
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family
+from jaxmon.exposition.plausible import Sieve
 
 
 EVERY = 5.0
@@ -51,6 +52,7 @@ class DeviceFigures:
         self._retry = 0.0
         self._warned = False
         self._devices: list[tuple[str, str]] = []
+        self._sieve = Sieve(log, "the driver of this process's devices")
         self._found: tuple[float, list[Family]] | None = None
 
     def start(self) -> None:
@@ -111,7 +113,14 @@ class DeviceFigures:
                 self._nvml.close()
                 self._nvml = None
                 self._retry = began + _RETRY_SECONDS
-        self._found = began, found
+        self._found = began, self._sieve.sift(found)
+
+    @property
+    def dropped(self) -> int:
+        """
+        How many figures of the driver could not be true, and were left out.
+        """
+        return self._sieve.dropped
 
     def _known(self) -> bool:
         """

@@ -205,8 +205,10 @@ nvml_return nvmlDeviceGetMemoryInfo_v2(device *self, memory_v2 *out)
         return ARGUMENT_VERSION_MISMATCH;
     out->total = (unsigned long long)model()->gibibytes << 30;
     out->reserved = 512ULL << 20;
-    out->used = 3ULL << 30;
-    out->free = out->total - out->reserved - out->used;
+    long long ordered = 3LL << 30;
+    ordered_value("used", self->index, -1, &ordered);
+    out->used = (unsigned long long)ordered;
+    out->free = out->total - out->reserved - (3ULL << 30);
     return SUCCESS;
 }
 #endif
@@ -309,7 +311,9 @@ nvml_return nvmlDeviceGetTemperature(device *self, int sensor, unsigned *celsius
     ENTER_ON(self->index, EVERY & ~B200);
     if (sensor != 0)
         return INVALID_ARGUMENT;
-    *celsius = 40 + self->index;
+    long long ordered = 40 + self->index;
+    ordered_value("heat", self->index, -1, &ordered);
+    *celsius = (unsigned)ordered;
     return SUCCESS;
 }
 
@@ -345,8 +349,10 @@ nvml_return nvmlDeviceGetMarginTemperature(device *self, margin_v1 *out)
 
 nvml_return nvmlDeviceGetPowerUsage(device *self, unsigned *milliwatts)
 {
+    long long ordered = 123500 + self->index;
     ENTER(self->index);
-    *milliwatts = 123500 + self->index;
+    ordered_value("power", self->index, -1, &ordered);
+    *milliwatts = (unsigned)ordered;
     return SUCCESS;
 }
 

@@ -1,0 +1,101 @@
+"""
+Figures that can be true, and those that cannot.
+
+Drivers, runtimes and other processes answer with numbers that stand for none, such as
+4,294,967,295 degrees, and now and then with nonsense. A gap in a graph says more than
+that, and an alert on it would ring for nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from jaxmon.catalog import Metric
+from jaxmon.exposition.families import Family, Sample
+
+
+# Two counters are not read at the same moment: full is at times a little more.
+_ROUNDING = 1.01
+_MOST_SAID = 256
+_SHOWN = 160
+
+
+class Sieve:
+    """
+    Lets through what is a number in the range of its metric (`Metric.range`).
+
+    What is not is counted, and said once for each metric. A histogram is dropped as a
+    whole: without one of its numbers it says something else.
+
+    Args:
+        who: says it, for the log.
+    """
+
+    def __init__(self, log: logging.Logger, who: str) -> None:
+        self.dropped = 0
+        self._log = log
+        self._who = who
+        self._said: set[str] = set()
+
+    def sift(self, families: Iterable[Family]) -> list[Family]:
+        """
+        Return *families* without figures that cannot be; about 60 ns a sample.
+        """
+        return [
+            family if _is_sound(family) else self._rest(family) for family in families
+        ]
+
+    def _rest(self, family: Family) -> Family:
+        metric = family.metric
+        kept: list[Sample] = []
+        for name, value in family.samples:
+            known = _known(metric, value)
+            if known is None:
+                self._drop(metric, name, value)
+            else:
+                kept.append((name, known))
+        if metric.kind == "histogram" and len(kept) < len(family.samples):
+            self.dropped += len(kept)
+            kept = []
+        return Family(metric, kept)
+
+    def _drop(self, metric: Metric, name: object, value: object) -> None:
+        self.dropped += 1
+        if metric.name in self._said or len(self._said) >= _MOST_SAID:
+            return
+        self._said.add(metric.name)
+        low, high = metric.range
+        self._log.warning(
+            "%s: %s is %s, which cannot be: allowed is %g to %g; such figures are left "
+            "out, and counted from now on",
+            self._who,
+            str(name)[:_SHOWN],
+            repr(value)[:_SHOWN],
+            low,
+            high,
+        )
+
+
+def _is_sound(family: Family) -> bool:
+    low, high = family.metric.range
+    try:
+        # Not a number is in no range.
+        return all(low <= value <= high for _, value in family.samples)
+    except Exception:  # noqa: BLE001 - what is no number compares as it likes
+        return False
+
+
+def _known(metric: Metric, value: float) -> float | None:
+    """
+    Return *value*, `None` where it cannot be.
+    """
+    low, high = metric.range
+    try:
+        if low <= value <= high:
+            return value
+        if metric.unit == "ratio" and high < value <= high * _ROUNDING:
+            return high
+    except Exception:  # noqa: BLE001, S110 - see above
+        pass
+    return None
