@@ -5,12 +5,15 @@ Exit with 0 while the sidecar of this container serves; for images without curl.
 from __future__ import annotations
 
 import os
-import socket
 import sys
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
+
+from jaxmon.exposition import client
+from jaxmon.exposition.bounded import Bounds, connected
 
 
-_TIMEOUT_SECONDS = 4.0
+_SECONDS = 4.0
+_MAX_BYTES = 1 << 16
 _OK = 200
 
 
@@ -24,14 +27,12 @@ def main() -> int:
     port = int(os.environ.get("JAXMON_EXPORTER_PORT", "9467"))
     try:
         if os.environ.get("JAXMON_EXPORTER_WEB_CONFIG"):
-            socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
-            return 0
-        connection = HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)
-        try:
-            connection.request("GET", "/-/healthy")
-            return int(connection.getresponse().status != _OK)
-        finally:
-            connection.close()
+            with connected((host, port), Bounds(_SECONDS, _MAX_BYTES)):
+                return 0
+        answer = client.get(
+            (host, port), "/-/healthy", seconds=_SECONDS, max_bytes=_MAX_BYTES
+        )
+        return int(answer.status != _OK)
     except (OSError, HTTPException):
         return 1
 

@@ -7,17 +7,15 @@ For pages of our own agents, on Unix sockets, see `jaxmon.exposition.fetch`.
 from __future__ import annotations
 
 import base64
-import io
-import socket
+import contextlib
 import ssl
-import time
-from contextlib import closing
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import cast
+from http.client import HTTPException
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from jaxmon.errors import JaxmonError
+from jaxmon.exposition import client
+from jaxmon.exposition.bounded import Bounds, TooLargeError, connected
 
 
 UNREACHABLE = "unreachable"
@@ -28,7 +26,6 @@ TOO_LARGE = "too_large"
 TLS = "tls"
 BROKEN = "broken"
 
-_CHUNK = 1 << 16
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -75,23 +72,21 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
 
     Args:
         url: may hold user and password.
-        timeout: seconds for all of it, however slowly the answer drips. Looking
-            up the host's name is not part of it.
+        timeout: seconds for all of it, however slowly the answer drips.
         max_bytes: most that the response may have, head included.
 
     Raises:
         PageUnavailable: with the reason.
     """
     parts = urlsplit(url)
-    end = time.monotonic() + timeout
     try:
-        with closing(_connected(parts, timeout)) as plain:
-            stream = _encrypted(plain, parts, end)
-            with closing(stream):
-                return _exchange(_Bounded(stream, end, max_bytes), parts)
+        answer = _exchange(parts, Bounds(timeout, max_bytes))
     except TimeoutError as error:
         message = f"no complete answer within {timeout:g} s"
         raise PageUnavailable(TIMEOUT, message) from error
+    except TooLargeError as error:
+        message = f"{error}; have it export fewer fields"
+        raise PageUnavailable(TOO_LARGE, message) from error
     except ssl.SSLError as error:
         message = f"no encrypted connection: {error}; SSL_CERT_FILE names authorities"
         raise PageUnavailable(TLS, message) from error
@@ -101,111 +96,32 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
     except OSError as error:
         message = f"connection failed: {error}"
         raise PageUnavailable(BROKEN, message) from error
+    if answer.status in range(300, 400):
+        message = (
+            f"it answered HTTP status {answer.status}; give the address of its page"
+        )
+        raise PageUnavailable(REDIRECT, message)
+    if answer.status != HTTPStatus.OK:
+        raise PageUnavailable(STATUS, f"it answered HTTP status {answer.status}")
+    return answer.type, answer.body
 
 
-def _connected(parts: SplitResult, timeout: float) -> socket.socket:
-    address = (parts.hostname or "", parts.port or _PORTS[parts.scheme])
-    try:
-        return socket.create_connection(address, timeout)
-    except TimeoutError:
-        raise
-    except OSError as error:
-        raise PageUnavailable(UNREACHABLE, f"cannot connect: {error}") from error
-
-
-def _encrypted(plain: socket.socket, parts: SplitResult, end: float) -> socket.socket:
-    if parts.scheme == "http":
-        return plain
-    plain.settimeout(_left(end))
-    context = ssl.create_default_context()
-    return context.wrap_socket(plain, server_hostname=parts.hostname)
-
-
-def _exchange(stream: _Bounded, parts: SplitResult) -> tuple[str, bytes]:
-    connection = HTTPConnection(parts.hostname or "", parts.port)
-    connection.sock = cast("socket.socket", stream)
-    headers = {"Accept": "text/plain; version=0.0.4", "Connection": "close"}
+def _exchange(parts: SplitResult, bounds: Bounds) -> client.Answer:
+    host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    headers = {"Accept": "text/plain; version=0.0.4"}
     if parts.username is not None:
         user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    connection.request("GET", target, headers=headers)
-    with connection.getresponse() as response:
-        _check_status(response)
-        return response.headers.get_content_type(), response.read()
-
-
-def _check_status(response: HTTPResponse) -> None:
-    status = response.status
-    if status in range(300, 400):
-        message = f"it answered HTTP status {status}; give the address of its page"
-        raise PageUnavailable(REDIRECT, message)
-    if status != HTTPStatus.OK:
-        raise PageUnavailable(STATUS, f"it answered HTTP status {status}")
-
-
-class _Bounded:
-    """
-    The part of a socket that `HTTPConnection` uses, with an end in time and size.
-    """
-
-    def __init__(self, stream: socket.socket, end: float, max_bytes: int) -> None:
-        self._stream = stream
-        self._end = end
-        self._received = _Received(stream, end, max_bytes)
-
-    def sendall(self, data: bytes) -> None:
-        """
-        Send all of *data*.
-        """
-        self._stream.settimeout(_left(self._end))
-        self._stream.sendall(data)
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        """
-        Return what is received as a file; *mode* is always ``"rb"``.
-        """
-        del mode
-        return io.BufferedReader(self._received, _CHUNK)
-
-    def close(self) -> None:
-        """
-        Leave it open: the connection lets go before the response has been read.
-        """
-
-
-class _Received(io.RawIOBase):
-    """
-    What a socket receives, with an end in time and size.
-    """
-
-    def __init__(self, stream: socket.socket, end: float, max_bytes: int) -> None:
-        self._stream = stream
-        self._end = end
-        self._left = self._max_bytes = max_bytes
-
-    def readable(self) -> bool:
-        """
-        Say yes.
-        """
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # bytes
-        """
-        Receive some bytes.
-        """
-        self._stream.settimeout(_left(self._end))
-        count = self._stream.recv_into(buffer)
-        self._left -= count
-        if self._left < 0:
-            most = f"{self._max_bytes / (1 << 20):g} MiB"
-            message = f"its page has more than {most}; have it export fewer fields"
-            raise PageUnavailable(TOO_LARGE, message)
-        return count
-
-
-def _left(end: float) -> float:
-    left = end - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
+    with contextlib.ExitStack() as stack:
+        try:
+            stream = stack.enter_context(connected((host, port), bounds))
+        except TimeoutError:
+            raise
+        except OSError as error:
+            message = f"cannot connect: {error}"
+            raise PageUnavailable(UNREACHABLE, message) from error
+        if parts.scheme == "https":
+            stream.encrypt(ssl.create_default_context(), host)
+        client.send(stream, "GET", target, host=host, port=parts.port, headers=headers)
+        return client.receive(stream, "GET")

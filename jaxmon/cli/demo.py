@@ -7,7 +7,6 @@ provoked to watch its alert arrive.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -20,7 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
-from urllib.request import ProxyHandler, build_opener
 
 import click
 
@@ -29,6 +27,7 @@ from jaxmon.cli.active import active
 from jaxmon.cli.children import Child, Children
 from jaxmon.cli.extras import require
 from jaxmon.cli.faults import PLACES, Fault
+from jaxmon.cli.local import fetch
 from jaxmon.cli.overview import steps, totals_table
 from jaxmon.cli.stack import SCALE, Programs, Stack
 from jaxmon.cli.views import Scene, view
@@ -43,7 +42,6 @@ _PORT = SIDECAR_PORT
 _PORTS = 64
 _HOST = "127.0.0.1"
 _START_SECONDS = 90.0
-_FETCH_SECONDS = 5.0
 _REDRAW_SECONDS = 1.0
 _SIDECAR_READY = re.compile(r"exporter: (http://\S+)/")
 _AGENT_READY = re.compile(r"metrics: (http://\S+)")
@@ -305,27 +303,12 @@ class _Demo:
         Do what is due, and return what is to be seen.
         """
         alerts = active(self.stack.alerts()) if self.stack is not None else None
-        scene = Scene(elapsed, _fetch(self.sidecar), alerts)
+        told = fetch("the sidecar", f"{self.sidecar}/api/summary")
+        scene = Scene(elapsed, cast("Summary", told), alerts)
         if (fault := self.fault) is None:
             return scene
         fault.apply(self.workloads[fault.place], elapsed)
         return replace(scene, fault=fault.told(elapsed), broken=fault.lasts(elapsed))
-
-
-def _fetch(sidecar: str) -> Summary:
-    """
-    Return what the sidecar knows now.
-
-    Raises:
-        CommandError: it does not answer.
-    """
-    direct = build_opener(ProxyHandler({}))
-    try:
-        with direct.open(f"{sidecar}/api/summary", timeout=_FETCH_SECONDS) as answer:
-            return cast("Summary", json.load(answer))
-    except (OSError, ValueError) as error:
-        msg = f"the sidecar at {sidecar} does not answer: {error}"
-        raise CommandError(msg) from error
 
 
 def _conclude(summary: Summary) -> None:

@@ -27,6 +27,8 @@ _OK = 200
 _CUT_SHORT = "jaxmon-cut-short"
 # Ending and sending a trace comes after recording it.
 _PATIENCE = 60.0
+# A trace takes several times as much memory to read as it has bytes.
+_MAX_BYTES = 256 << 20
 
 
 @click.command(
@@ -128,10 +130,16 @@ def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
     Return the trace of *worker*, and why it is shorter than asked for, if it is.
     """
     from jaxmon.exposition import client
+    from jaxmon.exposition.bounded import TooLargeError
 
     target = f"/debug/profile?seconds={seconds:g}"
     try:
-        answer = client.get(worker.socket, target, timeout=seconds + _PATIENCE)
+        answer = client.get(
+            worker.socket, target, seconds=seconds + _PATIENCE, max_bytes=_MAX_BYTES
+        )
+    except TooLargeError as error:
+        msg = f"worker {worker.number} sent no trace of use: {error}; record less time"
+        raise CommandError(msg) from error
     except (OSError, HTTPException) as error:
         msg = f"worker {worker.number} sent no trace: {error}; is it still running?"
         raise CommandError(msg) from error

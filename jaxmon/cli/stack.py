@@ -4,7 +4,6 @@ A Prometheus and an Alertmanager with our rules, in quick motion.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import socket
@@ -12,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.request import ProxyHandler, build_opener
 
 from jaxmon.cli.children import Children
+from jaxmon.cli.local import fetch
 from jaxmon.errors import CommandError
 
 
@@ -27,7 +26,6 @@ _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
 _ATTEMPTS = 3
 _TAKEN = "address already in use"
-_FETCH_SECONDS = 5.0
 _PROMETHEUS = ("prometheus",)
 _ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
 _PROMETHEUS_READY = re.compile(r"(Server is ready)")
@@ -72,14 +70,8 @@ class Stack:
         Raises:
             CommandError: it does not answer.
         """
-        url = f"{self.prometheus}/api/v1/alerts"
-        direct = build_opener(ProxyHandler({}))
-        try:
-            with direct.open(url, timeout=_FETCH_SECONDS) as answer:
-                found: list[dict[str, Any]] = json.load(answer)["data"]["alerts"]
-        except (OSError, ValueError) as error:
-            msg = f"Prometheus at {self.prometheus} does not answer: {error}"
-            raise CommandError(msg) from error
+        told = fetch("Prometheus", f"{self.prometheus}/api/v1/alerts")
+        found: list[dict[str, Any]] = told["data"]["alerts"]
         return found
 
 

@@ -6,11 +6,11 @@ calls counted, what is the persistent cache like.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jaxmon import subprocesses
 from jaxmon.doctor.finding import Finding
 from jaxmon.settings import PREFIX
 
@@ -49,27 +49,21 @@ def _run(environ: Mapping[str, str]) -> dict[str, Any]:
     own["JAX_PLATFORMS"] = "cpu"
     own.pop("JAX_DISABLE_JIT", None)  # reported elsewhere; nothing would be compiled
     try:
-        done = subprocess.run(  # noqa: S603 - our own module
-            _COMMAND,
-            env=own,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
+        done = subprocesses.run(_COMMAND, env=own, seconds=_SECONDS)
+    except TimeoutError:
         msg = f"importing JAX and calling a function took longer than {_SECONDS:g} s"
         raise _SelfTestError(msg) from None
-    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-    if done.returncode != 0:
+    last = (done.err.strip().splitlines() or ["no message"])[-1]
+    if done.code != 0:
         msg = f"JAX cannot be used: {last[:300]}"
         raise _SelfTestError(msg)
     try:
-        told: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    except (ValueError, IndexError):
+        told = json.loads(done.out.strip().splitlines()[-1])
+    except (ValueError, IndexError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
         msg = f"the self-test gave no answer: {last[:300]}"
-        raise _SelfTestError(msg) from None
+        raise _SelfTestError(msg)
     return told
 
 

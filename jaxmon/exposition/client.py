@@ -1,14 +1,23 @@
 """
-One page of one Unix socket, whatever it holds. For many at once see `fetch`.
+One HTTP exchange within bounds, over TCP or a Unix socket. For the same page of many
+servers at once see `fetch`.
 """
 
 from __future__ import annotations
 
-import http.client
+import io
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
+from typing import cast
+
+from jaxmon.exposition.bounded import Bounds, Place, Stream, connected
+
+
+_CHUNK = 1 << 16
+_INTERIM = range(100, 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +25,7 @@ class Answer:
     """
     Args:
         status: of HTTP.
-        headers: by lower-case name.
+        headers: by lower-case name; of several the last.
         body: as it came.
     """
 
@@ -24,39 +33,86 @@ class Answer:
     headers: Mapping[str, str]
     body: bytes
 
+    @property
+    def type(self) -> str:
+        """
+        The media type, in lower case, ``""`` without one.
+        """
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
-def get(path: Path, target: str, *, timeout: float) -> Answer:
+
+def get(
+    place: Place,
+    target: str,
+    *,
+    seconds: float,
+    max_bytes: int,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
     """
-    GET *target* from the server that listens on *path*.
+    GET *target* in the clear from the server at *place*.
 
     Args:
-        path: of the Unix socket.
+        place: host and port, or a Unix socket.
         target: path and query.
-        timeout: seconds for each wait; the server may send a long answer slowly.
+        seconds: for all of it.
+        max_bytes: most that may be received, head included.
+        headers: beyond the usual.
 
     Raises:
-        OSError: nobody listens, or a wait took too long.
+        TimeoutError: it took too long.
+        TooLargeError: there was too much of it.
+        OSError: nobody listens, or the connection failed.
         http.client.HTTPException: the answer is no HTTP, or was cut off.
     """
-    connection = _Connection(path, timeout)
-    try:
-        connection.request("GET", target, headers={"Connection": "close"})
-        response = connection.getresponse()
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, headers, response.read())
-    finally:
-        connection.close()
+    with connected(place, Bounds(seconds, max_bytes)) as stream:
+        host, port = place if isinstance(place, tuple) else ("localhost", None)
+        send(stream, "GET", target, host=host, port=port, headers=headers)
+        return receive(stream, "GET")
 
 
-class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: Path, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
+def send(  # noqa: PLR0913 - what a request consists of
+    stream: Stream,
+    method: str,
+    target: str,
+    *,
+    host: str,
+    port: int | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+) -> None:
+    """
+    Send the one request of a connection.
+    """
+    connection = HTTPConnection(host, port)
+    connection.sock = cast("socket.socket", stream)
+    connection.request(method, target, body, {"Connection": "close", **(headers or {})})
 
-    def connect(self) -> None:
-        """
-        Connect to the Unix socket instead of a host.
-        """
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+
+def receive(stream: Stream, method: str) -> Answer:
+    """
+    Return the whole answer to a request by *method*.
+    """
+    response = receive_head(stream, method)
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    body = io.BytesIO()
+    # Never as much as the server says that there is: that much may be asked for.
+    while chunk := response.read1(_CHUNK):
+        body.write(chunk)
+    if response.length:
+        raise IncompleteRead(body.getvalue(), response.length)
+    return Answer(response.status, headers, body.getvalue())
+
+
+def receive_head(stream: Stream, method: str) -> HTTPResponse:
+    """
+    Return the final response, what comes before it left out; its body is unread.
+    """
+    while True:
+        response = HTTPResponse(cast("socket.socket", stream), method=method)
+        response.begin()
+        if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
+            msg = "the server speaks another protocol"
+            raise HTTPException(msg)
+        if response.status not in _INTERIM:
+            return response

@@ -7,23 +7,23 @@ followed, and no error, log line or representation holds it.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import random
 import ssl
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
 
 from jaxmon.errors import JaxmonError
+from jaxmon.exposition import client
+from jaxmon.exposition.bounded import Bounds, TooLargeError
+from jaxmon.grafana.route import Route, RouteError, is_loopback
 from jaxmon.version import version
 
 
@@ -33,7 +33,6 @@ MAX_WAIT_SECONDS = 30.0
 
 _RETRIED = frozenset({429, 502, 503, 504})
 _REDIRECTS = range(300, 400)
-_CHUNK = 1 << 16
 _SHOWN = 300
 
 
@@ -106,15 +105,10 @@ class Session:
         if not self.token or not (self.token.isascii() and self.token.isprintable()):
             msg = "the token is empty or has characters that no token has"
             raise GrafanaError(msg)
-        # Neither redirects nor errors are handled: an answer is returned as it came.
-        self._opener = urllib.request.OpenerDirector()
-        for handler in (
-            # As in curl and Go, this host itself is never reached by a proxy.
-            urllib.request.ProxyHandler({} if _is_loopback(parts) else None),
-            urllib.request.HTTPHandler(),
-            urllib.request.HTTPSHandler(context=_trust(self.ca_file)),
-        ):
-            self._opener.add_handler(handler)
+        try:
+            self._route = Route.to(parts, _trust(self.ca_file))
+        except RouteError as error:
+            raise GrafanaError(str(error)) from None
 
     def request(
         self,
@@ -130,7 +124,8 @@ class Session:
         Raises:
             GrafanaError: no answer after all attempts, or one that is not Grafana's.
         """
-        target = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
+        target = urlsplit(self.url).path + path
+        target += f"?{urlencode(query)}" if query else ""
         for attempt in range(1, ATTEMPTS + 1):
             last = attempt == ATTEMPTS
             try:
@@ -157,30 +152,25 @@ class Session:
         return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
     def _attempt(self, method: str, target: str, body: Any) -> Answer:
-        request = urllib.request.Request(  # noqa: S310 - http and https only, see above
-            target,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={
-                "Accept": "application/json",
-                "Authorization": f"Bearer {self.token}",
-                "User-Agent": f"jaxmon/{version()}",
-                **({} if body is None else {"Content-Type": "application/json"}),
-            },
-        )
-        end = time.monotonic() + self.timeout
-        with self._opener.open(request, timeout=self.timeout) as response:
-            return _answer(response, _received(response, end))
+        headers = {
+            "Accept": "application/json",
+            "Authorization": f"Bearer {self.token}",
+            "User-Agent": f"jaxmon/{version()}",
+            **({} if body is None else {"Content-Type": "application/json"}),
+        }
+        data = None if body is None else json.dumps(body).encode()
+        with self._route.stream(Bounds(self.timeout, MAX_BYTES)) as stream:
+            self._route.send(stream, method, target, headers=headers, body=data)
+            return _answer(client.receive(stream, method))
 
     def _usable(self, answer: Answer) -> Answer:
         """
         Return *answer* unless it cannot be from Grafana's API.
         """
         if answer.status in _REDIRECTS:
-            parts = urlsplit(answer.location)
-            place = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+            place = self.redacted(answer.location.partition("?")[0])
             msg = (
-                f"{self.url} redirects to {self.redacted(place) or 'nowhere'}; give "
+                f"{self.url} redirects to {place or 'nowhere'}; give "
                 "Grafana's own address, the token is not sent anywhere else"
             )
             raise GrafanaError(msg, status=answer.status)
@@ -200,14 +190,13 @@ class Session:
         return GrafanaError(f"{msg}; try again later", status=answer.status)
 
     def _unreachable(self, error: Exception) -> GrafanaError:
-        cause = error.reason if isinstance(error, URLError) else error
-        if isinstance(cause, ssl.SSLCertVerificationError):
+        if isinstance(error, ssl.SSLCertVerificationError):
             msg = (
                 f"the certificate of {self.url} is not trusted: "
-                f"{cause.verify_message}; give its authority with --ca-file"
+                f"{error.verify_message}; give its authority with --ca-file"
             )
             return GrafanaError(msg)
-        text = self.redacted(str(cause) or type(cause).__name__)
+        text = self.redacted(str(error) or type(error).__name__)
         return GrafanaError(f"no answer from {self.url}: {text}")
 
 
@@ -227,7 +216,7 @@ def _checked(url: str, *, insecure_http: bool) -> SplitResult:
     if parts.username is not None:
         msg = "a user or password in the address is not used; give a token instead"
         raise GrafanaError(msg)
-    if parts.scheme == "http" and not (insecure_http or _is_loopback(parts)):
+    if parts.scheme == "http" and not (insecure_http or is_loopback(parts)):
         msg = (
             f"{host} would get the token in the clear; use https, or allow it with "
             "--insecure-http"
@@ -240,14 +229,6 @@ def _without_user(url: str) -> str:
     return url.rpartition("@")[2]
 
 
-def _is_loopback(parts: SplitResult) -> bool:
-    host = (parts.hostname or "").rstrip(".")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
 def _trust(ca_file: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
@@ -257,37 +238,18 @@ def _trust(ca_file: Path | None) -> ssl.SSLContext:
         raise GrafanaError(msg) from None
 
 
-def _received(response: HTTPResponse, end: float) -> bytes:
-    """
-    Return the body, unless it is too long or takes beyond *end*.
-    """
-    body = bytearray()
-    while chunk := response.read1(_CHUNK):
-        body += chunk
-        if len(body) > MAX_BYTES:
-            msg = f"an answer is longer than {MAX_BYTES >> 20} MiB"
-            raise GrafanaError(msg, status=response.status)
-        if time.monotonic() > end:
-            msg = "the answer did not end in time"
-            raise TimeoutError(msg)
-    if response.length:
-        msg = f"the answer ended {response.length} bytes early"
-        raise ConnectionError(msg)
-    return bytes(body)
-
-
-def _answer(response: HTTPResponse, body: bytes) -> Answer:
+def _answer(answer: client.Answer) -> Answer:
     data = None
-    if "json" in response.headers.get_content_type():
+    if "json" in answer.type:
         try:
-            data = json.loads(body)
+            data = json.loads(answer.body)
         except (ValueError, RecursionError):
             data = None
     return Answer(
-        response.status,
+        answer.status,
         data,
-        _seconds(response.headers.get("Retry-After")),
-        response.headers.get("Location", ""),
+        _seconds(answer.headers.get("retry-after")),
+        answer.headers.get("location", ""),
     )
 
 
@@ -320,5 +282,4 @@ def _is_final(error: Exception) -> bool:
     """
     Tell whether another attempt would fail in the same way.
     """
-    cause = error.reason if isinstance(error, URLError) else error
-    return isinstance(cause, ssl.SSLCertVerificationError)
+    return isinstance(error, (ssl.SSLCertVerificationError, TooLargeError))

@@ -28,7 +28,7 @@ CUT_SHORT = profile.CUT_SHORT.lower()
 
 def get(agent: Agent, target: str) -> tuple[int, bytes, Mapping[str, str]]:
     assert agent.socket is not None
-    answer = client.get(Path(agent.socket), target, timeout=60)
+    answer = client.get(Path(agent.socket), target, seconds=60, max_bytes=1 << 30)
     return answer.status, answer.body, answer.headers
 
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from errno import EAGAIN, EINPROGRESS
 from typing import TYPE_CHECKING, Any
 
+from jaxmon.exposition.bounded import addresses
 from jaxmon_exporter.grpc.call import (
     GONE,
     SLOW,
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 16
 # Answers to the server's own questions, such as pings, that it does not read.
 _MOST_UNSENT = 1 << 16
+# Of replies, which their own windows bound, and of all else.
+_MOST_RECEIVED = 8 << 20
 
 
 def ask(calls: Sequence[Call], seconds: float) -> list[Reply]:
     """
     Send all *calls* at once, and return their replies, within *seconds*.
-
-    Looking up a host by a name is not part of that time; an address needs none.
 
     Raises:
         ImportError: somebody listens, and h2 is not installed.
@@ -55,7 +56,7 @@ def ask(calls: Sequence[Call], seconds: float) -> list[Reply]:
         for target, there in targets.items():
             connection = _Connection(selector, there)
             stack.callback(connection.close)
-            connection.open(target)
+            connection.open(target, end - time.monotonic())
         while selector.get_map() and (left := end - time.monotonic()) > 0:
             for key, ready in selector.select(left):
                 key.data.turn(ready)
@@ -75,13 +76,21 @@ class _Connection:
         self._sock: socket.socket | None = None
         self._session: Session | None = None
         self._unsent = b""
+        self._received = 0
 
-    def open(self, target: Target) -> None:
+    def open(self, target: Target, seconds: float) -> None:
         """
-        Begin to connect.
+        Begin to connect; a name takes at most *seconds* to look up.
         """
         try:
-            family, address = _address(target)
+            family, address = _address(target, seconds)
+        except TimeoutError:
+            self._end(SLOW)
+            return
+        except OSError:
+            self._end(GONE)
+            return
+        try:
             self._sock = socket.socket(family, socket.SOCK_STREAM)
             self._sock.setblocking(False)  # noqa: FBT003 - the standard library's
             error = self._sock.connect_ex(address)
@@ -125,7 +134,12 @@ class _Connection:
         session = self._session = self._session or _session(sock, self._pending)
         with contextlib.suppress(BlockingIOError):
             if ready & selectors.EVENT_READ:
-                session.receive(_received(sock))
+                data = _received(sock)
+                self._received += len(data)
+                if self._received > _MOST_RECEIVED:
+                    msg = "it sends more than any answer has"
+                    raise SessionError(msg)
+                session.receive(data)
         self._unsent += session.to_send()
         with contextlib.suppress(BlockingIOError):
             if self._unsent:
@@ -157,10 +171,9 @@ def _received(sock: socket.socket) -> bytes:
     return data
 
 
-def _address(target: Target) -> tuple[socket.AddressFamily, Any]:
+def _address(target: Target, seconds: float) -> tuple[int, Any]:
     if isinstance(target, str):
         return socket.AF_UNIX, target
     host, port = target
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    family, _, _, _, address = found[0]
+    family, _, _, _, address = addresses(host, port, seconds)[0]
     return family, address

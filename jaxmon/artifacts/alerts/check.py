@@ -5,15 +5,15 @@ Ask Prometheus and Alertmanager what they think of the files.
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from jaxmon import subprocesses
 from jaxmon.artifacts.alerts.build import ALERTMANAGER, ALERTS, RECORDING
 
 
-_TIMEOUT = 60.0
+_SECONDS = 60.0
 
 # With whom to check, and what to run on which files.
 _TOOLS = (
@@ -39,13 +39,11 @@ def problems(files: Mapping[str, str]) -> Iterator[str]:
         for tool, arguments, names in _TOOLS:
             if (program := shutil.which(tool)) is None:
                 continue
-            done = subprocess.run(  # noqa: S603 - a tool with arguments of ours
-                [program, *arguments, *names],
-                cwd=directory,
-                capture_output=True,
-                text=True,
-                timeout=_TIMEOUT,
-                check=False,
-            )
-            if done.returncode:
-                yield f"{tool}: {done.stdout}{done.stderr}"
+            command = [program, *arguments, *names]
+            try:
+                done = subprocesses.run(command, seconds=_SECONDS, cwd=Path(directory))
+            except OSError as error:  # TimeoutError, too
+                yield f"{tool}: {error}\n"
+                continue
+            if done.code:
+                yield f"{tool}: {done.out}{done.err}"

@@ -1,0 +1,39 @@
+"""
+Pages in JSON of servers that the demo started, on this host.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlsplit
+
+from jaxmon.errors import CommandError
+from jaxmon.exposition import client
+
+
+_SECONDS = 5.0
+_MAX_BYTES = 32 << 20
+
+
+def fetch(whose: str, url: str) -> Any:
+    """
+    Return what the page at *url* says, at most 5 seconds and 32 MiB.
+
+    Raises:
+        CommandError: there is no such page; names *whose* it would be.
+    """
+    parts = urlsplit(url)
+    place = (parts.hostname or "", parts.port or 80)
+    try:
+        answer = client.get(place, parts.path, seconds=_SECONDS, max_bytes=_MAX_BYTES)
+        told = json.loads(answer.body) if answer.status == HTTPStatus.OK else None
+    except (OSError, HTTPException, ValueError) as error:
+        msg = f"{whose} at {url} does not answer: {error}"
+        raise CommandError(msg) from error
+    if told is None:
+        msg = f"{whose} at {url} answers with HTTP status {answer.status}"
+        raise CommandError(msg)
+    return told

@@ -1,0 +1,266 @@
+"""
+A connection with an end in time and in size, whatever the other side does.
+
+One deadline and one size hold for all that happens on it: looking up a name,
+connecting, TLS, sending, and all that is received, be it a head, a body or neither.
+What reads from it needs no limits of its own.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+
+if TYPE_CHECKING:
+    import ssl
+
+Place: TypeAlias = "tuple[str, int] | Path"
+"""A host and a port, or a Unix socket."""
+
+_CHUNK = 1 << 16
+
+
+class TooLargeError(OSError):
+    """
+    The other side sent more than it may.
+    """
+
+
+class Bounds:
+    """
+    What one exchange may take, counted from now.
+
+    Args:
+        seconds: for all of it.
+        max_bytes: most that may be received.
+    """
+
+    def __init__(self, seconds: float, max_bytes: int) -> None:
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._max_bytes = max_bytes
+        self._received = 0
+
+    def left(self) -> float:
+        """
+        Return the seconds that are left, more than 0.
+
+        Raises:
+            TimeoutError: there are none.
+        """
+        if (left := self._end - time.monotonic()) <= 0:
+            raise self.late()
+        return left
+
+    def late(self) -> TimeoutError:
+        """
+        Return what to raise when the time is over.
+        """
+        return TimeoutError(f"timed out: no complete answer within {self._seconds:g} s")
+
+    def count(self, received: int) -> None:
+        """
+        Take note of bytes that were received.
+
+        Raises:
+            TooLargeError: they are too many.
+        """
+        self._received += received
+        if self._received > self._max_bytes:
+            most = f"{self._max_bytes / (1 << 20):g} MiB"
+            msg = f"the answer is longer than {most}, head included"
+            raise TooLargeError(msg)
+
+
+class Stream:
+    """
+    A connected socket within *bounds*; one thread. `http.client` takes it for a socket.
+
+    Each method raises `TimeoutError` and `TooLargeError` where the bounds are reached,
+    `OSError` where the connection fails.
+    """
+
+    def __init__(self, connected: socket.socket, bounds: Bounds) -> None:
+        self._socket = connected
+        self._bounds = bounds
+        self._file = _File(_Received(connected, bounds), _CHUNK)
+
+    def encrypt(self, context: ssl.SSLContext, host: str) -> None:
+        """
+        Speak TLS from now on, with *host*.
+
+        Raises:
+            ssl.SSLError: it could not be agreed on.
+        """
+        self._socket.settimeout(self._bounds.left())
+        with self._in_time():
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+        # What came before TLS is not the other side's word.
+        self._file = _File(_Received(self._socket, self._bounds), _CHUNK)
+
+    def sendall(self, data: bytes) -> None:
+        """
+        Send all of *data*.
+        """
+        unsent = memoryview(data)
+        with self._in_time():
+            while unsent:
+                # TLS would begin to count anew with each piece.
+                self._socket.settimeout(self._bounds.left())
+                unsent = unsent[self._socket.send(unsent) :]
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """
+        Return what is received as a file, the same each time; *mode* is ``"rb"``.
+        """
+        del mode
+        return self._file
+
+    def close(self) -> None:
+        """
+        Stay open: `http.client` lets go before the response has been read.
+        """
+
+    def hang_up(self) -> None:
+        """
+        Close it.
+        """
+        self._socket.close()
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise self._bounds.late() from None
+
+
+@contextmanager
+def connected(place: Place, bounds: Bounds) -> Iterator[Stream]:
+    """
+    Connect to *place* for the length of a block.
+
+    Raises:
+        TimeoutError: it took too long.
+        OSError: nobody listens there, or there is no such host.
+    """
+    plain = (
+        _connected(socket.AF_UNIX, str(place), bounds.left())
+        if isinstance(place, Path)
+        else _connected_to_host(*place, bounds)
+    )
+    stream = Stream(plain, bounds)
+    try:
+        yield stream
+    finally:
+        stream.hang_up()
+
+
+def addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
+    """
+    Return what `socket.getaddrinfo` finds, at least one, within *seconds*.
+
+    A resolver knows no time limit of ours, so a name is looked up on a thread, which is
+    left behind if it takes too long.
+
+    Raises:
+        TimeoutError: it took too long.
+        OSError: there is no such host.
+    """
+    kind = socket.SOCK_STREAM
+    with suppress(OSError, UnicodeError):
+        numeric = socket.AI_NUMERICHOST
+        return list(socket.getaddrinfo(host, port, type=kind, flags=numeric))
+    found: SimpleQueue[list[tuple[Any, ...]] | OSError] = SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            found.put(list(socket.getaddrinfo(host, port, type=kind)))
+        except OSError as error:
+            found.put(error)
+        except ValueError:  # of its encoding
+            found.put(OSError(f"{host!r} cannot be the name of a host"))
+
+    threading.Thread(target=look_up, daemon=True).start()
+    try:
+        answer = found.get(timeout=seconds)
+    except Empty:
+        msg = f"timed out: the name {host} was not found within {seconds:.3g} s"
+        raise TimeoutError(msg) from None
+    if isinstance(answer, OSError):
+        raise answer
+    return answer
+
+
+def _connected_to_host(host: str, port: int, bounds: Bounds) -> socket.socket:
+    """
+    Return a socket connected to the first address that answers.
+    """
+    found = addresses(host, port, bounds.left())
+    for number, (family, *_, address) in enumerate(found):
+        untried = len(found) - number
+        try:
+            # One that is silent must leave time for the others.
+            return _connected(family, address, bounds.left() / untried)
+        except OSError:
+            if untried == 1:
+                raise
+    raise bounds.late()
+
+
+def _connected(family: int, address: Any, seconds: float) -> socket.socket:
+    plain = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        plain.settimeout(seconds)
+        plain.connect(address)
+    except BaseException:
+        plain.close()
+        raise
+    return plain
+
+
+class _File(io.BufferedReader):
+    """
+    Stays open when a response has been read: another one may follow.
+    """
+
+    def close(self) -> None:
+        """
+        Do nothing.
+        """
+
+
+class _Received(io.RawIOBase):
+    """
+    What a socket receives, within bounds.
+    """
+
+    def __init__(self, connected_socket: socket.socket, bounds: Bounds) -> None:
+        self._socket = connected_socket
+        self._bounds = bounds
+
+    def readable(self) -> bool:
+        """
+        Say yes.
+        """
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # bytes
+        """
+        Receive some bytes.
+        """
+        self._socket.settimeout(self._bounds.left())
+        try:
+            count = self._socket.recv_into(buffer)
+        except TimeoutError:
+            raise self._bounds.late() from None
+        self._bounds.count(count)
+        return count

@@ -1,0 +1,142 @@
+"""
+The way to a server: directly, or by the proxy that the environment names.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from jaxmon.errors import JaxmonError
+from jaxmon.exposition import client
+from jaxmon.exposition.bounded import Bounds, Stream, connected
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class RouteError(JaxmonError, ValueError):
+    """
+    A proxy that cannot be used.
+    """
+
+
+@dataclass(frozen=True)
+class Route:
+    """
+    Args:
+        server: its address.
+        proxy: address of what stands between, `None` for nothing.
+        trust: certificates.
+    """
+
+    server: SplitResult
+    proxy: SplitResult | None
+    trust: ssl.SSLContext
+
+    @classmethod
+    def to(cls, server: SplitResult, trust: ssl.SSLContext) -> Route:
+        """
+        Return the way to *server* by HTTP_PROXY, HTTPS_PROXY and NO_PROXY. As in curl
+        and Go, this host itself is never reached by a proxy.
+
+        Raises:
+            RouteError: the variable names no proxy.
+        """
+        named = getproxies().get(server.scheme, "")
+        if not named or is_loopback(server) or proxy_bypass(server.netloc):
+            return cls(server, None, trust)
+        try:
+            proxy = urlsplit(named if "://" in named else f"http://{named}")
+            usable = bool(proxy.hostname) and proxy.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            shown = named.rpartition("@")[2]
+            msg = (
+                f"{server.scheme.upper()}_PROXY={shown!r} names no proxy; give "
+                "http://HOST:PORT, or unset it"
+            )
+            raise RouteError(msg)
+        return cls(server, proxy, trust)
+
+    @contextmanager
+    def stream(self, bounds: Bounds) -> Iterator[Stream]:
+        """
+        Connect to the server, as far as the way there allows, for a block.
+
+        Raises:
+            OSError: it cannot be reached, or has no certificate that is trusted.
+            http.client.HTTPException: what the proxy answers is no HTTP.
+        """
+        first = self.proxy or self.server
+        with connected(_host_and_port(first), bounds) as stream:
+            host = self.server.hostname or ""
+            if self.server.scheme == "https":
+                if self.proxy is not None:
+                    self._open_tunnel(stream)
+                stream.encrypt(self.trust, host)
+            elif self.proxy is not None and self.proxy.scheme == "https":
+                stream.encrypt(self.trust, self.proxy.hostname or "")
+            yield stream
+
+    def send(
+        self,
+        stream: Stream,
+        method: str,
+        target: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None,
+    ) -> None:
+        """
+        Send a request for *target*, path and query, to the server.
+        """
+        if self.proxy is not None and self.server.scheme == "http":
+            target = f"http://{self.server.netloc}{target}"
+            headers = {**headers, **self._proxy_authorization()}
+        host, port = self.server.hostname or "", self.server.port
+        port = port or _PORTS[self.server.scheme]
+        headers = {"Host": self.server.netloc, **headers}
+        client.send(
+            stream, method, target, host=host, port=port, headers=headers, body=body
+        )
+
+    def _open_tunnel(self, stream: Stream) -> None:
+        host, port = _host_and_port(self.server)
+        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        headers = {"Host": target, **self._proxy_authorization()}
+        client.send(stream, "CONNECT", target, host=host, headers=headers)
+        response = client.receive_head(stream, "CONNECT")
+        if response.status != HTTPStatus.OK:
+            msg = f"Tunnel connection failed: {response.status} {response.reason}"
+            raise OSError(msg)
+
+    def _proxy_authorization(self) -> dict[str, str]:
+        if self.proxy is None or not (self.proxy.username and self.proxy.password):
+            return {}
+        user = f"{unquote(self.proxy.username)}:{unquote(self.proxy.password)}"
+        basic = base64.b64encode(user.encode()).decode()
+        return {"Proxy-Authorization": f"Basic {basic}"}
+
+
+def is_loopback(parts: SplitResult) -> bool:
+    """
+    Tell whether an address is of this host.
+    """
+    host = (parts.hostname or "").rstrip(".")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _host_and_port(parts: SplitResult) -> tuple[str, int]:
+    return parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)

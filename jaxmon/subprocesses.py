@@ -1,0 +1,118 @@
+"""
+Programs that are run for their answer, within a time and a size.
+
+`subprocess.run` with a timeout waits on where a child of the program holds its output
+open, and keeps all that is written.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+
+_CHUNK = 1 << 16
+_LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """
+    How a program ended.
+
+    Args:
+        code: exit code; negative for a signal.
+        out: the end of what it wrote to standard output.
+        err: the end of what it wrote to standard error.
+    """
+
+    code: int
+    out: str
+    err: str
+
+
+def run(
+    command: Sequence[str],
+    *,
+    seconds: float,
+    max_bytes: int = 1 << 20,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Done:
+    """
+    Run *command*, which gets no input, until it ends.
+
+    Args:
+        command: program and arguments.
+        seconds: after which it is killed, and what it started with it.
+        max_bytes: of each output that are kept, the last ones.
+        env: instead of this environment.
+        cwd: instead of this directory.
+
+    Raises:
+        TimeoutError: it was killed.
+        OSError: it could not be started.
+    """
+    end = time.monotonic() + seconds
+    process = subprocess.Popen(  # noqa: S603 - the caller's program
+        command,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    said = bytearray(), bytearray()
+    try:
+        _listen(process, said, end, max_bytes)
+        process.wait(max(end - time.monotonic(), 0))
+    except BaseException as error:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if isinstance(error, (TimeoutError, subprocess.TimeoutExpired)):
+            msg = f"{command[0]} took longer than {seconds:g} s"
+            raise TimeoutError(msg) from None
+        raise
+    out, err = (kept.decode("utf-8", "replace") for kept in said)
+    return Done(process.returncode, out, err)
+
+
+def _listen(
+    process: subprocess.Popen[bytes],
+    said: tuple[bytearray, bytearray],
+    end: float,
+    most: int,
+) -> None:
+    """
+    Read what *process* writes, until it is silent for good.
+
+    Raises:
+        TimeoutError: it was not at *end*.
+    """
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    assert process.stderr is not None  # noqa: S101 - it, too
+    with process.stdout, process.stderr, selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ, said[0])
+        selector.register(process.stderr, selectors.EVENT_READ, said[1])
+        while selector.get_map():
+            ready = selector.select(_LOOK_SECONDS)
+            # What it left running may hold its output open.
+            if not ready and process.poll() is not None:
+                return
+            if time.monotonic() > end:
+                raise TimeoutError
+            for key, _ in ready:
+                if data := os.read(key.fd, _CHUNK):
+                    key.data.extend(data)
+                    del key.data[:-most]
+                else:
+                    selector.unregister(key.fileobj)

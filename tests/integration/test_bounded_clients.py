@@ -1,0 +1,288 @@
+"""
+Every client of ours ends, in time and in size, whatever its server does.
+"""
+
+from __future__ import annotations
+
+import runpy
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+
+import pytest
+import trustme
+
+from jaxmon.cli import local
+from jaxmon.cli.stack import Stack
+from jaxmon.cli.workers import running
+from jaxmon.errors import CommandError
+from jaxmon.exposition import client
+from jaxmon.exposition.bounded import Bounds, TooLargeError, connected
+from jaxmon.exposition.fetch import FetchError, fetch_all
+from jaxmon.grafana import http
+from jaxmon.grafana.http import GrafanaError, Session
+from jaxmon_exporter.grpc.ask import ask
+from jaxmon_exporter.grpc.call import GONE, Call, Failure
+from jaxmon_exporter.http_page import PageUnavailable, fetch_page
+from tests.fakes.hostile import ENDLESS, Answer, Hostile, hostile
+from tests.support import ROOT
+
+
+SECONDS = 0.2
+TOKEN = "glsa_thisIsTheTokenOfTheUnitTests"  # noqa: S105 - opens nothing
+HEALTHCHECK = ROOT / "exporters/docker/healthcheck.py"
+
+# What is under way between two sockets of this host, beyond what was taken.
+UNDER_WAY = 16 << 20
+
+endless = pytest.mark.parametrize("name", ENDLESS)
+
+
+@contextmanager
+def replaced(owner: object, name: str, value: object):
+    """
+    Set an attribute for the length of a block.
+    """
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def push(server: Hostile) -> None:
+    Session(server.url, TOKEN, timeout=SECONDS, sleep=lambda _: None).request(
+        "GET", "/api/health"
+    )
+
+
+def page(server: Hostile) -> None:
+    fetch_page(f"{server.url}/metrics", timeout=SECONDS, max_bytes=8 << 20)
+
+
+def get(server: Hostile) -> None:
+    place = ("127.0.0.1", server.listener.getsockname()[1])
+    client.get(place, "/", seconds=SECONDS, max_bytes=8 << 20)
+
+
+def prometheus(server: Hostile) -> None:
+    with replaced(local, "_SECONDS", SECONDS):
+        Stack(server.url, "").alerts()
+
+
+OVER_TCP: dict[str, tuple[Callable[[Hostile], None], tuple[type[Exception], ...]]] = {
+    "grafana": (push, (GrafanaError,)),
+    "dcgm": (page, (PageUnavailable,)),
+    "one page": (get, (OSError, HTTPException)),
+    "demo": (prometheus, (CommandError,)),
+}
+
+
+@endless
+@pytest.mark.parametrize("who", OVER_TCP)
+def test_an_answer_that_never_ends(who, name):
+    """
+    Each part of an answer may be without end: the client gives up, by its own error.
+    """
+    act, errors = OVER_TCP[who]
+    with hostile(ENDLESS[name]) as server, pytest.raises(errors):
+        act(server)
+
+
+@endless
+def test_a_local_page_that_never_ends(name, tmp_path):
+    """
+    So does the client of one Unix socket, and that of many.
+    """
+    path = tmp_path / "a.sock"
+    with hostile(ENDLESS[name], path=path):
+        with pytest.raises((OSError, HTTPException)):
+            client.get(path, "/", seconds=SECONDS, max_bytes=8 << 20)
+        answers = fetch_all({"a": path}, "/", timeout=SECONDS, max_bytes=8 << 20)
+    assert isinstance(answers["a"], FetchError)
+
+
+@endless
+def test_an_unhealthy_sidecar(name, monkeypatch):
+    """
+    The health check of the image says so, and does not wait for ever.
+    """
+    main = runpy.run_path(str(HEALTHCHECK))["main"]
+    main.__globals__["_SECONDS"] = SECONDS
+    monkeypatch.delenv("JAXMON_EXPORTER_WEB_CONFIG", raising=False)
+    monkeypatch.setenv("JAXMON_EXPORTER_HOST", "127.0.0.1")
+    with hostile(ENDLESS[name]) as server:
+        monkeypatch.setenv("JAXMON_EXPORTER_PORT", server.url.rpartition(":")[2])
+        # A head with 200 is an answer, whatever follows it.
+        assert main() == 1
+
+
+@endless
+def test_an_endless_answer_by_tls(name, monkeypatch, tmp_path):
+    """
+    Bounds hold for what is encrypted as well.
+    """
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    trusted = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(trusted))
+    monkeypatch.setattr(http, "MAX_BYTES", 4 << 20)
+    with hostile(ENDLESS[name], tls=context) as server:
+        session = Session(
+            server.url, TOKEN, trusted, timeout=SECONDS, sleep=lambda _: None
+        )
+        with pytest.raises(GrafanaError):
+            session.request("GET", "/")
+
+
+def test_a_server_that_never_agrees_on_tls():
+    """
+    The deadline holds for the handshake, too.
+    """
+    with hostile(ENDLESS["silence"]) as server:
+        url = server.url.replace("http:", "https:")
+        session = Session(url, TOKEN, timeout=SECONDS, sleep=lambda _: None)
+        with pytest.raises(GrafanaError, match="timed out"):
+            session.request("GET", "/")
+        with pytest.raises(PageUnavailable) as raised:
+            fetch_page(url, timeout=SECONDS, max_bytes=1 << 20)
+    assert raised.value.reason == "timeout"
+
+
+@endless
+def test_a_proxy_whose_answer_never_ends(name, monkeypatch):
+    """
+    What a proxy says before the server may speak is bounded like all else.
+    """
+    monkeypatch.setenv("no_proxy", "")
+    with hostile(ENDLESS[name]) as server:
+        monkeypatch.setenv("https_proxy", server.url)
+        session = Session(
+            "https://grafana.test", TOKEN, timeout=SECONDS, sleep=lambda _: None
+        )
+        with pytest.raises(GrafanaError, match="no answer from"):
+            session.request("GET", "/")
+
+
+@pytest.mark.parametrize(
+    "name", ["continue", "early hints", "a body", "chunks", "trailers"]
+)
+def test_the_size_ends_what_the_time_does_not(name, tmp_path):
+    """
+    A flood is left after as many bytes as are allowed, with minutes to go.
+    """
+    path, most = tmp_path / "a.sock", 2 << 20
+    with hostile(ENDLESS[name], path=path) as server:
+        with pytest.raises(TooLargeError, match="longer than 2 MiB"):
+            client.get(path, "/", seconds=600, max_bytes=most)
+        assert server.sent < most + UNDER_WAY
+
+
+def test_an_answer_that_is_too_large_is_asked_for_once(monkeypatch):
+    """
+    To ask again would bring as much again.
+    """
+    monkeypatch.setattr(http, "MAX_BYTES", 2 << 20)
+    waits: list[float] = []
+    with hostile(ENDLESS["a body"]) as server:
+        session = Session(server.url, TOKEN, timeout=600, sleep=waits.append)
+        with pytest.raises(GrafanaError, match="longer than 2 MiB"):
+            session.request("GET", "/")
+    assert waits == []
+
+
+def test_a_server_that_takes_no_request():
+    """
+    Sending ends in time as well.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        bounds = Bounds(SECONDS, 1 << 20)
+        with (
+            connected(("127.0.0.1", port), bounds) as stream,
+            pytest.raises(TimeoutError, match="timed out"),
+        ):
+            stream.sendall(b"x" * (64 << 20))
+
+
+def test_a_name_that_is_not_found_in_time(monkeypatch):
+    """
+    The deadline holds where the resolver has none.
+    """
+    over = threading.Event()
+    real = socket.getaddrinfo
+
+    def slow(host, *args, **options):
+        if not options.get("flags"):
+            over.wait(60)
+        return real(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    try:
+        with pytest.raises(TimeoutError, match="the name localhost was not found"):
+            client.get(("localhost", 1), "/", seconds=SECONDS, max_bytes=1)
+        replies = ask([Call(("localhost", 1), "/x", b"")], SECONDS)
+        assert isinstance(replies[0], Failure)
+        assert replies[0].slow
+    finally:
+        over.set()
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 80, ".", "*"])
+def test_a_name_that_is_none(host):
+    """
+    It is an error of the connection like any other, not one of its encoding.
+    """
+    session = Session(f"https://{host}", TOKEN, sleep=lambda _: None)
+    with pytest.raises(GrafanaError, match="no answer from"):
+        session.request("GET", "/")
+
+
+def test_interim_responses_are_left_out(tmp_path):
+    """
+    A server may send some before the one that counts.
+    """
+    interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n"
+    final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    path = tmp_path / "a.sock"
+    with hostile(Answer(interim + final, b""), path=path):
+        answer = client.get(path, "/", seconds=30, max_bytes=1 << 20)
+    assert (answer.status, answer.body) == (200, b"ok")
+
+
+def test_an_agent_that_never_ends_is_listed(tmp_path, monkeypatch):
+    """
+    `explain` names the program whose agent floods it, and why it has no report.
+    """
+    monkeypatch.setattr("jaxmon.cli.workers._MAX_BYTES", 2 << 20)
+    with hostile(ENDLESS["a body"], path=tmp_path / "agent-0.sock"):
+        (worker,) = running(tmp_path, timeout=60)
+    assert "larger than" in worker.trouble
+
+
+def test_a_grpc_server_that_never_ends():
+    """
+    What is no reply, such as pings, counts as well.
+    """
+    pytest.importorskip("h2")
+    settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+    unknown = b"\x00\x40\x00\xee\x00\x00\x00\x00\x00" + b"x" * (1 << 14)
+    with hostile(Answer(settings, unknown)) as server:
+        port = int(server.url.rpartition(":")[2])
+        replies = ask([Call(("127.0.0.1", port), "/x", b"")], 600)
+        assert server.sent < UNDER_WAY + (8 << 20)
+    assert replies == [GONE]
+
+
+def test_a_path_that_is_a_socket_of_nobody(tmp_path: Path):
+    """
+    Nobody listens: that is said at once.
+    """
+    with pytest.raises(FileNotFoundError):
+        client.get(tmp_path / "none.sock", "/", seconds=60, max_bytes=1)
