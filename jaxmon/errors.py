@@ -15,6 +15,8 @@ Errors that jaxmon raises on purpose.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class JaxmonError(Exception):
     """
@@ -93,8 +95,17 @@ class BudgetExceeded(JaxmonError, AssertionError):  # noqa: N818 - says what hap
 class CommandError(JaxmonError):
     """
     Ends a ``jaxmon`` command; the CLI prints the message and exits.
+
+    Args:
+        message: one line.
+        details: further lines, which are printed below it.
+        exit_code: of the command.
     """
 
-    def __init__(self, message: str, *, exit_code: int = 1) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, details: Sequence[str] = (), exit_code: int = 1
+    ) -> None:
+        super().__init__("\n  ".join([message, *details]))
+        self.message = message
+        self.details = details
         self.exit_code = exit_code

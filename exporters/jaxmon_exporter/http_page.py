@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition import client
 from jaxmon.exposition.bounded import Bounds, TooLargeError, connected
+from jaxmon.exposition.redaction import Secrets
 
 
 UNREACHABLE = "unreachable"
@@ -79,6 +80,8 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
         PageUnavailable: with the reason.
     """
     parts = urlsplit(url)
+    # What it answers may quote what it was sent.
+    hidden = _secrets(parts)
     try:
         answer = _exchange(parts, Bounds(timeout, max_bytes))
     except TimeoutError as error:
@@ -92,7 +95,7 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
         raise PageUnavailable(TLS, message) from error
     except (HTTPException, ValueError) as error:
         message = f"its answer is not HTTP as it should be: {error!r}"
-        raise PageUnavailable(BROKEN, message) from error
+        raise PageUnavailable(BROKEN, hidden.redacted(message)) from error
     except OSError as error:
         message = f"connection failed: {error}"
         raise PageUnavailable(BROKEN, message) from error
@@ -103,15 +106,14 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
         raise PageUnavailable(REDIRECT, message)
     if answer.status != HTTPStatus.OK:
         raise PageUnavailable(STATUS, f"it answered HTTP status {answer.status}")
-    return answer.type, answer.body
+    return hidden.redacted(answer.type), answer.body
 
 
 def _exchange(parts: SplitResult, bounds: Bounds) -> client.Answer:
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     headers = {"Accept": "text/plain; version=0.0.4"}
     if parts.username is not None:
-        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+        headers["Authorization"] = f"Basic {_basic(parts)}"
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
     with contextlib.ExitStack() as stack:
         try:
@@ -125,3 +127,14 @@ def _exchange(parts: SplitResult, bounds: Bounds) -> client.Answer:
             stream.encrypt(ssl.create_default_context(), host)
         client.send(stream, "GET", target, host=host, port=parts.port, headers=headers)
         return client.receive(stream, "GET")
+
+
+def _basic(parts: SplitResult) -> str:
+    user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return base64.b64encode(user.encode()).decode()
+
+
+def _secrets(parts: SplitResult) -> Secrets:
+    if not parts.password:
+        return Secrets()
+    return Secrets(unquote(parts.password), _basic(parts))

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jaxmon.cli.overview import Style, clock, shortened
+from jaxmon.errors import CommandError
 
 
 # What an alert is about, the most telling label first.
@@ -57,9 +58,23 @@ def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
 
     Alerts that differ in the windows of an objective only are one; those that merely
     mute others (``info``) are left out.
+
+    Raises:
+        CommandError: one is not described as Prometheus does it.
     """
+    try:
+        alerts = sorted(map(_alert, described), key=_urgency)
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        msg = f"an alert of Prometheus is not described as it should be: {error!r}"
+        raise CommandError(msg) from error
     found: dict[tuple[str, str, str], ActiveAlert] = {}
-    for alert in sorted(map(_alert, described), key=_urgency):
+    for alert in alerts:
         if alert.severity != "info":
             found.setdefault((alert.name, alert.severity, alert.subject), alert)
     return list(found.values())
@@ -89,11 +104,11 @@ def _alert(described: Mapping[str, Any]) -> ActiveAlert:
     labels = described["labels"]
     subject = next((one for one in _SUBJECTS if labels.get(one)), None)
     return ActiveAlert(
-        name=labels["alertname"],
-        severity=labels.get("severity", ""),
+        name=str(labels["alertname"]),
+        severity=str(labels.get("severity", "")),
         subject=f"{subject}={labels[subject]}" if subject else "",
         firing=described["state"] == "firing",
-        since=datetime.fromisoformat(described["activeAt"]),
+        since=datetime.fromisoformat(described["activeAt"]).astimezone(UTC),
     )
 
 

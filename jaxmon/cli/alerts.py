@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from jaxmon.cli import output
+from jaxmon.cli.options import Number
 from jaxmon.errors import CommandError
 
 
@@ -40,7 +42,7 @@ _OPTIONS = (
     ),
     click.option(
         "--time-scale",
-        type=click.FloatRange(min=1, max=300),
+        type=Number(min=1, max=300),
         default=1.0,
         show_default=True,
         help="Divide every duration: at 60, what takes an hour takes a minute. For "
@@ -72,7 +74,7 @@ def print_slo() -> None:
     """
     from jaxmon.artifacts.slo.load import DEFAULT
 
-    click.echo(DEFAULT.read_text(encoding="utf-8"), nl=False)
+    output.lines(DEFAULT.read_text(encoding="utf-8"))
 
 
 @command.command(
@@ -110,7 +112,7 @@ def build(
     options = _chosen(runbook_base, webhook, time_scale)
     files = render(slo.load(slo_file), options, form=form)
     for name in write.write(out, files):
-        click.echo(out / name)
+        output.line(out / name)
 
 
 @command.command(
@@ -148,16 +150,16 @@ def check(
     slos = slo.load(slo_file)
     options = _chosen(runbook_base, webhook, time_scale)
     for tool in tools.missing_tools():
-        click.echo(f"{tool} is not installed; its checks are left out", err=True)
+        output.line(f"{tool} is not installed; its checks are left out", err=True)
     reports = list(tools.problems(render(slos, options)))
     if against:
         reports += write.check(against, render(slos, options, form=form))
     for report in reports:
-        click.echo(report, nl=False)
+        output.lines(report)
     if reports:
         msg = f"{len(reports)} problem(s) found"
         raise CommandError(msg)
-    click.echo(f"{len(slos.slos)} SLOs: no problems")
+    output.line(f"{len(slos.slos)} SLOs: no problems")
 
 
 def _chosen(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jaxmon.cli import output
 from jaxmon.errors import BaselineError, CommandError
 
 
@@ -55,7 +56,8 @@ def record(*, file: Path, words: tuple[str, ...]) -> None:
         found = _run(words)
         write(found, file)
     count = len(found.functions)
-    click.echo(f"{file}: {count} {'function' if count == 1 else 'functions'}", err=True)
+    noun = "function" if count == 1 else "functions"
+    output.line(f"{file}: {count} {noun}", err=True)
 
 
 @command.command(
@@ -118,10 +120,9 @@ def compare(
         before = read(file)
         after = read(other) if other is not None else _run(words)
         comparison = compared(before, after, allowed)
-    for line in lines(comparison, width=report_width()):
-        click.echo(line)
+    output.lines(lines(comparison, width=report_width()))
     if strict and (comparison.new or comparison.vanished):
-        click.echo("--strict: new and vanished functions are regressions")
+        output.line("--strict: new and vanished functions are regressions")
         sys.exit(1)
     if comparison.worse:
         sys.exit(1)
@@ -136,7 +137,7 @@ def _run(words: tuple[str, ...]) -> Record:
 
     done = run(words, [sys.executable, *interpreter_options(sys.orig_argv, sys.argv)])
     if done.code:
-        click.echo(
+        output.line(
             f"the command ended with exit code {done.code}: nothing is recorded or "
             "compared",
             err=True,

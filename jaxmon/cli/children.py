@@ -4,6 +4,7 @@ Processes that a command starts, watches and ends.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -16,6 +17,7 @@ from jaxmon.errors import CommandError
 
 
 _TAIL_LINES = 20
+_MOST_READ = 1 << 20
 
 
 class Child:
@@ -53,28 +55,27 @@ class Child:
         status = self.process.poll()
         if status is not None:
             how = f"signal {-status}" if status < 0 else f"exit code {status}"
-            msg = f"{self.name} ended with {how}; its last words:\n{self._last_words()}"
-            raise CommandError(msg)
+            msg = f"{self.name} ended with {how}; its last words:"
+            raise CommandError(msg, details=self._last_words())
 
     def says(self, pattern: re.Pattern[str], *, seconds: float) -> str:
         """
-        Wait for a line of output that *pattern* finds something in; return group 1.
+        Wait for *pattern* in the first MiB of what it prints; return group 1.
 
         Raises:
             CommandError: the process ended, or said nothing of the kind in *seconds*.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            said = self._out.read_text() + self._err.read_text()
-            if match := pattern.search(said):
-                return match[1]
+            for path in (self._out, self._err):
+                with path.open("rb") as file:
+                    said = file.read(_MOST_READ).decode("utf-8", "replace")
+                if match := pattern.search(said):
+                    return match[1]
             self.check()
             time.sleep(0.1)
-        msg = (
-            f"{self.name} was not ready after {seconds:g} seconds; its last words:\n"
-            f"{self._last_words()}"
-        )
-        raise CommandError(msg)
+        msg = f"{self.name} was not ready after {seconds:g} seconds; its last words:"
+        raise CommandError(msg, details=self._last_words())
 
     def stop(self, *, seconds: float) -> None:
         """
@@ -86,9 +87,11 @@ class Child:
             self.process.kill()
             self.process.wait()
 
-    def _last_words(self) -> str:
-        lines = self._err.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
-        return "\n".join(f"  {line}" for line in lines) or "  (nothing)"
+    def _last_words(self) -> list[str]:
+        with self._err.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _MOST_READ, 0))
+            said = file.read(_MOST_READ).decode("utf-8", "replace")
+        return said.splitlines()[-_TAIL_LINES:] or ["(nothing)"]
 
 
 class Children:

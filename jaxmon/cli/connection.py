@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jaxmon.cli import output
+from jaxmon.cli.options import Number
 from jaxmon.errors import CommandError
 
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "GRAFANA_TOKEN"  # noqa: S105 - the variable's name
 
 _SILENT_SECONDS = 2.0
+# What is longer is no token; the session says so.
+_MAX_BYTES = 1 << 16
 
 HELP = f"""
 \b
@@ -60,7 +64,7 @@ OPTIONS = (
         "--timeout",
         default=10.0,
         show_default=True,
-        type=click.FloatRange(0.1, 300.0),
+        type=Number(0.1, 300.0),
         help="Seconds for each request; it is tried up to four times.",
     ),
     click.option(
@@ -89,9 +93,11 @@ def grafana(
     from jaxmon.grafana.client import Grafana
     from jaxmon.grafana.http import Session
 
+    token = _token(token_file)
+    output.hide(token)
     session = Session(
         url,
-        _token(token_file),
+        token,
         ca_file=ca_file,
         timeout=timeout,
         insecure_http=insecure_http,
@@ -105,7 +111,7 @@ def _wait(seconds: float) -> None:
     Sleep, and say so where somebody might wonder.
     """
     if seconds > _SILENT_SECONDS:
-        click.echo(f"Grafana is busy; trying again in {seconds:.0f} s", err=True)
+        output.line(f"Grafana is busy; trying again in {seconds:.0f} s", err=True)
     time.sleep(seconds)
 
 
@@ -120,7 +126,8 @@ def _token(file: Path | None) -> str:
             raise CommandError(msg)
         return token
     try:
-        token = file.read_text(encoding="utf-8").strip()
+        with file.open("rb") as opened:
+            token = opened.read(_MAX_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         msg = f"cannot read the token from {file}: {reason}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from jaxmon.cli import connection
+from jaxmon.cli import connection, output
 from jaxmon.errors import CommandError
 
 
@@ -51,6 +51,9 @@ Exit codes:
 Example:
   jaxmon dashboards diff --url https://example.com/grafana
 """
+
+# Of the lines of a diff, by what they begin with.
+_COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 
 _FILES = click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
 
@@ -120,7 +123,7 @@ def build(
 
     files = _rendered(slo_file, runbook_base, datasource)
     for path in write.write(out, files):
-        click.echo(out / path)
+        output.line(out / path)
 
 
 @command.command(epilog=_PUSH_EPILOG)
@@ -146,6 +149,7 @@ def build(
 )
 @click.option(
     "--output",
+    "form",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
@@ -169,7 +173,7 @@ def push(
     dry_run: bool,
     force: bool,
     backup_dir: Path,
-    output: str,
+    form: str,
 ) -> None:
     """
     Bring dashboards to Grafana; no edit is lost.
@@ -197,9 +201,12 @@ def push(
         dry_run=dry_run,
         results=job.preview(plan) if dry_run else job.apply(plan),
     )
-    click.echo(pushed.json() if output == "json" else pushed.text())
+    if form == "json":
+        output.document(pushed.document())
+    else:
+        output.lines(pushed.lines())
     if advice := pushed.advice():
-        click.echo(advice, err=True)
+        output.lines(advice, err=True)
     ctx.exit(pushed.exit_code())
 
 
@@ -241,22 +248,14 @@ def diff(
         if step.state is State.UNKNOWN:
             raise CommandError(step.reason)
         if step.state is State.UNCHANGED:
-            click.echo(f"{uid}: no difference", err=True)
+            output.line(f"{uid}: no difference", err=True)
         else:
-            click.echo(f"{uid}: {step.state}: {step.reason}".rstrip(": "), err=True)
+            output.line(f"{uid}: {step.state}: {step.reason}".rstrip(": "), err=True)
         if step.state is not State.V2:
             for line in compare(step):
-                click.echo(_coloured(line))
+                output.line(line, colour=_COLOURS.get(line[:1]))
     same = all(step.state is State.UNCHANGED for step in plan.steps)
     ctx.exit(0 if same else DIFFERENT)
-
-
-def _coloured(line: str) -> str:
-    """
-    Return *line* of a diff with a colour, which click removes for a file or pipe.
-    """
-    colour = {"-": "red", "+": "green", "@": "cyan"}.get(line[:1])
-    return click.style(line, fg=colour) if colour else line
 
 
 def _folder(uid: str, title: str = "") -> Folder:

@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from jaxmon.cli import stack
+from jaxmon.cli import output, stack
 from jaxmon.cli.active import active
 from jaxmon.cli.children import Child, Children
 from jaxmon.cli.extras import require
 from jaxmon.cli.faults import PLACES, Fault
 from jaxmon.cli.local import fetch
+from jaxmon.cli.options import Number
 from jaxmon.cli.overview import steps, totals_table
 from jaxmon.cli.stack import SCALE, Programs, Stack
 from jaxmon.cli.views import Scene, view
@@ -60,7 +61,7 @@ Examples:
 )
 @click.option(
     "--duration",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     help="Seconds to show, once everything has started; default: until Ctrl-C.",
 )
 @click.option(
@@ -79,14 +80,14 @@ Examples:
 )
 @click.option(
     "--break-after",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=30.0,
     show_default=True,
     help="Seconds until it begins.",
 )
 @click.option(
     "--break-for",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     default=60.0,
     show_default=True,
     help="Seconds for which it lasts.",
@@ -142,7 +143,7 @@ def command(
         if alerting:
             demo.stack = _start_stack(children, directory, demo, webhook)
         summary = demo.watch(duration)
-        click.echo("\nStopping ...", err=True)
+        output.lines("\nStopping ...", err=True)
     _conclude(summary)
 
 
@@ -184,7 +185,7 @@ def _start(
     """
     Start sidecar and workloads.
     """
-    click.echo("Starting a training loop, a model server and a sidecar ...")
+    output.line("Starting a training loop, a model server and a sidecar ...")
     sidecar = children.start(
         "sidecar",
         [
@@ -218,12 +219,12 @@ def _start_stack(
     Start Prometheus and Alertmanager where they are installed.
     """
     if (programs := Programs.installed()) is None:
-        click.echo(
+        output.line(
             "No alerts: with the programs prometheus and prometheus-alertmanager "
             "installed, they would arrive here."
         )
         return None
-    click.echo(
+    output.line(
         f"Starting Prometheus and Alertmanager, {SCALE} times as fast as in "
         "production ..."
     )
@@ -319,9 +320,8 @@ def _conclude(summary: Summary) -> None:
         CommandError: nothing was measured.
     """
     totals = summary["totals"]
-    click.echo("Totals")
-    for line in totals_table(summary):
-        click.echo(line)
+    output.line("Totals")
+    output.lines(totals_table(summary))
     if not (totals["calls"] and totals["compiles"] and steps(summary)):
         msg = (
             "nothing was measured: calls, compiles and steps must be above 0; "

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jaxmon.cli import output
 from jaxmon.cli.options import RUN_DIR
 
 
@@ -51,7 +51,7 @@ def command(
 
     found = _findings(run_dir, skip_jax=skip_jax)
     if as_json:
-        click.echo(json.dumps([_plain(one) for one in found], indent=2))
+        output.document([_plain(one) for one in found])
     else:
         _print(found, verbose=verbose)
     grave = worst(found)
@@ -98,19 +98,19 @@ def _print(found: list[Finding], *, verbose: bool) -> None:
     for one in shown:
         head = f"{_MARKS[one.status]:5}{one.area:13}"
         for line in wrapped(clean(one.text), width, first=head, rest=" " * len(head)):
-            click.echo(line)
+            output.line(line)
         for line in wrapped(
             clean(one.advice),
             width,
             first=" " * len(head) + "→ ",
             rest=" " * len(head) + "  ",
         ):
-            click.echo(line)
+            output.line(line)
     in_order = sum(one.status == "ok" for one in found)
     rest = len(found) - in_order
     if shown:
-        click.echo()
-    click.echo(
+        output.line()
+    output.line(
         f"{in_order} checks in order"
         + (f", {rest} to look at." if rest else "; nothing stands in the way.")
     )

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
+from jaxmon.cli import output
 from jaxmon.cli.options import RUN_DIR
 
 
@@ -58,8 +58,7 @@ def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
             "overview": found.overview,
             **events,
         }
-        click.echo(json.dumps(document, indent=2))
+        output.document(document)
         return
     width = report_width()
-    for line in explanation(snapshot, advice, worker=found.number, width=width):
-        click.echo(line)
+    output.lines(explanation(snapshot, advice, worker=found.number, width=width))

@@ -14,13 +14,16 @@ from pathlib import Path
 import click
 
 from jaxmon import rundir
+from jaxmon.cli import output
+from jaxmon.cli.logs import LogFormatter
+from jaxmon.cli.options import Number
 from jaxmon.cli.signals import Signals, Stopped
 from jaxmon.errors import CommandError
 from jaxmon_exporter.options import COLLECTORS, COMPAT, Options
 
 
 _ENV = "JAXMON_EXPORTER_"
-_SECONDS = click.FloatRange(min=0.1, max=3600.0)
+_SECONDS = Number(min=0.1, max=3600.0)
 _DEFAULTS = Options(run_dir=Path())
 
 _EPILOG = """
@@ -278,10 +281,11 @@ def command(
     Collects from every instrumented process on the host over Unix sockets, so
     Prometheus has one target per host. Runs until SIGTERM or SIGINT.
     """
-    logging.basicConfig(
-        level=log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     )
+    logging.basicConfig(level=log_level.upper(), handlers=[handler])
     signals = Signals()
     options = Options(
         run_dir=run_dir or rundir.locate(),
@@ -315,8 +319,8 @@ def command(
     except Stopped:
         return
     scheme = "https" if service.encrypted else "http"
-    click.echo(f"jaxmon exporter: {scheme}://{_reachable(host)}:{bound}/", err=True)
-    click.echo(f"jaxmon exporter: agents in {options.run_dir}", err=True)
+    output.line(f"jaxmon exporter: {scheme}://{_reachable(host)}:{bound}/", err=True)
+    output.line(f"jaxmon exporter: agents in {options.run_dir}", err=True)
     try:
         reason = signals.wait(service.reload)
     finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from jaxmon.cli import output
 from jaxmon.cli.extras import require
 from jaxmon.errors import CommandError
 
@@ -74,11 +75,11 @@ def command(out: Path, *, check: bool) -> None:
     artifacts = render()
     if not check:
         for path in write.write(out, artifacts, owned=OWNED):
-            click.echo(path)
+            output.line(path)
         return
     reports = list(write.check(out, artifacts, owned=OWNED))
     for report in reports:
-        click.echo(report, nl=False)
+        output.lines(report)
     if reports:
         msg = f"{len(reports)} generated file(s) out of date; run: jaxmon generate"
         raise CommandError(msg)

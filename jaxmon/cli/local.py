@@ -4,14 +4,15 @@ Pages in JSON of servers that the demo started, on this host.
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
+from jaxmon import json_text
 from jaxmon.errors import CommandError
 from jaxmon.exposition import client
+from jaxmon.report.layout import clean
 
 
 _SECONDS = 5.0
@@ -29,11 +30,22 @@ def fetch(whose: str, url: str) -> Any:
     place = (parts.hostname or "", parts.port or 80)
     try:
         answer = client.get(place, parts.path, seconds=_SECONDS, max_bytes=_MAX_BYTES)
-        told = json.loads(answer.body) if answer.status == HTTPStatus.OK else None
+        told = json_text.parse(answer.body) if answer.status == HTTPStatus.OK else None
     except (OSError, HTTPException, ValueError) as error:
         msg = f"{whose} at {url} does not answer: {error}"
         raise CommandError(msg) from error
     if told is None:
         msg = f"{whose} at {url} answers with HTTP status {answer.status}"
         raise CommandError(msg)
-    return told
+    return harmless(told)
+
+
+def harmless(value: Any) -> Any:
+    """
+    Return *value*, decoded JSON, with all its texts fit for a terminal.
+    """
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(key): harmless(one) for key, one in value.items()}
+    return [harmless(one) for one in value] if isinstance(value, list) else value

@@ -112,6 +112,12 @@ def _ending_well() -> Iterator[None]:
             if (found := _about_file(error)) is None:
                 raise
             _fail(CommandError(found))
+        except click.UsageError as error:
+            from jaxmon.cli import output
+
+            # What click quotes of a command line is printed by click.
+            shown = output.safe(error.format_message())
+            raise click.UsageError(shown, error.ctx) from None
     except BrokenPipeError as error:
         if _unread():
             sys.exit(_ENDED_UNREAD)
@@ -163,5 +169,10 @@ def _fail(error: JaxmonError) -> NoReturn:
     """
     Say what went wrong and exit, with the code that a `CommandError` asks for.
     """
-    click.echo(f"Error: {error}", err=True)
-    sys.exit(error.exit_code if isinstance(error, CommandError) else 1)
+    from jaxmon.cli import output
+
+    if not isinstance(error, CommandError):
+        error = CommandError(str(error))
+    output.line(f"Error: {error.message}", err=True)
+    output.lines((f"  {detail}" for detail in error.details), err=True)
+    sys.exit(error.exit_code)

@@ -4,9 +4,31 @@ Options that several commands have.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import click
+
+
+class Number(click.FloatRange):
+    """
+    A number that is one: click takes ``nan`` for within any range, and infinity too.
+    """
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """
+        Return *value* as a number.
+
+        Raises:
+            click.BadParameter: it is none, or out of range.
+        """
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 RUN_DIR = click.option(

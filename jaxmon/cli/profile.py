@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxmon.cli.options import RUN_DIR
+from jaxmon.cli import output
+from jaxmon.cli.options import RUN_DIR, Number
 from jaxmon.errors import CommandError, WireError
 
 
@@ -37,7 +37,7 @@ _MAX_BYTES = 256 << 20
 @click.argument("worker", required=False)
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, 60, min_open=True),
+    type=Number(0, 60, min_open=True),
     default=3.0,
     show_default=True,
     help="How long to record.",
@@ -94,17 +94,18 @@ def command(
     names = _labels(chosen)
     files = _write(out, f"worker_{chosen.number}", space, planes)
     if as_json:
-        click.echo(_document(rows, names, files, cut_short))
+        output.document(_document(rows, names, files, cut_short))
         return
     width = report_width()
-    click.echo(heading(read(chosen.overview).process, chosen.number, width))
+    output.line(heading(read(chosen.overview).process, chosen.number, width))
     if cut_short:
-        click.echo(f"Cut short: {cut_short}.")
-    click.echo()
-    for line in _lines(rows, names, top, width):
-        click.echo(line)
-    click.echo(f"\nFor XProf: xprof --logdir {out}")
-    click.echo(f"For https://ui.perfetto.dev:\n  {files['perfetto']}")
+        output.line(f"Cut short: {cut_short}.")
+    output.line()
+    output.lines(_lines(rows, names, top, width))
+    output.line()
+    output.line(f"For XProf: xprof --logdir {out}")
+    output.line("For https://ui.perfetto.dev:")
+    output.line(f"  {files['perfetto']}")
 
 
 def _check_writable(out: Path) -> None:
@@ -162,7 +163,7 @@ def _labels(worker: Worker) -> dict[str, str]:
     except CommandError:
         return {}  # the table is worth having without
     found: dict[str, list[str]] = defaultdict(list)
-    for label in functions:
+    for label in functions if isinstance(functions, dict) else ():
         short = label.rpartition(".")[2].replace("<lambda>", "_lambda_")
         for wrapper in ("jit", "pmap"):
             found[f"{wrapper}_{short}"].append(label)
@@ -178,6 +179,7 @@ def _write(
     import socket
     import time
 
+    from jaxmon import whole_file
     from jaxmon.profile import perfetto
 
     stamp = time.strftime("%Y_%m_%d_%H_%M_%S")
@@ -190,8 +192,8 @@ def _write(
     }
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        files["xprof"].write_bytes(space)
-        files["perfetto"].write_bytes(perfetto.render(planes))
+        whole_file.write(files["xprof"], space)
+        whole_file.write(files["perfetto"], perfetto.render(planes))
     except OSError as error:
         msg = f"cannot write to {directory}: {error.strerror}; choose another --out"
         raise CommandError(msg) from error
@@ -239,7 +241,7 @@ def _document(
     names: dict[str, str],
     files: dict[str, str],
     cut_short: str | None,
-) -> str:
+) -> dict[str, Any]:
     operations = [
         {
             "function": names.get(row.program),
@@ -250,5 +252,4 @@ def _document(
         }
         for row in rows
     ]
-    document = {"operations": operations, "files": files, "cut_short": cut_short}
-    return json.dumps(document, indent=2)
+    return {"operations": operations, "files": files, "cut_short": cut_short}

@@ -4,14 +4,15 @@ What ``jaxmon dashboards push`` tells: a table for people, or JSON; an exit code
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jaxmon.grafana.plan import State
 from jaxmon.grafana.push import Folder, Outcome, Result
+from jaxmon.report.layout import clean
 
 
 DIFFERENT = 3
@@ -58,34 +59,31 @@ class Pushed:
             return DIFFERENT
         return PLANNED if Outcome.PLANNED in found else 0
 
-    def json(self) -> str:
+    def document(self) -> dict[str, Any]:
         """
-        Return everything as one JSON object.
+        Return everything as one object.
         """
-        return json.dumps(
-            {
-                "grafana": {"url": self.url, "version": self.version},
-                "folder": {"uid": self.folder.uid, "created": self.makes_folder},
-                "dry_run": self.dry_run,
-                "dashboards": [
-                    {
-                        "uid": result.uid,
-                        "title": result.title,
-                        "state": result.state.value,
-                        "outcome": result.outcome.value,
-                        "reason": result.reason,
-                        "version": result.version,
-                        "url": result.url,
-                        "backup": str(result.backup) if result.backup else None,
-                    }
-                    for result in self.results
-                ],
-                "summary": self._counts(),
-            },
-            indent=2,
-        )
+        return {
+            "grafana": {"url": self.url, "version": self.version},
+            "folder": {"uid": self.folder.uid, "created": self.makes_folder},
+            "dry_run": self.dry_run,
+            "dashboards": [
+                {
+                    "uid": result.uid,
+                    "title": result.title,
+                    "state": result.state.value,
+                    "outcome": result.outcome.value,
+                    "reason": result.reason,
+                    "version": result.version,
+                    "url": result.url,
+                    "backup": str(result.backup) if result.backup else None,
+                }
+                for result in self.results
+            ],
+            "summary": self._counts(),
+        }
 
-    def text(self) -> str:
+    def lines(self) -> list[str]:
         """
         Return lines for a terminal of 80 columns.
         """
@@ -98,13 +96,12 @@ class Pushed:
         second = max((len(result.uid) for result in self.results), default=0)
         table = []
         for word, result in zip(words, self.results, strict=True):
-            table += [f"  {word:{first}}  {result.uid:{second}}  {result.title}"]
+            table += [f"  {word:{first}}  {result.uid:{second}}  {clean(result.title)}"]
             table += _details(result, " " * (first + 4))
         counts = ", ".join(f"{n} {word}" for word, n in self._counts().items())
         tail = "; nothing was written" if self.dry_run else ""
-        return "\n".join(
-            [*_wrapped(head, ""), "", *table, "", f"{counts or 'no dashboards'}{tail}."]
-        )
+        counts = f"{counts or 'no dashboards'}{tail}."
+        return [*_wrapped(head, "", "  "), "", *table, "", counts]
 
     def advice(self) -> str:
         """
@@ -139,7 +136,7 @@ def _details(result: Result, indent: str) -> Iterator[str]:
             yield from _wrapped(line, indent)
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
+def _wrapped(text: str, indent: str, rest: str | None = None) -> list[str]:
     """
     Return *text* in lines of 80 columns; an address or a path stays in one piece.
     """
@@ -147,7 +144,7 @@ def _wrapped(text: str, indent: str) -> list[str]:
         text,
         _WIDTH,
         initial_indent=indent,
-        subsequent_indent=indent,
+        subsequent_indent=indent if rest is None else rest,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from jaxmon.bootstrap import environment
+from jaxmon.cli.options import Number
 from jaxmon.errors import CommandError
 from jaxmon.settings import load
 
@@ -35,7 +36,9 @@ Examples:
 @click.option("--no-calls", is_flag=True, help="Do not count cached calls.")
 @click.option("--max-functions", type=int, help="Most function labels.")
 @click.option(
-    "--memory-interval", type=float, help="Seconds between looks at memory; 0 for none."
+    "--memory-interval",
+    type=Number(),
+    help="Seconds between looks at memory; 0 for none.",
 )
 @click.option("--report", is_flag=True, help="Print a summary when PROGRAM ends.")
 @click.argument("program")

@@ -9,6 +9,7 @@ import sys
 
 import click
 
+from jaxmon.cli import output
 from jaxmon.errors import CommandError
 
 
@@ -39,8 +40,7 @@ def list_names() -> None:
             lines = wrapped(summary, report_width(), first=head, rest=indent)
         else:
             lines = [f"{head}{summary}"]
-        for line in lines:
-            click.echo(line)
+        output.lines(lines)
 
 
 @command.command(epilog="\b\nExample:\n  jaxmon runbook show JaxmonRecompileStorm")
@@ -54,7 +54,7 @@ def show(name: str) -> None:
     found = {one.lower(): one for one in runbooks.names()}
     for spelling in (name.lower(), f"jaxmon{name.lower()}"):
         if spelling in found:
-            click.echo(runbooks.read(found[spelling]), nl=False)
+            output.lines(runbooks.read(found[spelling]))
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
     hint = f"similar are {', '.join(close)}" if close else "see: jaxmon runbook list"

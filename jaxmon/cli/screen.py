@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, TextIO
 
+from jaxmon.report.layout import clean
+
 
 _LEAST_WIDTH, _MOST_WIDTH = 80, 120
 # A line that is wrapped by mistake would scroll the others away.
@@ -61,6 +63,15 @@ def cut(line: str, columns: int) -> str:
     return kept
 
 
+def _harmless(line: str) -> str:
+    """
+    Return *line* with nothing that moves the cursor; colours stay.
+    """
+    pieces = _COLOUR.split(line)
+    pieces[::2] = map(clean, pieces[::2])
+    return "".join(pieces)
+
+
 class Screen:
     """
     Draws lines over the ones it drew before; a ``with`` block ends below them.
@@ -87,7 +98,7 @@ class Screen:
             # The terminal has moved the old lines: nobody knows where they are.
             self._size, start = size, _CLEAR_ALL
         columns, rows = size
-        shown = [cut(line, columns) for line in lines[: max(rows - 1, 1)]]
+        shown = [cut(_harmless(line), columns) for line in lines[: max(rows - 1, 1)]]
         body = "".join(f"{_CLEAR_LINE}{line}\n" for line in shown)
         self._write(f"{start}{body}{_CLEAR_BELOW}")
         self._height = len(shown)

@@ -71,7 +71,11 @@ class Stack:
             CommandError: it does not answer.
         """
         told = fetch("Prometheus", f"{self.prometheus}/api/v1/alerts")
-        found: list[dict[str, Any]] = told["data"]["alerts"]
+        data = told.get("data") if isinstance(told, dict) else None
+        found = data.get("alerts") if isinstance(data, dict) else None
+        if not isinstance(found, list):
+            msg = f"Prometheus at {self.prometheus} lists no alerts; is it another server?"
+            raise CommandError(msg)
         return found
 
 

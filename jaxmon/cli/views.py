@@ -10,9 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import click
-
-from jaxmon.cli import active
+from jaxmon.cli import active, output
 from jaxmon.cli.active import ActiveAlert
 from jaxmon.cli.overview import LEAST_HEIGHT, Style, clock, one_line, table
 from jaxmon.cli.screen import Screen, is_terminal, wants_colour
@@ -125,8 +123,7 @@ class _Log:
     """
 
     def __init__(self, places: Mapping[str, str]) -> None:
-        for line in _where(places):
-            click.echo(line)
+        output.lines(_where(places))
         self._next = 0.0
         self._told: set[str] = set()
         self._broken = False
@@ -139,32 +136,31 @@ class _Log:
         due = scene.elapsed >= self._next
         if due:
             self._next = scene.elapsed + _SNAPSHOT_SECONDS
-            click.echo(f"  {time}  {one_line(scene.summary)}")
+            output.line(f"  {time}  {one_line(scene.summary)}")
         if scene.fault and (due or scene.broken != self._broken):
-            click.echo(f"  {time}  {scene.fault}")
+            output.line(f"  {time}  {scene.fault}")
         self._broken = scene.broken
         told = [one.told for one in scene.alerts or ()]
         for one in told:
             if one not in self._told:
-                click.echo(f"  {time}  {one}")
+                output.line(f"  {time}  {one}")
         for one in sorted(self._told.difference(told)):
             state, _, rest = one.partition("  ")
             if state == "firing":
-                click.echo(f"  {time}  resolved  {rest}")
+                output.line(f"  {time}  resolved  {rest}")
         self._told = set(told)
 
     def finish(self, scene: Scene) -> None:
         """
         Print the table, once.
         """
-        click.echo(f"\n  After {clock(scene.elapsed)}")
+        output.line()
+        output.line(f"  After {clock(scene.elapsed)}")
         style = Style(colour=False)
-        for line in table(scene.summary, width=_WIDTH, height=_HEIGHT, style=style):
-            click.echo(line)
+        output.lines(table(scene.summary, width=_WIDTH, height=_HEIGHT, style=style))
         if scene.alerts:
-            click.echo()
-            for line in active.lines(scene.alerts, width=_WIDTH, style=style):
-                click.echo(line)
+            output.line()
+            output.lines(active.lines(scene.alerts, width=_WIDTH, style=style))
 
 
 def _where(places: Mapping[str, str], width: int | None = None) -> list[str]:

@@ -4,13 +4,12 @@ The instrumented programs that run on this host, and one of them picked.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmon import rundir
+from jaxmon import json_text, rundir
 from jaxmon.errors import CommandError
 from jaxmon.exposition import fetch
 from jaxmon.exposition.fetch import FetchError, fetch_all
@@ -142,14 +141,14 @@ def pick(number: str | None, run_dir: Path | None) -> Worker:
             msg = f"worker {worker.number} {worker.trouble}. {_HINTS[worker.slow]}"
             raise CommandError(msg)
         return worker
-    listed = "".join(f"\n  {one.told}" for one in workers[:_MOST_LISTED])
-    if rest := len(workers) - _MOST_LISTED:
-        listed += f"\n  and {rest} more" if rest > 0 else ""
+    listed = [one.told for one in workers[:_MOST_LISTED]]
+    if (rest := len(workers) - _MOST_LISTED) > 0:
+        listed.append(f"and {rest} more")
     if chosen:
-        msg = f"{len(workers)} programs run here; give the number of one:{listed}"
-        raise CommandError(msg, exit_code=2)
-    msg = f"no worker {number!r}; these run here:{listed}"
-    raise CommandError(msg, exit_code=2)
+        msg = f"{len(workers)} programs run here; give the number of one:"
+    else:
+        msg = f"no worker {number!r}; these run here:"
+    raise CommandError(msg, details=listed, exit_code=2)
 
 
 def _decoded(answer: str | FetchError) -> Any:
@@ -162,9 +161,9 @@ def _decoded(answer: str | FetchError) -> Any:
     if isinstance(answer, FetchError):
         raise answer
     try:
-        found = json.loads(answer)
-    except (ValueError, RecursionError) as error:
-        message = "its answer is not JSON"
+        found = json_text.parse(answer)
+    except ValueError as error:
+        message = f"its answer cannot be read: {error}"
         raise FetchError(fetch.BROKEN, message) from error
     if not isinstance(found, dict):
         message = "its answer is not a JSON object"

@@ -98,7 +98,7 @@ class Grafana:
         answer = self._session.request("GET", "/api/health")
         if answer.status != _OK:
             self._refused("health", answer)
-        return answer.text("version") or "unknown"
+        return self._session.redacted(answer.text("version")) or "unknown"
 
     def folder(self, uid: str) -> str | None:
         """
@@ -139,7 +139,8 @@ class Grafana:
                 self._refused(f"listing folder {folder}", answer)
             for one in answer.data:
                 if isinstance(one, dict):
-                    found[str(one.get("title"))] = str(one.get("uid"))
+                    uid = self._session.redacted(str(one.get("uid")))
+                    found[str(one.get("title"))] = uid
             if len(answer.data) < _PAGE:
                 return found
         msg = f"folder {folder} has more than {_PAGE * _MAX_PAGES} dashboards"
@@ -163,7 +164,7 @@ class Grafana:
         return Stored(
             body=body,
             version=number,
-            folder=str(meta.get("folderUid") or ROOT_FOLDER),
+            folder=self._session.redacted(str(meta.get("folderUid") or ROOT_FOLDER)),
             provisioned=bool(meta.get("provisioned")),
             message=self._message(uid, number),
             author=self._session.redacted(str(meta.get("updatedBy") or "")),

@@ -20,16 +20,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
 
+from jaxmon import json_text
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition import client
 from jaxmon.exposition.bounded import Bounds, TooLargeError
+from jaxmon.exposition.redaction import Secrets
 from jaxmon.grafana.route import Route, RouteError, is_loopback
+from jaxmon.report.layout import clean
 from jaxmon.version import version
 
 
 ATTEMPTS = 4
 MAX_BYTES = 32 << 20
 MAX_WAIT_SECONDS = 30.0
+
+# Of what a server asks for, as it is told.
+_LONGEST_WAIT = 1e6
 
 _RETRIED = frozenset({429, 502, 503, 504})
 _REDIRECTS = range(300, 400)
@@ -53,11 +59,13 @@ class GrafanaError(JaxmonError):
 @dataclass(frozen=True)
 class Answer:
     """
-    A complete answer: its status, and its body if that is JSON, else `None`.
+    A complete answer: its status, and its body if that is JSON, else `None` and what
+    it is instead.
     """
 
     status: int
     data: Any
+    problem: str = ""
     retry_after: float | None = None
     location: str = ""
 
@@ -109,6 +117,7 @@ class Session:
             self._route = Route.to(parts, _trust(self.ca_file))
         except RouteError as error:
             raise GrafanaError(str(error)) from None
+        self._secrets = Secrets(self.token, *self._route.secrets, hidden="[token]")
 
     def request(
         self,
@@ -147,8 +156,7 @@ class Session:
         """
         Return *text*, which somebody else wrote, cut, on one line, without the token.
         """
-        line = " ".join(text.replace(self.token, "[token]").split())
-        line = "".join(one if one.isprintable() else "?" for one in line)
+        line = " ".join(clean(self._secrets.redacted(text)).split())
         return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
     def _attempt(self, method: str, target: str, body: Any) -> Answer:
@@ -176,8 +184,9 @@ class Session:
             raise GrafanaError(msg, status=answer.status)
         if answer.data is None:
             msg = (
-                f"{self.url} answered {answer.status} with something that is not JSON; "
-                "give the address under which a browser shows Grafana, path included"
+                f"{self.url} answered {answer.status} with "
+                f"{self.redacted(answer.problem)}; give the address under which a "
+                "browser shows Grafana, path included"
             )
             raise GrafanaError(msg, status=answer.status)
         return answer
@@ -239,15 +248,16 @@ def _trust(ca_file: Path | None) -> ssl.SSLContext:
 
 
 def _answer(answer: client.Answer) -> Answer:
-    data = None
+    data, problem = None, "something that is not JSON"
     if "json" in answer.type:
         try:
-            data = json.loads(answer.body)
-        except (ValueError, RecursionError):
-            data = None
+            data = json_text.parse(answer.body)
+        except ValueError as error:
+            problem = f"JSON that cannot be used ({error})"
     return Answer(
         answer.status,
         data,
+        problem,
         _seconds(answer.headers.get("retry-after")),
         answer.headers.get("location", ""),
     )
@@ -260,14 +270,16 @@ def _seconds(retry_after: str | None) -> float | None:
     if not retry_after:
         return None
     if retry_after.strip().isdecimal():
-        return float(retry_after)
-    try:
-        date = parsedate_to_datetime(retry_after)
-    except ValueError:
-        return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+        seconds = float(retry_after)
+    else:
+        try:
+            date = parsedate_to_datetime(retry_after)
+            if date.tzinfo is None:
+                date = date.replace(tzinfo=UTC)
+            seconds = (date - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return min(max(0.0, seconds), _LONGEST_WAIT)
 
 
 def _backoff(attempt: int) -> float:

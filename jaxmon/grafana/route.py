@@ -67,6 +67,15 @@ class Route:
             raise RouteError(msg)
         return cls(server, proxy, trust)
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """
+        What the proxy is sent and nobody else is to see.
+        """
+        if self.proxy is None or not self.proxy.password:
+            return ()
+        return unquote(self.proxy.password), self._basic(self.proxy)
+
     @contextmanager
     def stream(self, bounds: Bounds) -> Iterator[Stream]:
         """
@@ -122,9 +131,12 @@ class Route:
     def _proxy_authorization(self) -> dict[str, str]:
         if self.proxy is None or not (self.proxy.username and self.proxy.password):
             return {}
-        user = f"{unquote(self.proxy.username)}:{unquote(self.proxy.password)}"
-        basic = base64.b64encode(user.encode()).decode()
-        return {"Proxy-Authorization": f"Basic {basic}"}
+        return {"Proxy-Authorization": f"Basic {self._basic(self.proxy)}"}
+
+    @staticmethod
+    def _basic(proxy: SplitResult) -> str:
+        user = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
+        return base64.b64encode(user.encode()).decode()
 
 
 def is_loopback(parts: SplitResult) -> bool:

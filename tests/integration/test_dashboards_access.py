@@ -49,7 +49,7 @@ def test_a_server_that_repeats_the_token(site):
     reply = Reply(400, {"message": f"Bearer {TOKEN} is not enough\x1b[2J"})
     site.grafana.fault("POST /api/dashboards/db", reply=reply, times=2)
     done = site.push()
-    assert "Bearer [token] is not enough?[2J" in " ".join(done.out.split())
+    assert "Bearer [token] is not enough\\x1b[2J" in " ".join(done.out.split())
 
 
 def test_a_token_from_a_file(site):

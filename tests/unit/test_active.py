@@ -7,8 +7,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from jaxmon.cli.active import active, lines
 from jaxmon.cli.overview import Style
+from jaxmon.errors import CommandError
 
 
 PLAIN = Style(colour=False)
@@ -108,3 +111,24 @@ def test_quiet_is_told_as_such():
     No alerts is a message, not an empty space.
     """
     assert lines([], width=80, style=PLAIN) == ["  no alerts"]
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        5,
+        None,
+        {},
+        {"labels": []},
+        {"labels": {}},
+        {"labels": {"alertname": "A"}},
+        {"labels": {"alertname": "A"}, "state": "firing", "activeAt": None},
+        {"labels": {"alertname": "A"}, "state": "firing", "activeAt": "soon"},
+    ],
+)
+def test_what_is_no_alert(described):
+    """
+    Something else than Prometheus may answer there: that is said, in a line.
+    """
+    with pytest.raises(CommandError, match="not described as it should be"):
+        active([described])

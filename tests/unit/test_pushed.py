@@ -60,14 +60,14 @@ def test_text_is_calm_and_narrow():
         result(Outcome.UPDATED, State.DRIFTED, backup=Path("b/oncall-v2.json")),
         makes_folder=True,
     )
-    lines = told.text().splitlines()
+    lines = told.lines()
     assert lines[:4] == [
         "Grafana 11.4.0 at https://g, folder jaxmon (new)",
         "",
         "  created  jaxmon-oncall  On-call",
         "           https://g/d/jaxmon-oncall/x",
     ]
-    assert "           drifted: word word" in told.text()
+    assert "           drifted: word word" in "\n".join(lines)
     assert "           backup: b/oncall-v2.json" in lines
     assert lines[-1] == "1 created, 1 refused, 1 updated."
     assert max(map(len, lines)) <= 80

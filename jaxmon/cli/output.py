@@ -1,0 +1,85 @@
+"""
+The one place where commands print.
+
+What stands in a line may come from anybody: a server, an agent, the name of a file. It
+can neither move the cursor nor begin a line of its own, and it holds no secret that the
+command knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from jaxmon.exposition.redaction import Secrets
+from jaxmon.report.layout import clean
+
+
+_SECRETS = "jaxmon.secrets"
+# What is shorter is no secret, and stands in other words.
+_LEAST_SECRET = 8
+
+
+def hide(*secrets: str) -> None:
+    """
+    Keep *secrets* out of what the running command prints from now on.
+    """
+    long = (one for one in secrets if len(one) >= _LEAST_SECRET)
+    click.get_current_context().meta[_SECRETS] = Secrets(*long)
+
+
+def line(text: object = "", *, err: bool = False, colour: str | None = None) -> None:
+    """
+    Print *text* as one line.
+
+    Args:
+        text: what to print; line breaks in it become spaces.
+        err: on standard error.
+        colour: that click knows, and removes for a file or pipe.
+    """
+    shown = safe(str(text))
+    click.echo(click.style(shown, fg=colour) if colour else shown, err=err)
+
+
+def lines(text: str | Iterable[str], *, err: bool = False) -> None:
+    """
+    Print several lines, or a text of several.
+    """
+    several = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
+    for one in several:
+        line(one, err=err)
+
+
+def document(data: Any) -> None:
+    """
+    Print *data* as JSON, in ASCII.
+    """
+    text = json.dumps(_redacted(data), indent=2)
+    # The one control character that JSON does not escape.
+    click.echo(text.replace("\x7f", "\\u007f"))
+
+
+def safe(text: str) -> str:
+    """
+    Return *text* as a line that is harmless and holds no secret.
+    """
+    return clean(_secrets().redacted(text))
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, str):
+        return _secrets().redacted(value)
+    if isinstance(value, Mapping):
+        return {_redacted(key): _redacted(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_redacted(one) for one in value]
+    return value
+
+
+def _secrets() -> Secrets:
+    context = click.get_current_context(silent=True)
+    found = None if context is None else context.meta.get(_SECRETS)
+    return found if isinstance(found, Secrets) else Secrets()

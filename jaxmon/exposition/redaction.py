@@ -1,0 +1,67 @@
+"""
+Secrets of the user, kept out of what is shown: a server may send back what it was sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+
+_HIDDEN = "[secret]"
+# By how many bytes what stands before may shift a text in base64, and how many digits
+# then hold some of that as well.
+_SHIFTS = ((0, 0), (1, 2), (2, 3))
+# Of fewer digits other words consist, too.
+_LEAST_DIGITS = 8
+
+
+class Secrets:
+    """
+    Some secrets, and how they look when they come back.
+
+    Args:
+        secrets: passwords, tokens; empty ones do not count.
+        hidden: what is shown instead.
+    """
+
+    def __init__(self, *secrets: str, hidden: str = _HIDDEN) -> None:
+        forms = {form for one in filter(None, secrets) for form in _forms(one)}
+        # Of two that begin alike, the longer one: nothing of it is to remain.
+        longest = sorted(forms, key=lambda form: (-len(form), form))
+        self._pattern = re.compile("|".join(map(re.escape, longest)), re.IGNORECASE)
+        self._any = bool(forms)
+        self._hidden = hidden
+
+    def redacted(self, text: str) -> str:
+        """
+        Return *text* without them: as they are, in base64 or hexadecimal digits, or
+        as they stand in addresses, JSON and HTML.
+        """
+        return self._pattern.sub(lambda _: self._hidden, text) if self._any else text
+
+
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    yield quote(secret, safe="")
+    yield quote_plus(secret)
+    yield json.dumps(secret)[1:-1]
+    yield html.escape(secret)
+    raw = secret.encode("utf-8", "surrogateescape")
+    if 2 * len(raw) >= _LEAST_DIGITS:
+        yield raw.hex()
+    for shift, before in _SHIFTS:
+        encoded = base64.b64encode(bytes(shift) + raw).decode()
+        # The last digit before the padding holds some of what follows.
+        digits = (
+            encoded[before:]
+            if not encoded.endswith("=")
+            else (encoded.rstrip("=")[before:-1])
+        )
+        if len(digits) >= _LEAST_DIGITS:
+            yield digits
+            yield digits.replace("+", "-").replace("/", "_")

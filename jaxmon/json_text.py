@@ -1,0 +1,86 @@
+"""
+JSON of others, read within bounds: what comes out can be walked, written and computed
+with.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NoReturn
+
+
+MAX_DEPTH = 100
+"""Of lists and objects in each other; no dashboard needs a third of it."""
+
+_SHOWN = 40
+
+
+def parse(text: str | bytes) -> Any:
+    """
+    Return what *text* says; its size is the caller's to limit.
+
+    Raises:
+        ValueError: it is not JSON in UTF-8, nests deeper than `MAX_DEPTH`, has an
+            object with the same key twice, or a number that is none to a computer.
+    """
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            msg = f"not JSON: byte {error.start} is not UTF-8"
+            raise ValueError(msg) from None
+    try:
+        value = json.loads(
+            text, parse_constant=_refuse, object_pairs_hook=_object, parse_int=_integer
+        )
+    except json.JSONDecodeError as error:
+        msg = f"not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        raise ValueError(msg) from None
+    except RecursionError:
+        raise _too_deep() from None
+    _require_bounds(value)
+    return value
+
+
+def _require_bounds(value: Any) -> None:
+    """
+    Complain about depth and numbers of *value*.
+    """
+    waiting = [(value, 1)]
+    while waiting:
+        one, depth = waiting.pop()
+        if isinstance(one, (dict, list)):
+            if depth > MAX_DEPTH:
+                raise _too_deep()
+            inner = one.values() if isinstance(one, dict) else one
+            waiting += [(item, depth + 1) for item in inner]
+        elif isinstance(one, float) and abs(one) > sys.float_info.max:
+            msg = "not JSON: a number is too large"
+            raise ValueError(msg)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        msg = f"not JSON: an object has the key {twice[:_SHOWN]!r} twice"
+        raise ValueError(msg)
+    return found
+
+
+def _integer(text: str) -> int:
+    if len(text) > sys.float_info.max_10_exp:
+        msg = f"not JSON: a number has {len(text)} digits"
+        raise ValueError(msg)
+    return int(text)
+
+
+def _refuse(name: str) -> NoReturn:
+    msg = f"not JSON: {name} stands for a number"
+    raise ValueError(msg)
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"not JSON for use: deeper than {MAX_DEPTH} levels")
