@@ -145,12 +145,12 @@ class FunctionTable:
 
     def by_short_name(self, short: str) -> Function:
         """
-        Return the only function whose ``__name__`` is *short*, else one called so.
+        Return the only function whose ``__name__`` is *short*, else ``unknown``.
 
-        For programs of which XLA tells no more than their name.
+        For programs of which JAX tells no more than their name.
         """
         names = self._by_short_name.get(short, set())
-        return self.named(next(iter(names)) if len(names) == 1 else short)
+        return self.named(next(iter(names)) if len(names) == 1 else UNKNOWN)
 
     def _create(self, name: str, *, internal: bool) -> Function:
         with self._lock:

@@ -86,7 +86,8 @@ def test_a_full_table_shares_one_entry() -> None:
 
 def test_a_short_name_finds_the_only_function_called_so() -> None:
     """
-    Where two share it, the short name itself is the label.
+    Where two share it, or none has it, whose it is stays unknown: a label that no
+    function has would be an invention.
     """
     table = FunctionTable(10)
     table.named("a.f")
@@ -94,8 +95,8 @@ def test_a_short_name_finds_the_only_function_called_so() -> None:
     table.named("b.g")
 
     assert table.by_short_name("f").name == "a.f"
-    assert table.by_short_name("g").name == "g"
-    assert table.by_short_name("h").name == "h"
+    assert table.by_short_name("g").name == "unknown"
+    assert table.by_short_name("h").name == "unknown"
 
 
 def test_calls_and_hits_never_fall() -> None:

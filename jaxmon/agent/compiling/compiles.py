@@ -28,6 +28,7 @@ from jaxmon.agent.compiling.stack import (
     Program,
     executable_at,
     is_nested,
+    place,
     program_at,
 )
 from jaxmon.agent.context import Context
@@ -113,7 +114,8 @@ class Compiles:
         self._programs = programs
         self._cache = cache
         self._clean = clean
-        self._sources: dict[str, Function] = {}
+        # `None` where several functions come from one line, as in generated code.
+        self._sources: dict[str, Function | None] = {}
         self._recompiles = Recompiles(context)
         self._serving = Serving(misses)
         self._thread = _Thread()
@@ -131,8 +133,8 @@ class Compiles:
         self._settle_failed(self._thread.ended)
         served = self._serving.now("compile")
         if served is None:
-            name = str(frame.f_locals.get("name") or UNKNOWN)
-            compile_ = Compile(self._function(program_at(frame), name), frame)
+            program = program_at(frame)
+            compile_ = Compile(self._function(program, _name_at(frame)), frame)
         else:
             compile_ = Compile(served[0].function, frame)
             self._inquire(compile_, *served)
@@ -189,7 +191,7 @@ class Compiles:
         if served is not None:
             return served[0].function
         program = program_at(frame)
-        return self._function(program, fun_name or program.name or UNKNOWN)
+        return self._function(program, fun_name or program.name)
 
     def _watched(
         self, original: Callable[..., Any], compile_: Compile
@@ -278,25 +280,31 @@ class Compiles:
             seconds = ended - compile_.began
             self._recompiles.judge(function, compile_.inquiry, seconds=seconds)
 
-    def _function(self, program: Program, name: str) -> Function:
+    def _function(self, program: Program, name: str | None) -> Function:
         """
-        Return the function that *program* belongs to.
+        Return the function that *program* belongs to, ``unknown`` where JAX does not
+        say which: a guess would be taken for a figure of that function.
 
         Args:
             program: what the stack tells.
-            name: what JAX or XLA calls it: ``f``, ``jit(f)`` or ``jit_f``.
+            name: what JAX calls it, ``f`` or ``jit(f)``.
         """
         if program.jitted is not None:
             function = self._misses.function_of(program.jitted)
             self._remember(program.jitted, function)
             return function
-        if program.source is not None and program.source in self._sources:
-            return self._sources[program.source]
-        return self._table.by_short_name(_bare(name))
+        if program.source is None:
+            return self._table.by_short_name(_bare(name or UNKNOWN))
+        return self._sources.get(program.source) or self._table.named(UNKNOWN)
 
     def _remember(self, jitted: Jitted, function: Function) -> None:
-        if jitted.source and len(self._sources) < MAX_SOURCES:
-            self._sources[jitted.source] = function
+        source = place(jitted.source)
+        if source is None:
+            return
+        if source not in self._sources and len(self._sources) < MAX_SOURCES:
+            self._sources[source] = function
+        elif self._sources.get(source) is not function:
+            self._sources[source] = None
 
 
 def _is_on(frame: FrameType | None, wanted: int) -> bool:
@@ -310,13 +318,21 @@ def _is_on(frame: FrameType | None, wanted: int) -> bool:
     return False
 
 
+def _name_at(frame: FrameType) -> str | None:
+    """
+    Return what the caller of ``compile_or_get_cached`` calls the program.
+    """
+    variables = frame.f_locals
+    # That of pmap, to 0.8, has the name inside a larger whole.
+    name = variables.get("name") or getattr(variables.get("pci"), "name", None)
+    return None if name is None else str(name)
+
+
 def _bare(name: str) -> str:
     """
-    Return ``f`` for ``jit(f)``, ``jit_f`` and ``pmap(f)``.
+    Return ``f`` for ``jit(f)`` and ``pmap(f)``.
     """
     for wrapper in ("jit", "pmap"):
         if name.startswith(f"{wrapper}(") and name.endswith(")"):
             return name[len(wrapper) + 1 : -1]
-        if name.startswith(f"{wrapper}_"):
-            return name[len(wrapper) + 1 :]
     return name

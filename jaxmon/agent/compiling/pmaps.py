@@ -55,7 +55,8 @@ def around(above: FrameType | None) -> FrameType | None:
 
 def of_shard_map(frame: FrameType) -> object:
     """
-    Return the user's function of the pmap that `around` found, `None` if unknown.
+    Return the user's function of the pmap that `around` found, or whose ``lower``
+    *frame* is; `None` if unknown.
     """
     return _function(shard_map_given(frame))
 

@@ -69,7 +69,7 @@ def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None
     if name in CALL:
         return of_call(frame.f_locals, above or frame.f_back)
     if name in AHEAD:
-        return _ahead(frame.f_locals)
+        return _ahead(frame)
     return None
 
 
@@ -101,9 +101,15 @@ def of_call(variables: Any, above: FrameType | None) -> Jitted | None:
     return Jitted(fun, info, info.fun_sourceinfo, call=True)
 
 
-def _ahead(variables: Any) -> Jitted | None:
+def _ahead(frame: FrameType) -> Jitted | None:
+    variables = frame.f_locals
+    if "infer_params" in variables:
+        fun = pmaps.of_shard_map(frame)
+        return Jitted(fun, fun, None, call=False)
     jitted = variables.get("jit_func")
     if jitted is not None:
+        if pmaps.is_one(jitted._fun):  # noqa: SLF001 - as below
+            return None  # the pmap is further up
         info = jitted._jit_info  # noqa: SLF001 - set by pjit since 0.4.36
         return Jitted(jitted._fun, info, info.fun_sourceinfo, call=False)  # noqa: SLF001
     fun, info = variables.get("fun"), variables.get("jit_info")
@@ -119,7 +125,8 @@ class Program(NamedTuple):
     Attributes:
         jitted: the innermost jitted function that asked for it, if one did.
         source: ``"name at file:line"`` of the function that was traced, as JAX
-            carries it along; the only trace of it in an ahead-of-time compile.
+            carries it along; the only trace of it in an ahead-of-time compile. `None`
+            where JAX says less.
         name: the program's name, where only the frames tell it (to 0.6.0).
     """
 
@@ -173,7 +180,15 @@ def program_at(frame: FrameType | None) -> Program:
         else:
             source = source or _source_of_jaxpr(variables.get("closed_jaxpr"))
             program = variables.get("fun_name") or variables.get("name")
-    return Program(None, source, program)
+    return Program(None, place(source), program)
+
+
+def place(source: str | None) -> str | None:
+    """
+    Return *source* if it is the place of a function. Of an object that is none JAX
+    says ``<unknown>``, or its name.
+    """
+    return source if source and " at " in source else None
 
 
 def executable_at(frame: FrameType | None) -> Any:

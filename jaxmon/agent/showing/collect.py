@@ -23,7 +23,7 @@ def functions(table: FunctionTable, *, hits_known: bool) -> list[Family]:
         hits_known: whether misses are observed; without, every call would look like a
             hit, and nothing is said about hits.
     """
-    entries = [f for f in table if is_active(f)]
+    entries = [f for f in table if is_active(f) or f.name == UNKNOWN]
     counted = [f for f in entries if f.counted]
     folded = [(f, *f.calls_and_hits()) for f in counted]
     return [
@@ -48,7 +48,7 @@ def functions(table: FunctionTable, *, hits_known: bool) -> list[Family]:
             ],
         ),
         _by_value(catalog.ERRORS, ((f, _errors(f)) for f in entries)),
-        _by_value(catalog.COMPILES, ((f, _compiles(f)) for f in entries)),
+        _by_value(catalog.COMPILES, ((f, _values((), f.compiles)) for f in entries)),
         _by_value(catalog.RECOMPILES, ((f, _recompiles(f)) for f in entries)),
         Family(
             catalog.COMPILE_SECONDS,
@@ -86,7 +86,6 @@ def is_active(function: Function) -> bool:
         or function.entered.value > function.traced.value
         or function.phases
         or function.errors
-        or function.name == UNKNOWN
         or any(tally.value for tally in function.compiles.values())
     )
 
@@ -94,10 +93,6 @@ def is_active(function: Function) -> bool:
 def _errors(function: Function) -> dict[str, int]:
     initial = () if function.internal else catalog.ERROR_KINDS
     return _values(initial, function.errors)
-
-
-def _compiles(function: Function) -> dict[str, int]:
-    return {} if function.name == UNKNOWN else _values((), function.compiles)
 
 
 def _recompiles(function: Function) -> dict[str, int]:

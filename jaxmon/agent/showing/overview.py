@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jaxmon.agent.functions import UNKNOWN, Function
+from jaxmon.agent.functions import Function
 from jaxmon.agent.hooks import Hooks
 from jaxmon.agent.parts import Parts
 from jaxmon.agent.showing.collect import is_active
@@ -101,7 +101,6 @@ class Overview:
         told = {key: self._of(name, problems, {}) for name, key in _BY_FUNCTION.items()}
         cache = self._of("cache", problems, {}).get("functions") or {}
         known = [f for f in self._context.table if is_active(f)]
-        known = [f for f in known if f.name != UNKNOWN or f.errors]
         known.sort(key=_importance)
         found = {}
         for function in known[:_MOST_FUNCTIONS]:
