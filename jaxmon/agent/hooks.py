@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from jaxmon import catalog
+from jaxmon.agent import listeners
 from jaxmon.agent.calling import calls, window
 from jaxmon.agent.calling.calls import CallLayer
 from jaxmon.agent.compiling.compiles import Compiles
@@ -127,23 +128,28 @@ class Hooks:
 
     def active(self) -> dict[str, bool]:
         """
-        Tell of each hook whether it observes.
+        Tell of each hook whether it observes; of monitoring, whether it heard all of
+        the last compile, too.
         """
-        return {hook: self.is_active(hook) for hook in list(self._attached)}
+        active = {hook: self.is_active(hook) for hook in list(self._attached)}
+        if self.compiles.deaf:
+            active[listeners.SITE] = False
+        return active
 
     def collect(self) -> list[Family]:
         """
         Tell which hooks observe, and bring back cleared listeners.
         """
-        if self._listeners is not None:
-            self._listeners.restore()
+        active = self.active()
+        if self._listeners is not None and not self._listeners.restore():
+            active[listeners.SITE] = False
         metric = catalog.HOOK_ACTIVE
         return [
             Family(
                 metric,
                 [
-                    (series(metric, hook), int(active))
-                    for hook, active in self.active().items()
+                    (series(metric, hook), int(observes))
+                    for hook, observes in active.items()
                 ],
             )
         ]
@@ -180,6 +186,13 @@ class Hooks:
         compiler = self._jax._src.compiler  # noqa: SLF001
         observer = self.compiles.on_compile
         self._probe(compiler, "compile_or_get_cached", observer, "compiles")
+        for name in (
+            "backend_compile",
+            "backend_compile_and_load",
+        ):  # to 0.8; since 0.6
+            if hasattr(compiler, name):
+                self._probe(compiler, name, self.compiles.on_build, "compiles")
+                self.compiles.sees_builds = True
 
     def _attach_persistent_cache(self) -> None:
         source, cache = self._jax._src, self._cache  # noqa: SLF001
@@ -206,6 +219,7 @@ class Hooks:
             on_duration=self.compiles.on_duration,
         )
         self._listeners.register()
+        self.compiles.listen = self._listeners.restore
 
     def _attach_uncaught(self) -> None:
         self._uncaught.attach(self._patches)

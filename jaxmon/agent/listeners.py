@@ -8,11 +8,12 @@ call, so ours are guarded here.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from jaxmon.agent.guard import Guard
+from jaxmon.agent.guard import Guard, log
 
 
 SITE = "monitoring"
@@ -53,6 +54,9 @@ class Listeners:
         self._on_event = on_event
         self._on_duration = on_duration
         self._registered = False
+        self._told = False
+        # Reentrant: a signal handler may compile.
+        self._lock = threading.RLock()
         self._kinds: tuple[_Kind, ...] = ()
         # One bound method each: they are found again by equality and identity.
         self._event = self._take_event
@@ -89,7 +93,8 @@ class Listeners:
             ),
         )
         self._registered = True
-        self.restore()
+        for kind in self._kinds:
+            kind.register(kind.listener)
 
     def unregister(self) -> None:
         """
@@ -100,15 +105,27 @@ class Listeners:
             if kind.listener in kind.registered():
                 kind.unregister(kind.listener)
 
-    def restore(self) -> None:
+    def restore(self) -> bool:
         """
-        Register again what `jax.monitoring.clear_event_listeners` took off.
+        Register again what `jax.monitoring.clear_event_listeners` took off, and tell
+        whether nothing was, and so all events are heard. Costs a microsecond.
         """
         if not self._registered:
-            return
-        for kind in self._kinds:
-            if kind.listener not in kind.registered():
-                kind.register(kind.listener)
+            return False
+        if all(kind.listener in kind.registered() for kind in self._kinds):
+            return self._guard.on(SITE)
+        with self._lock:  # twice would count twice
+            for kind in self._kinds:
+                if kind.listener not in kind.registered():
+                    kind.register(kind.listener)
+            told, self._told = self._told, True
+        if not told:
+            log.warning(
+                "jaxmon's listeners of jax.monitoring were cleared, and are registered "
+                "again. Phases of what was compiled in between are missing; "
+                "jaxmon.uninstrument() takes the listeners off for good."
+            )
+        return False
 
     def _take_event(self, event: str, **_: Any) -> None:
         if self._registered and self._guard.on(SITE):

@@ -1,5 +1,5 @@
 """
-Compiles that fail, on every supported JAX.
+How compiles end, on every supported JAX.
 """
 
 from __future__ import annotations
@@ -8,12 +8,16 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxmon
+from jaxmon import catalog
 from jaxmon.agent.agent import Agent
 from tests.instrumented import instrumented, value
 
@@ -30,6 +34,10 @@ def agent() -> Iterator[Agent]:
     """
     with instrumented() as running:
         yield running
+
+
+def bare(x: Any) -> Any:
+    return x * 2 + 1
 
 
 def fail(lowered: Any) -> None:
@@ -107,3 +115,194 @@ def test_a_function_does_not_outlive_a_compile_that_failed(agent: Agent) -> None
     gc.collect()
 
     assert reference() is None
+
+
+def fresh() -> Any:
+    """
+    Return a jitted function that JAX does not know.
+    """
+    return jax.jit(lambda x: jnp.sin(x) + 1)
+
+
+def outcomes(agent: Agent) -> dict[str, float]:
+    """
+    Return the compiles by outcome, those that there are.
+    """
+    found = {one: value(agent, COMPILES, outcome=one) for one in catalog.OUTCOMES}
+    return {outcome: number for outcome, number in found.items() if number}
+
+
+def hears(agent: Agent) -> bool:
+    """
+    Tell whether the page says that the hook into jax.monitoring observes.
+    """
+    return value(agent, "jaxmon_hook_active", hook="monitoring") == 1
+
+
+def test_cleared_listeners_change_no_outcome(agent: Agent) -> None:
+    """
+    A good compile is none that failed, and one that fails is; the page says that
+    phases are missing until a compile was heard as a whole.
+    """
+    x = np.ones(2, np.float32)
+    lowered = fresh().lower(x)
+    assert hears(agent)
+    jax.monitoring.clear_event_listeners()
+    fresh()(x)
+
+    assert outcomes(agent) == {"compiled": 1}
+    assert not hears(agent)
+    jax.monitoring.clear_event_listeners()
+    fail(lowered)
+    assert outcomes(agent) == {"compiled": 1, "failed": 1}
+    assert not hears(agent)
+    jax.monitoring.clear_event_listeners()
+    fresh().lower(x).compile()
+    jax.vmap(fresh())(np.ones((2, 2), np.float32))
+    assert outcomes(agent) == {"compiled": 3, "failed": 1}
+    assert hears(agent)
+    assert value(agent, "jaxmon_compile_seconds_count", phase="backend_compile") == 4
+
+
+def test_a_listener_of_the_program_may_take_ours_off(agent: Agent) -> None:
+    """
+    Before a compile, within it and at its end: the outcome does not depend on that.
+    """
+    x = np.ones(2, np.float32)
+
+    def listen(event: str, *_: object, **__: object) -> None:
+        heard.add(event)
+        jax.monitoring.clear_event_listeners()
+        register()
+
+    def register() -> None:
+        jax.monitoring.register_event_listener(listen)
+        jax.monitoring.register_event_duration_secs_listener(listen)
+
+    heard: set[str] = set()
+    try:
+        for _ in range(3):
+            # Before ours, so that it is called first.
+            jax.monitoring.clear_event_listeners()
+            register()
+            fresh()(x)
+        fail(fresh().lower(x))
+    finally:
+        jaxmon.uninstrument()
+        jax.monitoring.clear_event_listeners()
+
+    assert any("backend_compile" in event for event in heard)
+    agent._hooks.compiles.settle()
+    tallies = [function.compiles for function in agent._table]
+    assert sum(one["failed"].value for one in tallies) == 1
+    assert sum(one["compiled"].value for one in tallies) == 3
+
+
+def test_a_listener_that_takes_itself_off_hides_an_event_from_ours() -> None:
+    """
+    JAX then skips the next listener: the report of a compile that was good is lost.
+    """
+    monitoring: Any = jax._src.monitoring
+    unregister: Any = getattr(
+        monitoring,
+        "unregister_event_duration_listener",
+        getattr(monitoring, "_unregister_event_duration_listener_by_callback", None),
+    )
+    hidden = []
+
+    def once(event: str, *_: object, **__: object) -> None:
+        if "backend_compile" in event:
+            hidden.append(event)
+            unregister(once)
+
+    jax.monitoring.register_event_duration_secs_listener(once)
+    with instrumented() as agent:
+        fresh()(np.ones(2, np.float32))
+
+        assert len(hidden) == 1
+        assert outcomes(agent) == {"compiled": 1}
+
+
+@pytest.mark.parametrize("without", ["hook", "guard"])
+def test_without_the_hook_into_monitoring_outcomes_are_right(
+    agent: Agent, without: str
+) -> None:
+    """
+    One that could not attach, or has switched itself off, hears nothing: of that, no
+    conclusion is drawn.
+    """
+    if without == "guard":
+        agent._guard.off.add("monitoring")
+    else:
+        agent._hooks._listeners.unregister()  # type: ignore[union-attr]
+    fresh()(np.ones(2, np.float32))
+    fail(fresh().lower(np.ones(2, np.float32)))
+
+    assert outcomes(agent) == {"compiled": 1, "failed": 1}
+    assert not hears(agent)
+
+
+def test_a_program_from_the_persistent_cache_is_one_unheard(
+    agent: Agent, tmp_path: Path
+) -> None:
+    """
+    A hit stays a hit, and a miss a miss, whoever clears the listeners, and when.
+    """
+
+    def compile_unheard(x: Any) -> None:
+        jax.clear_caches()
+        lowered = jax.jit(bare).lower(x)
+        clearing = [True]
+
+        def clear(*_: object, **__: object) -> None:
+            if clearing.pop():
+                jax.monitoring.clear_event_listeners()
+
+        # Once JAX has begun to look the program up.
+        jax.monitoring.clear_event_listeners()
+        jax.monitoring.register_event_listener(clear)
+        lowered.compile()
+        assert not clearing
+
+    settings: dict[str, Any] = {
+        "jax_compilation_cache_dir": str(tmp_path),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    reset: Any = jax._src.compilation_cache.reset_cache
+    try:
+        for name, setting in settings.items():
+            jax.config.update(name, setting)
+        reset()
+        compile_unheard(np.ones(2, np.float32))
+        compile_unheard(np.ones(2, np.float32))
+        compile_unheard(np.ones(3, np.float32))
+    finally:
+        for name, setting in before.items():
+            jax.config.update(name, setting)
+        reset()
+
+    assert outcomes(agent) == {"compiled": 2, "cache_hit": 1}
+
+
+def test_threads_that_compile_register_the_listeners_once(agent: Agent) -> None:
+    """
+    However many find them gone: twice would count every phase twice.
+    """
+    start = threading.Barrier(8)
+
+    def run() -> None:
+        start.wait()
+        agent._hooks.compiles.listen()
+
+    for _ in range(20):
+        jax.monitoring.clear_event_listeners()
+        threads = [threading.Thread(target=run) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        monitoring: Any = jax._src.monitoring
+        assert len(monitoring.get_event_listeners()) == 1
+        assert len(monitoring.get_event_duration_listeners()) == 1

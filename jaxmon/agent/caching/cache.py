@@ -100,11 +100,16 @@ class PersistentCache:
 
     # --- observers, on the compiling thread --------------------------------------
 
-    def looked_up(self, function: Function, *, hit: bool) -> None:
+    def looked_up(self, function: Function, *, hit: bool, heard: bool = True) -> None:
         """
         Take the result of a look-up for *function*, on the compiling thread.
 
         The event that reports a look-up fires without a cache directory, too.
+
+        Args:
+            function: that was compiled.
+            hit: whether the program was found.
+            heard: whether JAX's word that it writes an entry would have been heard.
         """
         attempt, self._thread.attempt = self._thread.attempt, None
         first, self._asked = not self._asked, True
@@ -119,7 +124,7 @@ class PersistentCache:
             if hit:
                 with self._lock:
                     self._trouble = None
-            elif attempt is not None:
+            elif attempt is not None and heard:
                 self._settle(function, attempt)
         if first:
             self._look_soon()

@@ -18,9 +18,10 @@ from typing import Any
 
 from jaxmon.agent.caching.cache import SAVED, STORED, PersistentCache
 from jaxmon.agent.compiling.calls import asked_by
+from jaxmon.agent.compiling.compile import Compile
 from jaxmon.agent.compiling.misses import Miss, Misses
 from jaxmon.agent.compiling.programs import Programs
-from jaxmon.agent.compiling.recompiles import Inquiry, Recompiles
+from jaxmon.agent.compiling.recompiles import Recompiles
 from jaxmon.agent.compiling.serving import Serving
 from jaxmon.agent.compiling.stack import (
     MAX_SOURCES,
@@ -33,7 +34,6 @@ from jaxmon.agent.compiling.stack import (
 )
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import UNKNOWN, Function
-from jaxmon.agent.probe import Ending
 
 
 TRACE = "/jax/core/compile/jaxpr_trace_duration"
@@ -42,44 +42,6 @@ COMPILE = "/jax/core/compile/backend_compile_duration"
 RETRIEVAL = "/jax/compilation_cache/cache_retrieval_time_sec"
 CACHE_USED = "/jax/compilation_cache/compile_requests_use_cache"
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
-
-
-class Compile:
-    """
-    One call of ``compile_or_get_cached``.
-
-    Args:
-        function: whose figures it belongs to.
-        frame: the function of JAX that makes the call, and reports it.
-    """
-
-    __slots__ = (
-        "began",
-        "ended",
-        "frame",
-        "function",
-        "hit",
-        "inquiry",
-        "looked_up",
-        "outer_error",
-        "paid",
-        "started",
-        "thread",
-    )
-
-    def __init__(self, function: Function, frame: FrameType) -> None:
-        self.function = function
-        self.frame = id(frame)
-        self.thread = threading.get_ident()
-        # For what a call had compiled: why, and since when the call waits.
-        self.inquiry: Inquiry | None = None
-        self.began = 0.0
-        self.outer_error = sys.exception()
-        self.looked_up = False
-        self.hit = False
-        self.paid: Callable[[], None] | None = None
-        self.ended: float | None = None
-        self.started = time.perf_counter()
 
 
 class _Thread(threading.local):
@@ -97,6 +59,11 @@ class Compiles:
         programs: shown each executable.
         cache: told of each look-up in the persistent cache.
         clean: JAX's ``trace_state_clean``.
+
+    Attributes:
+        listen: has JAX's events heard from now on, and tells whether they were before.
+        deaf: whether events of the last compile were not heard.
+        sees_builds: whether `on_build` is called.
     """
 
     def __init__(
@@ -121,6 +88,9 @@ class Compiles:
         self._thread = _Thread()
         self._running: dict[int, Compile] = {}
         self._unsettled: dict[int, Compile] = {}
+        self.listen: Callable[[], bool] = _unheard
+        self.deaf = False
+        self.sees_builds = False
 
     # --- observers ---------------------------------------------------------------
 
@@ -130,7 +100,7 @@ class Compiles:
         """
         Observe ``compiler.compile_or_get_cached``.
         """
-        self._settle_failed(self._thread.ended)
+        self._settle_unreported(self._thread.ended)
         served = self._serving.now("compile")
         if served is None:
             program = program_at(frame)
@@ -138,8 +108,17 @@ class Compiles:
         else:
             compile_ = Compile(served[0].function, frame)
             self._inquire(compile_, *served)
+        compile_.deaf = not self.listen()
         compile_.paid = self._misses.payers.compile_begins()
         return self._watched(original, compile_)
+
+    def on_build(self, frame: FrameType, original: Callable[..., Any]) -> None:
+        """
+        Observe what calls XLA, for a program that is not in the persistent cache.
+        """
+        del frame, original
+        if (compile_ := self._thread.current) is not None:
+            compile_.built = True
 
     def on_event(self, event: str) -> None:
         """
@@ -196,7 +175,7 @@ class Compiles:
     def _watched(
         self, original: Callable[..., Any], compile_: Compile
     ) -> Callable[..., Any]:
-        running = Ending(original)
+        running = compile_.watched(original)
         running.on_end = functools.partial(self._end, compile_)
         self._thread.current = compile_
         self._running[id(compile_)] = compile_
@@ -214,23 +193,26 @@ class Compiles:
 
     def settle(self) -> None:
         """
-        Count as failed what has ended without a report.
+        Count what has ended without a report.
 
         To 0.5 JAX reports no compile that failed, and goes on with an exception: the
-        frame that would report is gone.
+        frame that would report is gone. A listener of the program's may keep a report
+        from us, or ours may have been switched off.
         """
         # In this order: what ends and reports meanwhile is unsettled no more.
         unsettled = list(self._unsettled.values())
         stacks = sys._current_frames() if unsettled else {}  # noqa: SLF001
         for compile_ in unsettled:
             if not _is_on(stacks.get(compile_.thread), compile_.frame):
-                self._settle_failed(compile_)
+                self._settle_unreported(compile_)
 
     # --- inside ------------------------------------------------------------------
 
     def _end(self, compile_: Compile) -> None:
         try:
-            compile_.ended = time.perf_counter()
+            compile_.has_ended()
+            # The report is yet to come: what was taken off meanwhile hears it.
+            self.deaf = compile_.deaf = not self.listen() or compile_.deaf
             self._unsettled[id(compile_)] = compile_
             self._running.pop(id(compile_), None)
             self._thread.current = None
@@ -258,9 +240,9 @@ class Compiles:
         if executable is not None:
             self._programs.take(compile_.function, executable)
 
-    def _settle_failed(self, compile_: Compile | None) -> None:
+    def _settle_unreported(self, compile_: Compile | None) -> None:
         if compile_ is not None:
-            self._settle(compile_, failed=True)
+            self._settle(compile_, failed=compile_.raised is not False)
 
     def _settle(self, compile_: Compile, *, failed: bool) -> None:
         """
@@ -269,13 +251,16 @@ class Compiles:
         if self._unsettled.pop(id(compile_), None) is None:
             return
         function = compile_.function
+        if compile_.deaf and self.sees_builds:
+            compile_.hit = not compile_.built
         outcome = "failed" if failed else "cache_hit" if compile_.hit else "compiled"
         function.compiles[outcome].add()
         ended = compile_.ended or compile_.started
         if outcome != "cache_hit":
             function.observe_phase("backend_compile", ended - compile_.started)
         if compile_.looked_up:
-            self._cache.looked_up(function, hit=compile_.hit)
+            heard = not compile_.deaf
+            self._cache.looked_up(function, hit=compile_.hit, heard=heard)
         if compile_.inquiry is not None and not failed:
             seconds = ended - compile_.began
             self._recompiles.judge(function, compile_.inquiry, seconds=seconds)
@@ -305,6 +290,10 @@ class Compiles:
             self._sources[source] = function
         elif self._sources.get(source) is not function:
             self._sources[source] = None
+
+
+def _unheard() -> bool:
+    return False
 
 
 def _is_on(frame: FrameType | None, wanted: int) -> bool:
