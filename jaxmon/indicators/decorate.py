@@ -7,18 +7,30 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager, aclosing
-from typing import Any, TypeVar, cast
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias, TypeVar, cast
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+Manager: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 
-def decorated(function: F, context: Callable[[], AbstractContextManager[object]]) -> F:
+def decorated(
+    function: F,
+    context: Manager,
+    *,
+    step: Manager = nullcontext,
+) -> F:
     """
     Return *function* with *context* around each call.
 
     Around the work, that is: awaiting a coroutine, exhausting a generator.
+
+    Args:
+        function: of any kind.
+        context: makes what is entered for a call.
+        step: makes, for one generator, what is entered for each of its steps. Between
+            them runs whoever asks for the next item, in whatever thread and context.
     """
     kind = _kind(function)
     wrapper: Callable[..., Any]
@@ -29,19 +41,9 @@ def decorated(function: F, context: Callable[[], AbstractContextManager[object]]
                 return await function(*args, **kwargs)
 
     elif inspect.isasyncgenfunction(kind):
-
-        async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with context():
-                async with aclosing(function(*args, **kwargs)) as items:
-                    async for item in items:
-                        yield item
-
+        wrapper = _async_generator(function, context, step)
     elif inspect.isgeneratorfunction(kind):
-
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with context():
-                return (yield from function(*args, **kwargs))
-
+        wrapper = _generator(function, context, step)
     else:
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -49,6 +51,84 @@ def decorated(function: F, context: Callable[[], AbstractContextManager[object]]
                 return function(*args, **kwargs)
 
     return cast("F", functools.wraps(function)(wrapper))
+
+
+def _generator(
+    function: Callable[..., Any], context: Manager, step: Manager
+) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        inside, items = step(), function(*args, **kwargs)
+        with _Within(inside, context()):
+            proceed, given = items.send, None
+            while True:
+                try:
+                    with inside:
+                        item = proceed(given)
+                except StopIteration as end:
+                    return end.value
+                finally:
+                    given = None  # an exception would keep itself alive
+                try:
+                    given = yield item
+                    proceed = items.send
+                except GeneratorExit:
+                    with inside:
+                        items.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - thrown further in
+                    proceed, given = items.throw, error
+
+    return wrapper
+
+
+def _async_generator(
+    function: Callable[..., Any], context: Manager, step: Manager
+) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        inside, items = step(), function(*args, **kwargs)
+        with _Within(inside, context()):
+            proceed, given = items.asend, None
+            while True:
+                try:
+                    with inside:
+                        item = await proceed(given)
+                except StopAsyncIteration:
+                    return
+                finally:
+                    given = None  # an exception would keep itself alive
+                try:
+                    given = yield item
+                    proceed = items.asend
+                except GeneratorExit:
+                    with inside:
+                        await items.aclose()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - thrown further in
+                    proceed, given = items.athrow, error
+
+    return wrapper
+
+
+class _Within:
+    """
+    *manager*, entered and left as if by a step of a generator.
+    """
+
+    def __init__(
+        self,
+        step: AbstractContextManager[object],
+        manager: AbstractContextManager[object],
+    ) -> None:
+        self._step = step
+        self._manager = manager
+
+    def __enter__(self) -> None:
+        with self._step:
+            self._manager.__enter__()
+
+    def __exit__(self, *failure: Any) -> bool | None:  # noqa: PYI036 - passed on
+        with self._step:
+            return self._manager.__exit__(*failure)
 
 
 def _kind(function: Any) -> Callable[..., Any]:

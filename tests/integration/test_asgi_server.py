@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -20,6 +18,7 @@ from starlette.routing import Route
 
 from jaxmon.asgi import Middleware
 from jaxmon.catalog import REQUESTS_IN_PROGRESS
+from tests.asgi_servers import served
 from tests.indicators import Recorded, recording
 from tests.serving import everything
 from tests.support import until
@@ -94,18 +93,8 @@ def serving(*, inside: bool) -> Iterator[int]:
     )
     if inside:
         app.add_middleware(Middleware)
-    config = uvicorn.Config(
-        app if inside else Middleware(app), log_level="critical", lifespan="off"
-    )
-    server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join()
+    with served(app if inside else Middleware(app)) as port:
+        yield port
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "around"])
