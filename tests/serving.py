@@ -57,12 +57,12 @@ class Site:
         return socket.create_connection(address, 20, source_address=(source, 0))
 
     def get(
-        self, path: str, method: str = "GET", **headers: str
+        self, path: str, method: str = "GET", *, timeout: float = 20, **headers: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """
         Return response and body of one request on its own connection.
         """
-        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with closing(client):
             names = {name.replace("_", "-"): value for name, value in headers.items()}
             client.request(method, path, headers=names)

@@ -27,6 +27,7 @@ from jaxmon.exposition.messages import (
     parse_request,
     render_head,
 )
+from jaxmon.exposition.places import Place
 
 
 _LINGER_SECONDS = 1.0
@@ -47,9 +48,11 @@ class Connection:
         answer: makes the response; must not raise.
         peer: address of the client, the same for all of a Unix socket.
         timeouts: what the client is granted.
-        full: the server is; answer one request with 503 and close.
+        claim: gives it a place once it has asked, if it wants one; where it does not,
+            the request gets 503, and no other is read.
 
     Attributes:
+        place: whether it has one.
         idle_since: when it began to wait for another request, `None` before the
             first and during one.
         slow_since: since when the client keeps us waiting with a request, its
@@ -67,10 +70,12 @@ class Connection:
         *,
         peer: str,
         timeouts: Timeouts,
-        full: bool = False,
+        claim: Callable[[Connection], bool],
+        place: Place = "held",
     ) -> None:
         self.sock = sock
         self.peer = peer
+        self.place = place
         self.idle_since: float | None = None
         self.slow_since: float | None = monotonic()
         self.responding = False
@@ -79,7 +84,7 @@ class Connection:
         self._listener = listener
         self._answer = answer
         self._timeouts = timeouts
-        self._full = full
+        self._claim = claim
         self._reader: _Reader
         self._writer: asyncio.StreamWriter
 
@@ -132,7 +137,7 @@ class Connection:
             await self._write(error_response(error.status, str(error)))
             await self._linger()
             return False
-        if self._full:
+        if self.place == "wanted" and not self._claim(self):
             status = HTTPStatus.SERVICE_UNAVAILABLE
             await self._write(error_response(status, "too many connections"))
             return False
@@ -154,7 +159,7 @@ class Connection:
             self.idle_since, self.slow_since = None, monotonic()
         try:
             async with asyncio.timeout(
-                _LINGER_SECONDS if self._full else self._timeouts.read
+                _LINGER_SECONDS if self.place == "wanted" else self._timeouts.read
             ):
                 return first + await self._reader.readuntil(b"\r\n\r\n")
         except TimeoutError:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 
-_BACKLOG = 128
+# As many as the kernel grants (net.core.somaxconn): where it overflows, a client hears
+# nothing, and tries again after one second, three, seven.
+_BACKLOG = 4096
 # A client that does not read would have the kernel hold megabytes for it.
 _SEND_BUFFER = 128 << 10
 

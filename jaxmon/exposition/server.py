@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from http import HTTPStatus
 from threading import Thread, current_thread
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.exposition import listeners
 from jaxmon.exposition.listeners import Gate, Listener
+from jaxmon.exposition.lobby import Guest, Lobby
+from jaxmon.exposition.loop import new_loop
 from jaxmon.exposition.messages import Request, Response, Timeouts, error_response
 from jaxmon.exposition.page import metrics_handler
-from jaxmon.exposition.places import Places
-from jaxmon.exposition.quiet import silent_asyncio
+from jaxmon.exposition.places import Place, Places
 
 
 if TYPE_CHECKING:
@@ -50,10 +51,12 @@ OnError: TypeAlias = Callable[[str, BaseException], None]
 _JOIN_SECONDS = 5.0
 _GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
-# Few, or a burst would take all places before the first of it is served; many once the
-# places are taken, so that nobody waits long to learn whether it gets one.
+# Few, or a burst would take all places before the first of it is served; more once they
+# are taken, but no more than can leave meanwhile.
 _ACCEPTS_PER_TURN = 4
-_ACCEPTS_WHEN_FULL = 16
+_ACCEPTS_WHEN_FULL = 12
+# In the lobby, to each place.
+_GUESTS = 2
 
 
 class Server:
@@ -71,8 +74,9 @@ class Server:
         name: of the thread.
         max_connections: how many clients are served at a time. For one more another
             gives way that is idle or slow, or one of an address that has more
-            (`Places.welcome`); when there is none, it is refused with 503 and
-            counted in `dropped`.
+            (`Places.welcome`), and for one that has asked one that has not
+            (`Places.claim`). When there is none, it is refused with 503; who says
+            nothing is closed. Both are counted in `dropped`.
         read_timeout: seconds for a client to send a request.
         write_timeout: seconds for a client to take a response.
         idle_timeout: seconds that an unused connection stays open; longer than
@@ -107,11 +111,13 @@ class Server:
         self._chores: list[tuple[float, Callable[[], None]]] = []
         self._connections: dict[asyncio.Task[None], Connection] = {}
         self._places = Places(self._connections, max_connections)
+        self._most = max_connections
         self._thread: Thread | None = None
         # Made by start():
         self._selector: selectors.BaseSelector | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
+        self._lobby: Lobby
 
     def listen_tcp(
         self,
@@ -192,13 +198,15 @@ class Server:
             # Where no descriptors are left, asyncio would print a traceback.
             for end in socket.socketpair():
                 end.close()
-            # Not the policy's loop: that may be another library's.
-            with silent_asyncio():
-                self._loop = asyncio.SelectorEventLoop(selector)
+            self._loop = new_loop(selector, self._report)
             undo.callback(self._loop.close)
-            self._loop.set_debug(False)
-            self._loop.set_exception_handler(self._report_unhandled)
             self._stopping = asyncio.Event()
+            self._lobby = Lobby(
+                self._loop,
+                _GUESTS * self._most,
+                enter=self._enter,
+                leave=self._count_dropped,
+            )
             thread = Thread(target=self._run, name=self._name, daemon=True)
             thread.start()
             undo.pop_all()
@@ -235,6 +243,7 @@ class Server:
                 pipe = getattr(self._loop, name, None)
                 if isinstance(pipe, socket.socket):
                     pipe.close()
+            self._lobby.close()
         for connection in self._connections.values():
             connection.sock.close()
         self._close_listeners()
@@ -274,6 +283,7 @@ class Server:
         for listener in self._listeners:
             self._loop.remove_reader(listener.sock)
         self._close_listeners()
+        self._lobby.close()
         for task, connection in self._connections.items():
             connection.last = True
             if not connection.responding:
@@ -298,8 +308,7 @@ class Server:
         self._loop.call_later(seconds, self._do, seconds, call)
 
     def _accept(self, listener: Listener) -> None:
-        full = self._places.full
-        for _ in range(_ACCEPTS_WHEN_FULL if full else _ACCEPTS_PER_TURN):
+        for _ in range(_ACCEPTS_WHEN_FULL if self._places.full else _ACCEPTS_PER_TURN):
             try:
                 sock, address = listener.sock.accept()
             except ConnectionAbortedError:
@@ -311,26 +320,49 @@ class Server:
                 self._loop.remove_reader(listener.sock)
                 self._loop.call_later(_RETRY_SECONDS, self._watch, listener)
                 return
-            self._admit(sock, listener, address)
+            guest = Guest(sock, listener, "" if listener.local else address[0])
+            if self._places.welcome(guest.peer):
+                self._serve_guest(guest, "held")
+            else:
+                sock.settimeout(0)
+                self._lobby.wait(guest)
 
-    def _admit(self, sock: socket.socket, listener: Listener, address: Any) -> None:
+    def _enter(self, guest: Guest) -> bool:
+        """
+        Serve *guest*, who has no place and has spoken, or tell that there is no room
+        for one more who wants a place.
+        """
+        if self._places.welcome(guest.peer):
+            self._serve_guest(guest, "held")
+        elif self._places.tolerates():
+            self._serve_guest(guest, "wanted")
+        else:
+            return False
+        return True
+
+    def _count_dropped(self) -> None:
+        self.dropped += 1
+
+    def _claim(self, connection: Connection) -> bool:
+        if self._places.claim(connection):
+            return True
+        connection.place = "refused"
+        self._count_dropped()
+        return False
+
+    def _serve_guest(self, guest: Guest, place: Place) -> None:
         from jaxmon.exposition.connection import Connection  # noqa: PLC0415 - see start()
 
-        peer = "" if listener.local else address[0]
-        welcome = self._places.welcome(peer)
-        if welcome != "served":
-            self.dropped += 1
-        if welcome == "closed":
-            sock.close()
-            return
+        listener = guest.listener
         routes = self._local_routes if listener.local else self._routes
         connection = Connection(
-            sock,
+            guest.sock,
             listener,
             functools.partial(self._answer, routes, listener.gate),
-            peer=peer,
+            peer=guest.peer,
             timeouts=self._timeouts,
-            full=welcome == "refused",
+            claim=self._claim,
+            place=place,
         )
         task = self._loop.create_task(connection.serve())
         self._connections[task] = connection
@@ -338,7 +370,10 @@ class Server:
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         # A task that was cancelled before its first step has closed nothing.
-        self._connections.pop(task).sock.close()
+        connection = self._connections.pop(task)
+        connection.sock.close()
+        if connection.place == "wanted":
+            self._count_dropped()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._report("server", error)
 
@@ -379,12 +414,6 @@ class Server:
         if self._on_error is not None:
             with contextlib.suppress(Exception):
                 self._on_error(site, error)
-
-    def _report_unhandled(
-        self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]
-    ) -> None:
-        error = context.get("exception")
-        self._report("server", error or RuntimeError(context["message"]))
 
 
 async def _admitted(gate: Gate, request: Request) -> bool:

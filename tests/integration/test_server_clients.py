@@ -121,15 +121,19 @@ class TestBadClients:
         self, make_site: Callable[..., Site]
     ) -> None:
         """
-        503 while all places are taken, service again when one is free.
+        503 while all places are taken by who has asked, service again when one is
+        free.
         """
         site = make_site(max_connections=2)
         with ExitStack() as stack:
             for _ in range(2):
-                stack.enter_context(site.connect())
+                client = stack.enter_context(site.connect())
+                client.sendall(head_of("/later"))
+            until(lambda: len(site.later) == 2, "the requests")
 
             assert site.get("/echo")[0].status == 503
             assert site.server.dropped == 1
+            site.later[0].set_result(Response(b"at last"))
         until(site.is_alive, "a free place")
 
     def test_far_too_many_clients_are_bounded(

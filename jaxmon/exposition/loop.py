@@ -1,0 +1,58 @@
+"""
+An event loop inside somebody else's program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    import asyncio
+    import selectors
+
+
+def new_loop(
+    selector: selectors.BaseSelector, report: Callable[[str, BaseException], None]
+) -> asyncio.AbstractEventLoop:
+    """
+    Return a loop of our own on *selector*, silent and without debugging.
+
+    Args:
+        selector: belongs to the loop from now on.
+        report: told of what nobody caught, as a failure of ``server``.
+    """
+    import asyncio  # noqa: PLC0415 - 40 ms that only a running server pays
+
+    def unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        report("server", error or RuntimeError(context["message"]))
+
+    # Not the policy's loop: that may be another library's.
+    with _silent_asyncio():
+        loop = asyncio.SelectorEventLoop(selector)
+    loop.set_debug(False)
+    loop.set_exception_handler(unhandled)
+    return loop
+
+
+@contextlib.contextmanager
+def _silent_asyncio() -> Iterator[None]:
+    """
+    Keep asyncio from logging "Using selector" in the user's process.
+    """
+    ours = get_ident()
+
+    def is_theirs(record: logging.LogRecord) -> bool:
+        return record.thread != ours
+
+    logger = logging.getLogger("asyncio")
+    logger.addFilter(is_theirs)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_theirs)

@@ -1,0 +1,139 @@
+"""
+The HTTP server when many connect at once: who has asked wins over those who only
+connected, also at the same address.
+"""
+
+from __future__ import annotations
+
+import http.client
+import resource
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from jaxmon.exposition.server import Response
+from tests.serving import Site, everything, head_of, sites, status
+from tests.support import until
+
+
+@pytest.fixture
+def make_site() -> Iterator[Callable[..., Site]]:
+    """
+    Return a function that makes sites whose servers run until the test ends.
+    """
+    with sites() as make:
+        yield make
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[int]:
+    """
+    Return how many descriptors this process may have while the test runs.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 12_000 if hard == resource.RLIM_INFINITY else min(hard, 12_000)
+    most = max(soft, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    yield most
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /echo HT"], ids=["silent", "asking"])
+@pytest.mark.parametrize("count", [2, 6, 50])
+def test_who_has_asked_gets_a_place(
+    make_site: Callable[..., Site], said: bytes, count: int
+) -> None:
+    """
+    However many hold places or wait for one, and have asked for nothing yet, the
+    first attempt is answered.
+    """
+    site = make_site(max_connections=2, read_timeout=600)
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(site.connect()).sendall(said)
+        assert site.is_alive()
+    assert site.errors == []
+
+
+def test_who_waits_in_silence_is_let_in_when_it_asks(
+    make_site: Callable[..., Site],
+) -> None:
+    """
+    A client that connected while all places were held by silent ones, and asks later
+    than they came, is answered.
+    """
+    site = make_site(max_connections=2, read_timeout=600)
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(site.connect())
+        until(lambda: len(site.server._connections) == 2, "the places to be taken")
+        client = stack.enter_context(site.connect())
+        client.sendall(head_of("/echo", "Connection: close"))
+        assert status(everything(client)) == 200
+
+
+def test_who_says_nothing_is_not_waited_for(make_site: Callable[..., Site]) -> None:
+    """
+    Without a place it is closed after a while, without a word, and counted.
+    """
+    site = make_site(max_connections=1)
+    with site.connect() as client, site.connect() as silent:
+        client.sendall(head_of("/later"))
+        until(lambda: site.later, "the request")
+        assert everything(silent) == b""
+        assert site.server.dropped == 1
+        site.later[0].set_result(Response(b"at last"))
+        assert status(client.recv(1000)) == 200
+
+
+def test_guests_are_closed_at_the_end(make_site: Callable[..., Site]) -> None:
+    """
+    Stopping closes those who wait for a place, too.
+    """
+    site = make_site(max_connections=1)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(site.connect()) for _ in range(3)]
+        until(lambda: site.server._connections, "the first to be served")
+        site.server.stop()
+        for client in clients:
+            # Who was not even accepted is told so by the system.
+            with suppress(ConnectionResetError):
+                assert everything(client) == b""
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /metr", head_of("/metrics")], ids=["silent", "asking", "asked"]
+)
+def test_a_scrape_gets_through_ten_thousand_connections(
+    make_site: Callable[..., Site], many_descriptors: int, said: bytes
+) -> None:
+    """
+    They come at once from the address of the scraper, and stay. Of its attempts, each
+    within its own timeout as Prometheus makes them, one after the other is answered.
+    """
+    site = make_site()
+    outcomes: Counter[str] = Counter()
+    with ExitStack() as stack:
+        for _ in range(min(10_000, many_descriptors - 1000)):
+            client = stack.enter_context(socket.socket())
+            client.settimeout(0)
+            with suppress(OSError):
+                client.connect(("127.0.0.1", site.port))
+            with suppress(OSError):
+                client.send(said)
+        until(lambda: scrape(site, outcomes) >= 5, "pages", seconds=100)
+    assert site.errors == []
+
+
+def scrape(site: Site, outcomes: Counter[str]) -> int:
+    """
+    Scrape once, and return how often that was answered so far.
+    """
+    try:
+        outcomes[str(site.get("/metrics", timeout=10)[0].status)] += 1
+    except (OSError, http.client.HTTPException) as error:
+        outcomes[type(error).__name__] += 1
+    return outcomes["200"]
