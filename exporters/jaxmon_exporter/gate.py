@@ -89,6 +89,13 @@ class Gate:
         return self._context is not None
 
     @property
+    def guards(self) -> bool:
+        """
+        Tell whether clients must speak TLS or have a password.
+        """
+        return self.encrypted or bool(self._config.users)
+
+    @property
     def headers(self) -> dict[str, str]:
         """
         Headers for every response.

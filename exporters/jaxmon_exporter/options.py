@@ -25,6 +25,7 @@ class Options(NamedTuple):
         host: address to bind. All of them by default, of IPv6 and IPv4: a sidecar
             is there to be scraped from another host, and serves nothing but figures.
         port: TCP port; 0 takes any free one.
+        allowed_hosts: names by which clients may ask, besides those of `Hosts`.
         agents_interval: seconds between two looks at every agent.
         host_interval: seconds between two looks at the host.
         disks: directories of which the file systems are watched.
@@ -47,6 +48,7 @@ class Options(NamedTuple):
     run_dir: Path
     host: str = "::"
     port: int = SIDECAR_PORT
+    allowed_hosts: tuple[str, ...] = ()
     agents_interval: float = 2.0
     host_interval: float = 5.0
     disks: tuple[Path, ...] = ()

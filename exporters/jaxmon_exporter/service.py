@@ -21,6 +21,7 @@ from jaxmon.errors import CommandError
 from jaxmon.exposition.container import ContainerFamilies
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.hosts import Hosts
 from jaxmon.exposition.process import ProcessFamilies
 from jaxmon.exposition.server import Server, metrics_handler
 from jaxmon.version import version
@@ -100,6 +101,7 @@ class Service:
                 "/-/ready": pages.ready_page(self._polling.ready),
             },
             name="jaxmon-exporter",
+            hosts=Hosts(options.allowed_hosts),
             on_error=self._count_error,
         )
 

@@ -65,6 +65,18 @@ def _address(_context: click.Context, _parameter: click.Parameter, url: str) -> 
         raise click.BadParameter(str(error)) from error
 
 
+def _names(
+    _context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    from jaxmon.exposition.hosts import Hosts
+
+    try:
+        Hosts(names)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return names
+
+
 @click.command(epilog=_EPILOG)
 @click.option(
     "--host",
@@ -82,6 +94,18 @@ def _address(_context: click.Context, _parameter: click.Parameter, url: str) -> 
     show_default=True,
     show_envvar=True,
     help="TCP port; 0 takes any free one.",
+)
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    metavar="NAME",
+    multiple=True,
+    callback=_names,
+    envvar=f"{_ENV}ALLOWED_HOST",
+    show_envvar=True,
+    help="Answer browsers and local proxies by this name, too: gpu-7.example.com, "
+    "*.example.com, or * for any; repeat for more. Scrapers elsewhere may use every "
+    "name as it is.",
 )
 @click.option(
     "--run-dir",
@@ -255,6 +279,7 @@ def command(
     *,
     host: str,
     port: int,
+    allowed_hosts: tuple[str, ...],
     run_dir: Path | None,
     agents_interval: float,
     host_interval: float,
@@ -291,6 +316,7 @@ def command(
         run_dir=run_dir or rundir.locate(),
         host=host,
         port=port,
+        allowed_hosts=allowed_hosts,
         agents_interval=agents_interval,
         host_interval=host_interval,
         disks=disks or _cache_directory(),

@@ -38,6 +38,13 @@ class Gate(Protocol):
         ...
 
     @property
+    def guards(self) -> bool:
+        """
+        Whether clients must speak TLS or have a password.
+        """
+        ...
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """
         Headers for every response.
@@ -80,6 +87,15 @@ class Listener(NamedTuple):
     gate: Gate | None = None
     handshake_timeout: float = 5.0
     local: bool = False
+
+    @property
+    def guarded(self) -> bool:
+        """
+        Whether a page that pretends to be of this host is kept out: a browser has no
+        certificate of ours for it, and no password, and cannot reach a Unix socket.
+        """
+        gate = self.gate
+        return self.local or bool(self.ssl) or (gate is not None and gate.guards)
 
     def context(self) -> SSLContext | None:
         """

@@ -18,6 +18,7 @@ from threading import Thread, current_thread
 from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.exposition import listeners
+from jaxmon.exposition.hosts import Hosts
 from jaxmon.exposition.listeners import Gate, Listener
 from jaxmon.exposition.lobby import Guest, Lobby
 from jaxmon.exposition.loop import new_loop
@@ -48,6 +49,10 @@ Page: TypeAlias = Callable[[Request], Response]
 Handler: TypeAlias = Callable[[Request], "Response | Future[Response]"]
 OnError: TypeAlias = Callable[[str, BaseException], None]
 
+_FOREIGN = (
+    "the Host header has a name that is not this machine's; ask by address, or allow "
+    "the name (jaxmon exporter --allowed-host)"
+)
 _JOIN_SECONDS = 5.0
 _GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
@@ -82,6 +87,8 @@ class Server:
         idle_timeout: seconds that an unused connection stays open; longer than
             the usual scrape interval, so that a scraper keeps its own.
         answer_timeout: seconds that a page made on another thread may take.
+        hosts: by which names clients of TCP may ask, where neither TLS nor passwords
+            keep others out.
         on_error: told of failures, by site: ``server`` or ``server:`` and the
             path of the handler that raised. Called on the server thread.
     """
@@ -97,6 +104,7 @@ class Server:
         write_timeout: float = 10.0,
         idle_timeout: float = 75.0,
         answer_timeout: float = 180.0,
+        hosts: Hosts | None = None,
         on_error: OnError | None = None,
     ) -> None:
         self.dropped = 0
@@ -106,6 +114,7 @@ class Server:
         self._timeouts = Timeouts(
             read_timeout, write_timeout, idle_timeout, answer_timeout
         )
+        self._hosts = hosts or Hosts()
         self._on_error = on_error
         self._listeners: list[Listener] = []
         self._chores: list[tuple[float, Callable[[], None]]] = []
@@ -353,12 +362,10 @@ class Server:
     def _serve_guest(self, guest: Guest, place: Place) -> None:
         from jaxmon.exposition.connection import Connection  # noqa: PLC0415 - see start()
 
-        listener = guest.listener
-        routes = self._local_routes if listener.local else self._routes
         connection = Connection(
             guest.sock,
-            listener,
-            functools.partial(self._answer, routes, listener.gate),
+            guest.listener,
+            functools.partial(self._answer, guest),
             peer=guest.peer,
             timeouts=self._timeouts,
             claim=self._claim,
@@ -377,10 +384,12 @@ class Server:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._report("server", error)
 
-    async def _answer(
-        self, routes: Mapping[str, Handler], gate: Gate | None, request: Request
-    ) -> Response:
-        if gate is None:
+    async def _answer(self, guest: Guest, request: Request) -> Response:
+        listener = guest.listener
+        if not (listener.guarded or self._hosts.admits(request.headers, guest.sock)):
+            return error_response(HTTPStatus.FORBIDDEN, _FOREIGN)
+        routes = self._local_routes if listener.local else self._routes
+        if (gate := listener.gate) is None:
             return await self._page(routes, request)
         if not await _admitted(gate, request):
             response = error_response(HTTPStatus.UNAUTHORIZED, "name and password")
