@@ -16,6 +16,12 @@ from jaxmon.exposition.families import Family, Sample
 _PLAIN = frozenset((int, float))
 # OpenMetrics names a family without the suffix that its samples bear.
 _SUFFIXES = {"counter": "_total", "info": "_info"}
+_RESERVED = {
+    "counter": ("", "_total", "_created"),
+    "histogram": ("", "_bucket", "_sum", "_count", "_created"),
+    "summary": ("", "_sum", "_count", "_created"),
+    "info": ("", "_info"),
+}
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -121,6 +127,25 @@ def encode(
     return "".join(parts).encode(errors="replace")
 
 
+def names_of(metric: Metric) -> tuple[str, ...]:
+    """
+    Return the names that *metric* takes for itself in OpenMetrics: a page on which two
+    metrics share one cannot be read.
+    """
+    name, kind = _family(metric)
+    return tuple([name + suffix for suffix in _RESERVED.get(kind, ("",))])
+
+
+def _family(metric: Metric) -> tuple[str, str]:
+    """
+    Return name and type of *metric* in OpenMetrics.
+    """
+    suffix = _SUFFIXES.get(metric.kind, "")
+    # A counter without _total, say of another's page, is none to OpenMetrics.
+    known = metric.kind != "untyped" and metric.name.endswith(suffix)
+    return metric.name.removesuffix(suffix), metric.kind if known else "unknown"
+
+
 def _samples_text(samples: list[Sample]) -> str:
     return "".join(
         [
@@ -159,11 +184,7 @@ def _text_header(metric: Metric) -> str:
 
 @_headers
 def _openmetrics_header(metric: Metric) -> str:
-    suffix = _SUFFIXES.get(metric.kind, "")
-    name = metric.name.removesuffix(suffix)
-    # A counter without _total, say of another's page, is none to OpenMetrics.
-    known = metric.kind != "untyped" and metric.name.endswith(suffix)
-    kind = metric.kind if known else "unknown"
+    name, kind = _family(metric)
     text = metric.help.translate(_ESCAPES)
     unit = f"# UNIT {name} {metric.unit}\n" if name.endswith(f"_{metric.unit}") else ""
     return f"# TYPE {name} {kind}\n{unit}# HELP {name} {text}\n"

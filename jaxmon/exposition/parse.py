@@ -138,6 +138,7 @@ class _Page:
         self.families: dict[str, ParsedFamily] = {}
         self._typed: set[str] = set()
         self._owners: dict[str, ParsedFamily] = {}
+        self._orders: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def comment(self, line: str) -> None:
         word, _, rest = line[1:].lstrip(" \t").partition(" ")
@@ -172,13 +173,35 @@ class _Page:
             msg = "malformed sample"
             raise ValueError(msg)
         series, text, number = match.groups("")
-        if text.count('="') > 1:
-            names = [name for name, _ in _ANY_LABEL.findall(text)]
-            if len(set(names)) < len(names):
-                msg = "a label appears twice"
-                raise ValueError(msg)
+        if text.count('="') > 1 or '=""' in text:
+            text = self._normal(text)
         family = self._owners.get(series) or self._untyped(series)
         family.samples.append((series, text, _number(number)))
+
+    def _normal(self, text: str) -> str:
+        """
+        Return the labels in *text* without empty ones, which are none to Prometheus, in
+        the order in which they first came: a series has one name then.
+        """
+        found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
+        names = tuple([name for name, _ in found])
+        if '=""' in text:
+            # Before that, for a label that is given twice is one that is wrong.
+            self._order(names)
+            names = tuple([name for name, value in found if value])
+        order = self._orders.get(names) or self._order(names)
+        if order == names and '=""' not in text:
+            return text
+        values = dict(found)
+        return ",".join([f'{name}="{values[name]}"' for name in order])
+
+    def _order(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) < len(names):
+            msg = "a label appears twice"
+            raise ValueError(msg)
+        order = self._orders.setdefault(tuple(sorted(names)), names)
+        self._orders[names] = order
+        return order
 
     def _untyped(self, series: str) -> ParsedFamily:
         if series in self._typed:

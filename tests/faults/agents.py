@@ -205,6 +205,39 @@ def twice(stage: Stage) -> None:
     misbehaves(stage, "page", answer(PAGE + PAGE.splitlines()[-1] + b"\n"))
 
 
+@AREA.row("series twice, with labels in another order")
+def reordered(stage: Stage) -> None:
+    lines = b'%s{function="f",b="1"} 1\n%s{b="1",function="f"} 2\n'
+    name = CALLS.encode()
+    misbehaves(stage, "page", answer(PAGE + lines % (name, name)))
+
+
+@AREA.row("a histogram whose last bucket is missing")
+def no_last_bucket(stage: Stage) -> None:
+    name = b"jaxmon_step_seconds"
+    lines = b'# TYPE %s histogram\n%s_bucket{le="1.0"} 1\n%s_sum 1\n%s_count 1\n'
+    misbehaves(stage, "page", answer(PAGE + lines % ((name,) * 4)))
+
+
+@AREA.row("x beside our x_total", quick=True)
+def beside(stage: Stage) -> None:
+    name = CALLS.removesuffix("_total").encode()
+    misbehaves(stage, "page", answer(PAGE + b"# TYPE %s gauge\n%s 1\n" % (name, name)))
+
+
+@AREA.row("a count below nothing")
+def negative(stage: Stage) -> None:
+    good(stage, 0)
+    sidecar = sidecar_of(stage, 0)
+    bad(stage, 1, answer(PAGE + f'{CALLS}{{function="g"}} -1\n'.encode()))
+    stage.shows(lambda: agent_up(sidecar.page(), 1) == 1, "its up 1")
+    page = sidecar.page()
+    stage.expect(calls(page, 1) == 7, "its other counts")
+    stage.expect(f'{CALLS}{{worker="1",function="g"}}' not in page, "not that one")
+    stage.expect(page['jaxmon_dropped_total{what="figure"}'] >= 1, "dropped counted")
+    stage.expect(whole(sidecar, 0), "the other agent goes on")
+
+
 @AREA.row("a metric that only the sidecar may export")
 def forged(stage: Stage) -> None:
     name = b"jaxmon_collector_success"

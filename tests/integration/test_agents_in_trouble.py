@@ -14,6 +14,7 @@ import pytest
 
 from jaxmon.exposition.server import Request, Response
 from jaxmon_exporter.collectors.agents import Agents
+from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import (
     GOOD,
     Raw,
@@ -25,6 +26,14 @@ from tests.fakes.agents import (
 from tests.support import until
 
 
+HISTOGRAM = b"""\
+# TYPE jaxmon_a histogram
+jaxmon_a_bucket{le="0.1"} 2
+jaxmon_a_bucket{le="0.5"} 3
+jaxmon_a_bucket{le="+Inf"} 4
+jaxmon_a_sum 1.5
+jaxmon_a_count 4
+"""
 NAMELESS = b"""\
 # TYPE jaxmon_accelerator_info gauge
 jaxmon_accelerator_info{uuid="GPU-1",vendor="nvidia"} 1
@@ -161,6 +170,21 @@ def test_broken_answer_costs_only_its_agent(
         b"jaxmon_" + b"x" * 2000 + b" 1\n",
         b"# TYPE jaxmon_accelerator_power_watts gauge\n"
         b'jaxmon_accelerator_power_watts{uuid="' + b"x" * 2000 + b'"} 1\n',
+        b'# TYPE jaxmon_a gauge\njaxmon_a{b="1",c="2"} 1\njaxmon_a{c="2",b="1"} 2\n',
+        b'# TYPE jaxmon_a gauge\njaxmon_a{b="1",c=""} 1\njaxmon_a{b="1"} 2\n',
+        b'# TYPE jaxmon_a gauge\njaxmon_a{b="' + b"x" * 10_000 + b'"} 1\n',
+        b"jaxmon_a 1\n# TYPE jaxmon_a_total counter\njaxmon_a_total 1\n",
+        b"# TYPE jaxmon_jit_calls gauge\njaxmon_jit_calls 1\n",
+        b"# TYPE jaxmon_scrape_seconds_sum gauge\njaxmon_scrape_seconds_sum 1\n",
+        HISTOGRAM.replace(b"+Inf", b"NaN"),
+        HISTOGRAM.replace(b"+Inf", b"0.7"),
+        HISTOGRAM.replace(b"0.1", b"0.9"),
+        HISTOGRAM.replace(b'0.5"} 3', b'0.5"} 1'),
+        HISTOGRAM.replace(b"_count 4", b"_count 5"),
+        HISTOGRAM.replace(b"_sum 1.5", b"_sum NaN"),
+        HISTOGRAM.replace(b"jaxmon_a_sum 1.5\n", b""),
+        HISTOGRAM
+        + b'jaxmon_a_bucket{loop="x",le="+Inf"} 1\njaxmon_a_bucket{le="9"} 1\n',
     ],
     ids=[
         "sidecar metric",
@@ -175,6 +199,20 @@ def test_broken_answer_costs_only_its_agent(
         "a long story",
         "a long name",
         "a long device",
+        "labels in another order",
+        "an empty label",
+        "a long label",
+        "x beside x_total",
+        "x beside our x_total",
+        "part of our histogram",
+        "a bound that is no number",
+        "no last bucket",
+        "bounds out of order",
+        "counts that fall",
+        "another count",
+        "a sum that is no number",
+        "no sum",
+        "a histogram in pieces",
     ],
 )
 def test_page_that_would_spoil_the_others_is_refused(
@@ -190,6 +228,50 @@ def test_page_that_would_spoil_the_others_is_refused(
     assert up(page) == {"0": 0, "1": 1}
     assert failures(page) == {"agent_page": 1}
     assert page['jaxmon_jit_calls_total{worker="1",function="f"}'] == 7
+
+
+def test_histogram_that_is_whole_is_served(run_dir: Path, serve: Serve) -> None:
+    """What is refused above is refused for what was changed in it."""
+    serve(0, HISTOGRAM)
+    page = page_of(Agents(run_dir))
+    assert (up(page), failures(page)) == ({"0": 1}, {})
+    assert page['jaxmon_a_bucket{worker="0",le="0.5"}'] == 3
+
+
+def test_metric_of_two_kinds_is_that_of_the_first(
+    run_dir: Path, serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    What agents of two releases call the same and mean otherwise cannot be on one page:
+    the first is served, of the other all but that; it is counted, and said once.
+    """
+    serve(0, b"# TYPE jaxmon_a_total counter\njaxmon_a_total 1\n")
+    serve(1, b"# TYPE jaxmon_a gauge\njaxmon_a 2\n" + GOOD)
+    serve(2, b"# TYPE jaxmon_a_total gauge\njaxmon_a_total 2\n" + GOOD)
+    agents = Agents(run_dir)
+    with caplog.at_level(logging.WARNING, "jaxmon.exporter"):
+        first, second = page_of(agents), page_of(agents)
+
+    assert up(first) == {"0": 1, "1": 1, "2": 1}
+    assert [name for name in first if name.startswith("jaxmon_a{")] == []
+    assert first['jaxmon_a_total{worker="0"}'] == 1
+    assert 'jaxmon_a_total{worker="2"}' not in first
+    assert first['jaxmon_jit_calls_total{worker="1",function="f"}'] == 7
+    assert failures(second) == {"agent_conflict": 4}
+    (record,) = caplog.records
+    assert "gauge jaxmon_a and counter jaxmon_a_total cannot be" in record.getMessage()
+
+
+def test_counts_that_cannot_be_cost_themselves(run_dir: Path, serve: Serve) -> None:
+    """A count below nothing is left out and counted; the agent's others are served."""
+    serve(0, GOOD + b'jaxmon_jit_calls_total{function="g"} -1\n')
+    poller = Poller(Agents(run_dir))
+    poller.poll()
+    page = {name: value for one in poller.families() for name, value in one.samples}
+    assert up(page) == {"0": 1}
+    assert page['jaxmon_jit_calls_total{worker="0",function="f"}'] == 7
+    assert 'jaxmon_jit_calls_total{worker="0",function="g"}' not in page
+    assert poller.dropped == 1
 
 
 def test_agent_that_recovers_is_served_again(run_dir: Path, serve: Serve) -> None:

@@ -217,6 +217,30 @@ def test_labels_are_unescaped() -> None:
     assert labels("") == {}
 
 
+def test_a_series_has_one_name() -> None:
+    """
+    Labels come in the order of the first series that has them, and empty ones, which
+    are none to Prometheus, not at all; a value keeps its escapes.
+    """
+    (family,) = parse(
+        'a{b="1",c="2"} 1\n'
+        'a{c="2",b="1"} 2\n'
+        'a{c="2",d="",b="1"} 3\n'
+        'a{d="4",c="\\"",b="=\\"\\""} 4\n'
+        'a{b="=\\"\\"",c="\\"",d="4"} 5\n'
+        'a{b=""} 6\n'
+    )
+
+    assert [text for _, text, _ in family.samples] == [
+        'b="1",c="2"',
+        'b="1",c="2"',
+        'b="1",c="2"',
+        'c="\\"",d="4",b="=\\"\\""',
+        'c="\\"",d="4",b="=\\"\\""',
+        "",
+    ]
+
+
 def test_relabel_puts_a_label_first() -> None:
     """
     Every series gets it, escaped, with or without labels of its own.

@@ -4,10 +4,12 @@ What the page of one agent adds to the page of all.
 
 from __future__ import annotations
 
-from jaxmon.catalog import BORROWED, BY_NAME
+from jaxmon.catalog import BORROWED, BY_NAME, METRICS, Metric
 from jaxmon.errors import PageError
+from jaxmon.exposition.encode import names_of
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels, parse, relabel, to_family
+from jaxmon_exporter.collectors.distributions import check_distribution
 from jaxmon_exporter.precedence import device_of
 
 
@@ -15,8 +17,10 @@ from jaxmon_exporter.precedence import device_of
 _OURS = ("jaxmon_", "process_", "python_")
 # What is kept beyond a poll, such as how a new metric is introduced, must be short.
 _LONGEST = 1000
+_LONGEST_SERIES = 8192
 _SHOWN = 80
 _BORROWED = {metric.name for metric in BORROWED}
+_CATALOGUE = {name for metric in METRICS for name in names_of(metric)}
 
 
 def families(worker: str, page: str) -> list[Family]:
@@ -31,9 +35,48 @@ def families(worker: str, page: str) -> list[Family]:
         to_family(one if one.name in _BORROWED else relabel(one, "worker", worker))
         for one in parse(page)
     ]
+    taken: dict[str, str] = {}
     for family in found:
         _check(family)
+        _claim(family.metric, taken)
     return found
+
+
+def _claim(metric: Metric, taken: dict[str, str]) -> None:
+    """
+    Add the names of a metric to those that are *taken*, by whom.
+
+    Raises:
+        PageError: another one has one of them; on a page with both, none can be read.
+    """
+    who = f"{metric.kind} {metric.name}"
+    names = names_of(metric)
+    for name in names:
+        other = taken.get(name, who)
+        if other != who:
+            msg = f"{who} and {other} cannot be on one page"
+            raise PageError(msg)
+    taken.update(dict.fromkeys(names, who))
+
+
+def compatible(
+    page: list[Family], taken: dict[str, str]
+) -> tuple[list[Family], list[PageError]]:
+    """
+    Return what of *page* can stand beside the pages before it, which have *taken* some
+    names, and why the rest cannot: agents of other releases may mean something else by
+    a name that the catalogue does not have.
+    """
+    kept, errors = [], []
+    for family in page:
+        try:
+            if family.metric.name not in BY_NAME:
+                _claim(family.metric, taken)
+        except PageError as error:
+            errors.append(error)
+        else:
+            kept.append(family)
+    return kept, errors
 
 
 def _check(family: Family) -> None:
@@ -51,6 +94,9 @@ def _check(family: Family) -> None:
     if known is not None and "agent" not in known.sources:
         msg = f"{name} is not an agent's to export"
         raise PageError(msg)
+    if known is None and not _CATALOGUE.isdisjoint(names_of(family.metric)):
+        msg = f"{name} is a name that a metric of jaxmon has for its parts"
+        raise PageError(msg)
     if known is not None and known is not family.metric:
         msg = f"{name} is a {family.metric.kind} there and a {known.kind} here"
         raise PageError(msg)
@@ -59,6 +105,11 @@ def _check(family: Family) -> None:
     if len({one for one, _ in family.samples}) < len(family.samples):
         msg = f"{name} has a series twice"
         raise PageError(msg)
+    if max((len(one) for one, _ in family.samples), default=0) > _LONGEST_SERIES:
+        msg = f"{name} has a series of more than {_LONGEST_SERIES} characters"
+        raise PageError(msg)
+    if family.metric.kind in ("histogram", "summary"):
+        check_distribution(family)
 
 
 def _check_devices(family: Family) -> None:

@@ -33,6 +33,7 @@ from jaxmon_exporter.precedence import unowned
 log = logging.getLogger("jaxmon.exporter")
 
 BAD_PAGE = "page"
+CONFLICT = "agent_conflict"
 _FAILURES = (fetch.TIMEOUT, fetch.TOO_LARGE, fetch.BROKEN, BAD_PAGE)
 
 
@@ -69,6 +70,8 @@ class Agents:
         self._max_total = max_total
         self._troubles: dict[str, str] = {}
         self._failures = Counter({f"agent_{reason}": 0 for reason in _FAILURES})
+        self._failures[CONFLICT] = 0
+        self._conflicting = False
 
     def collect(self) -> Iterable[Family]:
         """
@@ -88,6 +91,7 @@ class Agents:
         up = Family(AGENT_UP)
         found = [up]
         owned: set[str] = set()
+        taken: dict[str, str] = {}
         for worker in sockets:
             try:
                 page = _page(worker, answers.pop(worker))
@@ -103,7 +107,8 @@ class Agents:
             else:
                 self._troubles.pop(worker, None)
             up.samples.append((series(AGENT_UP, worker), 0.0 if page is None else 1.0))
-            found += unowned(page or [], owned)
+            if page:
+                found += unowned(self._compatible(worker, page, taken), owned)
         for worker in self._troubles.keys() - sockets.keys():
             del self._troubles[worker]
         return [*found, partial_failures(self.name, self._failures)]
@@ -131,6 +136,22 @@ class Agents:
             )
             raise CollectorUnavailable(NO_RUN_DIR, message, costly=False)
         return found
+
+    def _compatible(
+        self, worker: str, page: list[Family], taken: dict[str, str]
+    ) -> list[Family]:
+        """
+        Return what of *page* can stand beside the pages before it.
+        """
+        # Where there is a page, it is loaded.
+        from jaxmon_exporter.collectors import agent_page  # noqa: PLC0415
+
+        kept, errors = agent_page.compatible(page, taken)
+        self._failures[CONFLICT] += len(errors)
+        if errors and not self._conflicting:
+            self._conflicting = True
+            log.warning("agent %s: left out: %s", worker, errors[0])
+        return kept
 
     def _trouble(self, worker: str, reason: str, error: Exception) -> None:
         """

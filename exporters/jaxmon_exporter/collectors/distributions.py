@@ -1,0 +1,128 @@
+"""
+Histograms and summaries of a page: whole, and with counts that can be true.
+
+OpenMetrics asks for all of this, and a parser that is strict refuses a whole page for
+one histogram that is not so.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from jaxmon.errors import PageError
+from jaxmon.exposition.families import Family
+
+
+_TOTALS = ("_sum", "_count")
+_HIGHEST = 1e300
+
+
+def check_distribution(family: Family) -> None:
+    """
+    Check the histograms, or summaries, of *family*. Some 0.7 µs a sample.
+
+    Raises:
+        PageError: with the reason.
+    """
+    label = "le" if family.metric.kind == "histogram" else "quantile"
+    seen: set[str] = set()
+    # The same few for all of them.
+    bounds: dict[str, float] = {}
+    current: _Distribution | None = None
+    length = len(family.metric.name)
+    try:
+        for series, value in family.samples:
+            part, labels, text = _parts(series[length:], label)
+            bound = bounds.get(text)
+            if bound is None:
+                bound = bounds[text] = _bound(text, label)
+            if current is None or labels != current.labels:
+                if current is not None:
+                    current.check()
+                current = _begun(labels, label, seen)
+            current.add(part, bound, value)
+        if current is not None:
+            current.check()
+    except ValueError as error:
+        msg = f"{family.metric.kind} {family.metric.name} {error}"
+        raise PageError(msg) from None
+
+
+class _Distribution:
+    """
+    What belongs to one set of labels. Methods raise `ValueError` with the reason.
+    """
+
+    def __init__(self, labels: str, label: str) -> None:
+        self.labels = labels
+        self._label = label
+        self._bound = -inf
+        self._below = 0.0
+        self._totals: dict[str, float] = {}
+
+    def add(self, part: str, bound: float, value: float) -> None:
+        if not 0 <= value < inf and (part or value < 0):
+            msg = f"has {value} in {part or self._label}"
+            raise ValueError(msg)
+        if part in _TOTALS:
+            self._totals[part] = value
+            return
+        if bound <= self._bound:
+            msg = f"has {self._label} {bound:g} out of order"
+            raise ValueError(msg)
+        self._bound = bound
+        if part:
+            if value < self._below or value != int(value):
+                msg = f"counts {value} up to {bound} after {self._below}"
+                raise ValueError(msg)
+            self._below = value
+
+    def check(self) -> None:
+        if len(self._totals) != len(_TOTALS):
+            msg = "has not _sum and _count, once each"
+            raise ValueError(msg)
+        count = self._totals["_count"]
+        if self._label == "le" and (self._bound != inf or count != self._below):
+            msg = "has no bucket +Inf with all that it counts"
+            raise ValueError(msg)
+        if count != int(count):
+            msg = f"counts {count}"
+            raise ValueError(msg)
+
+
+def _begun(labels: str, label: str, seen: set[str]) -> _Distribution:
+    if labels in seen:
+        msg = "comes in pieces"
+        raise ValueError(msg)
+    seen.add(labels)
+    return _Distribution(labels, label)
+
+
+def _parts(rest: str, label: str) -> tuple[str, str, str]:
+    """
+    Return which part of a distribution a series is, its labels without *label*, and
+    the value of that; *rest* is what follows the name of the metric.
+    """
+    part, _, labels = rest.partition("{")
+    if part in _TOTALS:
+        return part, labels[:-1], "0"
+    # In a value, the quotation mark would be escaped.
+    others, found, bound = labels[:-2].rpartition(f'{label}="')
+    if not found or others[-1:] not in ("", ",") or '"' in bound:
+        msg = f"has no label {label} at the end"
+        raise ValueError(msg)
+    return part, others[:-1], bound
+
+
+def _bound(text: str, label: str) -> float:
+    """
+    Return the number that *text* is: spelled in one way, or two bounds may be the same.
+    """
+    if text == "+Inf" and label == "le":
+        return inf
+    number = float(text)
+    highest = 1.0 if label == "quantile" else _HIGHEST
+    if not 0 <= number <= highest or text not in (repr(number), f"{number:g}"):
+        msg = f"has the bound {text[:40]}"
+        raise ValueError(msg)
+    return number
