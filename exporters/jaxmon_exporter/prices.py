@@ -12,7 +12,7 @@ import io
 import logging
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from jaxmon.catalog import ACCELERATOR_COST_DOLLARS_PER_HOUR, ACCELERATOR_INFO
@@ -24,6 +24,7 @@ from jaxmon.yaml_file import compose, read_text
 
 log = logging.getLogger("jaxmon.exporter")
 
+_TEXT = "tag:yaml.org,2002:str"
 # Models named in the log, accelerators remembered: far more than a host has.
 _MAX_SEEN = 1024
 
@@ -97,7 +98,7 @@ def from_flags(texts: Iterable[str]) -> dict[str, float]:
     found = {}
     for text in texts:
         pattern, _, price = text.rpartition("=")
-        found[pattern.strip()] = _dollars(pattern, price, f"--price {text!r}")
+        found[pattern.strip()] = _dollars(pattern, price, f"--price {text!r:.60}")
     return found
 
 
@@ -109,41 +110,47 @@ def from_file(path: Path) -> dict[str, float]:
     Raises:
         CommandError: it cannot be read or holds something else.
     """
-    read = _csv if path.suffix.lower() == ".csv" else _yaml
+    found: dict[str, float] = {}
     try:
-        return {
-            pattern.strip(): _dollars(
-                pattern, price, f"prices {path}, {pattern!r}: {price!r}"
-            )
-            for pattern, price in read(path, read_text(path))
-        }
+        text = read_text(path)
+        rows = _csv(text) if path.suffix.lower() == ".csv" else _yaml(text)
+        for line, pattern, price in rows:
+            where = f"prices {path}, line {line}, {pattern!r:.60}: {price!r:.60}"
+            if pattern.strip() in found:
+                msg = f"{where}: the model has a price above already"
+                raise CommandError(msg)
+            found[pattern.strip()] = _dollars(pattern, price, where)
     except (ConfigFileError, csv.Error) as error:
         msg = f"prices {path}: {error}"
         raise CommandError(msg) from error
+    return found
 
 
-def _csv(path: Path, text: str) -> Iterable[tuple[str, str]]:
+def _csv(text: str) -> Iterator[tuple[int, str, str]]:
     for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
         if not row or row[0].lstrip().startswith("#"):
             continue
         if [cell.strip().lower() for cell in row] == ["model", "dollars"]:
             continue  # a heading
         if len(row) != len(("model", "dollars")):
-            msg = f"prices {path}: line {number} is not model,dollars"
-            raise CommandError(msg)
-        yield row[0], row[1]
+            msg = f"line {number} is not model,dollars"
+            raise ConfigFileError(msg)
+        yield number, row[0], row[1]
 
 
-def _yaml(path: Path, text: str) -> Iterable[tuple[str, str]]:
+def _yaml(text: str) -> Iterator[tuple[int, str, str]]:
     import yaml  # noqa: PLC0415 - few have such a table
 
     table = compose(text)
-    pairs = table.value if isinstance(table, yaml.MappingNode) else None
-    if pairs is None or any(not key.tag.endswith(":str") for key, _ in pairs):
-        msg = f"prices {path}: not a mapping of models to dollars, such as 'H100: 2.5'"
-        raise CommandError(msg)
-    for key, price in pairs:
-        yield key.value, price.value if isinstance(price.value, str) else "several"
+    wanted = "not a mapping of models to dollars, such as 'H100: 2.5'"
+    if not isinstance(table, yaml.MappingNode):
+        raise ConfigFileError(wanted, line=1)
+    for model, price in table.value:
+        if model.tag != _TEXT:
+            raise ConfigFileError(wanted, line=model.start_mark.line + 1)
+        known = isinstance(price, yaml.ScalarNode)
+        text = price.value if known else f"a {price.id}"
+        yield model.start_mark.line + 1, model.value, text
 
 
 def _dollars(pattern: str, price: str, where: str) -> float:

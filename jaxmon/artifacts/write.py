@@ -8,6 +8,8 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from jaxmon import whole_file
+
 
 Artifacts = Mapping[str, str]
 
@@ -28,7 +30,7 @@ def write(root: Path, artifacts: Artifacts, *, owned: Iterable[str] = ()) -> lis
         target = root / path
         if _read(target) != text.encode():
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(text.encode())
+            whole_file.write(target, text.encode())
             changed.append(path)
     for path in extra(root, artifacts, owned):
         (root / path).unlink()

@@ -4,16 +4,15 @@ A baseline: figures by function, with the versions that they were made by, as a 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
+from jaxmon import json_text, whole_file
 from jaxmon.baseline.figures import FIGURES
 from jaxmon.errors import BaselineError
 
@@ -83,25 +82,10 @@ def write(record: Record, path: Path) -> None:
     Raises:
         BaselineError: it cannot be written there.
     """
-    temporary = None
     try:
-        with NamedTemporaryFile(
-            "w",
-            dir=path.parent,
-            prefix=f".{path.name}.",
-            delete=False,
-            encoding="utf-8",
-        ) as file:
-            temporary = file.name
-            file.write(str(record))
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # noqa: PTH101 - as open() would have it
-        os.replace(temporary, path)  # noqa: PTH105 - reads better in a pair
+        # Of a lone surrogate that is the escape that JSON has for it.
+        whole_file.write(path, str(record).encode("utf-8", "backslashreplace"))
     except OSError as error:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)  # noqa: PTH108 - see above
         msg = f"cannot write {path}: {error.strerror or error}"
         raise BaselineError(msg) from error
 
@@ -142,8 +126,8 @@ def read(path: Path) -> Record:
         msg = f"{path} is larger than any baseline"
         raise BaselineError(msg)
     try:
-        return _record(json.loads(data))
-    except (ValueError, OverflowError, RecursionError) as error:
+        return _record(json_text.parse(data))
+    except (ValueError, OverflowError) as error:
         msg = f"{path} is no baseline: {error}; `jaxmon baseline record` writes one"
         raise BaselineError(msg) from error
 
@@ -160,6 +144,17 @@ def _record(document: Any) -> Record:
     if schema != SCHEMA:
         msg = f"its schema is {schema!r:.40}, this jaxmon reads {SCHEMA}"
         raise ValueError(msg)
+    return checked(found)
+
+
+def checked(document: Any) -> Record:
+    """
+    Return the record in *document*, whatever its schema.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = _mapping("the file", document)
     versions = _mapping("versions", found.get("versions"))
     for name, value in versions.items():
         if not isinstance(value, str):

@@ -5,7 +5,6 @@ A command, run under an agent that leaves its figures behind.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -17,7 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from jaxmon.baseline.record import Record, from_processes
+from jaxmon import json_text
+from jaxmon.baseline.record import Record, checked, from_processes
 from jaxmon.bootstrap import environment
 from jaxmon.errors import BaselineError
 
@@ -108,4 +108,10 @@ def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
 
 def _left_in(directory: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(directory.glob("*.json")):
-        yield json.loads(path.read_bytes())
+        try:
+            document: dict[str, Any] = json_text.parse(path.read_bytes())
+            checked(document)
+        except (ValueError, OverflowError) as error:
+            msg = f"a process left figures that cannot be read: {error}; run it again"
+            raise BaselineError(msg) from error
+        yield document

@@ -116,7 +116,7 @@ def _ending_well() -> Iterator[None]:
             from jaxmon.cli import output
 
             # What click quotes of a command line is printed by click.
-            shown = output.safe(error.format_message())
+            shown = output.short(error.format_message())
             raise click.UsageError(shown, error.ctx) from None
     except BrokenPipeError as error:
         if _unread():
@@ -173,6 +173,6 @@ def _fail(error: JaxmonError) -> NoReturn:
 
     if not isinstance(error, CommandError):
         error = CommandError(str(error))
-    output.line(f"Error: {error.message}", err=True)
-    output.lines((f"  {detail}" for detail in error.details), err=True)
+    output.line(f"Error: {output.short(error.message)}", err=True)
+    output.lines((f"  {output.short(one)}" for one in error.details), err=True)
     sys.exit(error.exit_code)

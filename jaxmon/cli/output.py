@@ -15,12 +15,13 @@ from typing import Any
 import click
 
 from jaxmon.exposition.redaction import Secrets
-from jaxmon.report.layout import clean
+from jaxmon.report.layout import clean, shortened
 
 
 _SECRETS = "jaxmon.secrets"
 # What is shorter is no secret, and stands in other words.
 _LEAST_SECRET = 8
+_LONGEST = 1000
 
 
 def hide(*secrets: str) -> None:
@@ -67,6 +68,14 @@ def safe(text: str) -> str:
     Return *text* as a line that is harmless and holds no secret.
     """
     return clean(_secrets().redacted(text))
+
+
+def short(text: str) -> str:
+    """
+    Return *text* as part of an error: harmless, and without so much of its middle that
+    it can be read.
+    """
+    return shortened(safe(text), _LONGEST)
 
 
 def _redacted(value: Any) -> Any:

@@ -74,7 +74,7 @@ class Stack:
         data = told.get("data") if isinstance(told, dict) else None
         found = data.get("alerts") if isinstance(data, dict) else None
         if not isinstance(found, list):
-            msg = f"Prometheus at {self.prometheus} lists no alerts; is it another server?"
+            msg = f"Prometheus at {self.prometheus} lists no alerts; is it another?"
             raise CommandError(msg)
         return found
 

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
+from jaxmon import json_text
 from jaxmon.errors import JaxmonError
 from jaxmon.version import version
 
@@ -27,6 +28,8 @@ TAG = "jaxmon"
 """Marks the dashboards that `push` may replace."""
 
 MAX_TITLE = 5000
+
+_MAX_BYTES = 32 << 20
 
 # Written by Grafana, or a number that differs from one installation to the next.
 _ASSIGNED = frozenset({"id", "iteration", "schemaVersion", "uid", "version"})
@@ -139,9 +142,9 @@ def parse(text: str, source: str) -> Dashboard:
         ContentError: it cannot be pushed; names *source*.
     """
     try:
-        body = json.loads(text, parse_constant=_not_json)
-    except (ValueError, RecursionError) as error:
-        msg = f"{source}: not JSON: {error}"
+        body = json_text.parse(text)
+    except ValueError as error:
+        msg = f"{source}: {error}"
         raise ContentError(msg) from error
     if not isinstance(body, dict):
         msg = f"{source}: not a dashboard: a JSON object is needed"
@@ -169,11 +172,17 @@ def load(paths: Iterable[Path]) -> list[Dashboard]:
     texts = {}
     for file in files:
         try:
-            texts[str(file)] = file.read_text(encoding="utf-8")
+            with file.open("rb") as opened:
+                data = opened.read(_MAX_BYTES + 1)
+            text = data.decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             msg = f"{file}: cannot be read: {reason}"
             raise ContentError(msg) from error
+        if len(data) > _MAX_BYTES:
+            msg = f"{file}: longer than {_MAX_BYTES >> 20} MiB, too long"
+            raise ContentError(msg)
+        texts[str(file)] = text
     return parse_all(texts)
 
 
@@ -213,11 +222,6 @@ def _unusable(body: Body) -> str:
     if not isinstance(body.get("tags") or [], list):
         return f"tags={body['tags']!r}; give a list"
     return ""
-
-
-def _not_json(name: str) -> NoReturn:
-    msg = f"{name} stands for a number"
-    raise ValueError(msg)
 
 
 def _stateless(variable: Any) -> Any:

@@ -8,7 +8,10 @@ import re
 
 
 _UNITS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
-_DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_MOST = 100 * 365 * 86400
+_DURATION = re.compile(
+    r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII
+)
 
 
 def seconds(text: str) -> int:
@@ -19,16 +22,16 @@ def seconds(text: str) -> int:
         ValueError: *text* is not a duration of at least one second.
     """
     match = _DURATION.fullmatch(text)
-    total = 0
+    total = 0.0
     if match:
         total = sum(
-            int(count or 0) * unit
+            float(count or 0) * unit
             for count, unit in zip(match.groups(), _UNITS.values(), strict=True)
         )
-    if not total:
-        msg = f"{text!r} is not a duration such as 30s, 5m, 6h or 30d"
+    if not 0 < total <= _MOST:
+        msg = f"{text[:40]!r} is not a duration such as 30s, 5m, 6h or 30d"
         raise ValueError(msg)
-    return total
+    return int(total)
 
 
 def text(length: float) -> str:

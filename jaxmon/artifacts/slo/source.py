@@ -4,15 +4,32 @@ YAML whose every value knows its line, so that a complaint can name it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import NoReturn
 
 import yaml
 
 from jaxmon.artifacts.slo import durations
-from jaxmon.errors import SloError
+from jaxmon.errors import ConfigFileError, SloError
+from jaxmon.report.layout import clean, shortened
+from jaxmon.yaml_file import compose, read_text
+
+
+# In a text, which may have lines.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_SHOWN = 1000
+# What YAML takes for something else may be meant as a text all the same.
+_TEXTS = frozenset({"str", "int", "float", "bool", "timestamp"})
+_FLAGS = {
+    **dict.fromkeys(("true", "yes", "on"), True),
+    **dict.fromkeys(("false", "no", "off"), False),
+}
+# It stands in every rule; what is longer was pasted by mistake.
+_LONGEST = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +49,7 @@ class Source:
             SloError: always; file, line and *problem*.
         """
         line = self.node.start_mark.line + 1
-        msg = f"{self.file}:{line}: {problem}"
+        msg = f"{self.file}:{line}: {shortened(clean(problem), _SHOWN)}"
         raise SloError(msg)
 
     def mapping(
@@ -70,10 +87,16 @@ class Source:
         """
         Return a text that says something.
         """
-        if not isinstance(self.node, yaml.ScalarNode) or self._tag == "null":
+        if not isinstance(self.node, yaml.ScalarNode) or self._tag not in _TEXTS:
             self.fail(f"found {self._kind}, wants a text")
         if not (text := self.node.value.strip()):
             self.fail("found an empty text")
+        if len(text) > _LONGEST:
+            self.fail(
+                f"found a text of {len(text)} characters, wants at most {_LONGEST}"
+            )
+        if found := _CONTROL.search(text):
+            self.fail(f"found the control character {found[0]!a}, wants text")
         return str(text)
 
     def choice(self, allowed: Iterable[str]) -> str:
@@ -88,15 +111,19 @@ class Source:
         """
         Return a truth value.
         """
-        if self._tag != "bool":
+        flag = _FLAGS.get(self.text().lower()) if self._tag == "bool" else None
+        if flag is None:
             self.fail(f"found {self._found}, wants true or false")
-        return self.text().lower() in {"true", "yes", "on"}
+        return flag
 
     def count(self) -> float:
         """
         Return a number above 0.
         """
-        if self._tag not in {"int", "float"} or not (number := self._number()) > 0:
+        if (
+            self._tag not in {"int", "float"}
+            or not 0 < (number := self._number()) < inf
+        ):
             self.fail(f"found {self._found}, wants a number above 0")
         return number
 
@@ -161,17 +188,16 @@ def read(path: Path) -> Source:
         SloError: the file cannot be read, or is not YAML.
     """
     try:
-        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        msg = f"{path}: cannot be read: {reason}"
+        text = read_text(path)
+    except ConfigFileError as error:
+        problem = str(error).removeprefix("cannot be read: ")
+        msg = f"{path}: cannot be read: {problem}"
         raise SloError(msg) from error
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        msg = f"{path}{line}: not YAML: {error.problem}"
-        raise SloError(msg) from error
-    except yaml.YAMLError as error:
-        msg = f"{path}: not YAML: {error}"
+    try:
+        node = compose(text)
+    except ConfigFileError as error:
+        line = "" if error.line is None else f":{error.line}"
+        msg = f"{path}{line}: {error.problem}"
         raise SloError(msg) from error
     if node is None:
         msg = f"{path}:1: empty; wants at least the key 'slos'"

@@ -1,0 +1,72 @@
+"""
+JSON of others.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jaxmon import json_text
+from jaxmon.json_text import MAX_DEPTH, parse
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('""', "0", "-1.5e300", "null", "[]", '{"a": {"a": [1, "b"]}}', '"\\ud800"'),
+        *(nested(MAX_DEPTH), "9" * 300, "18446744073709551616"),
+    ],
+)
+def test_what_json_says(text):
+    """
+    As text and as bytes, with a byte order mark or without.
+    """
+    for form in (text, text.encode(), b"\xef\xbb\xbf" + text.encode()):
+        assert parse(form) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not JSON: line 1, column 1"),
+        ("{\n]", "not JSON: line 2, column 1"),
+        ("\ufeff", "not JSON"),
+        (b"[\xff]", "byte 1 is not UTF-8"),
+        ("[]".encode("utf-16"), "not UTF-8"),
+        ("NaN", "NaN stands for a number"),
+        ("[-Infinity]", "-Infinity stands for a number"),
+        ('{"a": 1e999}', "a number is too large"),
+        ("[-1e999]", "a number is too large"),
+        ("9" * 5000, "a number has 5000 digits"),
+        ('{"a": 1, "b": 2, "a": 3}', "has the key 'a' twice"),
+        ('[{"' + "k" * 5000 + '": 1, "' + "k" * 5000 + '": 2}]', "kkkk' twice"),
+        (nested(MAX_DEPTH + 1), "deeper than 100 levels"),
+        (nested(900), "deeper than 100 levels"),
+        ("[" * 1_000_000, "deeper than 100 levels"),
+        ('{"a":' * 900 + "1" + "}" * 900, "deeper than 100 levels"),
+        ('[{"a":' * 1_000_000, "deeper than 100 levels"),
+    ],
+)
+def test_what_is_refused(text, reason):
+    """
+    With one short line that says why.
+    """
+    with pytest.raises(ValueError, match=reason) as raised:
+        parse(text)
+    assert len(str(raised.value)) < 200
+    assert "\n" not in str(raised.value)
+
+
+def test_what_comes_out_can_be_written():
+    """
+    What was read is JSON again, without words that stand for numbers.
+    """
+    value = parse('{"a": [1.7e308, -1.7e308, 5e-324, "\\u0000\\ud800"]}')
+    assert parse(json.dumps(value, allow_nan=False)) == value
+    assert json_text.MAX_DEPTH == 100
