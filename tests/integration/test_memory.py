@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmon import catalog
 from jaxmon.agent.context import context_of
+from jaxmon.agent.holding.holdings import holdings
 from jaxmon.agent.holding.memory import Memory
 from jaxmon.settings import Settings
 from tests import support
@@ -315,3 +317,23 @@ def test_a_snapshot_tells_each_device() -> None:
         assert device["dtypes"]["float16"] == {"arrays": 1, "bytes": kept.nbytes}
         assert device["live_bytes"] >= kept.nbytes
         assert "in_use" not in device
+
+
+@pytest.mark.ground_truth
+def test_packed_arrays_are_as_large_as_they_are_on_the_device() -> None:
+    """
+    On the page, in what budgets hold, and in reports of memory that ran out.
+    """
+    numbers = jax.device_put(np.ones(4001, jnp.int4))
+    size = numbers.on_device_size_in_bytes()
+    memory = Memory(context_of(jax, Settings(memory_interval=0)))
+    memory.look()
+    found = {
+        series.split('"')[3]: number
+        for family in memory.collect()
+        if family.metric is catalog.LIVE_ARRAY_BYTES
+        for series, number in family.samples
+    }
+
+    assert found["int4"] == size
+    assert holdings(jax).sizes["int4[4001]"] == size

@@ -7,6 +7,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -147,3 +148,63 @@ def test_no_array_is_kept() -> None:
 
     assert reference() is None
     assert len(arrays) == 1
+
+
+SMALL = [
+    getattr(jnp, name)
+    for name in (
+        *("int4", "uint4", "int2", "uint2", "int1", "uint1", "float4_e2m1fn"),
+        *("float8_e4m3fn", "bool_", "int8"),
+    )
+    if hasattr(jnp, name)
+]
+
+
+@pytest.mark.ground_truth
+@pytest.mark.parametrize("dtype", SMALL, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("shape", [(1000,), (3, 5), (0, 4), ()], ids=str)
+def test_types_of_less_than_a_byte_take_what_the_device_says(
+    dtype: Any, shape: tuple[int, ...]
+) -> None:
+    """
+    Packed or not, which may differ between what is sent and what is computed.
+    """
+    sent = jax.device_put(np.zeros(shape, dtype))
+    arrays = [sent]
+    if not dtype.__name__.endswith("int1"):  # which XLA knows, and cannot make
+        arrays.append(jax.jit(lambda: jnp.ones(shape, dtype))())
+    sizes = [array.on_device_size_in_bytes() for array in arrays]
+    found = [kind.bytes for kind in kinds([*arrays])][::-1]
+
+    assert found == sizes
+    assert max(sizes) <= sent.nbytes
+
+
+@pytest.mark.ground_truth
+@pytest.mark.parametrize("spread", [True, False], ids=["rows", "everywhere"])
+def test_shards_of_less_than_a_byte_for_each_element(
+    python_script: Any, *, spread: bool
+) -> None:
+    """
+    Each device is charged with its own shard.
+    """
+    shown = python_script(
+        f"""
+import json
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxmon.agent.holding.live import kinds
+mesh = Mesh(np.array(jax.devices()), ("x",))
+sharding = NamedSharding(mesh, PartitionSpec(*{("x",) if spread else ()!r}))
+array = jax.device_put(np.ones((8, 6), jnp.int4), sharding)
+shards = [one.data.on_device_size_in_bytes() for one in array.addressable_shards]
+[kind] = kinds([array])
+print(json.dumps([shards, kind.shard_bytes, len(kind.devices), kind.bytes]))
+""",
+        env={"XLA_FLAGS": "--xla_force_host_platform_device_count=4"},
+    ).json()
+    shards, shard_bytes, devices, total = shown
+
+    assert shards == [shard_bytes] * devices
+    assert devices == 4
+    assert total == sum(shards)
