@@ -81,21 +81,44 @@ class Comparison:
         own = self._own()
         return bool(own) and 0.5 < own[0] / min(self._truth) < 1.6
 
+    def silent(self) -> bool:
+        """
+        Tell whether there are no execution times to compare.
+        """
+        return not self._own()
+
     def _own(self) -> list[float]:
         return sorted(execution_times(self._sampling, self._name)[self._seen :])
 
 
-def agreed_once(attempt: Callable[[], Comparison]) -> None:
+def agreed_once(attempt: Callable[[], Comparison], *, silent: bool = False) -> None:
     """
-    Fail unless one of five attempts agrees: what is wrong is wrong each time, while
-    other load on a small machine comes and goes.
+    Fail unless one of ten attempts agrees, or is *silent*, where it may be: what is
+    wrong is wrong each time, while other load on a small machine comes and goes.
     """
     tried = []
-    for _ in range(5):
+    for _ in range(10):
         tried.append(attempt())
-        if tried[-1].agree():
+        if tried[-1].agree() or (silent and tried[-1].silent()):
             return
     pytest.fail(f"never agreed: {tried}")
+
+
+def looking(sampling: Sampling) -> float:
+    """
+    Return the processor seconds that the watcher's thread has used.
+    """
+    thread = sampling._watcher._thread
+    if thread is None:
+        return 0.0
+    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))
+
+
+def fifth(values: list[float]) -> float:
+    """
+    Return what a fifth of *values* are below.
+    """
+    return sorted(values)[len(values) // 5]
 
 
 class Naps:
@@ -134,7 +157,16 @@ class Naps:
         return found
 
 
+@pytest.fixture
+def accelerated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Have naps taken for programs of an accelerator: both leave the processor alone.
+    """
+    monkeypatch.setattr("jaxmon.agent.calling.window.on_host", lambda _: False)
+
+
 @pytest.mark.ground_truth
+@pytest.mark.usefixtures("accelerated")
 @pytest.mark.parametrize("waits", [True, False], ids=["alone", "queued"])
 @pytest.mark.parametrize(("milliseconds", "rounds"), [(1, 20), (10, 10), (100, 4)])
 def test_execution_time_is_what_the_program_tells(
@@ -147,11 +179,54 @@ def test_execution_time_is_what_the_program_tells(
     What keeps the machine busy delays looks, and such samples are dropped.
     """
     programs, tried = Naps(sampling, milliseconds, waits=waits), []
-    for _ in range(5):
+    for _ in range(10):
         tried.append(sorted(programs.ratios(rounds)))
         if tried[-1] and 0.9 < median(tried[-1]) < 1.1:
             return
     pytest.fail(f"never within 10 %: {tried}")
+
+
+@pytest.mark.ground_truth
+@pytest.mark.parametrize(("milliseconds", "told"), [(1, False), (3, False), (15, True)])
+def test_sampled_calls_are_like_all_others(
+    sampling: Sampling, nap: None, milliseconds: int, *, told: bool
+) -> None:
+    """
+    What is exported of a program that works on all cores is the time of the calls that
+    are not sampled, by the program's own clock; or nothing, where looks, which take the
+    processor from it, would take more than a tenth.
+    """
+    x, nothing = jnp.ones((256, 256)), naps.duration(0)
+    probe = naps.clocked("probe", 20)
+    timed(lambda: probe(x, nothing))
+    shortest = min(timed(lambda: probe(x, nothing)) for _ in range(9))
+    step = naps.clocked("step", max(1, round(milliseconds / 1000 * 20 / shortest)))
+    timed(lambda: step(x, nothing))
+
+    def attempt() -> bool:
+        own: list[float] = []
+        others, looks = [], []
+        for _ in range(30):
+            seen, looked = len(execution_times(sampling, "step")), looking(sampling)
+            arm(sampling)
+            for turn in range(6):
+                began = time.perf_counter()
+                result = jax.block_until_ready(step(x, nothing))
+                # The second call is timed; what is done with it may hold up the third.
+                if turn > 2:
+                    others.append(naps.told(result[1])[1] - began)
+            idle(sampling)
+            if fresh := execution_times(sampling, "step")[seen:]:
+                own += fresh
+                looks.append(looking(sampling) - looked)
+        if len(own) < 6:
+            return not told
+        # Some looks are before the work, and one is after it.
+        assert median(looks) < 0.2 * median(own)
+        # Other load makes some of either longer; what we do ourselves, all of ours.
+        return 0.85 < fifth(own) / fifth(others) < 1.15
+
+    assert any(attempt() for _ in range(10))
 
 
 @pytest.mark.ground_truth
@@ -161,7 +236,7 @@ def test_execution_time_is_that_of_a_blocking_call(
 ) -> None:
     """
     In a loop that never waits, it is the time of single calls that are waited for,
-    taken in between.
+    taken in between. Of short ones there may be none.
     """
 
     def attempt() -> Comparison:
@@ -180,12 +255,13 @@ def test_execution_time_is_that_of_a_blocking_call(
                 comparison.take(timed(lambda: step(x)))
         return comparison
 
-    agreed_once(attempt)
+    agreed_once(attempt, silent=milliseconds == 1)
     assert figures(sampling, "step")["samples"] >= rounds / 2
-    assert executions(agent, "step") >= 1
+    assert executions(agent, "step") >= (milliseconds > 1)
 
 
 @pytest.mark.ground_truth
+@pytest.mark.usefixtures("accelerated")
 def test_work_of_others_is_not_charged(sampling: Sampling, nap: None) -> None:
     """
     A short program behind long ones of other functions, counted or not, on the same
@@ -209,7 +285,7 @@ def test_work_of_others_is_not_charged(sampling: Sampling, nap: None) -> None:
         own = execution_times(sampling, "short")[seen:]
         return bool(own) and 0.9 < median(own) / median(truth) < 1.1
 
-    assert any(attempt() for _ in range(5))
+    assert any(attempt() for _ in range(10))
 
 
 @pytest.mark.ground_truth
@@ -247,6 +323,7 @@ def test_execution_within_the_call_is_timed_too(sampling: Sampling) -> None:
 
 
 @pytest.mark.ground_truth
+@pytest.mark.usefixtures("accelerated")
 def test_donated_state_leaves_the_time_known(
     agent: Agent, sampling: Sampling, nap: None
 ) -> None:
@@ -288,7 +365,7 @@ def test_donated_state_leaves_the_time_known(
         own = execution_times(sampling, "train")[seen:]
         return bool(own) and 0.9 < median(own) / median(truth) < 1.1
 
-    assert any(attempt() for _ in range(5))
+    assert any(attempt() for _ in range(10))
     assert executions(agent, "train") >= 1
     assert figures(sampling, "alone")["samples"] >= 4
 
@@ -320,15 +397,16 @@ def work(length):
         return jax.lax.fori_loop(0, length, lambda _, y: jnp.tanh(y @ y), x)
     f.__qualname__ = f"work{length}"
     return jax.jit(f)
-slow, fast = work(20000), work(1000)
+slow, fast = work(40000), work(4000)
 one, two = (jax.device_put(jnp.ones((32, 32)), device) for device in jax.devices())
 for _ in range(2):
     jax.block_until_ready([slow(one), fast(two)])
-for _ in range(40):
+until = time.monotonic() + 150
+while time.monotonic() < until:
     values = [f.executions._values for f in sampling._figures.values()]
     if all(len(some) > 2 for some in values):
         break
-    sampling._saved = 10.0
+    sampling._saved, sampling._spent_before = 10.0, sampling.spent
     sampling.arm()
     for _ in range(3):
         slow(one)
@@ -354,7 +432,7 @@ def test_each_device_has_a_queue_of_its_own() -> None:
     if jax.__version_info__ < (0, 6):
         # There the order holds for all devices together, on a CPU: of the short one
         # nothing is known.
-        assert "work1000" not in found
+        assert "work4000" not in found
         return
-    # It has a twentieth to do; one behind the other, it would take longer.
-    assert float(found["work1000"]) < float(found["work20000"]) / 2
+    # It has a tenth to do; one behind the other, it would take longer.
+    assert float(found["work4000"]) < float(found["work40000"]) / 2

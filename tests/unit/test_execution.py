@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from jaxmon.agent.calling.execution import Execution, Pace, Recent
+from jaxmon.agent.calling.execution import Called, Execution, Pace, Recent
 from jaxmon.agent.calling.work import Work
 
 
@@ -36,12 +36,14 @@ def told(
     *before: Work,
     called: tuple[float, float] = (10.0, 10.01),
     known: Pace | None = None,
+    taken: float | None = None,
 ) -> list[float]:
     """
     Return what is told of a call.
     """
     found: list[float] = []
-    execution = Execution(called, before, own, known or pace(0.02), found.append)
+    call = Called(*called, taken)
+    execution = Execution(call, before, own, known or pace(0.02), found.append)
     assert execution.look() is None
     return found
 
@@ -81,6 +83,55 @@ def test_a_figure_that_may_be_too_wrong_is_not_said(gap: float, said: int) -> No
     assert len(told(own, before, known=known)) == said
     # For the next looks it is good enough.
     assert list(known.work) == [pytest.approx(1.0, abs=gap)]
+
+
+def test_whether_a_run_counts_does_not_depend_on_its_length() -> None:
+    """
+    Where looks are too far apart for a run of half the usual length, it is told all the
+    same: without the short ones, the mean would be too high.
+    """
+    known = pace(0.02)
+    for _ in range(5):
+        told(work(10.9, 11.1), known=known)
+
+    assert told(work(10.4, 10.6), known=known) == [pytest.approx(0.5)]
+
+
+def test_where_most_are_unknown_none_is_told() -> None:
+    """
+    Those that happen to be known are others than the rest.
+    """
+    known = pace(0.02)
+    for _ in range(3):
+        assert told(work(10.8, 11.2), known=known) == []
+
+    for said in (0, 0, 1, 1):
+        assert len(told(work(10.95, 11.05), known=known)) == said
+
+
+@pytest.mark.parametrize(("taken", "said"), [(None, 1), (0.05, 1), (0.15, 0)])
+def test_what_we_delayed_too_much_is_not_said(taken: float | None, said: int) -> None:
+    """
+    A tenth is the most that our own work may take from the program.
+    """
+    assert len(told(work(10.99, 11.01), taken=taken)) == said
+    # Behind other work, the calling thread has long returned.
+    behind = work(11.99, 12.01)
+    assert len(told(work(12.99, 13.01), behind, taken=taken)) == 1
+
+
+def test_a_longer_run_is_not_said_where_looks_delay_the_usual_too_much() -> None:
+    """
+    In it their share is less, but then only such runs would be told.
+    """
+    known = pace(0.02)
+    told(work(10.99, 11.01), known=known, taken=0.01)
+    for _ in range(6):
+        assert told(work(10.99, 11.01), known=known, taken=0.15) == []
+    told(work(10.99, 11.01), known=known, taken=0.15)
+
+    assert told(work(12.99, 13.01), known=pace(0.02), taken=0.2)
+    assert told(work(12.99, 13.01), known=known, taken=0.45) == []
 
 
 def test_a_call_that_was_held_up_may_have_launched_late() -> None:

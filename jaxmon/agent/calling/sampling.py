@@ -9,15 +9,17 @@ runs meanwhile pays nothing. `docs/time.md` says what the figures mean.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter, thread_time
 from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.calling.counted import CountedFunction, arm, armed, disarm
-from jaxmon.agent.calling.execution import Execution
+from jaxmon.agent.calling.execution import Called, Execution
 from jaxmon.agent.calling.figures import Figures
 from jaxmon.agent.calling.posthook import PostHook
 from jaxmon.agent.calling.watcher import Watcher
@@ -39,11 +41,17 @@ _INTERVAL = 0.01
 # So that samples do not fall into step with what the program does every second.
 _SPREAD = 0.2
 
+# Calls that are let pass at random before, at most. Where short runs and long ones
+# take turns, the timer mostly comes round during a long one.
+_PASSED = 16
+
 # Calls of an armed function in which to see one whose predecessor is known.
 _ATTEMPTS = 4
 
 # Input arrays of a sampled call that are asked whether they are there.
 _INPUTS = 256
+
+_random = random.Random()  # noqa: S311 - spreads samples, hides nothing
 
 
 @dataclass(slots=True)
@@ -68,15 +76,17 @@ class Sample:
 
 class _Sampler:
     """
-    Waits for the next call of one object, and a few more if it has to.
+    Lets *passed* calls of one object pass and waits for the next, and a few more if it
+    has to.
     """
 
-    __slots__ = ("_sampling", "attempts", "figures", "function", "shown")
+    __slots__ = ("_passed", "_sampling", "attempts", "figures", "function", "shown")
 
     def __init__(
-        self, sampling: Sampling, function: Function, figures: Figures
+        self, sampling: Sampling, function: Function, figures: Figures, passed: int
     ) -> None:
         self._sampling = sampling
+        self._passed = passed
         self.function = function
         self.figures = figures
         self.shown = False
@@ -89,6 +99,10 @@ class _Sampler:
         frame: FrameType,
         /,
     ) -> None:
+        if self._passed:
+            self._passed -= 1
+            arm(counted, self)
+            return
         self._sampling.begin(self, counted, jitted, frame)
 
 
@@ -114,7 +128,7 @@ class Sampling:
             "sampling",
             context.guard,
             every=self._interval,
-            routine=self.arm,
+            routine=partial(self.arm, _PASSED),
             spread=_SPREAD,
         )
         self._window: Window | None = None
@@ -226,9 +240,13 @@ class Sampling:
 
     # --- the timer ---------------------------------------------------------------
 
-    def arm(self) -> None:
+    def arm(self, passed: int = 1) -> None:
         """
         Arm the functions that hit since the last time, as many as may be afforded.
+
+        Args:
+            passed: fewer calls than that are let pass before one is sampled, and fewer
+                than there were since the last time.
         """
         before = thread_time()
         window = self._window
@@ -240,16 +258,17 @@ class Sampling:
         for function, figures in list(self._figures.items()):
             not_hits = function.traced.value + function.entered_missed.value
             hits = function.entered.value - not_hits
-            if hits > figures.hits:
-                figures.hits = hits
-                waiting.append((figures.sampled, function, figures))
+            fresh, figures.hits = hits - figures.hits, max(hits, figures.hits)
+            if fresh > 0:
+                waiting.append((figures.sampled, function, figures, fresh))
         # Whoever waits longest comes first.
         waiting.sort(key=lambda item: item[0])
-        for _, function, figures in waiting[:affordable]:
+        for _, function, figures, fresh in waiting[:affordable]:
             counted = figures.busiest()
             if counted is not None and not armed(counted):
                 figures.sampled = perf_counter()
-                arm(counted, _Sampler(self, function, figures))
+                number = _random.randrange(min(passed, fresh))
+                arm(counted, _Sampler(self, function, figures, number))
         self._spent += thread_time() - before
 
     def _affordable(self) -> int:
@@ -266,7 +285,8 @@ class Sampling:
         granted = (now - self._ticked) * _SHARE
         self._ticked = now
         self._saved = min(self._saved + granted, _SAVINGS) - fresh
-        return max(int(self._saved / self._cost), 0) if self._saved > 0 else 0
+        # However dear one is, it is paid off in the end, and shows whether it still is.
+        return max(int(self._saved / min(self._cost, _SAVINGS / 2)), 0)
 
     # --- the calling thread ------------------------------------------------------
 
@@ -329,7 +349,8 @@ class Sampling:
             before.append(previous)
         leaves = self._jax.tree_util.tree_leaves((call.args, call.kwargs))
         before += unready(leaves, self._jax.Array, limit=_INPUTS)
-        called = (started, call.ended)
+        taken = None if call.since is None else thread_time() - call.since
+        called = Called(started, call.ended, taken)
         self._watcher.submit(
             Execution(called, before, work, figures.pace, figures.executed)
         )

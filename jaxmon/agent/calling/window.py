@@ -12,13 +12,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable
 from threading import get_ident
-from time import perf_counter
+from time import perf_counter, thread_time
 from types import FrameType
 from typing import Any, NamedTuple
 
 from jaxmon.agent.calling.counted import Arm, CountedFunction, taken
 from jaxmon.agent.calling.posthook import PostHook
-from jaxmon.agent.calling.work import Work, queues, small
+from jaxmon.agent.calling.work import Work, on_host, queues, small
 from jaxmon.agent.guard import Guard
 
 
@@ -78,6 +78,7 @@ class Ended(NamedTuple):
         work: what it gave to the device, if it has outputs.
         previous: the work that was dispatched before it, to the same queue; `None` if
             that is not known.
+        since: `time.thread_time` at its return, if the work is on the same processor.
         args: the positional arguments.
         kwargs: the keyword arguments.
         outputs: what it returns.
@@ -87,6 +88,7 @@ class Ended(NamedTuple):
     ended: float
     work: Work | None
     previous: Work | None
+    since: float | None
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: Any
@@ -106,7 +108,7 @@ class Window:
 
     Attributes:
         waiting: those whose next call is to find the window open.
-        spent: seconds that calling threads have spent here.
+        spent: processor seconds that calling threads have spent here.
     """
 
     def __init__(
@@ -181,7 +183,7 @@ class Window:
     def _see(
         self, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any
     ) -> None:
-        ended = perf_counter()
+        now = perf_counter(), thread_time()
         try:
             if not self._until:  # closed by another thread, and still in this one's
                 self._place.leave(self._hook)
@@ -190,11 +192,11 @@ class Window:
             # The frame that made the call; ours stands on it only now.
             if begun is not None and not begun.is_this(fun, sys._getframe(1)):  # noqa: SLF001
                 begun = None
-            self._take(begun, args, kwargs, outputs, ended)
+            self._take(begun, args, kwargs, outputs, now)
         except Exception:  # noqa: BLE001 - contained: the call has been made
             self.close()
             self._guard.failed(SITE)
-        self.spent += perf_counter() - ended
+        self.spent += thread_time() - now[1]
 
     def _take(
         self,
@@ -202,22 +204,24 @@ class Window:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         outputs: Any,
-        ended: float,
+        now: tuple[float, float],
     ) -> None:
+        ended, busy = now
         leaves = small(self._leaves(outputs), self._array)
         if not leaves:
             # It may have occupied any device.
             self._last.clear()
-            work, previous = None, None
+            work, previous, since = None, None, None
         else:
             work, found = Work(leaves), queues(leaves[0], across=self._across)
             work.look()
             previous = self._before(found) if begun is not None else None
+            since = busy if on_host(leaves[0]) else None
             for queue in found:
                 self._last[queue] = work
         self._programs += 1
         if begun is not None:
-            ending = Ended(begun, ended, work, previous, args, kwargs, outputs)
+            ending = Ended(begun, ended, work, previous, since, args, kwargs, outputs)
             self._on_end(ending)
         if not self.waiting or self._programs >= _PROGRAMS or ended > self._until:
             self.close()

@@ -129,6 +129,13 @@ def queues(leaf: Any, *, across: bool) -> tuple[Hashable, ...]:
     return tuple(found)
 
 
+def on_host(leaf: Any) -> bool:
+    """
+    Tell whether the processor that runs Python makes *leaf*, too.
+    """
+    return any(device.platform == "cpu" for device in leaf.devices())
+
+
 def unready(leaves: Sequence[Any], array: Any, *, limit: int) -> list[Work]:
     """
     Return the work behind those of *leaves* that are still being made.
