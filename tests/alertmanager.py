@@ -125,7 +125,7 @@ class Alertmanager:
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(10)
+            self._process.wait(90)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -156,7 +156,7 @@ class Alertmanager:
             json.dumps(document).encode(),
             {"Content-Type": "application/json"},
         )
-        with urlopen(request, timeout=10) as response:
+        with urlopen(request, timeout=60) as response:
             response.read()
 
     def states(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.support import clean_environ
 
 
-DEADLINE = 60
+DEADLINE = 240
 JAXMON = (sys.executable, str(Path(sys.executable).with_name("jaxmon")))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.support import clean_environ, free_port
 
 
-DEADLINE = 110
+DEADLINE = 240
 
 _COMMAND = (sys.executable, str(Path(sys.executable).with_name("jaxmon")), "demo")
 

@@ -86,7 +86,7 @@ def rendered(*values: Document, name: str = "jaxmon") -> tuple[list[Any], list[s
         [sys.executable, "-c", _RENDER, str(CHART), name, json.dumps(values)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     result = json.loads(done.stdout)

@@ -22,7 +22,7 @@ from tests.support import clean_environ, http_get, until
 
 
 JAXMON = str(Path(sys.executable).with_name("jaxmon"))
-STOP_SECONDS = 15.0
+STOP_SECONDS = 60.0
 
 
 class Exporter:

@@ -47,14 +47,14 @@ class Site:
         chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
         (self.directory / "cert.pem").write_bytes(chain)
 
-    def serve(self, config: str) -> None:
+    def serve(self, config: str, *, read_timeout: float = 60) -> None:
         self.path.write_text(config)
         self.gate = Gate(self.path)
         self._stack.callback(self.gate.close)
         server = Server(
             {"/metrics": page, "/-/healthy": page},
             max_connections=64,
-            read_timeout=2,
+            read_timeout=read_timeout,
             on_error=lambda *error: self.errors.append(error),
         )
         self.port = server.listen_tcp("127.0.0.1", 0, gate=self.gate)
@@ -78,10 +78,10 @@ class Site:
             encoded = base64.b64encode(":".join(user).encode()).decode()
             headers["Authorization"] = f"Basic {encoded}"
         connection = (
-            http.client.HTTPConnection("localhost", self.port, timeout=20)
+            http.client.HTTPConnection("localhost", self.port, timeout=60)
             if context is None
             else http.client.HTTPSConnection(
-                "localhost", self.port, timeout=20, context=context
+                "localhost", self.port, timeout=60, context=context
             )
         )
         with closing(connection):

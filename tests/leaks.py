@@ -48,7 +48,7 @@ LISTENERS = (
     "_scalar_listeners",
 )
 
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 20.0
 
 THREADS = (
     "jaxmon-allocations",

@@ -12,7 +12,7 @@ HEAD = """
 import json, os, sys, threading, urllib.request, logging
 import jax, jaxmon
 def get(url):
-    with urllib.request.urlopen(url, timeout=10) as page:
+    with urllib.request.urlopen(url, timeout=60) as page:
         return page.read().decode()
 """
 

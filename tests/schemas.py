@@ -145,7 +145,7 @@ def modelled() -> dict[Kind, Document]:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]

@@ -89,7 +89,7 @@ class Site:
 
     def _hold(self, _: Request) -> Response:
         self.held.set()
-        self.release.wait(20)
+        self.release.wait(90)
         return Response(b"held\n")
 
     def _later(self, _: Request) -> Future[Response]:

@@ -129,7 +129,7 @@ def evaluate(
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

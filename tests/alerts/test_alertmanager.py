@@ -54,7 +54,7 @@ def amtool(*arguments):
         [require_program("amtool"), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=240,
         check=False,
     )
 

@@ -95,7 +95,7 @@ def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
     finally:
         process.terminate()
-        process.wait(15)
+        process.wait(90)
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +223,7 @@ def test_commands_in_blocks_work(name, script, sidecar, environ, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

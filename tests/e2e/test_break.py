@@ -20,8 +20,6 @@ from tests.demo import DEADLINE, demo, read_until
 from tests.support import ROOT, require_program, until
 
 
-pytestmark = pytest.mark.timeout(300)
-
 RUNBOOKS = "https://github.com/jaxmon/jaxmon/blob/main/runbooks/"
 SECONDS = 90.0
 

@@ -188,7 +188,6 @@ GPUS = {
 }
 
 
-@pytest.mark.timeout(120)
 def test_a_service_shows_the_hardware_that_it_uses(
     server: Prometheus, places: dict[str, str]
 ) -> None:
@@ -226,7 +225,6 @@ def test_a_service_shows_the_hardware_that_it_uses(
     }
 
 
-@pytest.mark.timeout(120)
 def test_a_service_shows_the_alerts_about_its_hardware(
     server: Prometheus, pages: dict[str, str]
 ) -> None:
@@ -255,7 +253,6 @@ def test_a_service_shows_the_alerts_about_its_hardware(
     until(alike, "the alerts of each service, and no others")
 
 
-@pytest.mark.timeout(120)
 def test_steps_cost_what_the_gpus_of_the_service_cost(
     server: Prometheus, pages: dict[str, str]
 ) -> None:

@@ -177,7 +177,7 @@ def test_worker_that_ends_normally_leaves_no_series(
     url = f"http://{sidecar}/metrics"
     until(lambda: 'worker="0"' in http_get(url), "the worker on the page")
 
-    worker.process.communicate(timeout=20)
+    worker.process.communicate(timeout=240)
 
     assert worker.process.returncode == 0
     assert list(run_dir.iterdir()) == []

@@ -282,7 +282,7 @@ def test_unreachable_sidecar_is_visible_and_recovers(
     open_page(chrome, running.url)
     until(lambda: cells(chrome, "functions"), "the functions")
     running.terminate()
-    running.wait(20)
+    running.wait(90)
     until(lambda: text(chrome, "#state") == "unreachable", "the page to notice")
     assert text(chrome, "#lost").startswith("The sidecar does not answer.")
     assert "Figures are from" in text(chrome, "#lost")

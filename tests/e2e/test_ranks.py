@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
 from jaxmon.artifacts import alerts
 from jaxmon.catalog import PROGRAM_DEVICES, PROGRAM_INFO
 from tests.support import ROOT, Prometheus, clean_environ, free_port, until
@@ -50,7 +48,6 @@ def started(stack: ExitStack, run_dir: Path, *command: str) -> subprocess.Popen[
     return process
 
 
-@pytest.mark.timeout(180)
 def test_ranks_with_different_programs_are_an_alert(
     run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
 ) -> None:

@@ -135,7 +135,7 @@ def _run(process: subprocess.Popen[str], log: Path) -> Books:
         rest = list(workers.map(lambda ask: send(port, ask), asked))
     print("report", file=process.stdin, flush=True)
     books = json.loads(process.stdout.readline())
-    process.wait(30)
+    process.wait(90)
     statuses, seconds = zip(*first, *rest, strict=True)
     return Books([*known, *asked], list(seconds), list(statuses), **books)
 

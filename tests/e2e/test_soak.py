@@ -14,7 +14,6 @@ from tools import soak
 from tools.soak import Round
 
 
-@pytest.mark.timeout(240)
 def test_nothing_grows(run_dir: Path) -> None:
     """
     Tens of thousands of calls, hundreds of recompiles, thousands of arrays: memory,

@@ -95,7 +95,7 @@ class Server:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(20)
+            thread.join(90)
         for sock in (self._sock, *self._ends):
             sock.close()
         assert not self.errors, self.errors

@@ -129,7 +129,7 @@ def busy_port(stage: Stage) -> None:
             env=clean_environ(stage.run_dir),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
     stage.expect(ended.returncode == 1, "exit code 1")
@@ -205,7 +205,7 @@ def paused(stage: Stage) -> None:
 @AREA.row("SIGTERM while a client takes its time", quick=True)
 def slow_client(stage: Stage) -> None:
     sidecar = with_agent(stage, "--demo")
-    with socket.create_connection(("127.0.0.1", sidecar.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", sidecar.port), timeout=60) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         client.recv(100)
@@ -221,7 +221,7 @@ def slowloris(stage: Stage) -> None:
     count = sidecar.threads()
     clients = []
     for _ in range(200):
-        client = socket.create_connection(("127.0.0.1", sidecar.port), timeout=10)
+        client = socket.create_connection(("127.0.0.1", sidecar.port), timeout=60)
         with suppress(OSError):
             client.sendall(b"GET /metrics HTTP/1.1\r\nHo")
         clients.append(client)

@@ -63,7 +63,7 @@ agent.refresh()
 shown = 'jaxmon_programs_total{function="__main__.<lambda>"} 2'
 sampled = ("execution_seconds_count", "nonfinite_total{", "promotions_total{")
 for _ in range(1000):  # programs and directories are read by threads of their own
-    page = urllib.request.urlopen(agent.url, timeout=10).read().decode()
+    page = urllib.request.urlopen(agent.url, timeout=60).read().decode()
     step(np.ones(4))
     names = (shown, "jaxmon_persistent_cache_entries", *sampled)
     if all(name in page for name in names):
@@ -72,7 +72,7 @@ for _ in range(1000):  # programs and directories are read by threads of their o
 for accept, path in (("text/plain", sys.argv[1]), (sys.argv[3], sys.argv[2])):
     request = urllib.request.Request(agent.url, headers={"Accept": accept})
     for _ in range(2):  # the second page also holds what the first one cost
-        with urllib.request.urlopen(request, timeout=10) as page:
+        with urllib.request.urlopen(request, timeout=60) as page:
             body = page.read()
     open(path, "wb").write(body)
 """
@@ -161,12 +161,12 @@ import jax, jaxmon, urllib.request
 from jax._src import xla_bridge
 agent = jaxmon.instrument(port=0, socket=False, memory_interval=0.1)
 agent.refresh()
-page = urllib.request.urlopen(agent.url, timeout=10).read().decode()
+page = urllib.request.urlopen(agent.url, timeout=60).read().decode()
 assert "jaxmon_hook_active" in page
 assert "jaxmon_runtime_info{" not in page
 assert not xla_bridge.backends_are_initialized()
 jax.numpy.ones(3)
-page = urllib.request.urlopen(agent.url, timeout=10).read().decode()
+page = urllib.request.urlopen(agent.url, timeout=60).read().decode()
 assert "jaxmon_runtime_info{" in page
 """
 

@@ -221,11 +221,11 @@ def test_many_agents_are_read_at_once(run_dir: Path, raw: Raw) -> None:
     together = threading.Barrier(count)
 
     def behave(client: socket.socket) -> None:
-        together.wait(20)
+        together.wait(90)
         client.recv(4096)
         client.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + GOOD)
 
     for slot in range(count):
         raw(slot, behave)
-    page = page_of(Agents(run_dir, timeout=20.0))
+    page = page_of(Agents(run_dir, timeout=60))
     assert up(page) == {str(slot): 1.0 for slot in range(count)}

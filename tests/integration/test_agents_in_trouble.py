@@ -44,10 +44,14 @@ def test_hanging_agent_costs_only_itself(run_dir: Path, serve: Serve, raw: Raw) 
     """Agents that never answer are down, the others are served in the same round."""
     done = threading.Event()
     for slot in (0, 2):
-        raw(slot, lambda _: done.wait(30))
+        raw(slot, lambda _: done.wait(90))
     serve(1, GOOD)
     try:
-        page = page_of(Agents(run_dir, timeout=0.5))
+        # The others, too, may be slow, on a machine that has other work to do.
+        for timeout in (0.5, 2.0, 15.0):
+            page = page_of(Agents(run_dir, timeout=timeout))
+            if up(page)["1"]:
+                break
     finally:
         done.set()
     assert up(page) == {"0": 0, "1": 1, "2": 0}
@@ -305,7 +309,7 @@ def test_trouble_is_logged_when_it_begins(
 def test_nothing_stays_open(run_dir: Path, serve: Serve, raw: Raw) -> None:
     """Every round closes its sockets, answered or not."""
     done = threading.Event()
-    raw(0, lambda _: done.wait(30))
+    raw(0, lambda _: done.wait(90))
     serve(1, GOOD)
     try:
         agents = Agents(run_dir, timeout=0.2)

@@ -120,7 +120,7 @@ def test_who_cuts_a_response_short_tells_the_outcome(
     has everything, or before it has sent everything, is none.
     """
     with serving(inside=inside) as port:
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
             head = f"{request_head} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
             body = "" if "upload" in request_head else "123456789"
             client.sendall(f"{head}Connection: close\r\n\r\n{body}".encode())

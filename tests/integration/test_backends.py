@@ -35,7 +35,7 @@ starting.start()
 assert began.wait(60)
 
 def page():
-    with urllib.request.urlopen(agent.url, timeout=20) as answer:
+    with urllib.request.urlopen(agent.url, timeout=60) as answer:
         return answer.read().decode()
 
 waiting = page()

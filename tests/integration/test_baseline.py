@@ -303,8 +303,8 @@ def test_signals_reach_the_command(
         else:
             process.send_signal(number)
         # First: a closed standard input would end the command as well.
-        process.wait(timeout=60)
-        _, err = process.communicate(timeout=60)
+        process.wait(240)
+        _, err = process.communicate(timeout=240)
     assert process.returncode == 128 + number
     assert b"nothing is recorded" in err
     assert not (tmp_path / "b.json").exists()

@@ -74,11 +74,11 @@ def test_overlapping_budgets_share_an_agent(double: Any) -> None:
     def first() -> None:
         with jaxmon.budget():
             began.set()
-            over.wait(30)
+            over.wait(90)
 
     thread = threading.Thread(target=first)
     thread.start()
-    began.wait(30)
+    began.wait(90)
     with jaxmon.budget(compiles=1) as spent:
         over.set()
         thread.join()
@@ -144,7 +144,7 @@ def test_one_budget_serves_several_threads(double: Any) -> None:
         try:
             with one:
                 began.set()
-                entered.wait(30)
+                entered.wait(90)
                 double(ones(3))
         except jaxmon.BudgetExceeded as error:
             failures.append(str(error))
@@ -153,12 +153,12 @@ def test_one_budget_serves_several_threads(double: Any) -> None:
     def second() -> None:
         with one:
             entered.set()
-            over.wait(30)
+            over.wait(90)
             double(ones(4))
 
     thread = threading.Thread(target=first)
     thread.start()
-    began.wait(30)
+    began.wait(90)
     with pytest.raises(jaxmon.BudgetExceeded, match=r"compiles: 2 \(allowed: 0\)"):
         second()
     thread.join()

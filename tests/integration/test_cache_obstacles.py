@@ -187,7 +187,7 @@ def test_only_the_first_process_of_a_cluster_writes(tmp_path: Path) -> None:
         for one in given
     ]
     try:
-        ended = [process.communicate(timeout=90) for process in running]
+        ended = [process.communicate(timeout=240) for process in running]
     finally:
         for process in running:
             process.kill()

@@ -138,10 +138,10 @@ def test_a_failing_page_is_an_answer_and_is_counted(
         with monkeypatch.context() as patched:
             patched.setattr(agent, "_own", Bomb())
             with pytest.raises(urllib.error.HTTPError) as caught:
-                urllib.request.urlopen(url, timeout=10)
+                urllib.request.urlopen(url, timeout=60)
             caught.value.close()
 
-        with urllib.request.urlopen(url, timeout=10) as page:
+        with urllib.request.urlopen(url, timeout=60) as page:
             text = page.read().decode()
 
     assert caught.value.code == 500

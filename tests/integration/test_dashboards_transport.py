@@ -30,7 +30,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
          "-subj", "/CN=grafana.test", "-addext",
          "subjectAltName=DNS:grafana.test,IP:127.0.0.1",
          "-keyout", path, "-out", f"{path}.crt"],
-        check=True, capture_output=True, timeout=30,
+        check=True, capture_output=True, timeout=240,
     )  # fmt: skip
     path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
     return path

@@ -32,12 +32,12 @@ class Local(http.client.HTTPConnection):
     """
 
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=60)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(10)
+        self.sock.settimeout(60)
         self.sock.connect(self._path)
 
 
@@ -260,7 +260,7 @@ pages = []
 for _ in range(20):
     for page in ("overview", "events", "functions", "memory"):
         answer = fetch_all({"0": Path(agent.socket)}, "/debug/" + page,
-                           timeout=20, max_bytes=1 << 25)["0"]
+                           timeout=60, max_bytes=1 << 25)["0"]
         pages.append(isinstance(answer, str) and bool(json.loads(answer)))
 stop.set()
 for thread in threads: thread.join()

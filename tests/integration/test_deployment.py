@@ -92,7 +92,7 @@ def test_a_sidecar_reads_programs_of_another_user(run_dir: Path) -> None:
             assert "jaxmon_hook_active" in page(port)
             assert "jaxmon_hook_active" not in page(other_port)
         finally:
-            agent.communicate(timeout=30)
+            agent.communicate(timeout=240)
 
 
 def user(uid: int, gid: int, *groups: int) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ def test_slurm_job_has_a_sidecar_and_ends_as_its_program(
         env=clean_environ(**slurm),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 3, done.stderr

@@ -213,7 +213,7 @@ def test_a_reader_that_left_does_not_change_the_exit_code(
         os.close(writer)
         os.close(reader)
 
-        assert program.wait(60) == 0
+        assert program.wait(240) == 0
 
 
 def test_a_reader_that_does_not_read_is_not_waited_for(run_dir: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_reader_that_does_not_read_is_not_waited_for(run_dir: Path) -> None:
     os.set_blocking(writer, True)
     try:
         with started(run_dir, PROGRAM + "sys.exit(6)", writer) as program:
-            assert program.wait(60) == 6
+            assert program.wait(240) == 6
     finally:
         os.close(reader)
         os.close(writer)

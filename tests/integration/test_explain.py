@@ -110,7 +110,7 @@ def serving(path: Path, answer: bytes | None) -> Iterator[None]:
                     client, _ = listener.accept()
                 except OSError:
                     break
-                client.settimeout(10)
+                client.settimeout(60)
                 client.recv(4096)
                 if answer is None:
                     held.append(client)
@@ -241,7 +241,7 @@ def test_a_killed_program_is_none(programs, run_dir):
     """
     killed, other = programs(IDLE, "one.py"), programs(IDLE, "two.py")
     killed.kill()
-    killed.wait(30)
+    killed.wait(90)
 
     assert rundir.sockets(run_dir).keys() == {"0", "1"}
     assert f"pid {other.pid}" in explain(run_dir).ok().out

@@ -146,7 +146,7 @@ def test_response_under_way_is_finished(exporter: Callable[..., Exporter]) -> No
     running = exporter("--demo")
     running.until_ready()
     port = int(running.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         received = client.recv(1024)
@@ -167,7 +167,7 @@ def test_hanging_agent_does_not_delay_the_end(
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(run_dir / "agent-0.sock"))
         listener.listen()
-        listener.settimeout(20)
+        listener.settimeout(60)
         running = exporter()
         client, _ = listener.accept()
         with client:
@@ -305,7 +305,7 @@ def test_pages_are_encrypted_by_a_web_configuration(
             )
             url = next(match[1] for match in told if match)
             assert url.startswith("https://localhost:")
-            with urlopen(f"{url}/metrics", context=trust, timeout=20) as page:
+            with urlopen(f"{url}/metrics", context=trust, timeout=60) as page:
                 assert b"jaxmon_build_info" in page.read()
             process.terminate()
             process.communicate(timeout=STOP_SECONDS)

@@ -235,7 +235,7 @@ def cached(x):
     return x + 1
 cached(np.ones(3, np.float32))
 cached(np.ones(4, np.float32))
-page = urllib.request.urlopen(agent.url, timeout=10).read().decode()
+page = urllib.request.urlopen(agent.url, timeout=60).read().decode()
 print(json.dumps({"jax": jax.__version__, "page": page}))
 """
 

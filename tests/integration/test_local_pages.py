@@ -49,9 +49,9 @@ class Site:
         Return a connection to either socket.
         """
         if not local:
-            return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+            return socket.create_connection(("127.0.0.1", self.port), timeout=60)
         client = socket.socket(socket.AF_UNIX)
-        client.settimeout(20)
+        client.settimeout(60)
         client.connect(str(self.path))
         return client
 

@@ -73,7 +73,7 @@ class Sidecar:
         """
         Return exit code and the rest of what it wrote.
         """
-        _, rest = self.process.communicate(timeout=30)
+        _, rest = self.process.communicate(timeout=240)
         return self.process.returncode, rest
 
 

@@ -54,7 +54,7 @@ def program(run_dir: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 def run(*args: str, cwd: Path) -> Result:
     directory = Path(os.environ["JAXMON_RUN_DIR"])
     command = ("-m", "jaxmon", "profile", *args)
-    return run_python(*command, run_dir=directory, cwd=cwd, seconds=45)
+    return run_python(*command, run_dir=directory, cwd=cwd)
 
 
 def test_table_and_files_of_a_running_program(

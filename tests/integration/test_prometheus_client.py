@@ -41,7 +41,7 @@ with jaxmon.request('a "quoted" \\\\ route'):
 
 def read(url, accept="text/plain"):
     request = urllib.request.Request(url, headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         return response.read().decode()
 
 found = {
@@ -222,7 +222,7 @@ def test_prometheus_takes_the_page(pages: dict[str, str]) -> None:
         input=pages["theirs"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

@@ -227,7 +227,7 @@ def test_sixty_four_threads_count_exactly() -> None:  # noqa: C901 - one scene
         def work(number: int) -> None:
             try:
                 own = jax.jit(distinct(number))
-                barrier.wait(30)
+                barrier.wait(90)
                 for turn in range(ROUNDS):
                     shared(np.float32(turn))
                     own(np.float32(turn))
@@ -239,7 +239,7 @@ def test_sixty_four_threads_count_exactly() -> None:  # noqa: C901 - one scene
 
         def scrape() -> None:
             last: dict[str, float] = {}
-            barrier.wait(30)
+            barrier.wait(90)
             while not done.is_set():
                 now = samples(agent)
                 falls.extend(
@@ -294,7 +294,7 @@ def test_threads_that_compile_one_function_at_once_lose_no_call() -> None:
         argument = np.ones((8, 8), np.float32)
 
         def work() -> None:
-            barrier.wait(30)
+            barrier.wait(90)
             cold(argument)
 
         threads = [threading.Thread(target=work) for _ in range(16)]
@@ -354,7 +354,7 @@ def test_jitting_from_many_threads_makes_one_entry_each() -> None:
         barrier = threading.Barrier(32)
 
         def work() -> None:
-            barrier.wait(30)
+            barrier.wait(90)
             with jax.disable_jit():
                 for number in range(20):
                     jax.jit(distinct(number))(1.0)

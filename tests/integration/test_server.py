@@ -246,7 +246,7 @@ class TestListening:
         server.start()
         try:
             for host, port in ports:
-                client = http.client.HTTPConnection(host, port, timeout=20)
+                client = http.client.HTTPConnection(host, port, timeout=60)
                 with closing(client):
                     client.request("GET", "/")
                     assert client.getresponse().read() == b"here"
@@ -264,12 +264,12 @@ class TestListening:
         port = server.listen_tcp("::", 0)
         server.start()
         try:
-            client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             with closing(client):
                 client.request("GET", "/")
                 assert client.getresponse().read() == b"here"
             with pytest.raises(OSError, match="refused"):
-                socket.create_connection(("::1", port), timeout=20)
+                socket.create_connection(("::1", port), timeout=60)
         finally:
             server.stop()
 

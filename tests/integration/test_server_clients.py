@@ -225,7 +225,7 @@ class TestHostileClients:
         """
         with site.connect() as greedy, site.connect() as other:
             greedy.sendall(head_of("/hold") + head_of("/echo?greedy") * 500)
-            assert site.held.wait(20)
+            assert site.held.wait(90)
             other.sendall(head_of("/echo?other", "Connection: close"))
             site.release.set()
             assert status(everything(other)) == 200
@@ -303,7 +303,7 @@ def certificate(tmp_path: Path) -> Path:
         f"-addext subjectAltName=IP:127.0.0.1 -keyout {path} -out {path}.crt"
     )
     require_program("openssl")
-    subprocess.run(command.split(), check=True, capture_output=True, timeout=60)
+    subprocess.run(command.split(), check=True, capture_output=True, timeout=240)
     path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
     return path
 
@@ -325,7 +325,7 @@ class TestTls:
             {"/": lambda _: Response(b"secret"), "/big": lambda _: Response(BIG)},
             on_error=lambda *error: self.errors.append(error),
         )
-        port = server.listen_tcp("127.0.0.1", 0, ssl=context, ssl_handshake_timeout=0.5)
+        port = server.listen_tcp("127.0.0.1", 0, ssl=context, ssl_handshake_timeout=3)
         server.start()
         yield port
         server.stop()
@@ -340,10 +340,10 @@ class TestTls:
         address = ("127.0.0.1", secure)
         with ExitStack() as stack:
             idle = [
-                stack.enter_context(socket.create_connection(address, timeout=20))
+                stack.enter_context(socket.create_connection(address, timeout=60))
                 for _ in range(20)
             ]
-            client = http.client.HTTPSConnection(*address, timeout=20, context=trust)
+            client = http.client.HTTPSConnection(*address, timeout=60, context=trust)
             with closing(client):
                 for path, body in (("/", b"secret"), ("/big", BIG), ("/", b"secret")):
                     client.request("GET", path)
@@ -355,7 +355,7 @@ class TestTls:
         """
         Plain HTTP on a TLS port ends that connection and is no error of ours.
         """
-        with socket.create_connection(("127.0.0.1", secure), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", secure), timeout=60) as client:
             client.sendall(head_of("/"))
             assert b"200" not in everything(client)
         assert self.errors == []

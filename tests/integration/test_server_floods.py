@@ -81,7 +81,7 @@ class TestSharedPages:
         """
         with ExitStack() as stack:
             flood(site, stack, clients=20, read=True)
-            client = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
+            client = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
             stack.enter_context(closing(client))
             for number in range(50):
                 site.families = [gauge(catalog.HOST_CPUS, number)]
@@ -133,7 +133,7 @@ class TestFloods:
         """
         with site.connect() as first, ExitStack() as stack:
             first.sendall(head_of("/hold"))
-            assert site.held.wait(20)
+            assert site.held.wait(90)
             clients = [stack.enter_context(site.connect()) for _ in range(120)]
             for client in clients:
                 client.sendall(head_of("/metrics", "Connection: close"))
@@ -167,7 +167,7 @@ class TestFloods:
         for number, page in enumerate(pages):
             with socket.socket() as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                client.settimeout(20)
+                client.settimeout(60)
                 client.connect(("127.0.0.1", site.port))
                 client.sendall(head_of(f"/sized?n={number}", "Connection: close"))
                 assert everything(client).endswith(b"\r\n\r\n" + page.body)

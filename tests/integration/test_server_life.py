@@ -77,7 +77,7 @@ class TestFailures:
         server.start()
         try:
             for _ in range(2):
-                client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+                client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                 with closing(client):
                     client.request("GET", "/")
                     assert client.getresponse().status == 500
@@ -119,7 +119,7 @@ server = Server({"/": lambda _: Response(b"")}, on_error=lambda *_: failed.set()
 port = server.listen_tcp("127.0.0.1", 0)
 server.start()
 client = socket.socket()
-client.settimeout(30)
+client.settimeout(60)
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
 taken = []
@@ -129,7 +129,7 @@ try:
 except OSError:
     pass
 client.connect(("127.0.0.1", port))
-print(failed.wait(30))
+print(failed.wait(90))
 for fd in taken:
     os.close(fd)
 client.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
@@ -198,10 +198,10 @@ class TestLife:
         (thread,) = [
             one for one in threading.enumerate() if one.name == "jaxmon-server"
         ]
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
             client.sendall(head_of("/"))
             assert everything(client).endswith(b"last")
-        thread.join(20)
+        thread.join(90)
         assert not thread.is_alive()
 
     def test_a_server_runs_once(self, site: Site) -> None:
@@ -272,7 +272,7 @@ def sockets():
 server = Server({"/": lambda _: Response(b"")})
 port = server.listen_tcp("127.0.0.1", 0)
 server.start()
-kept = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+kept = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 kept.request("GET", "/")
 kept.getresponse().read()
 ours = len(sockets())
@@ -287,7 +287,7 @@ if pid == 0:
     print("child closed all" if not sockets() else sockets(), flush=True)
     sys.exit()
 assert os.waitpid(pid, 0)[1] == 0
-new = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+new = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 for name, client in ("kept", kept), ("new", new):
     client.request("GET", "/")
     print(name, client.getresponse().status)

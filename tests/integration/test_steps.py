@@ -42,8 +42,6 @@ pytestmark = pytest.mark.ground_truth
 
 STEP_COUNT = 30
 DELAY_SECONDS = 0.02
-# What a step of the scheduler may take away between our clock and jaxmon's.
-FLOOR_SECONDS = 0.02
 
 
 @pytest.fixture
@@ -61,13 +59,14 @@ class Loader:
     """
 
     def __init__(self, shape: Callable[[int], int] = lambda _: 64) -> None:
-        self.waited = 0.0
+        self.pulled = self.waited = 0.0
         self.items = 0
         self._shape = shape
 
     def __iter__(self) -> Iterator[np.ndarray]:
         for number in range(STEP_COUNT):
             started = time.perf_counter()
+            self.pulled = self.pulled or started
             time.sleep(DELAY_SECONDS)
             batch = np.ones(self._shape(number), np.float32)
             self.items += len(batch)
@@ -101,35 +100,33 @@ def activities(agent: Agent) -> dict[str, float]:
     }
 
 
-def close(found: float, expected: float, share: float) -> bool:
-    """
-    Tell whether *found* is within *share* of *expected*, or the clocks' difference.
-    """
-    return abs(found - expected) <= max(share * expected, FLOOR_SECONDS)
-
-
 def test_a_training_loop_is_measured(agent: Agent) -> None:
     """
-    Steps and items exactly, data wait within 5 %, step time within 1 %, and the
-    activities add up to the wall time within 1 %.
+    Steps and items exactly; data wait, step time and the sum of all activities between
+    two clocks of the test's own, one read just inside of each and one just outside.
     """
     loader, train_step = Loader(), make_step()
-    started = time.perf_counter()
+    outside = 0.0
+    started = left = time.perf_counter()
     for batch in jaxmon.steps(loader, items=len, item="row"):
+        outside += time.perf_counter() - left
         train_step(batch).block_until_ready()
-    looped = time.perf_counter() - started
+        left = time.perf_counter()
+    ended = time.perf_counter()
     with jaxmon.activity("checkpoint"):
         time.sleep(0.1)
     time.sleep(0.1)
+    slept = time.perf_counter()
     found = activities(agent)
-    wall = time.perf_counter() - started
+    read = time.perf_counter()
 
     assert value(agent, STEPS.name, loop="train") == STEP_COUNT
     assert value(agent, ITEMS.name, item="row") == loader.items
-    assert close(value(agent, DATA_WAIT_SECONDS.name), loader.waited, 0.05)
-    assert close(value(agent, f"{STEP_SECONDS.name}_sum"), looped, 0.01)
-    assert close(sum(found.values()), wall, 0.01)
-    assert close(found["data_wait"], loader.waited, 0.05)
+    steps = value(agent, f"{STEP_SECONDS.name}_sum")
+    assert left - loader.pulled <= steps <= ended - started
+    assert slept - loader.pulled <= sum(found.values()) <= read - started
+    for waited in (value(agent, DATA_WAIT_SECONDS.name), found["data_wait"]):
+        assert loader.waited <= waited <= outside + ended - left
     assert found["checkpoint"] >= 0.1
     assert found["other"] >= 0.1
 
@@ -168,13 +165,15 @@ def test_a_slow_trace_is_charged_though_somebody_looks(agent: Agent) -> None:
         return x + 1
 
     step = jax.jit(slow)
+    started = time.perf_counter()
     for batch in jaxmon.steps([np.ones(3)]):
         step(batch)
+    spent = time.perf_counter() - started
 
     assert looks == sorted(looks)
     assert looks[0] >= 0.05
     assert activities(agent)["compile"] >= 0.25
-    assert activities(agent)["step"] < 0.25
+    assert activities(agent)["step"] <= spent - 0.25
 
 
 def test_compiles_elsewhere_take_no_time_of_the_loop(agent: Agent) -> None:
@@ -341,7 +340,7 @@ def test_an_error_that_was_counted_is_not_counted_again(agent: Agent) -> None:
     What left a call on the miss path belongs to its function, also when several
     errors are on their way at once.
     """
-    together = threading.Barrier(8, timeout=30)
+    together = threading.Barrier(8, timeout=60)
     failed: list[BaseException] = []
 
     def serve() -> None:

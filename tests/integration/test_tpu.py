@@ -244,7 +244,7 @@ def test_googles_own_client_reads_the_fake(host: Callable[..., Host]) -> None:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     found = json.loads(read.stdout.splitlines()[-1])

@@ -56,7 +56,7 @@ def test_everything_is_as_found(run_dir: Path) -> None:
 
     agent = jaxmon.instrument(port=0, memory_interval=0.1)
     during = leaks.snapshot()
-    with urllib.request.urlopen(str(agent.url), timeout=10) as page:
+    with urllib.request.urlopen(str(agent.url), timeout=60) as page:
         page.read()
     files = sorted(path.name for path in run_dir.iterdir())
     jaxmon.uninstrument()

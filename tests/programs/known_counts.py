@@ -338,7 +338,7 @@ call("per_shard", mapped, spread)
 agent.refresh()
 print("ready", flush=True, file=sys.stderr)
 assert agent.url is not None
-page = urllib.request.urlopen(agent.url, timeout=10).read().decode()
+page = urllib.request.urlopen(agent.url, timeout=60).read().decode()
 live = jax.live_arrays()
 print(
     json.dumps(

@@ -196,7 +196,7 @@ class Notes:
     def print(self) -> None:
         noted = {"jax": jax.__version__, "links": self.links}
         if self.agent is not None:
-            with urllib.request.urlopen(self.agent.url, timeout=10) as page:
+            with urllib.request.urlopen(self.agent.url, timeout=60) as page:
                 noted["page"] = page.read().decode()
             noted["snapshot"] = self.agent._parts.errors.snapshot()
             noted["events"] = [

@@ -38,8 +38,8 @@ def test_children_end_with_the_block(tmp_path: Path) -> None:
     with Children(os.environ, tmp_path, patience=1.0) as children:
         heeds = children.start("heeds", python(WAITS))
         ignores = children.start("ignores", python(STUBBORN))
-        assert heeds.says(READY, seconds=30) == "1"
-        assert ignores.says(READY, seconds=30) == "2"
+        assert heeds.says(READY, seconds=90) == "1"
+        assert ignores.says(READY, seconds=90) == "2"
         children.check()
 
     assert (heeds.process.returncode, ignores.process.returncode) == (-15, -9)
@@ -51,11 +51,11 @@ def test_end_of_a_child_is_told_with_its_last_words(tmp_path: Path) -> None:
     """
     with Children(os.environ, tmp_path) as children:
         child = children.start("worker", python(DIES))
-        child.process.wait(30)
+        child.process.wait(90)
         with pytest.raises(CommandError, match=r"(?s)worker .* code 3.*my reason"):
             children.check()
         with pytest.raises(CommandError, match="my reason"):
-            child.says(READY, seconds=30)
+            child.says(READY, seconds=90)
 
 
 def test_child_that_is_not_ready_in_time_is_told(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_children_end_when_the_block_fails(tmp_path: Path) -> None:
     def command() -> None:
         with Children(os.environ, tmp_path) as children:
             started.append(children.start("worker", python(WAITS)))
-            started[0].says(READY, seconds=30)
+            started[0].says(READY, seconds=90)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -162,7 +162,7 @@ def test_reader_that_leaves_ends_a_command_in_silence(arguments):
             stdout=writing,
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            timeout=60,
+            timeout=240,
             check=False,
         )
     finally:

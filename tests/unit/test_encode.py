@@ -251,7 +251,7 @@ def test_promtool_finds_nothing_to_say_about_the_catalogue() -> None:
         [require_program("promtool"), "check", "metrics"],
         input=encode(map(family_of, METRICS)),
         capture_output=True,
-        timeout=30,
+        timeout=240,
         check=False,
     )
 

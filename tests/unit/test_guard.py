@@ -99,7 +99,7 @@ def test_threads_that_fail_at_once_are_counted_and_logged_once_each(
             guard, barrier = Guard(), threading.Barrier(16)
 
             def work(guard: Guard, barrier: threading.Barrier) -> None:
-                barrier.wait(30)
+                barrier.wait(90)
                 fail(guard)
 
             threads = [

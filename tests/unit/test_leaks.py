@@ -107,7 +107,7 @@ def run_pytest(directory, source):
         env=clean_environ(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     ).stdout
 

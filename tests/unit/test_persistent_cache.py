@@ -67,7 +67,7 @@ def test_a_directory_that_hangs_is_named_and_blocks_nobody() -> None:
         answers.clear()
         asked.clear()
         cache.looked_up(function, hit=False)
-        assert asked.wait(30)
+        assert asked.wait(90)
         now[0] = 30.0
         assert exported(cache)[catalog.PERSISTENT_CACHE_ENTRIES.name] == 1
         assert cache.snapshot()["obstacles"] == []

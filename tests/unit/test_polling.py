@@ -22,7 +22,7 @@ from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
 from jaxmon_exporter.polling import Poller, Polling
 
 
-WAIT = 10.0
+WAIT = 60.0
 
 
 class Clock:

@@ -52,7 +52,7 @@ class Executable:
 
     def hlo_modules(self) -> list[Any]:
         if self._gate is not None:
-            self._gate.wait(30)
+            self._gate.wait(90)
         return [SimpleNamespace(to_string=lambda *_: self._text)]
 
     def cost_analysis(self) -> Any:

@@ -222,6 +222,6 @@ assert os.waitstatus_to_exitcode(status) == 0
 assert count(agent, "outer") == 1
 print("parent")
 """
-    done = run_python("-W", "ignore", "-c", program, run_dir=run_dir, seconds=60).ok()
+    done = run_python("-W", "ignore", "-c", program, run_dir=run_dir).ok()
 
     assert done.out.split() == ["child", "parent"]

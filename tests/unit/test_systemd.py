@@ -103,6 +103,6 @@ def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
         [require_program("systemd-analyze"), *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )

@@ -29,7 +29,7 @@ def test_threads_lose_no_count() -> None:
     tally, barrier = Tally(), threading.Barrier(16)
 
     def work() -> None:
-        barrier.wait(30)
+        barrier.wait(90)
         for _ in range(2_000):
             tally.add()
 

@@ -32,6 +32,20 @@ class Thing:
         return self.every if self.left else None
 
 
+class Lasting(Thing):
+    """
+    Something that is over when that is said.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.over = False
+
+    def look(self) -> float | None:
+        super().look()
+        return None if self.over else self.every
+
+
 class Broken:
     """
     Something that cannot be looked at.
@@ -91,13 +105,13 @@ def test_what_finds_no_place_is_refused_and_counted(watcher: Watcher) -> None:
     """
     A place is free again when something is over.
     """
-    first, second, third = Thing(300), Thing(10**9), Thing(1)
+    first, second, third = Lasting(), Thing(10**9), Thing(1)
     assert watcher.submit(first)
     assert watcher.submit(second)
     until(lambda: first.seen and second.seen, "a look at both")
     assert not watcher.submit(third)
     assert watcher.refused.value == 1
-    until(over(first), "the first to be over")
+    first.over = True
 
     until(lambda: watcher.submit(third), "a place")
 

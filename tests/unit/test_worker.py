@@ -27,7 +27,7 @@ class Busy:
 
     def __call__(self) -> None:
         self.began.set()
-        self.may_end.wait(30)
+        self.may_end.wait(90)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_jobs_beyond_the_limit_are_refused(worker: Worker) -> None:
     """
     busy = Busy()
     assert worker.submit(busy)
-    busy.began.wait(30)
+    busy.began.wait(90)
     assert [worker.submit(print) for _ in range(4)] == [True, True, False, False]
     assert worker.refused.value == 2
     busy.may_end.set()
@@ -129,7 +129,7 @@ def test_stop_drops_what_waits_and_ends_the_thread(worker: Worker) -> None:
     """
     busy, done = Busy(), list[int]()
     worker.submit(busy)
-    busy.began.wait(30)
+    busy.began.wait(90)
     worker.submit(lambda: done.append(1))
     worker.stop(timeout=0.01)
     assert len(threads()) == 1
@@ -158,7 +158,7 @@ def test_failing_job_leaves_the_others(worker: Worker, guard: Guard) -> None:
     done = threading.Event()
     worker.submit(fail)
     worker.submit(done.set)
-    assert done.wait(30)
+    assert done.wait(90)
     assert guard.failures() == {"test": 1}
 
 
@@ -175,7 +175,7 @@ def test_worker_that_keeps_failing_is_switched_off(guard: Guard) -> None:
             gone.append("ran")
 
     worker.submit(busy)
-    busy.began.wait(30)
+    busy.began.wait(90)
     for _ in range(LIMIT):
         worker.submit(fail)
     held = Held()
@@ -186,7 +186,7 @@ def test_worker_that_keeps_failing_is_switched_off(guard: Guard) -> None:
     waiter = threading.Thread(target=lambda: drained.append(worker.drain(3600)))
     waiter.start()
     busy.may_end.set()
-    waiter.join(30)
+    waiter.join(90)
     assert drained == [False]
     until(lambda: not threads(), "the thread to end")
     gc.collect()
@@ -213,7 +213,7 @@ def test_routine_runs_again_and_again_beside_jobs(guard: Guard) -> None:
     worker.start()
     assert len(threads()) == 1
     assert worker.drain(30)
-    assert ran.wait(30)
+    assert ran.wait(90)
     worker.stop()
     assert threads() == []
 
@@ -276,7 +276,7 @@ def test_thread_that_cannot_start_is_a_failure(
     assert guard.failures() == {"test": 1}
     done = threading.Event()
     worker.submit(done.set)
-    assert done.wait(30)
+    assert done.wait(90)
 
 
 def test_start_that_is_entered_again_makes_one_thread(

@@ -43,7 +43,7 @@ for command in sys.stdin:
         poller.start()
     elif command == "stop\\n":
         poller.stop()
-        joined = poller.join(10)
+        joined = poller.join(90)
     status = poller.status()
     families = poller.families()
     text = encode(families).decode() if command == "text\\n" else ""

@@ -73,7 +73,7 @@ for name, prepare in CASES.items():
     }
 
 assert agent.url is not None
-page = urllib.request.urlopen(agent.url, timeout=10).read().decode()
+page = urllib.request.urlopen(agent.url, timeout=60).read().decode()
 every = [(e.function, e.details["cause"]) for e in events.since(kind="recompile")]
 print(json.dumps({"cases": found, "absent": absent, "told": every, "page": page}))
 jaxmon.uninstrument()
