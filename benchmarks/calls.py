@@ -76,10 +76,10 @@ def measure() -> list[Row]:
 
 def _layer_alone() -> Row:
     from jaxmon.agent.calling.counted import CountedFunction
-    from jaxmon.agent.tally import Tally
+    from jaxmon.agent.meters import Meters
 
     nothing = partial(abs)  # in C, as JAX's object is
-    counted = CountedFunction(nothing, Tally().ticks)
+    counted = CountedFunction(nothing, Meters(), lambda jitted: jitted)
     times = _in_turns({BARE: nothing, "counted": counted}, 1)
     return Row(
         name="  the layer alone, around a call of nothing",

@@ -14,6 +14,7 @@ from threading import RLock
 from typing import Any
 
 from jaxmon import catalog
+from jaxmon.agent.meters import Meters
 from jaxmon.agent.tally import Tally
 from jaxmon.catalog import COMPILE_SECONDS
 from jaxmon.exposition.histogram import Histogram
@@ -58,7 +59,7 @@ class Function:
         self.name = name
         self.internal = internal
         self.counted = False
-        self.entered = Tally()
+        self.entered = Meters()
         self.traced = Tally()
         self.missed = Tally()
         self.entered_missed = Tally()

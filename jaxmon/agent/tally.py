@@ -29,13 +29,6 @@ class Tally:
     @property
     def value(self) -> int:
         """
-        How often `add` was called, or the tally advanced through `ticks`.
+        How often `add` was called.
         """
         return _FULL - length_hint(self._ticks)
-
-    @property
-    def ticks(self) -> repeat[int]:
-        """
-        The iterator that counts: each item taken, always 1, adds one.
-        """
-        return self._ticks

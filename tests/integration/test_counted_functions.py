@@ -5,12 +5,18 @@ What jitted functions are while an agent counts their calls, and after it.
 from __future__ import annotations
 
 import copy
+import doctest
 import functools
 import gc
 import inspect
+import operator
 import pickle
+import pydoc
 import traceback
-from collections.abc import Iterator
+import types
+import unittest.mock
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -18,10 +24,11 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
+from jaxmon.agent.calling import counted
 from jaxmon.agent.calling.counted import CountedFunction
 from jaxmon.agent.probe import Probe
 from tests.instrumented import instrumented, value
-from tests.jitting import CASES, attributes_of, body, comparable
+from tests.jitting import CASES, attributes_of, body, comparable, failure
 
 
 CALLS = "jaxmon_jit_calls_total"
@@ -118,15 +125,157 @@ def test_looking_at_a_counted_function_is_not_a_call(agent: Agent) -> None:
     assert value(agent, CALLS) == value(agent, HITS) == 0
 
 
+LOOKS: dict[str, Callable[[Any], Any]] = {
+    "attribute": lambda f: f.__call__,
+    "hasattr": lambda f: hasattr(f, "__call__"),  # noqa: B004 - as programs ask
+    "members": inspect.getmembers,
+    "autospec": unittest.mock.create_autospec,
+    "mock": lambda f: unittest.mock.Mock(spec=f),
+    "signature": lambda f: inspect.signature(f.__call__),
+    "doctest": lambda f: doctest.DocTestFinder().find(f, "f"),
+    "next": lambda f: failure(lambda: next(f)),
+    "list": lambda f: failure(lambda: list(f)),
+    "docs": pydoc.render_doc,
+    "every attribute": lambda f: [getattr(f, name) for name in dir(f)],
+    "type": lambda f: type(f).__call__,
+}
+
+
+@pytest.mark.ground_truth
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("make", ["jit", "pmap", "armed"])
+def test_looks_of_every_kind_count_nothing(
+    agent: Agent, look: str, make: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Not even where the next call is to be sampled, which it still is.
+    """
+    f: Any = jax.pmap(body) if make == "pmap" else jax.jit(body)
+    x = np.ones((1, 2), np.float32)
+    f(x), f(x)
+    if make == "armed":
+        counted.arm(f, Unmoved())
+    before = value(agent, CALLS), value(agent, HITS)
+
+    LOOKS[look](f)
+
+    assert (value(agent, CALLS), value(agent, HITS)) == before
+    assert counted.armed(f) == (make == "armed")
+    f(x)
+    assert value(agent, CALLS) == before[0] + 1
+
+
+class Unmoved:
+    """
+    Waits for calls, and does nothing.
+    """
+
+    def begin(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.ground_truth
+@pytest.mark.parametrize("make", ["jit", "pmap"])
+def test_calls_count_whatever_way_they_are_made(agent: Agent, make: str) -> None:
+    """
+    Through a ``__call__`` that was kept, also when nothing else was; through copies,
+    and through whatever else calls.
+    """
+    x = np.ones((1, 2), np.float32)
+    jit: Any = getattr(jax, make)
+    f = jit(body)
+    kept = f.__call__
+    orphan = jit(body).__call__
+    copied, deep = copy.copy(f), copy.deepcopy({"steps": [f, f]})["steps"]
+    ways = [
+        f,
+        kept,
+        f.__call__,
+        orphan,
+        copied,
+        copied.__call__,
+        copy.copy(copied),
+        deep[0],
+        deep[1],
+        copy.deepcopy(deep[0]),
+        functools.partial(f),
+        types.MethodType(operator.call, f),
+        weakref.proxy(f),
+        f.__get__(x),
+        operator.methodcaller("__call__", x),
+    ]
+    for number, way in enumerate(ways):
+        if number < 13:
+            way(x)
+        elif number == 13:
+            way()
+        else:
+            way(f)
+        gc.collect()
+
+    assert deep[0] is deep[1]
+    assert value(agent, CALLS) == len(ways)
+    misses = value(agent, MISSES, function=f"{body.__module__}.body")
+    assert value(agent, HITS) == len(ways) - misses
+
+
+@pytest.mark.ground_truth
+def test_copies_and_originals_that_are_gone_leave_their_counts(agent: Agent) -> None:
+    """
+    A structure copied again and again keeps no copy alive and loses no call; neither
+    does one that refers to itself.
+    """
+
+    class Model:
+        def __init__(self) -> None:
+            self.step = jax.jit(self.run)
+
+        def run(self, x: Any) -> Any:
+            return x + 1
+
+    model = Model()
+    for _ in range(10):
+        model.step(1.0)
+        model = copy.deepcopy(model)
+        gc.collect()
+    reference = weakref.ref(model.step)
+    model.step(1.0)
+    del model
+    gc.collect()
+
+    assert reference() is None
+    assert value(agent, CALLS) == 11
+
+
+@pytest.mark.ground_truth
+def test_a_copy_that_fails_shows_jaxs_frames_only(agent: Agent) -> None:
+    """
+    What is copied within may be the user's, and so may the error.
+    """
+
+    class Stubborn:
+        def __call__(self, x: Any) -> Any:
+            return x
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError) as caught:
+        copy.deepcopy(jax.jit(Stubborn()))
+
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert [one.name for one in frames if "jaxmon/" in one.filename] == []
+
+
 def test_a_pmapped_function_looks_like_the_original(agent: Agent) -> None:
     """
     Name, module and documentation of a pmapped function are the user's.
     """
-    plain, counted = PLAIN_PMAP(body), jax.pmap(body)
+    plain, ours = PLAIN_PMAP(body), jax.pmap(body)
 
-    assert attributes_of(plain) == attributes_of(counted)
-    assert str(inspect.signature(plain)) == str(inspect.signature(counted))
-    expected, found = plain(np.ones((1, 2))), counted(np.ones((1, 2)))
+    assert attributes_of(plain) == attributes_of(ours)
+    assert str(inspect.signature(plain)) == str(inspect.signature(ours))
+    expected, found = plain(np.ones((1, 2))), ours(np.ones((1, 2)))
     assert expected.tolist() == found.tolist()
 
 
@@ -175,11 +324,11 @@ def test_warnings_of_jit_name_the_line_of_the_user() -> None:
         jax.jit(body, device=device)
     with (
         instrumented(),
-        pytest.warns(DeprecationWarning, match="device") as counted,
+        pytest.warns(DeprecationWarning, match="device") as observed,
     ):
         jax.jit(body, device=device)
 
-    assert [one.filename for one in plain] == [one.filename for one in counted]
+    assert [one.filename for one in plain] == [one.filename for one in observed]
 
 
 def test_errors_of_jit_itself_have_the_same_traceback() -> None:
@@ -188,9 +337,9 @@ def test_errors_of_jit_itself_have_the_same_traceback() -> None:
     """
     plain = frames_of_not_jitted()
     with instrumented():
-        counted = frames_of_not_jitted()
+        observed = frames_of_not_jitted()
 
-    assert plain == counted
+    assert plain == observed
 
 
 def frames_of_not_jitted() -> list[str]:

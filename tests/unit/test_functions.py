@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 
 from jaxmon.agent.functions import Function, FunctionTable, label
+from jaxmon.agent.meters import metered
 
 
 class Callable:
@@ -104,12 +105,14 @@ def test_calls_and_hits_never_fall() -> None:
     A call that is known to be a miss only later does not take a hit back.
     """
     function = Function("f", internal=False)
-    function.entered.add()
+    enter = metered(int)
+    function.entered.add(enter)
+    enter()
     assert function.calls_and_hits() == (1, 1)
     function.missed.add()
     function.entered_missed.add()
     assert function.calls_and_hits() == (1, 1)
     for _ in range(3):
-        function.entered.add()
+        enter()
 
     assert function.calls_and_hits() == (4, 3)

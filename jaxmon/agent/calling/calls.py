@@ -157,7 +157,8 @@ class CallLayer:
         Return *jitted* so that it counts for *function*; *key* as in `entry`.
         """
         try:
-            counted = CountedFunction(jitted, function.entered.ticks)
+            again = functools.partial(self._again, function=function, key=key)
+            counted = CountedFunction(jitted, function.entered, again)
             # The reference's callback is C and drops the entry with the function,
             # before the key's id can belong to anything else.
             forget = functools.partial(self._entries.pop, id(key))
@@ -168,6 +169,15 @@ class CallLayer:
             self._guard.failed(SITE)
             return jitted
         return counted
+
+    def _again(
+        self, jitted: Callable[..., Any], function: Function, key: object
+    ) -> Callable[..., Any]:
+        """
+        Return *jitted*, a copy of what counts for *function* under *key*, so that it
+        counts as well.
+        """
+        return self._count(jitted, function, key) if self.active else jitted
 
 
 def _reference(

@@ -1,14 +1,13 @@
 """
 A jitted function that counts its calls without a frame of ours.
 
-A `CountedFunction` is an `itertools.compress` over an endless supply of JAX's object
-and the ticks of its function's tally: taking the next item advances the tally and
-yields the object, all in C, and the interpreter then calls that object itself. A cached
-call pays 40 to 55 ns, three quarters of which any object of a Python class pays for
-having a ``__call__``; no traceback, profile or source location shows us.
+The type of a `CountedFunction` has for ``__call__`` a slot, in which each object keeps
+a meter around JAX's own object. The interpreter takes it from there and calls it, all
+in C: a cached call pays 40 to 50 ns, most of which any object of a Python class pays
+for having a ``__call__``; no traceback, profile or source location shows us.
 
-Two C calls within one bytecode cannot be torn apart under the GIL, so the count is
-exact from any number of threads.
+Every other attribute is that of JAX's object, so that nothing has to be kept alike.
+What differs all the same, `docs/decisions/0002-hooks-without-a-frame.md` lists.
 
 For one call an object may become a `SampledFunction`, whose look-up of ``__call__``
 passes through Python; between such calls it pays nothing for the possibility.
@@ -16,17 +15,15 @@ passes through Python; between such calls it pays nothing for the possibility.
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 import sys
 import types
 from collections.abc import Callable
-from itertools import compress, repeat
-from operator import length_hint
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, cast
 
-
-_ENDLESS = 1 << 62
+from jaxmon.agent.meters import Meter, Meters, metered
 
 
 class Arm(Protocol):
@@ -42,92 +39,135 @@ class Arm(Protocol):
         /,
     ) -> None:
         """
-        Take note that a call from *frame* begins: on the calling thread, before it.
-        Raises nothing.
+        Take note that a call from *frame* begins: on the calling thread, before it, and
+        before it counts. Raises nothing.
         """
         ...
 
 
-class CountedFunction(compress):  # type: ignore[type-arg]
+_put = object.__setattr__
+_get = object.__getattribute__
+
+# What is not JAX's object's: it would count nothing, or be equal to nothing.
+_OWN = frozenset(
+    (
+        "__get__",
+        "__eq__",
+        "__ne__",
+        "__hash__",
+        "__deepcopy__",
+        "_jitted",
+    )
+)
+
+
+def _theirs(name: str) -> Any:
+    """
+    Return a property that gives what JAX's object has under *name*.
+    """
+    return property(operator.attrgetter(f"_jitted.{name}"))
+
+
+class CountedFunction:
     """
     A jitted function that counts its calls; otherwise JAX's own object.
 
-    It shares the ``__dict__`` of a `jax.jit` object, so attributes set on either are
-    seen on both, and hands everything else on to it.
+    Args:
+        jitted: JAX's own object.
+        meters: what sums up its calls.
+        again: given a copy of *jitted*, returns one that counts as well.
     """
 
-    # Libraries know a jitted function by the name of its type: Haiku refuses one.
-    __qualname__ = "PjitFunction"
-    __slots__ = ("__dict__", "__weakref__", "_arm", "_jitted", "_supply")
+    # No `__dict__`: it is that of JAX's object. `pydoc` looks past `__getattribute__`.
+    __doc__ = _theirs("__doc__")
+    __slots__ = ("__call__", "__del__", "__weakref__", "_again", "_arm", "_jitted")
 
-    # A jitted function is not iterable; this hides that we inherit from an iterator.
-    __iter__ = None  # type: ignore[assignment]
-    __call__ = property(next)
-    # On the class, because jax.stages.Wrapped is a protocol and Python 3.12 looks
-    # for its members there.
-    lower = property(operator.attrgetter("_jitted.lower"))
-    trace = property(operator.attrgetter("_jitted.trace"))
-    # object has one of its own since Python 3.11; JAX's tells the function's name.
-    __getstate__ = property(operator.attrgetter("_jitted.__getstate__"))
-
-    _jitted: Callable[..., Any]
-    _supply: repeat[Callable[..., Any]]
+    __call__: Callable[..., Any]
+    __del__: Callable[[], None]
+    _again: Callable[[Any], Any]
     _arm: Arm | None
+    _jitted: Callable[..., Any]
 
-    def __new__(cls, jitted: Callable[..., Any], ticks: repeat[int]) -> Self:
-        """
-        Return *jitted*, each call of which takes one of *ticks*.
-        """
-        supply = repeat(jitted, _ENDLESS)
-        self = super().__new__(cls, supply, ticks)
-        variables = jitted.__dict__
-        if isinstance(jitted, types.FunctionType):
-            # pmap's result since 0.8: its name and doc are not in its __dict__.
-            names = functools.WRAPPER_ASSIGNMENTS
-            variables = {name: getattr(jitted, name) for name in names} | variables
-        object.__setattr__(self, "_jitted", jitted)
-        object.__setattr__(self, "_supply", supply)
-        object.__setattr__(self, "_arm", None)
-        object.__setattr__(self, "__dict__", variables)
-        return self
+    def __init__(
+        self,
+        jitted: Callable[..., Any],
+        meters: Meters,
+        again: Callable[[Any], Any],
+    ) -> None:
+        meter = metered(jitted)
+        _put(self, "_jitted", jitted)
+        _put(self, "_again", again)
+        _put(self, "_arm", None)
+        _put(self, "__call__", meter)
+        _put(self, "__del__", meters.add(meter))
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_jitted":
-            raise AttributeError(name)
-        return getattr(self._jitted, name)
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__call__":
+            # It counts when it is called, and keeps us alive as long as it may be.
+            return types.MethodType(operator.call, self)
+        if name in _OWN:
+            return _get(self, name)
+        return getattr(_get(self, "_jitted"), name)
 
-    def __setattr__(self, name: str, value: object) -> None:
-        # Past our properties: to 0.4 JAX sets its methods on each object.
-        self.__dict__[name] = value
+    # These give C functions, bound to JAX's object: no frame of ours is on the stack
+    # when they fail. The first is asked for what `__getattribute__` did not find.
+    __getattr__ = _theirs("__getattribute__")
+    __setattr__ = _theirs("__setattr__")
+    __delattr__ = _theirs("__delattr__")
+    __repr__ = _theirs("__repr__")
+    __dir__ = _theirs("__dir__")
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __repr__(self) -> str:
-        return repr(self._jitted)
+    # Pickled is JAX's object, which is readable where jaxmon is not installed. Only
+    # copying asks for these two.
+    def __copy__(self) -> Any:
+        return _Copied(self).made(copy.copy(self._jitted))
 
-    def __dir__(self) -> list[str]:
-        return dir(self._jitted)
+    # No frame of ours is on the stack while what is inside is copied.
+    __deepcopy__ = property(
+        lambda self: functools.partial(copy.deepcopy, _Copied(self))
+    )
+
+
+class _Copied:
+    """
+    What is copied in place of a `CountedFunction`: JAX's object, then made to count.
+    """
+
+    def __init__(self, counted: CountedFunction) -> None:
+        self._counted = counted
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
-        # Pickles as the plain jitted function, readable where jaxmon is not
-        # installed.
-        return (operator.getitem, ([self._jitted], 0))
+        return self.made, (self._counted._jitted,)  # noqa: SLF001 - as below
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.__reduce_ex__(2)
+    def made(self, jitted: Any) -> Any:
+        """
+        Return *jitted*, a copy of JAX's object, so that it counts, too.
+        """
+        counted = self._counted
+        if jitted is counted._jitted:  # noqa: SLF001 - a pmap may be a Python function
+            return counted
+        return _get(counted, "_again")(jitted)
+
+
+_meter_of = cast(
+    "Callable[[CountedFunction], Meter]",
+    vars(CountedFunction)["__call__"].__get__,
+)
 
 
 def _first_arm(counted: CountedFunction) -> Callable[..., Any]:
     """
     Let a sampled call begin, and be like any other from here on.
     """
-    arm = counted._arm  # noqa: SLF001 - this is a method of it
+    arm = _get(counted, "_arm")
     disarm(counted)
-    jitted: Callable[..., Any] = next(counted)
     if arm is not None:
+        jitted = counted._jitted  # noqa: SLF001 - this is a method of it
         arm.begin(counted, jitted, sys._getframe(1))  # noqa: SLF001 - as in a probe
-    return jitted
+    return _meter_of(counted)
 
 
 class SampledFunction(CountedFunction):
@@ -137,27 +177,31 @@ class SampledFunction(CountedFunction):
     No frame of ours stands below that call either: the look-up has ended by then.
     """
 
-    __qualname__ = "PjitFunction"
     __slots__ = ()
 
     __call__ = property(_first_arm)
+
+
+for _type in (CountedFunction, SampledFunction):
+    # Libraries know a jitted function by the name of its type: Haiku refuses one.
+    _type.__name__ = _type.__qualname__ = "PjitFunction"
 
 
 def arm(counted: CountedFunction, waiting: Arm) -> None:
     """
     Have *waiting* told of the next call of *counted*. Any thread.
     """
-    object.__setattr__(counted, "_arm", waiting)
+    _put(counted, "_arm", waiting)
     # One C call: the interpreter finds either class, and both are complete.
-    object.__setattr__(counted, "__class__", SampledFunction)
+    _put(counted, "__class__", SampledFunction)
 
 
 def disarm(counted: CountedFunction) -> None:
     """
     Take that back.
     """
-    object.__setattr__(counted, "__class__", CountedFunction)
-    object.__setattr__(counted, "_arm", None)
+    _put(counted, "__class__", CountedFunction)
+    _put(counted, "_arm", None)
 
 
 def armed(counted: CountedFunction) -> bool:
@@ -169,6 +213,6 @@ def armed(counted: CountedFunction) -> bool:
 
 def taken(counted: CountedFunction) -> int:
     """
-    Return how often *counted* was called; its function's tally counts all its objects.
+    Return how often *counted* was called; its function's meters count all its objects.
     """
-    return _ENDLESS - length_hint(counted._supply)  # noqa: SLF001 - our own
+    return _meter_of(counted).cache_info()
