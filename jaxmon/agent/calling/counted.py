@@ -78,7 +78,8 @@ class CountedFunction:
         again: given a copy of *jitted*, returns one that counts as well.
     """
 
-    # No `__dict__`: it is that of JAX's object. `pydoc` looks past `__getattribute__`.
+    # Also for those who look past `__getattribute__`, as `pydoc` does.
+    __dict__ = _theirs("__dict__")
     __doc__ = _theirs("__doc__")
     __slots__ = ("__call__", "__del__", "__weakref__", "_again", "_arm", "_jitted")
 

@@ -4,13 +4,13 @@ The call that something is compiled for, as the frames of JAX hold it.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
 from jaxmon.agent.compiling import options, pmaps
 from jaxmon.agent.compiling.options import Options
+from jaxmon.agent.compiling.parameters import Parameters, parameters_of
 from jaxmon.agent.compiling.stack import Jitted, of_call
 
 
@@ -26,7 +26,7 @@ class Call(NamedTuple):
     Attributes:
         args: positional arguments.
         kwargs: arguments by name.
-        parameters: signature of the user's function, if it has one.
+        parameters: what the callable that is jitted takes.
         static_argnums: positions of static arguments.
         static_argnames: names of static arguments.
         options: what `jax.jit` or `jax.pmap` was given.
@@ -38,7 +38,7 @@ class Call(NamedTuple):
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    parameters: inspect.Signature | None
+    parameters: Parameters
     static_argnums: Sequence[int]
     static_argnames: Sequence[str]
     options: Options
@@ -74,10 +74,11 @@ def asked_by(
     leaves, avals = inside.get("args_flat"), getattr(params, "in_avals", ())
     if leaves is not None and len(leaves) > len(avals):
         leaves = leaves[len(leaves) - len(avals) :]  # after constants of the program
+    args, kwargs = variables["args"], variables["kwargs"]
     return jitted, Call(
-        variables["args"],
-        variables["kwargs"],
-        info.fun_signature,
+        args,
+        kwargs,
+        parameters_of(jitted.fun, len(args), kwargs),
         info.static_argnums,
         info.static_argnames,
         options.of_jit(info),
@@ -93,10 +94,11 @@ def _of_pmap(variables: Mapping[str, Any]) -> Call:
     Return the call of a pmap that has a cache of its own (to 0.7).
     """
     params, given = variables.get("p"), pmaps.cache_miss_given(variables)
+    args, kwargs = variables["args"], variables["kwargs"]
     return Call(
-        variables["args"],
-        variables["kwargs"],
-        _parameters(given.get("fun")),
+        args,
+        kwargs,
+        parameters_of(given.get("fun"), len(args), kwargs),
         given["static_broadcasted_tuple"],
         (),
         options.of_pmap(given),
@@ -110,18 +112,12 @@ def _of_shard_map(fun: object, frame: FrameType) -> Call:
     Return the call of a pmap that is jit and shard_map (since 0.8).
     """
     variables, given = frame.f_locals, pmaps.shard_map_given(frame)
+    args, kwargs = variables["args"], variables["kwargs"]
     return Call(
-        variables["args"],
-        variables["kwargs"],
-        _parameters(fun),
+        args,
+        kwargs,
+        parameters_of(fun, len(args), kwargs),
         given.get("static_broadcasted_tuple", ()),
         (),
         options.of_pmap(given),
     )
-
-
-def _parameters(fun: Any) -> inspect.Signature | None:
-    try:
-        return inspect.signature(fun)
-    except (TypeError, ValueError):  # a builtin, or no function at all
-        return None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any, NamedTuple
 
+from jaxmon.agent.compiling.parameters import parameters_of
 from jaxmon.agent.compiling.trees import names_of
 
 
@@ -79,23 +80,18 @@ def _numpy(variables: Mapping[str, Any]) -> Iterator[str]:
     Yield the NumPy arrays among the arguments, in plain containers too.
     """
     info = variables.get("jit_info")
-    parameters = getattr(info, "fun_signature", None)
     static = {
         *getattr(info, "static_argnums", ()),
         *getattr(info, "static_argnames", ()),
     }
-    args = variables.get("args", ())
-    names = names_of(parameters, len(args))
+    args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
+    names = names_of(parameters_of(variables.get("fun"), len(args), kwargs), len(args))
     given: list[tuple[str, Any]] = [
         (names[position], value)
         for position, value in enumerate(args)
         if position not in static
     ]
-    given += [
-        (name, value)
-        for name, value in variables.get("kwargs", {}).items()
-        if name not in static
-    ]
+    given += [(name, value) for name, value in kwargs.items() if name not in static]
     left = [_SEARCHED]
     for name, value in given:
         yield from _inside(name, value, left, 0)

@@ -5,10 +5,9 @@ The trees of arguments, without any object of the user's in them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import Parameter
-from inspect import Signature as Parameters
 from typing import Any
 
+from jaxmon.agent.compiling.parameters import Parameters
 from jaxmon.agent.compiling.signatures import LEAF, NONE, Argument, Node
 from jaxmon.agent.compiling.values import text_of, value_of
 
@@ -17,20 +16,15 @@ from jaxmon.agent.compiling.values import text_of, value_of
 _ORDERED = ("OrderedDict", "defaultdict")
 
 
-def names_of(parameters: Parameters | None, count: int) -> list[str]:
+def names_of(parameters: Parameters, count: int) -> list[str]:
     """
     Return what the first *count* positional arguments are called: ``x``, ``args[1]``.
     """
-    found: list[str] = []
-    for name, parameter in parameters.parameters.items() if parameters else ():
-        if len(found) >= count:
-            return found
-        if parameter.kind is Parameter.VAR_POSITIONAL:
-            found += [f"{name}[{number}]" for number in range(count - len(found))]
-        else:
-            found.append(name)
-    # More than it takes, or nobody knows what it takes.
-    return found[:count] + [f"args[{number}]" for number in range(len(found), count)]
+    found = list(parameters.positional[:count])
+    # More than it takes have a number, too.
+    first = 0 if parameters.rest else len(found)
+    rest, left = parameters.rest or "args", count - len(found)
+    return found + [f"{rest}[{first + number}]" for number in range(left)]
 
 
 def arguments_of(tree: Any, names: Sequence[str]) -> tuple[Argument, ...]:
