@@ -57,7 +57,7 @@ class Site:
         return socket.create_connection(address, 20, source_address=(source, 0))
 
     def get(
-        self, path: str, method: str = "GET", *, timeout: float = 20, **headers: str
+        self, path: str, method: str = "GET", *, timeout: float = 60, **headers: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """
         Return response and body of one request on its own connection.
