@@ -154,6 +154,52 @@ def test_agents_come_back_after_their_directory(run_dir: Path, start: Start) -> 
     assert sorted(before.values()) == ["a", "b", "c"]
 
 
+def test_agents_come_back_when_their_directory_can_be_made_again(
+    run_dir: Path, start: Start
+) -> None:
+    """
+    While a file lies in its place nothing can be done; after that, they are there.
+    """
+    (one,) = many(start, "a")
+    elsewhere = run_dir.with_suffix(".away")
+    run_dir.rename(elsewhere)
+    try:
+        run_dir.write_text("in the way")
+        assert one.popen.poll() is None
+        run_dir.unlink()
+        until(lambda: seen(run_dir) == {"0": "a"}, "it to listen again")
+        (other,) = many(start, "b")
+        other.end()
+        assert other.popen.wait(20) == 0
+        assert seen(run_dir) == {"0": "a"}
+    finally:
+        shutil.rmtree(elsewhere)
+
+
+def test_a_slot_that_another_program_took_is_left_to_it(
+    run_dir: Path, start: Start
+) -> None:
+    """
+    Whoever answers in the place of an agent's socket, with or without its lock, stays;
+    the agent takes another slot.
+    """
+    many(start, "a")
+    with closing(socket.socket(socket.AF_UNIX)) as other:
+        other.bind(str(run_dir / "other"))
+        other.listen()
+        (run_dir / "other").rename(run_dir / "agent-0.sock")
+        mine = rundir.identity(run_dir / "agent-0.sock")
+        moved = {"1": run_dir / "agent-1.sock"}
+        until(
+            lambda: (
+                fetch_all(moved, "/metrics", timeout=10, max_bytes=9999) == {"1": "a"}
+            ),
+            "the agent to move",
+        )
+
+        assert rundir.identity(run_dir / "agent-0.sock") == mine
+
+
 @pytest.mark.parametrize("gone", ["*.sock", "*.lock", "*"])
 def test_agents_come_back_after_a_cleaner(
     run_dir: Path, start: Start, gone: str
