@@ -19,7 +19,8 @@ also in prometheus_client's multiprocess mode: there a sidecar tells them apart.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from prometheus_client.metrics_core import Metric as ClientMetric
@@ -83,27 +84,41 @@ class Collector(ClientCollector):
         if not self._agent.running:
             return ()
         try:
-            return _converted(self._agent.collect())
-        except Exception:
-            # The page is the program's.
-            if not self._failed:
-                self._failed = True
-                log.exception("jaxmon's figures are missing from the program's page")
+            return _converted(self._agent.collect(), self._note)
+        except Exception:  # noqa: BLE001 - the page is the program's
+            self._note()
             return ()
 
+    def _note(self) -> None:
+        """
+        Say once, while it is handled, that something failed.
+        """
+        if not self._failed:
+            self._failed = True
+            log.error(
+                "figures of jaxmon are missing from the program's page",
+                exc_info=sys.exception(),
+            )
 
-def _converted(families: Iterable[Family]) -> list[ClientMetric]:
+
+def _converted(
+    families: Iterable[Family], failed: Callable[[], None]
+) -> list[ClientMetric]:
     found: dict[str, tuple[Metric, ClientMetric]] = {}
     for family in families:
         ours = family.metric
         if not family.samples or ours.name.startswith(_THEIRS):
             continue
+        try:
+            samples = [(series, float(value)) for series, value in family.samples]
+        except Exception:  # noqa: BLE001 - a sample that is no number costs its family
+            failed()
+            continue
         kind, theirs = found.setdefault(ours.name, (ours, _empty(ours)))
         if kind.kind != ours.kind:
             continue  # as on our own page
-        for series, value in family.samples:
+        for series, number in samples:
             name, _, text = series.partition("{")
-            number = float(value)
             if number == number:  # noqa: PLR0124 - NaN is left out, as on our own page
                 theirs.add_sample(name, labels(text) if text else {}, number)
     return [theirs for _, theirs in found.values() if theirs.samples]

@@ -127,6 +127,16 @@ def test_blanks_are_dropped(exporter: DcgmExporter, blank: str) -> None:
     assert body(poller) == "".join(expected)
 
 
+@pytest.mark.parametrize("value", ["-1.0", "4294967.295", "100001"])
+def test_a_figure_that_cannot_be_is_dropped(exporter: DcgmExporter, value: str) -> None:
+    """Nor is power below nothing, or that of a power station, whoever tells it."""
+    exporter.body = page(1).replace(" 412.250000\n", f" {value}\n")
+    poller = polled(exporter.url)
+    assert not [name for name in series(poller) if "power_watts" in name]
+    assert poller.dropped == 1
+    assert poller.status().success
+
+
 def test_page_of_blanks_is_no_failure(exporter: DcgmExporter) -> None:
     """A GPU that DCGM knows nothing about is there, without figures."""
     exporter.body = f"DCGM_FI_DEV_GPU_UTIL{{{labels(0)}}} {BLANKS[0]}\n"

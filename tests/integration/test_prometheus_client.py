@@ -215,6 +215,15 @@ def test_a_failure_of_ours_costs_our_series_only(
     assert len(caplog.records) == 1
 
 
+def test_a_family_that_is_no_number_costs_itself() -> None:
+    """The others are on the program's page."""
+    broken: Any = [("jaxmon_host_cpus", "many")]
+    load = Family(catalog.HOST_LOAD_1M, [("jaxmon_host_load1", 0.5)])
+    found = figures(page_of(Told(Family(catalog.HOST_CPUS, broken), load)))
+    assert found["jaxmon_host_load1", ()] == 0.5
+    assert found["own_total", ()] == 1
+
+
 def test_prometheus_takes_the_page(pages: dict[str, str]) -> None:
     """Prometheus's own checker has no complaint."""
     checked = subprocess.run(
