@@ -24,8 +24,8 @@ def main() -> int:
     host = os.environ.get("JAXMON_EXPORTER_HOST", "127.0.0.1")
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared
         host = "127.0.0.1"
-    port = int(os.environ.get("JAXMON_EXPORTER_PORT", "9467"))
     try:
+        port = int(os.environ.get("JAXMON_EXPORTER_PORT", "9467"))
         if os.environ.get("JAXMON_EXPORTER_WEB_CONFIG"):
             with connected((host, port), Bounds(_SECONDS, _MAX_BYTES)):
                 return 0
@@ -33,7 +33,7 @@ def main() -> int:
             (host, port), "/-/healthy", seconds=_SECONDS, max_bytes=_MAX_BYTES
         )
         return int(answer.status != _OK)
-    except (OSError, HTTPException):
+    except (OSError, HTTPException, OverflowError, ValueError):
         return 1
 
 

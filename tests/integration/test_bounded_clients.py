@@ -122,6 +122,19 @@ def test_an_unhealthy_sidecar(name, monkeypatch):
         assert main() == 1
 
 
+@pytest.mark.parametrize("port", ["", "nan", "99999", "-1", "9" * 400, "9" * 5000])
+def test_a_health_check_of_no_port(port, monkeypatch):
+    """
+    What is no port serves nobody.
+    """
+    monkeypatch.setenv("JAXMON_EXPORTER_HOST", "127.0.0.1")
+    monkeypatch.setenv("JAXMON_EXPORTER_PORT", port)
+    main = runpy.run_path(str(HEALTHCHECK))["main"]
+    for config in ("", "web.yaml"):
+        monkeypatch.setenv("JAXMON_EXPORTER_WEB_CONFIG", config)
+        assert main() == 1
+
+
 @endless
 def test_an_endless_answer_by_tls(name, monkeypatch, tmp_path):
     """

@@ -1,0 +1,109 @@
+"""
+An ``slo.yaml`` that makes no sense is refused with file and line, whatever it says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import suppress
+
+import pytest
+
+from jaxmon.artifacts import slo
+from jaxmon.artifacts.alerts import Options, render
+from jaxmon.artifacts.slo import Thresholds
+from jaxmon.artifacts.slo.load import DEFAULT
+from jaxmon.errors import SloError
+
+
+SCALARS = (
+    *("!!int abc", "!!int 0x", "!!float abc", "!!float inf", "!!float 1e999", ".nan"),
+    *(
+        ".inf",
+        "-.inf",
+        "2026-01-01",
+        "!!timestamp x",
+        "!!binary abc",
+        "!!python/name:x",
+    ),
+    *("!!null x", "!!bool 7", "!!set {a}", "!!omap [a: 1]", "? [a]", "*none", "&a *a"),
+    *("<<", "{<<: 5}", '"\\0"', '"\\uD800"', '"\\x1b[31m"', '"\\L"', "9" * 5000, "_"),
+    *("9" * 5000 + "d", "9" * 300 + "w", "999999999w", "\u0663d", "[" * 50 + "]" * 50),
+    *("[" * 100_000, "{a: " * 100_000, "!", "!<", "%", "@", "`", "|+9", "'", '"', "\t"),
+    "a" * 100_000,
+)
+KEYS = ("slos", "service", "owner", "period", "alerts")
+OF_AN_SLO = (
+    *("name", "title", "description", "objective", "indicator", "owner", "period"),
+    *("by", "page", "deploy_noise", "minimum_events", "minimum_errors"),
+)
+OF_AN_INDICATOR = ("bad", "total", "good", "histogram", "above", "timestamp", "within")
+
+
+@pytest.mark.parametrize("scalar", SCALARS, ids=lambda text: repr(text[:20]))
+def test_any_scalar_anywhere(scalar, tmp_path):
+    """
+    Whatever stands in place of a value or a key is used, or refused with file and line.
+    """
+    places = [f"{key}: {scalar}" for key in KEYS]
+    places += [f"slos:\n- {key}: {scalar}" for key in OF_AN_SLO]
+    places += [f"slos:\n- indicator: {{{key}: {scalar}}}" for key in OF_AN_INDICATOR]
+    places += [scalar, f"{scalar}: 1", f"slos: [{scalar}]", f"? {scalar}\n: 1"]
+    places += [
+        f"slos: []\nalerts: {{{one.name}: {scalar}}}"
+        for one in dataclasses.fields(Thresholds)
+    ]
+    path = tmp_path / "slo.yaml"
+    for text in places:
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(SloError) as raised:
+            slo.load(path)
+        assert str(raised.value).startswith(str(path))
+        assert len(str(raised.value)) < 1200
+        assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("scalar", SCALARS, ids=lambda text: repr(text[:20]))
+def test_any_scalar_in_a_good_file(scalar, tmp_path):
+    """
+    In a file that is right otherwise, too: what is taken can be built.
+    """
+    shipped = DEFAULT.read_text(encoding="utf-8").splitlines(keepends=True)
+    path = tmp_path / "slo.yaml"
+    tried = {""}
+    found = slo.load()
+    for number, line in enumerate(shipped):
+        key, colon, _ = line.partition(": ")
+        if not colon or key.lstrip(" -#") in tried:
+            continue
+        tried.add(key.lstrip(" -#"))
+        changed = [*shipped[:number], f"{key}: {scalar}\n", *shipped[number + 1 :]]
+        path.write_text("".join(changed), encoding="utf-8")
+        with suppress(SloError):
+            found = slo.load(path)
+    # The last one that was taken stands for all: rendering takes its time.
+    for text in render(found, Options(scale=60)).values():
+        assert text.encode()
+
+
+@pytest.mark.parametrize("size", [10 << 20, (1 << 20) - 100])
+def test_a_large_file(size, tmp_path):
+    """
+    One that no person wrote is refused by its size, or by its first mistake.
+    """
+    one = "- {name: a, title: b}\n"
+    path = tmp_path / "slo.yaml"
+    path.write_text("slos:\n" + one * (size // len(one)))
+    with pytest.raises(
+        SloError, match=r"longer than 1 MiB|more than 100000 values|:2:"
+    ):
+        slo.load(path)
+
+
+def test_a_byte_order_mark(tmp_path):
+    """
+    Editors of other systems write one.
+    """
+    path = tmp_path / "slo.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + DEFAULT.read_bytes())
+    assert slo.load(path) == slo.load()
