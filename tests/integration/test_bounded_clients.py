@@ -14,7 +14,6 @@ from http.client import HTTPException
 from pathlib import Path
 
 import pytest
-import trustme
 
 from jaxmon.cli import local
 from jaxmon.cli.stack import Stack
@@ -140,6 +139,7 @@ def test_an_endless_answer_by_tls(name, monkeypatch, tmp_path):
     """
     Bounds hold for what is encrypted as well.
     """
+    trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
