@@ -7,7 +7,9 @@ stands, for each case, what the program did and what the agent saw of it.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jaxmon
@@ -74,10 +77,11 @@ def case(
     *,
     out: tuple[int, int] = (0, 0),
     into: tuple[int, int] = (0, 0),
-    sync: int = 0,
+    sync: int | None = 0,
 ) -> None:
     """
     Run ``action(given)``, which makes so many transfers of so many bytes; note both.
+    Waits are left out where *sync* is `None`.
     """
     before = figures()
     action(given)
@@ -95,6 +99,9 @@ def case(
             )
         },
     }
+    if sync is None:
+        for figures_of_case in cases[name].values():
+            del figures_of_case["sync"]
 
 
 one = jnp.float32(1)
@@ -194,6 +201,69 @@ case("jax.block_until_ready", jax.block_until_ready, vector(one), sync=1)
 pair = [vector(one), vector(one)]
 case("jax.block_until_ready of a tree", jax.block_until_ready, pair, sync=1)
 case("only looked up", lambda array: hasattr(array, "block_until_ready"), fresh())
+
+# Operands of callbacks, which XLA brings to the host, and what comes back.
+ONE = jax.ShapeDtypeStruct((1,), np.float32)
+
+
+def first(operand: Any) -> Any:
+    """
+    Return the first number of an operand.
+    """
+    return np.asarray(operand)[:1]
+
+
+def sends(operand: Any) -> Any:
+    """
+    Return the same, and send an array in passing.
+    """
+    jax.device_put(host)
+    return first(operand)
+
+
+def called_back(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """
+    Return a function that runs *call* in a program, three times.
+    """
+    program = jax.jit(call)
+
+    def run(operand: Any) -> None:
+        for _ in range(3):
+            program(operand)
+            jax.effects_barrier()
+
+    return run
+
+
+callbacks: dict[str, Callable[[Any], Any]] = {
+    "pure_callback": lambda x: jax.pure_callback(first, ONE, x),
+    "io_callback": lambda x: io_callback(first, ONE, x),
+    "ordered io_callback": lambda x: io_callback(first, ONE, x, ordered=True),
+    "debug.callback": lambda x: (jax.debug.callback(first, x), x + 1)[1],
+    "debug.print": lambda x: (jax.debug.print("{}", x[0]), x + 1)[1],
+    "ordered debug.print": lambda x: (
+        jax.debug.print("{}", x[0], ordered=True),
+        x + 1,
+    )[1],
+}
+with contextlib.redirect_stdout(sys.stderr):
+    for name, call in callbacks.items():
+        # Waiting for its effects is not what is looked at.
+        case(name, called_back(call), vector(one), sync=None)
+    eager = [call for name, call in callbacks.items() if "ordered" not in name]
+    case(
+        "callbacks at once",
+        lambda x: [call(x) for call in eager],
+        vector(one),
+        sync=None,
+    )
+    case(
+        "an array sent by a callback",
+        called_back(lambda x: jax.pure_callback(sends, ONE, x)),
+        vector(one),
+        into=(3, 6144),
+        sync=None,
+    )
 
 constant = vector(one)
 case("a constant of a program", jax.jit(lambda x: x + constant), constant)

@@ -69,7 +69,7 @@ def kinds(arrays: list[Any]) -> Iterator[Kind]:
 
 
 def _may_pack(dtype: Any) -> bool:
-    # NumPy and JAX count a byte for each element of int4; NumPy has no such type itself.
+    # Of int4, which is not one of NumPy's own, each element counts as a byte elsewhere.
     return dtype.itemsize == 1 and getattr(dtype, "isbuiltin", 0) == _REGISTERED
 
 

@@ -38,8 +38,11 @@ _EXPLICIT = frozenset(
     {"asarray", "array", "device_put", "device_put_sharded", "device_put_replicated"}
 )
 
-_USER, _PLUMBING, _JAX, _LOWERING, _OURS = range(5)
+_USER, _PLUMBING, _JAX, _INTERNAL, _OURS = range(5)
 _LOWERING_FILES = ("mlir.py", "partial_eval.py")
+# What runs callbacks: XLA has brought their operands to the host in C++, and JAX makes
+# arrays of these in the host's own memory, which is no transfer.
+_CALLBACK_FILES = ("callback.py", "debugging.py")
 
 
 @dataclass(eq=False, slots=True)
@@ -77,6 +80,12 @@ class Origins:
         self._rest: dict[tuple[Direction, str], Site] = {}
         self._kinds: dict[str, int] = {}
         self._jax = _directories("jax", "jaxlib")
+        source = os.path.join(self._jax[0], "_src", "")  # noqa: PTH118
+        interpreters = os.path.join(source, "interpreters", "")  # noqa: PTH118
+        self._internal = {
+            *(source + name for name in _CALLBACK_FILES),
+            *(interpreters + name for name in _LOWERING_FILES),
+        }
         self._libraries = Sites(jax)
 
     def of(  # noqa: C901 - one walk up the stack, kept quick
@@ -153,8 +162,7 @@ class Origins:
 
     def _kind(self, file: str) -> int:
         if file.startswith(self._jax):
-            head, _, name = file.rpartition(f"interpreters{os.sep}")
-            return _LOWERING if head and name in _LOWERING_FILES else _JAX
+            return _INTERNAL if file in self._internal else _JAX
         if file.startswith(AGENT):
             return _OURS
         if file.startswith(OURS):
