@@ -8,12 +8,14 @@ lock-free tallies, so the hooks never wait and a scrape folds them.
 from __future__ import annotations
 
 import functools
+import hashlib
 import types
 from collections.abc import Iterator
 from threading import RLock
 from typing import Any
 
 from jaxmon import catalog
+from jaxmon.agent import attributes
 from jaxmon.agent.meters import Meters
 from jaxmon.agent.tally import Tally
 from jaxmon.catalog import COMPILE_SECONDS
@@ -26,6 +28,12 @@ UNKNOWN = "unknown"
 # Functions of JAX itself (jnp operations are jitted too) may fill this share of
 # the labels, so that they cannot crowd out the user's.
 _INTERNAL_SHARE = 4
+
+# Of a label; real ones are a quarter of it.
+_LONGEST = 256
+
+_PARTIAL_OF = functools.partial.func.__get__
+_QUALNAME_OF = type.__dict__["__qualname__"].__get__
 
 
 class Function:
@@ -142,7 +150,7 @@ class FunctionTable:
         Return the entry called *name*, ``other`` when the table is full.
         """
         found = self._functions.get(name)
-        return found or self._create(name, internal=internal)
+        return found or self._create(valid(name), internal=internal)
 
     def by_short_name(self, short: str) -> Function:
         """
@@ -177,7 +185,8 @@ def exported(fun: object) -> Any:
     if type(fun) is not types.MethodType:
         return None
     owner = type(fun.__self__)
-    is_one = owner.__name__ == "Exported" and owner.__module__.startswith("jax.")
+    module = attributes.module_of(owner)
+    is_one = owner.__name__ == "Exported" and module.startswith("jax.")
     return fun.__self__ if is_one else None
 
 
@@ -188,14 +197,40 @@ def label(fun: object) -> tuple[str, bool]:
     Partials and bound methods are named after the function inside; a callable
     object without a name of its own after its class; an exported program, which may
     have come from another process, ``exported.`` and after what it was made of.
+    Runs no code of the user's.
     """
-    while isinstance(fun, functools.partial):
-        fun = fun.func
+    while issubclass(type(fun), functools.partial):
+        fun = _PARTIAL_OF(fun)
     if (program := exported(fun)) is not None:
-        return f"exported.{program.fun_name}", False
-    module = getattr(fun, "__module__", None) or type(fun).__module__
-    name = getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None)
-    if not isinstance(name, str):
-        name = type(fun).__qualname__
+        return valid(f"exported.{program.fun_name}"), False
+    if type(fun) is types.MethodType:
+        fun = fun.__func__
+    kind = type(fun)
+    module = attributes.text(fun, "__module__") or attributes.module_of(kind)
+    name = (
+        attributes.text(fun, "__qualname__")
+        or attributes.text(fun, "__name__")
+        or _QUALNAME_OF(kind)
+    )
     internal = module.partition(".")[0] in ("jax", "jaxlib")
-    return f"{module}.{name}", internal
+    return valid(f"{module or UNKNOWN}.{name}"), internal
+
+
+def valid(name: str) -> str:
+    """
+    Return *name* as a label: what can stand on a page, in a moderate length.
+
+    Other names stay others: what is not printable is escaped, lone surrogates too, and
+    of what is cut off there is a digest.
+    """
+    if not name.isprintable():
+        name = "".join(
+            [
+                one if one.isprintable() else one.encode("unicode_escape").decode()
+                for one in name
+            ]
+        )
+    if len(name) > _LONGEST:
+        digest = hashlib.blake2s(name.encode(), digest_size=8).hexdigest()
+        name = f"{name[: _LONGEST - 20]}...{digest}"
+    return name

@@ -14,6 +14,8 @@ import types
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from jaxmon.agent.attributes import looked_up, variables
+
 
 # Wrappers within each other; more are none of a sane program's.
 _DEEP = 32
@@ -75,7 +77,7 @@ def parameters_of(
             found = taken
         if taken.positional or not taken.rest:
             break
-        fun = _variables(fun).get("__wrapped__")
+        fun = variables(fun).get("__wrapped__")
         if fun is None:
             break
     return found or Parameters(rest="args")
@@ -89,7 +91,7 @@ def _own(fun: Any, given: int) -> Parameters:
         return _of_code(fun, given)
     if type(fun) is types.BuiltinFunctionType:
         return _of_builtin(fun, given)
-    called = _looked_up(type(fun), "__call__")
+    called = looked_up(type(fun), "__call__")
     if type(called) is types.FunctionType:
         return _of_code(called, given + 1)
     return Parameters(rest="args", named=True)
@@ -135,25 +137,3 @@ def _takes(parameters: Parameters, count: int, keywords: Collection[str]) -> boo
         return False
     by_name = {*positional[count:], *parameters.keywords}
     return parameters.named or set(keywords) <= by_name
-
-
-def _looked_up(kind: type, name: str) -> Any:
-    """
-    Return what *kind* or a base has under *name*, as it stands there.
-    """
-    for base in type.__dict__["__mro__"].__get__(kind):
-        found = type.__dict__["__dict__"].__get__(base).get(name)
-        if found is not None:
-            return found
-    return None
-
-
-def _variables(fun: object) -> dict[str, Any]:
-    """
-    Return the ``__dict__`` of *fun*, past what its class may have to say.
-    """
-    try:
-        found = object.__getattribute__(fun, "__dict__")
-    except AttributeError:
-        return {}
-    return found if type(found) is dict else {}

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
+from jaxmon.agent import attributes
 from jaxmon.agent.calling.codes import closure
 
 
@@ -34,7 +35,7 @@ def is_one(fun: object) -> bool:
     """
     Tell whether *fun*, which is jitted, may be the shard_map that pmap made.
     """
-    return getattr(fun, "__module__", None) in _MODULES
+    return attributes.text(fun, "__module__") in _MODULES
 
 
 def around(above: FrameType | None) -> FrameType | None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Literal
 
+from jaxmon.agent.attributes import module_of
+
 
 Stage = Literal["trace", "lower", "compile", "dispatch", "wait"]
 
@@ -109,7 +111,7 @@ def is_from_jax(error: BaseException) -> bool:
     """
     if is_runtime_error(error):
         return True
-    if type(error).__module__.partition(".")[0] in ("jax", "jaxlib"):
+    if module_of(type(error)).partition(".")[0] in ("jax", "jaxlib"):
         return True
     text = _text(error)
     kind = type(error)
@@ -238,7 +240,7 @@ def _kind_of_own(error: BaseException) -> str | None:
         return "nan"
     if type(error) is RuntimeError and text.startswith(_NO_OBJECT):
         return "oom"
-    if type(error).__module__.endswith(".checkify"):
+    if module_of(type(error)).endswith(".checkify"):
         return "invalid_argument" if "out-of-bounds" in text[:_HEAD] else "other"
     return None
 

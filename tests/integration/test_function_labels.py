@@ -1,0 +1,196 @@
+"""
+Whatever a function is called, its figures are on the page once, and hooks stay on.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from jaxmon.agent import Agent
+from jaxmon.exposition.encode import encode
+from tests.instrumented import instrumented
+
+
+pytestmark = pytest.mark.ground_truth
+
+CALLS = "jaxmon_jit_calls"
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    """
+    Return an agent that serves nothing.
+    """
+    with instrumented(sample_rate=0) as running:
+        yield running
+
+
+def page_calls(agent: Agent) -> list[tuple[str, float]]:
+    """
+    Return label and value of each series of calls, as a client reads the page.
+    """
+    page = encode(agent.collect()).decode()
+    return [
+        (sample.labels["function"], sample.value)
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if family.name == CALLS
+    ]
+
+
+def called(name: Any) -> Callable[..., Any]:
+    def work(x: Any) -> Any:
+        return x + 1
+
+    # JAX gives __name__ to XLA, which has its own mind about it.
+    work.__qualname__ = name
+    return work
+
+
+class Raising:
+    """
+    Whoever asks for a name has gone too far.
+    """
+
+    asked = 0
+
+    def __call__(self, x: Any) -> Any:
+        return x + 1
+
+    @property
+    def __name__(self) -> Any:
+        type(self).asked += 1
+        raise OSError
+
+
+def of_class(**variables: Any) -> Any:
+    return type("Work", (), {"__call__": lambda _, x: x + 1, **variables})()
+
+
+def with_variables(**variables: Any) -> Any:
+    work = of_class()
+    vars(work).update(variables)
+    return work
+
+
+class Text(str):
+    """
+    Text that lies about itself.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        raise OSError
+
+    def __hash__(self) -> int:
+        raise OSError
+
+    def partition(self, _: Any, /) -> Any:
+        raise OSError
+
+
+def without_module(module: Any) -> Any:
+    work = called("work")
+    work.__module__ = module
+    return work
+
+
+ODD: dict[str, Callable[[], Any]] = {
+    "class without module": lambda: of_class(__module__=None),
+    "class with a number": lambda: of_class(__module__=3),
+    "class with a property": lambda: of_class(__module__=property(lambda _: 1 / 0)),
+    "function without module": lambda: without_module(None),
+    "function with a number": lambda: without_module(3),
+    "function with odd text": lambda: without_module(Text("odd")),
+    "method": lambda: types.MethodType(of_class(__module__=None), 1.0).__func__,
+    "bound": lambda: functools.partial(
+        of_class(__module__=None, go=lambda _, x: x + 1).go
+    ),
+    "name is a number": lambda: with_variables(__name__=3, __qualname__=[]),
+    "name is odd text": lambda: with_variables(__qualname__=Text("odd")),
+    "name is empty": lambda: called(""),
+    "name is huge": lambda: called("x" * 100_000),
+    "name has lines": lambda: called("two\nlines\r\0\x1b[31m\u2028"),
+    "name is a surrogate": lambda: called("\udc80"),
+    "name has quotes": lambda: called('a"b\\c{}'),
+    "no class": lambda: with_variables(__class__=None),
+    "wrapped by itself": lambda: with_variables(__wrapped__=None),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_functions_switch_no_hook_off(agent: Agent, name: str) -> None:
+    """
+    A dozen of a kind are counted, under a label of a moderate length, and every hook is
+    still on.
+    """
+    fun = ODD[name]()
+    for size in range(1, 13):
+        try:
+            jitted = jax.jit(fun)
+            jitted(np.ones(size)), jitted(np.ones(size))
+        except Exception:  # noqa: BLE001 - JAX itself does not take it
+            pytest.skip("JAX does not take it")
+
+    found = page_calls(agent)
+    assert sum(calls for _, calls in found) == 24
+    assert len({label for label, _ in found}) == len(found)
+    for label, _ in found:
+        assert label.isprintable()
+        assert len(label) <= 300
+    assert all(agent._hooks.active().values())
+    assert agent._guard.failures() == {}
+
+
+def test_names_that_differ_in_what_no_page_can_say_have_a_series_each(
+    agent: Agent,
+) -> None:
+    """
+    Lone surrogates are no UTF-8, and control characters end a page for some.
+    """
+    names = ["f\udc80", "f\udc81", "f\n", "f\0", "f", "f" * 5000, "f" * 5001]
+    for name in names:
+        jax.jit(called(name))(1.0)
+
+    found = page_calls(agent)
+    assert len(found) == len(names)
+    assert all(calls == 1 for _, calls in found)
+    assert len(dict(found)) == len(names)
+
+
+def test_a_program_of_xla_with_such_a_name_is_one_function(agent: Agent) -> None:
+    """
+    Where only JAX's words tell the name, it has the same label again.
+    """
+    table = agent._table
+    before = len(list(table))
+    first, second = table.named("g\udc80"), table.named("g\udc80")
+
+    assert first is second
+    assert first is not table.named("g\udc81")
+    assert len(list(table)) == before + 2
+
+
+def test_names_are_looked_at_without_asking_the_user(agent: Agent) -> None:
+    """
+    A property of the user's that is called like a name runs as often as without us.
+    """
+    Raising.asked = 0
+    with pytest.raises(OSError):  # noqa: PT011 - JAX asks, and so fails
+        jax.jit(Raising())
+    ours = Raising.asked
+    agent._hooks.detach()
+    Raising.asked = 0
+    with pytest.raises(OSError):  # noqa: PT011 - likewise
+        jax.jit(Raising())
+
+    assert ours == Raising.asked
