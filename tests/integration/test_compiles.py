@@ -221,6 +221,10 @@ def test_a_listener_that_takes_itself_off_hides_an_event_from_ours() -> None:
 
         assert len(hidden) == 1
         assert outcomes(agent) == {"compiled": 1}
+        assert not hears(agent)
+        fresh()(np.ones(2, np.float32))
+        assert outcomes(agent) == {"compiled": 2}
+        assert hears(agent)
 
 
 @pytest.mark.parametrize("without", ["hook", "guard"])
@@ -239,6 +243,24 @@ def test_without_the_hook_into_monitoring_outcomes_are_right(
     fail(fresh().lower(np.ones(2, np.float32)))
 
     assert outcomes(agent) == {"compiled": 1, "failed": 1}
+    assert not hears(agent)
+
+
+def test_a_jax_that_reports_nothing_changes_no_outcome(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Whoever replaces what records events: our listeners are there, and hear nothing.
+    """
+    x = np.ones(2, np.float32)
+    dispatch: Any = jax._src.dispatch
+    monkeypatch.setattr(dispatch, "record_event_duration_secs", lambda *_, **__: None)
+    fresh()(x)
+    fresh()(x)
+    fail(fresh().lower(x))
+    fresh()(x)
+
+    assert outcomes(agent) == {"compiled": 3, "failed": 1}
     assert not hears(agent)
 
 

@@ -241,8 +241,11 @@ class Compiles:
             self._programs.take(compile_.function, executable)
 
     def _settle_unreported(self, compile_: Compile | None) -> None:
-        if compile_ is not None:
-            self._settle(compile_, failed=compile_.raised is not False)
+        if compile_ is None or id(compile_) not in self._unsettled:
+            return
+        if compile_.raised is False:  # JAX reports each that went well
+            self.deaf = compile_.deaf = True
+        self._settle(compile_, failed=compile_.raised is not False)
 
     def _settle(self, compile_: Compile, *, failed: bool) -> None:
         """
