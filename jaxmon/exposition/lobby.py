@@ -87,15 +87,13 @@ class Lobby:
             self._guests.popitem()[0].sock.close()
 
     def _call(self, guest: Guest) -> None:
+        if guest not in self._guests:  # left, or closed, meanwhile
+            return
         self._loop.remove_reader(guest.sock)
         if self._enter(guest):
             del self._guests[guest]
         else:
-            self._loop.call_later(_AGAIN_SECONDS, self._call_again, guest)
-
-    def _call_again(self, guest: Guest) -> None:
-        if guest in self._guests:
-            self._call(guest)
+            self._loop.call_later(_AGAIN_SECONDS, self._call, guest)
 
     def _dismiss(self, guest: Guest) -> None:
         self._loop.remove_reader(guest.sock)
