@@ -8,7 +8,6 @@ command knows.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -58,6 +57,8 @@ def document(data: Any) -> None:
     """
     Print *data* as JSON, in ASCII.
     """
+    import json
+
     text = json.dumps(_redacted(data), indent=2)
     # The one control character that JSON does not escape.
     click.echo(text.replace("\x7f", "\\u007f"))

@@ -4,12 +4,8 @@ Secrets of the user, kept out of what is shown: a server may send back what it w
 
 from __future__ import annotations
 
-import base64
-import html
-import json
 import re
 from collections.abc import Iterator
-from urllib.parse import quote, quote_plus
 
 
 _HIDDEN = "[secret]"
@@ -46,6 +42,12 @@ class Secrets:
 
 
 def _forms(secret: str) -> Iterator[str]:
+    # Most commands have no secret.
+    import base64  # noqa: PLC0415 - see above
+    import html  # noqa: PLC0415 - see above
+    import json  # noqa: PLC0415 - see above
+    from urllib.parse import quote, quote_plus  # noqa: PLC0415 - see above
+
     yield secret
     yield quote(secret, safe="")
     yield quote_plus(secret)
