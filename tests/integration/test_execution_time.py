@@ -35,6 +35,10 @@ from tests.sampled import (
 from tests.support import run_python
 
 
+# For a measurement that agrees: where there is much other work most are not exported.
+SECONDS = 300.0
+
+
 @pytest.fixture
 def agent() -> Iterator[Agent]:
     """
@@ -93,15 +97,26 @@ class Comparison:
 
 def agreed_once(attempt: Callable[[], Comparison], *, silent: bool = False) -> None:
     """
-    Fail unless one of ten attempts agrees, or is *silent*, where it may be: what is
-    wrong is wrong each time, while other load on a small machine comes and goes.
+    Fail unless an attempt agrees, or is *silent*, where it may be: what is wrong is
+    wrong each time, while other load on a small machine comes and goes.
     """
-    tried = []
-    for _ in range(10):
-        tried.append(attempt())
-        if tried[-1].agree() or (silent and tried[-1].silent()):
-            return
-    pytest.fail(f"never agreed: {tried}")
+
+    def agree() -> bool:
+        last = attempt()
+        tried.append(last)
+        return last.agree() or (silent and last.silent())
+
+    tried: list[Comparison] = []
+    sometime(agree, tried)
+
+
+def sometime(attempt: Callable[[], bool], seen: object = "") -> None:
+    """
+    Fail with what was *seen* unless an *attempt* succeeds in time.
+    """
+    deadline = time.monotonic() + SECONDS
+    while not attempt():
+        assert time.monotonic() < deadline, seen
 
 
 def looking(sampling: Sampling) -> float:
@@ -112,6 +127,14 @@ def looking(sampling: Sampling) -> float:
     if thread is None:
         return 0.0
     return time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))
+
+
+def nearest(seconds: float, truth: list[float]) -> float:
+    """
+    Return *seconds* over the time in *truth* that is nearest. The calls there are
+    alike, but for what else the machine has to do.
+    """
+    return seconds / min(truth, key=lambda one: abs(one - seconds))
 
 
 def fifth(values: list[float]) -> float:
@@ -178,16 +201,18 @@ def test_execution_time_is_what_the_program_tells(
 
     What keeps the machine busy delays looks, and such samples are dropped.
     """
-    programs, tried = Naps(sampling, milliseconds, waits=waits), []
-    for _ in range(10):
+    programs = Naps(sampling, milliseconds, waits=waits)
+    tried: list[list[float]] = []
+
+    def attempt() -> bool:
         tried.append(sorted(programs.ratios(rounds)))
-        if tried[-1] and 0.9 < median(tried[-1]) < 1.1:
-            return
-    pytest.fail(f"never within 10 %: {tried}")
+        return bool(tried[-1]) and 0.9 < median(tried[-1]) < 1.1
+
+    sometime(attempt, tried)
 
 
 @pytest.mark.ground_truth
-@pytest.mark.parametrize(("milliseconds", "told"), [(1, False), (3, False), (15, True)])
+@pytest.mark.parametrize(("milliseconds", "told"), [(1, False), (3, False), (40, True)])
 def test_sampled_calls_are_like_all_others(
     sampling: Sampling, nap: None, milliseconds: int, *, told: bool
 ) -> None:
@@ -206,7 +231,7 @@ def test_sampled_calls_are_like_all_others(
     def attempt() -> bool:
         own: list[float] = []
         others, looks = [], []
-        for _ in range(30):
+        for _ in range(10 if told else 30):
             seen, looked = len(execution_times(sampling, "step")), looking(sampling)
             arm(sampling)
             for turn in range(6):
@@ -219,14 +244,14 @@ def test_sampled_calls_are_like_all_others(
             if fresh := execution_times(sampling, "step")[seen:]:
                 own += fresh
                 looks.append(looking(sampling) - looked)
-        if len(own) < 6:
+        if len(own) < 4:
             return not told
         # Some looks are before the work, and one is after it.
         assert median(looks) < 0.2 * median(own)
         # Other load makes some of either longer; what we do ourselves, all of ours.
         return 0.85 < fifth(own) / fifth(others) < 1.15
 
-    assert any(attempt() for _ in range(10))
+    sometime(attempt)
 
 
 @pytest.mark.ground_truth
@@ -274,18 +299,19 @@ def test_work_of_others_is_not_charged(sampling: Sampling, nap: None) -> None:
         jax.block_until_ready(call(argument))
 
     def attempt() -> bool:
-        seen = len(execution_times(sampling, "short"))
-        truth = []
+        ratios = []
         for turn in range(8):
+            seen = len(execution_times(sampling, "short"))
             arm(sampling)
             pairs = [((long, ready)[turn % 2](slow), short(x)) for _ in range(3)]
             jax.block_until_ready(pairs)
             idle(sampling)
-            truth += [naps.told(own)[1] - naps.told(other)[1] for other, own in pairs]
-        own = execution_times(sampling, "short")[seen:]
-        return bool(own) and 0.9 < median(own) / median(truth) < 1.1
+            truth = [naps.told(own)[1] - naps.told(other)[1] for other, own in pairs]
+            found = execution_times(sampling, "short")[seen:]
+            ratios += [nearest(seconds, truth) for seconds in found]
+        return bool(ratios) and 0.9 < median(ratios) < 1.1
 
-    assert any(attempt() for _ in range(10))
+    sometime(attempt)
 
 
 @pytest.mark.ground_truth
@@ -347,9 +373,9 @@ def test_donated_state_leaves_the_time_known(
 
     def attempt() -> bool:
         nonlocal state, other
-        seen = len(execution_times(sampling, "train"))
-        truth = []
+        ratios = []
         for _ in range(6):
+            seen = len(execution_times(sampling, "train"))
             arm(sampling)
             results = []
             for _ in range(4):
@@ -361,11 +387,12 @@ def test_donated_state_leaves_the_time_known(
             jax.block_until_ready(other)
             idle(sampling)
             ends = [naps.told(result)[1] for result in results]
-            truth += [late - early for early, late in pairwise(ends)]
-        own = execution_times(sampling, "train")[seen:]
-        return bool(own) and 0.9 < median(own) / median(truth) < 1.1
+            truth = [late - early for early, late in pairwise(ends)]
+            found = execution_times(sampling, "train")[seen:]
+            ratios += [nearest(seconds, truth) for seconds in found]
+        return bool(ratios) and 0.9 < median(ratios) < 1.1
 
-    assert any(attempt() for _ in range(10))
+    sometime(attempt)
     assert executions(agent, "train") >= 1
     assert figures(sampling, "alone")["samples"] >= 4
 
@@ -401,8 +428,8 @@ slow, fast = work(40000), work(4000)
 one, two = (jax.device_put(jnp.ones((32, 32)), device) for device in jax.devices())
 for _ in range(2):
     jax.block_until_ready([slow(one), fast(two)])
-until = time.monotonic() + 150
-while time.monotonic() < until:
+deadline = time.monotonic() + 150
+while time.monotonic() < deadline:
     values = [f.executions._values for f in sampling._figures.values()]
     if all(len(some) > 2 for some in values):
         break

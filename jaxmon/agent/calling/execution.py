@@ -77,6 +77,7 @@ class Pace:
 
     Attributes:
         work: estimates of its execution, in seconds, exact or not.
+        least: what it took at least, in seconds.
         gaps: seconds between the two looks that its end lay between.
         delays: seconds by which we may have delayed it.
         known: whether samples were known well enough to be told.
@@ -90,6 +91,7 @@ class Pace:
     def __init__(self, dispatches: Recent) -> None:
         self.dispatches = dispatches
         self.work: deque[float] = deque(maxlen=8)
+        self.least: deque[float] = deque(maxlen=16)
         self.gaps: deque[float] = deque(maxlen=8)
         self.delays: deque[float] = deque(maxlen=8)
         self.known: deque[bool] = deque(maxlen=16)
@@ -228,7 +230,9 @@ class Execution:
         late = max(self._started, self._ended - usual, behind)
         least, most = unfinished - late, finished - early
         middle = (least + most) / 2
-        usual = median(pace.work) if pace.work else middle
+        # Where looks came late, the middle is too long.
+        usual = median(pace.least or [least])
+        pace.least.append(least)
         # Where the end of the work before was missed, the next looks come closer.
         pace.work.append(max(middle, most / 4))
         pace.gaps.append(finished - unfinished)
