@@ -21,7 +21,7 @@ only, which is said once in the log and by ``jaxmon_hook_active``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from jaxmon import catalog
@@ -31,6 +31,7 @@ from jaxmon.agent.calling.calls import CallLayer
 from jaxmon.agent.compiling.compiles import Compiles
 from jaxmon.agent.compiling.misses import Misses, targets
 from jaxmon.agent.compiling.payers import Payers
+from jaxmon.agent.compiling.stack import Jitted
 from jaxmon.agent.failing.leaving import Births, Leaving
 from jaxmon.agent.failing.uncaught import Uncaught
 from jaxmon.agent.guard import log
@@ -68,7 +69,9 @@ class Hooks:
         self.compiles = Compiles(
             context, self._misses, parts.programs, parts.cache, clean=clean
         )
-        self._leaving = Leaving(parts.errors, self._misses.function_of, clean)
+        self._leaving = Leaving(
+            parts.errors, self._misses.function_of, clean, self._on_left
+        )
         self._births = Births(
             self._leaving.on_birth, guard=context.guard, site="out_of_memory"
         )
@@ -168,6 +171,10 @@ class Hooks:
             )
         else:
             self._attached[hook] = True
+
+    def _on_left(self, frame: FrameType, jitted: Jitted) -> None:
+        if self.is_active("misses"):  # else each would look like one not seen to begin
+            self._misses.on_left(frame, jitted)
 
     def _attach_calls(self) -> None:
         self._calls.install(self._patches, self._jax)

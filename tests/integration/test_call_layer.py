@@ -275,3 +275,96 @@ def test_exported_programs_are_counted_each_as_its_own() -> None:
         compiled = value(agent, "jaxmon_compiles_total", outcome="compiled", **name)
         assert compiled == 2
         assert value(agent, "jaxmon_recompiles_total", **name) == 0
+
+
+STATIC = functools.partial(jax.jit, static_argnums=1)
+
+
+def refused_by_python() -> dict[str, Callable[[Callable[..., Any]], Any]]:
+    """
+    Return calls of a function of an array and a static number that JAX's Python code
+    refuses.
+    """
+    gone = jnp.ones(3)
+    gone.delete()
+    return {
+        "too many": lambda f: f(1.0, 2, 3),
+        "too few": lambda f: f(),
+        "no static argument": lambda f: f(1.0),
+        "an unknown name": lambda f: f(1.0, 2, z=3),
+        "a name twice": lambda f: f(1.0, 2, x=3),
+        "text": lambda f: f("text", 2),
+        "an object": lambda f: f(object(), 2),
+        "objects": lambda f: f(np.array([object()]), 2),
+        "a large number": lambda f: f(2**100, 2),
+        "a deleted array": lambda f: f(gone, 2),
+        "no tracing": untraced,
+    }
+
+
+def untraced(f: Callable[..., Any]) -> Any:
+    with jax.no_tracing() if hasattr(jax, "no_tracing") else _no_tracing():
+        return f(np.ones(7), 2)
+
+
+def _no_tracing() -> Any:
+    return jax._src.config.no_tracing(True)  # noqa: FBT003 - JAX's
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]
+
+
+# C++ refuses these without a word to Python.
+REFUSED_IN_C: dict[str, Callable[[Callable[..., Any]], Any]] = {
+    "unhashable": lambda f: f(1.0, []),
+    "unhashable by name": lambda f: f(1.0, n=Unhashable()),
+    "keys without an order": lambda f: f({1: 1.0, "a": 1.0}, 2),
+}
+
+
+@pytest.mark.ground_truth
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("make", ["jit", "early"])
+def test_calls_that_python_refuses_are_misses_and_errors(warm: bool, make: str) -> None:  # noqa: FBT001
+    """
+    Each is one call, one miss and one error, and no hit, whether the function was ever
+    called before or not. Of functions that were jitted earlier, misses are known.
+    """
+
+    def work(x: Any, n: int) -> Any:
+        return x * n
+
+    def kinds(agent: Any) -> float:
+        return value(agent, "jaxmon_errors_total", function=label)
+
+    label = f"{__name__}.{work.__qualname__}"
+    early = STATIC(work)
+    counted_here = make == "jit"
+    with instrumented(sample_rate=0) as agent:
+        f = STATIC(work) if counted_here else early
+        if warm:
+            f(1.0, 2)
+        for number, (name, call) in enumerate(refused_by_python().items(), start=1):
+            with pytest.raises((TypeError, ValueError, RuntimeError, OverflowError)):
+                call(f)
+            calls = (number + warm) * counted_here
+            assert value(agent, CALLS, function=label) == calls, name
+            assert value(agent, HITS, function=label) == 0, name
+            misses = value(agent, "jaxmon_jit_cache_misses_total", function=label)
+            assert misses == number + warm, name
+            assert kinds(agent) == number, name
+
+
+@pytest.mark.ground_truth
+@pytest.mark.parametrize("name", REFUSED_IN_C)
+def test_calls_that_only_c_plus_plus_sees_are_hits(name: str) -> None:
+    """
+    The known limit that `docs/decisions/0004-what-the-counts-mean.md` names.
+    """
+    with instrumented(sample_rate=0) as agent:
+        f = STATIC(lambda x, n: (x, n))
+        with pytest.raises(ValueError):  # noqa: PT011 - JAX's words differ
+            REFUSED_IN_C[name](f)
+        assert value(agent, CALLS) == value(agent, HITS) == 1
+        assert value(agent, "jaxmon_errors_total") == 0

@@ -145,6 +145,19 @@ class Misses:
         calls[entry] = Miss(function, perf_counter())
         function.missed.add()
 
+    def on_left(self, frame: FrameType, jitted: Jitted) -> None:
+        """
+        Take note that an error leaves the call of *jitted* that a ``cache_miss``
+        *frame* serves. One that was refused before JAX looked at it, as under
+        ``jax.no_tracing``, is a miss that no hook saw begin.
+        """
+        if self._thread.calls.pop(id(frame), None) is not None:
+            return
+        entered = self._calls.by_code(frame.f_code) or self._calls.entry(jitted.key)
+        (entered or self._table.of(jitted.fun)).missed.add()
+        if entered is not None:
+            entered.entered_missed.add()
+
     def on_done(self, frame: FrameType, original: Callable[..., Any]) -> None:
         """
         Observe ``pjit._get_fastpath_data``, asked as a missed call succeeded.

@@ -36,6 +36,7 @@ class Leaving:
         errors: told of them.
         function_of: returns the entry of a jitted function.
         clean: JAX's ``trace_state_clean``: whether the program itself is calling.
+        on_left: told of each call that an error leaves, by its frame.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class Leaving:
         errors: Errors,
         function_of: Callable[[Jitted], Function],
         clean: Callable[[], bool],
+        on_left: Callable[[FrameType, Jitted], None],
     ) -> None:
         self._errors = errors
         self._function_of = function_of
         self._clean = clean
+        self._on_left = on_left
 
     def on_error(self, frame: FrameType, _: Callable[..., Any]) -> None:
         """
@@ -67,6 +70,8 @@ class Leaving:
         jitted = jitted_at(call, above=frame.f_back if direct else None)
         if jitted is None:
             return
+        if direct and jitted.call:
+            self._on_left(call, jitted)
         function = self._function_of(jitted)
         # JAX's check for nan runs a function again, operation by operation: the error
         # is the function's, which it leaves next.
