@@ -117,7 +117,6 @@ def stopwatch(*observers: tuple[Any, str]) -> Iterator[list[float]]:
         (Compiles, "on_compile"),
         (Compiles, "on_event"),
         (Compiles, "on_duration"),
-        (Compiles, "_end"),
         (Misses, "on_miss"),
         (Misses, "on_done"),
     )

@@ -79,7 +79,7 @@ class Middleware:
             # A copy, for routers may take notes in it.
             template = _template(_routes(scope.get("app", self.app)), {**scope})
         except Exception:  # noqa: BLE001 - contained: the request is served
-            indicators.guard.failed(SITE)
+            indicators.guard.failed(SITE, theirs=True)
             return UNMATCHED
         return template or UNMATCHED
 

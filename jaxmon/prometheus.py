@@ -26,6 +26,7 @@ from typing import Protocol
 from prometheus_client.metrics_core import Metric as ClientMetric
 from prometheus_client.registry import Collector as ClientCollector
 
+from jaxmon import interrupts
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
@@ -85,7 +86,8 @@ class Collector(ClientCollector):
             return ()
         try:
             return _converted(self._agent.collect(), self._note)
-        except Exception:  # noqa: BLE001 - the page is the program's
+        except Exception as error:  # noqa: BLE001 - the page is the program's
+            interrupts.pass_on(error)
             self._note()
             return ()
 
@@ -111,7 +113,8 @@ def _converted(
             continue
         try:
             samples = [(series, float(value)) for series, value in family.samples]
-        except Exception:  # noqa: BLE001 - a sample that is no number costs its family
+        except Exception as error:  # noqa: BLE001 - no number: it costs its family
+            interrupts.pass_on(error)
             failed()
             continue
         kind, theirs = found.setdefault(ours.name, (ours, _empty(ours)))

@@ -15,6 +15,8 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
+from jaxmon import interrupts
+
 
 Kind = Literal[
     "compile",  # a program was built or loaded
@@ -125,5 +127,6 @@ def _make_room(kept: Mapping[str | None, deque[Event]], grown: deque[Event]) -> 
         most = grown if len(grown) > LIMIT // len(every) else max(every, key=len)
         try:
             most.popleft()
-        except IndexError:  # another thread was quicker
+        except IndexError as error:  # another thread was quicker
+            interrupts.pass_on(error)
             return

@@ -43,8 +43,8 @@ class Function:
     Attributes:
         entered: calls through the call layer, traced ones included.
         traced: of these, calls made while JAX was tracing another function.
-        missed: calls that left the fast path, however the function was made.
-        entered_missed: of these, the ones through the call layer.
+        entered_missed: calls through the call layer that left the fast path.
+        other_missed: other calls that did.
     """
 
     __slots__ = (
@@ -55,8 +55,8 @@ class Function:
         "errors",
         "hits_floor",
         "internal",
-        "missed",
         "name",
+        "other_missed",
         "phases",
         "recompiles",
         "series",
@@ -69,14 +69,21 @@ class Function:
         self.counted = False
         self.entered = Meters()
         self.traced = Tally()
-        self.missed = Tally()
         self.entered_missed = Tally()
+        self.other_missed = Tally()
         self.errors: dict[str, Tally] = {}
         self.compiles = {outcome: Tally() for outcome in catalog.OUTCOMES}
         self.recompiles: dict[str, Tally] = {}
         self.phases: dict[str, Histogram] = {}
         self.hits_floor = (0, 0)
         self.series: dict[object, str] = {}
+
+    @property
+    def missed(self) -> int:
+        """
+        Calls that left the fast path, however the function was made.
+        """
+        return self.entered_missed.value + self.other_missed.value
 
     def observe_phase(self, phase: str, seconds: float) -> None:
         """

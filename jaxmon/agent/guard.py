@@ -3,7 +3,8 @@ The wall between our code and the user's program.
 
 Whatever jaxmon does inside somebody else's call happens under a `Guard`: a
 failure is counted, logged once, and a site that keeps failing is switched off.
-The user's own call is never made inside it.
+The user's own call is never made inside it. An exception of the program's that lands
+while our code runs is no failure, and goes on: see `jaxmon.interrupts`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from jaxmon import interrupts
 from jaxmon.agent.tally import Tally
 
 
@@ -33,6 +35,13 @@ WITHIN_SECONDS = 3600.0
 A site that fails less often stays on: a program that runs for months must not go blind
 for ten failures, each of a moment.
 """
+
+
+class _Here(threading.local):
+    is_ours = False
+
+
+_here = _Here()
 
 
 class Guard:
@@ -76,15 +85,25 @@ class Guard:
         """
         return site not in self.off
 
-    def failed(self, site: str, *, stays_on: bool = False) -> None:
+    def failed(
+        self, site: str, *, stays_on: bool = False, theirs: bool = False
+    ) -> None:
         """
-        Take note of the exception being handled at *site*.
+        Take note of the exception being handled at *site*, first of all.
 
         Args:
             site: where in our code.
             stays_on: this failure switches nothing off; what failed is tried again for
                 ever.
+            theirs: code of the program was called on purpose.
+
+        Raises:
+            BaseException: what is handled is the program's own, as a time limit's.
         """
+        error = sys.exception()
+        # No handler of the program's runs on a thread of ours.
+        if error is not None and not _here.is_ours:
+            interrupts.pass_on(error, theirs=theirs)
         if self.strict:
             raise  # noqa: PLE0704 - called from except blocks only
         failures = self._failures.setdefault(site, Tally())
@@ -94,17 +113,29 @@ class Guard:
             goes_off = self._is_often(site) and not stays_on and site not in self.off
             if goes_off:
                 self.off.add(site)
-        # A handler of the log is the user's, and may itself raise.
-        with contextlib.suppress(Exception):
+        try:
             if count == 1:
                 log.warning(
                     "jaxmon failed in %s; your program is not affected, some metrics "
                     "may be missing. Further failures there are counted silently.",
                     site,
-                    exc_info=sys.exception(),
+                    exc_info=error,
                 )
             elif goes_off:
                 log.warning("jaxmon keeps failing in %s: switched off", site)
+        except Exception as unsaid:  # noqa: BLE001 - a handler of the log is the user's
+            interrupts.pass_on(unsaid, theirs=True)
+
+    def run(self, site: str, work: Callable[[], None]) -> None:
+        """
+        Do *work*, all that a thread of ours does. Raises nothing: what leaves *work* is
+        a failure at *site*, and the end of the thread.
+        """
+        _here.is_ours = True
+        try:
+            work()
+        except BaseException:  # noqa: BLE001 - Python would print it
+            self.failed(site, stays_on=True)
 
     def failures(self) -> dict[str, int]:
         """

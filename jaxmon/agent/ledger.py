@@ -9,9 +9,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from jaxmon.agent.agent import Agent
 from jaxmon.agent.events import Event
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function, label
+from jaxmon.agent.handle import Agent
 from jaxmon.agent.holding import memory_profile
 from jaxmon.agent.holding.holdings import Growth, Holdings, holdings
 from jaxmon.agent.holding.memory_profile import MemoryProfile
@@ -258,6 +258,6 @@ def _figures(function: Function) -> _Figures:
     return _Figures(
         sum(function.compiles[outcome].value for outcome in _BUILT),
         Counter({cause: n.value for cause, n in list(function.recompiles.items())}),
-        function.missed.value,
+        function.missed,
         sum(histogram.sum for histogram in list(function.phases.values())),
     )

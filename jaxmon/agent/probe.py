@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pkgutil import resolve_name
 from types import FrameType
 from typing import Any, Protocol
 
 from jaxmon.agent.guard import Guard
+from jaxmon.indicators.ends import when_dropped
 
 
 class Observer(Protocol):
@@ -36,18 +37,16 @@ class Observer(Protocol):
         ...
 
 
-class Ending(functools.partial):  # type: ignore[type-arg]
+def ending(call: Callable[..., Any], note: Iterator[object]) -> Callable[..., Any]:
     """
-    A callable for one call, which an observer returns to learn of its end.
+    Return *call* for one call, which an observer hands out to learn of its end.
 
-    The interpreter drops it as soon as the call ends, however it ends, and so tells
-    us. No frame of ours stands on the stack meanwhile.
+    The interpreter drops it as soon as the call ends, however it ends, and an item of
+    *note* is taken. No frame of ours stands on the stack meanwhile, nor at the end.
     """
-
-    on_end: Callable[[], None]
-
-    def __del__(self) -> None:
-        self.on_end()
+    once = functools.partial(call)
+    vars(once)["end"] = when_dropped(once, note)
+    return once
 
 
 class Probe:

@@ -7,24 +7,25 @@ from __future__ import annotations
 import functools
 from threading import get_ident
 from types import TracebackType
-from typing import NamedTuple
 
-from jaxmon.indicators.current import Indicators, recorder, report
+from jaxmon.indicators.current import recorder, report
 from jaxmon.indicators.decorate import F, decorated
-from jaxmon.indicators.timeline import Mark
+from jaxmon.indicators.ends import End, noting, now, when_dropped
 
 
 SITE = "activities"
 
 
-class _Opened(NamedTuple):
+class _Opened:
     """
-    An activity that is open; without a mark if nobody recorded its beginning.
+    An activity that is open until its *end*, recorded or not.
     """
 
-    thread: int
-    indicators: Indicators | None = None
-    mark: Mark | None = None
+    __slots__ = ("end", "thread")
+
+    def __init__(self, thread: int, end: End) -> None:
+        self.thread = thread
+        self.end = end
 
 
 class Activity:
@@ -32,14 +33,20 @@ class Activity:
     A context manager and a decorator. See `activity`.
     """
 
-    __slots__ = ("_name", "_open")
+    __slots__ = ("__weakref__", "_name", "_open")
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._open: list[_Opened] = []
 
     def __enter__(self) -> None:
-        self._open.append(_open(self._name))
+        end: End = []
+        try:
+            self._begin(end)
+            self._open.append(_Opened(get_ident(), end))
+        except BaseException:  # the program's: the block is not entered
+            end.append(0)
+            raise
 
     def __exit__(
         self,
@@ -47,15 +54,35 @@ class Activity:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        here = get_ident()
-        # Of several threads that share this object, each closes its own; a generator
-        # may be closed by any.
-        mine = [opened for opened in self._open if opened.thread == here]
-        opened = (mine or self._open)[-1]
-        self._open.remove(opened)
-        _close(opened)
+        opened = None
+        try:
+            opened = self._innermost()
+            opened.end.append(now())
+            self._open.remove(opened)
+        except BaseException:  # the program's: the block is left all the same
+            (opened or self._innermost()).end.append(now())
+            raise
         if error is not None:
             report(error)
+
+    def _begin(self, end: End) -> None:
+        indicators = recorder()
+        if indicators is None or not indicators.guard.on(SITE):
+            return
+        try:
+            mark = indicators.timeline.open(str(self._name), end)
+            # Whoever interrupts `__exit__` at its very beginning leaves no block.
+            mark.kept = when_dropped(self, noting(end))
+        except Exception:  # noqa: BLE001 - contained: the program goes on
+            indicators.guard.failed(SITE, theirs=True)
+
+    def _innermost(self) -> _Opened:
+        # Of several threads that share this object, each closes its own; a generator
+        # may be closed by any.
+        here = get_ident()
+        opened = [one for one in self._open if not one.end]
+        mine = [one for one in opened if one.thread == here]
+        return (mine or opened)[-1]
 
     def __call__(self, function: F) -> F:
         """
@@ -85,25 +112,3 @@ def activity(name: str) -> Activity:
         ...     pass
     """
     return Activity(name)
-
-
-def _open(name: str) -> _Opened:
-    indicators, here = recorder(), get_ident()
-    if indicators is None or not indicators.guard.on(SITE):
-        return _Opened(here)
-    try:
-        return _Opened(here, indicators, indicators.timeline.open(str(name)))
-    except Exception:  # noqa: BLE001 - contained: the program goes on
-        indicators.guard.failed(SITE)
-    return _Opened(here)
-
-
-def _close(opened: _Opened) -> None:
-    indicators = opened.indicators
-    # In a forked child the parent's timeline may be locked for good.
-    if indicators is None or opened.mark is None or indicators is not recorder():
-        return
-    try:
-        indicators.timeline.close(opened.mark)
-    except Exception:  # noqa: BLE001 - contained: the program goes on
-        indicators.guard.failed(SITE)

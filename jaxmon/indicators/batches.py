@@ -35,4 +35,4 @@ def batch(route: str, *, size: int, capacity: int) -> None:
     try:
         indicators.fills.observe(str(route), int(size), int(capacity))
     except Exception:  # noqa: BLE001 - theirs: counted, and the program goes on
-        indicators.guard.failed(SITE, stays_on=True)
+        indicators.guard.failed(SITE, stays_on=True, theirs=True)

@@ -26,10 +26,13 @@ class Guard(Protocol):
         """
         ...
 
-    def failed(self, site: str, *, stays_on: bool = False) -> None:
+    def failed(
+        self, site: str, *, stays_on: bool = False, theirs: bool = False
+    ) -> None:
         """
         Take note of the exception being handled at *site*, which may be switched off
-        by it unless it *stays_on*.
+        by it unless it *stays_on*. Raises what is the program's own; *theirs*: code of
+        the program was called on purpose.
         """
         ...
 

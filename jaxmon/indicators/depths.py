@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from types import BuiltinMethodType, MethodType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING
 
-from jaxmon import catalog
+from jaxmon import catalog, interrupts
 from jaxmon.exposition.families import Family, series
 from jaxmon.indicators.labels import OTHER, Labels
 
@@ -121,7 +121,7 @@ class Depths:
                 depths[label] = depths.get(label, 0) + checked(function())
             except Exception:  # noqa: BLE001 - theirs: counted, asked again next time
                 failed.add(label)
-                self._guard.failed(SITE, stays_on=True)
+                self._guard.failed(SITE, stays_on=True, theirs=True)
         metric = catalog.QUEUE_DEPTH
         known = [(n, depth) for n, depth in depths.items() if n not in failed]
         return [Family(metric, [(series(metric, n), depth) for n, depth in known])]
@@ -146,8 +146,8 @@ def _weakly(function: Depth) -> Callable[[], Depth | None]:
             return weakref.WeakMethod(function)
         if isinstance(function, BuiltinMethodType | MethodWrapperType):
             return _of_object(function.__self__, function.__name__, function)
-    except TypeError:  # a list, or what has __slots__
-        pass
+    except TypeError as error:  # a list, or what has __slots__
+        interrupts.pass_on(error)
     return lambda: function
 
 

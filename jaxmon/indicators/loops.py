@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import time
 from threading import RLock
+from typing import Any
+from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
 from jaxmon.exposition.histogram import Histogram
+from jaxmon.indicators.ends import End, noting, when_dropped
 from jaxmon.indicators.labels import Labels
 
 
@@ -18,32 +21,34 @@ class Loop:
     The figures of the loops of one name; several may run at once.
     """
 
-    __slots__ = ("_lock", "last_step", "name", "running", "seconds", "steps", "waited")
+    __slots__ = ("_lock", "_running", "last_step", "name", "seconds", "steps", "waited")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.running = 0
+        self._running: list[tuple[End, ref[Any]]] = []
         self.steps = 0
         self.waited = 0.0
         self.last_step = 0.0
         self.seconds = Histogram(catalog.STEP_SECONDS, name)
         self._lock = RLock()
 
-    def begin(self) -> None:
+    def begin(self, end: End, run: object) -> None:
         """
-        Count a loop in; its beginning is as good as a step, so that a first step
-        that never ends is noticed.
+        Count a loop in until *end*, which is noted when nobody holds *run* any more.
+        Its beginning is as good as a step, so that a first step that never ends is
+        noticed.
         """
         with self._lock:
-            self.running += 1
+            self._running = [one for one in self._running if not one[0]]
+            self._running.append((end, when_dropped(run, noting(end))))
             self.last_step = time.time()
 
-    def end(self) -> None:
+    @property
+    def running(self) -> int:
         """
-        Count a loop out.
+        How many of these loops run.
         """
-        with self._lock:
-            self.running -= 1
+        return sum(not end for end, _ in list(self._running))
 
     def wait(self, seconds: float) -> None:
         """

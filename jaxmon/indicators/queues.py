@@ -45,7 +45,7 @@ class Queue:
         try:
             indicators.depths.say(str(self._name), depth)
         except Exception:  # noqa: BLE001 - theirs: counted, and the program goes on
-            indicators.guard.failed(SITE, stays_on=True)
+            indicators.guard.failed(SITE, stays_on=True, theirs=True)
 
     def close(self) -> None:
         """

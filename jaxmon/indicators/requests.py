@@ -5,13 +5,14 @@ Requests: how many, how long, how they ended, and whether they paid for a compil
 from __future__ import annotations
 
 import functools
-import time
 from contextvars import ContextVar
 from types import TracebackType
+from weakref import ref
 
 from jaxmon.indicators.current import Indicators, recorder, report
 from jaxmon.indicators.decorate import F, decorated
-from jaxmon.indicators.routes import Outcome
+from jaxmon.indicators.ends import now
+from jaxmon.indicators.routes import Outcome, Route
 
 
 SITE = "requests"
@@ -29,51 +30,67 @@ class OpenRequest:
 
     __slots__ = ("_indicators", "_route", "_started", "cold", "outcome")
 
-    def __init__(self, route: str, indicators: Indicators | None) -> None:
+    def __init__(
+        self, route: str, indicators: Indicators | None, holder: object
+    ) -> None:
         self.outcome: Outcome | None = None
         self.cold = False
-        self._indicators: Indicators | None = None
+        self._indicators = indicators
+        self._route: Route | None = None
+        self._started = now()
         if indicators is not None and indicators.guard.on(SITE):
             try:
-                self._route = indicators.routes.of(str(route))
-                self._route.begin()
-                self._indicators = indicators
+                found = indicators.routes.of(str(route))
+                drop = functools.partial(found.serving.pop, self)
+                found.serving[self] = ref(holder, drop)
+                self._route = found
             except Exception:  # noqa: BLE001 - contained: the request goes on
-                indicators.guard.failed(SITE)
-        self._started = time.perf_counter()
+                indicators.guard.failed(SITE, theirs=True)
 
     def __bool__(self) -> bool:
         """
         Tell whether it is still being served, and somebody records it.
         """
         # Not an agent that is gone, nor the parent's in a forked child.
-        return self._indicators is not None and self._indicators is recorder()
+        return (
+            self._route is not None
+            and self in self._route.serving
+            and self._indicators is recorder()
+        )
 
     def end(self, error: BaseException | None = None) -> None:
         """
         Count the request as ended; leaving the block does so. Only the first counts.
         """
-        seconds = time.perf_counter() - self._started
-        if not self:
-            return
-        indicators, self._indicators = self._indicators, None
-        if indicators is None:  # ended on another thread meanwhile
+        seconds = now() - self._started
+        if not self or not self.drop() or self._route is None:
             return
         try:
             outcome = self.outcome or _outcome(error)
-            self._route.end(seconds, outcome, cold=self.cold)
+            self._route.count(seconds, outcome, cold=self.cold)
         except Exception:  # noqa: BLE001 - contained: the program goes on
-            indicators.guard.failed(SITE)
+            if self._indicators is not None:
+                self._indicators.guard.failed(SITE)
+
+    def drop(self) -> bool:
+        """
+        Serve it no more, without counting; tell whether it was being served.
+        """
+        route = self._route
+        return route is not None and route.serving.pop(self, None) is not None
 
 
 class _Entry:
     """
     A block that was entered: by which object, within which other, for which request.
+    The object ends the request when nobody holds it, so it is not held here.
     """
 
     __slots__ = ("by", "outer", "serving")
 
-    def __init__(self, by: Request, serving: OpenRequest, outer: _Entry | None) -> None:
+    def __init__(
+        self, by: ref[Request], serving: OpenRequest, outer: _Entry | None
+    ) -> None:
         self.by = by
         self.serving = serving
         self.outer = outer
@@ -94,7 +111,7 @@ class Request:
     A context manager, also with ``async with``, and a decorator. See `request`.
     """
 
-    __slots__ = ("_last", "_route")
+    __slots__ = ("__weakref__", "_last", "_route")
 
     def __init__(self, route: str) -> None:
         self._route = route
@@ -107,9 +124,14 @@ class Request:
         else:
             # One that has ended is forgotten: this runs in a task that it started,
             # which may start a task in its turn, and so on.
-            ours, outer = OpenRequest(self._route, recorder()), None
-        self._last = entry = _Entry(self, ours, outer)
-        _entered.set(entry)
+            ours, outer = OpenRequest(self._route, recorder(), self), None
+        try:
+            self._last = entry = _Entry(ref(self), ours, outer)
+            _entered.set(entry)
+        except BaseException:  # the program's: the block is not entered
+            if outer is None:
+                ours.drop()
+            raise
         return ours
 
     def __exit__(
@@ -118,16 +140,21 @@ class Request:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        entry = _entered.get()
-        if entry is not None and entry.by is self:
-            _entered.set(entry.outer)
-        else:
-            # A generator that is closed late, in somebody else's context.
-            entry = self._last
-        self._last = None
-        if entry is None or entry.is_nested:
-            return
-        entry.serving.end(error)
+        entry = self._last
+        try:
+            inner = _entered.get()
+            if inner is not None and inner.by() is self:
+                entry = inner
+                _entered.set(entry.outer)
+            # Else a generator that is closed late, in somebody else's context.
+            self._last = None
+            if entry is None or entry.is_nested:
+                return
+            entry.serving.end(error)
+        except BaseException:  # the program's: the block is left all the same
+            if entry is not None and not entry.is_nested:
+                entry.serving.drop()
+            raise
         if error is not None:
             report(error)
 

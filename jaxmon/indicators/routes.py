@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from itertools import product
 from threading import RLock
-from typing import Literal
+from typing import Any, Literal
+from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
@@ -20,13 +21,18 @@ Outcome = Literal["success", "client_error", "error"]
 class Route:
     """
     The figures of one route, all of them 0 from its first request on.
+
+    Attributes:
+        serving: its requests that are being served.
     """
 
-    __slots__ = ("_lock", "counts", "in_progress", "name", "seconds", "series")
+    __slots__ = ("_lock", "counts", "name", "seconds", "series", "serving")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.in_progress = 0
+        # With what ends each of them when nobody holds it. Set and taken out in single
+        # steps, so that no interruption leaves one behind.
+        self.serving: dict[object, ref[Any]] = {}
         self.counts = dict.fromkeys(
             product(catalog.REQUEST_OUTCOMES, catalog.STARTS), 0
         )
@@ -39,20 +45,12 @@ class Route:
         }
         self._lock = RLock()
 
-    def begin(self) -> None:
+    def count(self, seconds: float, outcome: Outcome, *, cold: bool) -> None:
         """
-        Count a request in.
-        """
-        with self._lock:
-            self.in_progress += 1
-
-    def end(self, seconds: float, outcome: Outcome, *, cold: bool) -> None:
-        """
-        Count a request out.
+        Count a request that has ended.
         """
         start = "cold" if cold else "warm"
         with self._lock:
-            self.in_progress -= 1
             self.counts[outcome, start] += 1
         self.seconds[start].observe(seconds)
 
@@ -100,5 +98,7 @@ class Routes:
                     for kind, value in route.counts.items()
                 ],
             ),
-            Family(running, [(series(running, r.name), r.in_progress) for r in routes]),
+            Family(
+                running, [(series(running, r.name), len(r.serving)) for r in routes]
+            ),
         ]

@@ -4,11 +4,11 @@ Steps: how long, how many items, how much of it waiting for data.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
 from jaxmon.indicators.current import Indicators, recorder, report
+from jaxmon.indicators.ends import End, now
 from jaxmon.indicators.timeline import DATA_WAIT
 
 
@@ -56,30 +56,24 @@ class Run(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        self._wait()
         try:
+            self._wait()
             batch = next(self._source)
+            self._work(batch)
         except BaseException as error:
             self.close()
             if not isinstance(error, StopIteration):
                 report(error)
             raise
-        self._work(batch)
         return batch
-
-    def __del__(self) -> None:
-        self.close()
 
     def close(self) -> None:
         """
         End the loop; the step that is open is not counted. Harmless when repeated.
         """
-        observed, self._observed = self._observed, None
-        if observed is not None and observed.indicators is recorder():
-            try:
-                observed.end()
-            except Exception:  # noqa: BLE001 - contained: the program goes on
-                observed.indicators.guard.failed(SITE)
+        if self._observed is not None:
+            self._observed.end.append(now())
+            self._observed = None
 
     def _wait(self) -> None:
         """
@@ -93,7 +87,7 @@ class Run(Generic[T]):
         try:
             if self._observed is None:
                 item = None if self._items is None else self._item
-                self._observed = _Observed(indicators, self._loop, item)
+                self._observed = _Observed(self, indicators, self._loop, item)
             else:
                 self._observed.finish()
         except Exception:  # noqa: BLE001 - contained: the program goes on
@@ -115,7 +109,7 @@ class Run(Generic[T]):
             try:
                 observed.items = _number(self._items, batch)
             except Exception:  # noqa: BLE001 - theirs: counted, and the loop goes on
-                guard.failed(ITEMS_SITE)
+                guard.failed(ITEMS_SITE, theirs=True)
 
 
 class _Observed:
@@ -123,30 +117,46 @@ class _Observed:
     A run of a loop as an agent follows it.
     """
 
-    __slots__ = ("_began", "_body", "_figures", "_item", "_mark", "indicators", "items")
+    __slots__ = (
+        "_began",
+        "_body",
+        "_figures",
+        "_item",
+        "_mark",
+        "end",
+        "indicators",
+        "items",
+    )
 
-    def __init__(self, indicators: Indicators, loop: str, item: str | None) -> None:
+    def __init__(
+        self, run: object, indicators: Indicators, loop: str, item: str | None
+    ) -> None:
         self.indicators = indicators
         self.items = 0
+        self.end: End = []
         self._item = item
-        self._figures = indicators.loops.of(str(loop))
-        self._count_items()
-        self._mark, self._body = indicators.timeline.open_loop()
-        self._figures.begin()
-        self._began = time.perf_counter()
+        try:
+            self._figures = indicators.loops.of(str(loop))
+            self._count_items()
+            self._figures.begin(self.end, run)
+            self._mark, self._body = indicators.timeline.open_loop(self.end)
+            self._began = now()
+        except BaseException:
+            self.end.append(0)  # it was never there
+            raise
 
     def work(self) -> None:
         """
         Note that the batch is here.
         """
         self.indicators.timeline.rename(self._mark, self._body)
-        self._figures.wait(time.perf_counter() - self._began)
+        self._figures.wait(now() - self._began)
 
     def finish(self) -> None:
         """
         Count the step that was open, and begin to wait.
         """
-        began, self._began = self._began, time.perf_counter()
+        began, self._began = self._began, now()
         self.indicators.timeline.rename(self._mark, DATA_WAIT)
         self._figures.step(self._began - began)
         self._count_items()
@@ -156,13 +166,6 @@ class _Observed:
         items, self.items = self.items, 0
         if self._item is not None:
             self.indicators.loops.count(self._figures, str(self._item), items)
-
-    def end(self) -> None:
-        """
-        Count the loop out.
-        """
-        self.indicators.timeline.close(self._mark)
-        self._figures.end()
 
 
 def steps(

@@ -11,12 +11,13 @@ Activities of other threads run beside that time and are not part of it.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
+from typing import Any
 from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
+from jaxmon.indicators.ends import End, now
 from jaxmon.indicators.labels import OTHER, Labels
 
 
@@ -28,13 +29,19 @@ STEP = "step"
 class Mark:
     """
     An open activity. Its `name` is changed through `Timeline.rename` only.
+
+    Attributes:
+        end: closes it as soon as a time is noted there.
+        kept: what has to live as long as it is open.
     """
 
-    __slots__ = ("name", "stack")
+    __slots__ = ("end", "kept", "name", "stack")
 
-    def __init__(self, name: str, stack: Stack) -> None:
+    def __init__(self, name: str, stack: Stack, end: End) -> None:
         self.name = name
         self.stack = stack
+        self.end = end
+        self.kept: ref[Any] | None = None
 
 
 class Stack:
@@ -77,11 +84,13 @@ class _Local(threading.local):
 class Timeline:
     """
     Seconds by activity, at most *limit* names.
+
+    Args:
+        limit: of names.
+        clock: the one by which ends are noted.
     """
 
-    def __init__(
-        self, limit: int, *, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
+    def __init__(self, limit: int, *, clock: Callable[[], float] = now) -> None:
         self.labels = Labels(limit)
         self._clock = clock
         self._local = _Local()
@@ -90,33 +99,35 @@ class Timeline:
         self._since = 0.0
         self._lock = threading.RLock()
 
-    def open(self, name: str) -> Mark:
+    def open(self, name: str, end: End) -> Mark:
         """
-        Open an activity on this thread.
+        Open an activity on this thread, until *end* is noted: by any thread, without
+        this timeline's help, and in any order.
         """
-        return self._push(self.labels.admit(name), self._stack())
+        return self._push(self.labels.admit(name), self._stack(), end)
 
-    def open_loop(self) -> tuple[Mark, str]:
+    def open_loop(self, end: End) -> tuple[Mark, str]:
         """
-        Open a loop's activity on this thread, waiting for data first.
+        Open a loop's activity on this thread until *end*, waiting for data first.
 
         Returns the name for its steps as well: that of the activity around the
         loop, ``step`` where there is none.
         """
         stack = self._stack()
-        with self._lock:  # another thread may close what this one opened
-            around = stack.marks[-1].name if stack.marks else STEP
+        with self._lock:
+            marks = [mark for mark in stack.marks if not mark.end]
+        around = marks[-1].name if marks else STEP
         stack.loops = True
-        return self._push(DATA_WAIT, stack), around
+        return self._push(DATA_WAIT, stack, end), around
 
-    def open_compile(self) -> Mark | None:
+    def open_compile(self, end: End) -> Mark | None:
         """
-        Open ``compile`` if this thread is the timeline's; never starts one.
+        Open ``compile`` until *end* if this thread is the timeline's; never starts one.
         """
         stack = self._local.stack
         if stack is None or stack is not self._owner:
             return None
-        return self._push(COMPILE, stack)
+        return self._push(COMPILE, stack, end)
 
     def rename(self, mark: Mark, name: str) -> None:
         """
@@ -125,16 +136,6 @@ class Timeline:
         with self._lock:
             self._charge()
             mark.name = name
-
-    def close(self, mark: Mark) -> None:
-        """
-        Close an activity, from any thread and in any order. Harmless when repeated.
-        """
-        with self._lock:
-            self._charge()
-            marks = mark.stack.marks
-            if mark in marks:
-                marks.remove(mark)
 
     def compiled(self, seconds: float) -> None:
         """
@@ -167,14 +168,17 @@ class Timeline:
             stack = local.stack = Stack(life)
         return stack
 
-    def _push(self, name: str, stack: Stack) -> Mark:
-        mark = Mark(name, stack)
+    def _push(self, name: str, stack: Stack, end: End) -> Mark:
+        mark = Mark(name, stack, end)
         with self._lock:
             self._charge()
             if self._yields_to(stack):
                 self._follow(stack)
             self._seconds.setdefault(name, 0.0)
-            stack.marks.append(mark)
+            marks = stack.marks
+            while marks and marks[-1].end:
+                del marks[-1]
+            marks.append(mark)
         return mark
 
     def _yields_to(self, stack: Stack) -> bool:
@@ -196,10 +200,17 @@ class Timeline:
         owner = self._owner
         if owner is None:
             return
-        if name is None:
-            name = owner.marks[-1].name if owner.marks else OTHER
-        now = self._clock() if until is None else until
+        until = self._clock() if until is None else until
+        for mark in owner.marks[::-1]:
+            if not mark.end:
+                self._add(name or mark.name, until)
+                return
+            self._add(mark.name, min(mark.end[0], until))
+        self._add(name or OTHER, until)
+
+    def _add(self, name: str, until: float) -> None:
         # What comes in between, on this thread, may have charged up to later already.
-        if now > self._since:
-            self._seconds[name] += now - self._since
-            self._since = now
+        # There is no call in here: an interruption comes before or after.
+        if until > self._since:
+            self._seconds[name] += until - self._since
+            self._since = until

@@ -5,13 +5,13 @@ Budgets: a block that may cost so much, and an error that tells what cost more.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
+from jaxmon import interrupts
 from jaxmon.agent import Agent
 from jaxmon.agent.functions import OTHER, label
 from jaxmon.agent.ledger import Cost, Ledger
@@ -146,8 +146,10 @@ class Budget:
             block.check()
         else:
             # What left the block is the news, whatever it cost.
-            with contextlib.suppress(Exception):
+            try:
                 block.close()
+            except Exception as failed:  # noqa: BLE001 - see above
+                interrupts.pass_on(failed)
         return False
 
     def _pop(self) -> _Block:

@@ -149,7 +149,7 @@ def test_lambdas_in_a_loop_leave_nothing_in_the_agent(agent: Agent) -> None:
     assert (len(calls._entries), len(causes._seen), len(causes._last)) == before
     assert len(calls._entries) < 5
     assert value(agent, CALLS) == 2_220
-    assert len(agent._hooks.compiles._running) == 0
+    assert agent._hooks.compiles.in_progress() == (0, 0.0)
     assert len(agent._hooks.compiles._unsettled) == 0
 
 

@@ -109,7 +109,6 @@ def test_calls_and_hits_never_fall() -> None:
     function.entered.add(enter)
     enter()
     assert function.calls_and_hits() == (1, 1)
-    function.missed.add()
     function.entered_missed.add()
     assert function.calls_and_hits() == (1, 1)
     for _ in range(3):

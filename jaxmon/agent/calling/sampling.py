@@ -314,7 +314,7 @@ class Sampling:
             self._guard.failed(SITE)
 
     def _missed(self) -> int:
-        return sum(function.missed.value for function in self._context.table)
+        return sum(function.missed for function in self._context.table)
 
     def _ended(self, call: Ended) -> None:
         """

@@ -12,6 +12,8 @@ from threading import get_ident
 from time import perf_counter
 from typing import Any
 
+from jaxmon import interrupts
+
 
 # Leaves at either end of a program's outputs among which the smallest are chosen.
 _LEAVES = 16
@@ -60,7 +62,8 @@ class Work:
                 if ready:
                     # Returns at once, with an error if the work failed or it is gone.
                     leaves[0].block_until_ready()
-            except Exception:  # noqa: BLE001 - the user meets the error where he reads
+            except Exception as error:  # noqa: BLE001 - met where the output is read
+                interrupts.pass_on(error)
                 leaves = self._leaves = leaves[1:]
                 continue
             if ready:

@@ -14,6 +14,7 @@ from itertools import compress
 from operator import is_not, ne
 from typing import Any, NamedTuple
 
+from jaxmon import interrupts
 from jaxmon.agent.compiling.differences import Difference, differences
 from jaxmon.agent.compiling.signatures import Signature
 from jaxmon.agent.compiling.stack import MAX_SOURCES, Jitted
@@ -122,7 +123,8 @@ class Causes:
         try:
             # The callback is C and runs before the id can be reused.
             reference = weakref.ref(fun, functools.partial(self._seen.pop, key))
-        except TypeError:
+        except TypeError as error:
+            interrupts.pass_on(error)
             return None
         return self._seen.setdefault(key, History(reference))
 

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Callable
+from itertools import repeat
 from types import FrameType, FunctionType
 from typing import Any
 
 from jaxmon.agent.compiling.recompiles import Inquiry
 from jaxmon.agent.functions import Function
-from jaxmon.agent.probe import Ending
+from jaxmon.agent.probe import ending
+from jaxmon.indicators.ends import End, noting, now
 
 
 class Compile:
@@ -23,6 +24,7 @@ class Compile:
     Args:
         function: whose figures it belongs to.
         frame: the function of JAX that makes the call, and reports it.
+        outer: the compile that is under way on this thread already.
 
     Attributes:
         inquiry: why a call had it compiled.
@@ -31,31 +33,31 @@ class Compile:
         hit: whether it was found there.
         built: whether XLA built it.
         deaf: whether some of JAX's events were not heard.
-        raised: whether it ended with an exception; `None` where that is not known.
-        ended: when, on the performance counter.
+        end: when it ended; empty until then.
     """
 
     __slots__ = (
-        "_call",
         "_references",
         "began",
         "built",
         "deaf",
-        "ended",
+        "end",
         "frame",
         "function",
         "hit",
         "inquiry",
         "looked_up",
+        "outer",
         "outer_error",
-        "paid",
-        "raised",
         "started",
         "thread",
     )
 
-    def __init__(self, function: Function, frame: FrameType) -> None:
+    def __init__(
+        self, function: Function, frame: FrameType, outer: Compile | None
+    ) -> None:
         self.function = function
+        self.outer = outer
         self.frame = id(frame)
         self.thread = threading.get_ident()
         self.inquiry: Inquiry | None = None
@@ -65,30 +67,35 @@ class Compile:
         self.hit = False
         self.built = False
         self.deaf = False
-        self.raised: bool | None = None
-        self.paid: Callable[[], None] | None = None
-        self.ended: float | None = None
-        self.started = time.perf_counter()
+        self.end: End = []
+        # To the function that is called, before and after.
+        self._references: list[int] = []
+        self.started = now()
 
-    def watched(self, original: Callable[..., Any]) -> Ending:
+    def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """
         Return what is to be called once in place of *original*.
         """
+        if not isinstance(original, FunctionType):
+            return ending(original, noting(self.end))
         # The frame of an exception's traceback refers to the function that it runs: of
         # one that is called only once, the references tell how that call ended.
-        self._call = _copy(original) if isinstance(original, FunctionType) else None
-        running = Ending(self._call or original)
-        self._references = sys.getrefcount(self._call)
+        copies = repeat(_copy(original))
+        counts = map(sys.getrefcount, copies)
+        note = map(self._references.append, counts)
+        running = ending(next(copies), zip(noting(self.end), note, strict=False))
+        self._references.append(next(counts))
         return running
 
-    def has_ended(self) -> None:
+    @property
+    def raised(self) -> bool | None:
         """
-        Take note that what `watched` returned has been called, as it is dropped.
+        Whether it ended with an exception; `None` where that is not known.
         """
-        self.ended = time.perf_counter()
-        if self._call is not None:
-            self.raised = sys.getrefcount(self._call) > self._references
-            self._call = None
+        if len(self._references) < len(("before", "after")):
+            return None
+        before, after = self._references
+        return after > before
 
 
 def _copy(function: FunctionType) -> FunctionType:

@@ -8,10 +8,8 @@ timed with our own monotonic clock around ``compile_or_get_cached``.
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
-import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -34,6 +32,7 @@ from jaxmon.agent.compiling.stack import (
 )
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import UNKNOWN, Function
+from jaxmon.indicators.ends import now
 
 
 TRACE = "/jax/core/compile/jaxpr_trace_duration"
@@ -45,8 +44,12 @@ CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
 
 class _Thread(threading.local):
-    current: Compile | None = None
-    ended: Compile | None = None
+    """
+    Attributes:
+        latest: the compile that began last and was not reported.
+    """
+
+    latest: Compile | None = None
 
 
 class Compiles:
@@ -77,7 +80,6 @@ class Compiles:
     ) -> None:
         self._table = context.table
         self._misses = misses
-        self._guard = context.guard
         self._programs = programs
         self._cache = cache
         self._clean = clean
@@ -86,7 +88,6 @@ class Compiles:
         self._recompiles = Recompiles(context)
         self._serving = Serving(misses)
         self._thread = _Thread()
-        self._running: dict[int, Compile] = {}
         self._unsettled: dict[int, Compile] = {}
         self.listen: Callable[[], bool] = _unheard
         self.deaf = False
@@ -100,31 +101,42 @@ class Compiles:
         """
         Observe ``compiler.compile_or_get_cached``.
         """
-        self._settle_unreported(self._thread.ended)
+        outer = self._thread.latest
+        while outer is not None and outer.end:  # and it was not reported
+            self._settle_unreported(outer)
+            outer = outer.outer
         served = self._serving.now("compile")
         if served is None:
             program = program_at(frame)
-            compile_ = Compile(self._function(program, _name_at(frame)), frame)
+            function = self._function(program, _name_at(frame))
+            compile_ = Compile(function, frame, outer)
         else:
-            compile_ = Compile(served[0].function, frame)
+            compile_ = Compile(served[0].function, frame, outer)
             self._inquire(compile_, *served)
         compile_.deaf = not self.listen()
-        compile_.paid = self._misses.payers.compile_begins()
-        return self._watched(original, compile_)
+        try:
+            running = compile_.watched(original)
+            self._misses.payers.compile_begins(compile_.end)
+        except BaseException:  # it does not begin
+            compile_.end.append(0)
+            raise
+        # Last, and without a call in between: what interrupts us leaves no trace.
+        self._thread.latest = self._unsettled[id(compile_)] = compile_
+        return running
 
     def on_build(self, frame: FrameType, original: Callable[..., Any]) -> None:
         """
         Observe what calls XLA, for a program that is not in the persistent cache.
         """
         del frame, original
-        if (compile_ := self._thread.current) is not None:
+        if (compile_ := self._current) is not None:
             compile_.built = True
 
     def on_event(self, event: str) -> None:
         """
         Take an event of `jax.monitoring`.
         """
-        compile_ = self._thread.current
+        compile_ = self._current
         if compile_ is None:
             return
         if event == CACHE_USED:
@@ -139,15 +151,16 @@ class Compiles:
         Take a duration of `jax.monitoring`.
         """
         if event == COMPILE:
-            compile_, self._thread.ended = self._thread.ended, None
-            if compile_ is not None:
+            compile_ = self._thread.latest
+            if compile_ is not None and compile_.end:
+                self._thread.latest = compile_.outer
                 error = sys.exception()
                 failed = error is not None and error is not compile_.outer_error
                 self._settle(compile_, failed=failed)
                 if not failed:
                     self._take_program(compile_, sys._getframe(2))  # noqa: SLF001
         elif event == RETRIEVAL:
-            if (compile_ := self._thread.current) is not None:
+            if (compile_ := self._current) is not None:
                 compile_.function.observe_phase("cache_retrieval", seconds)
         elif event == SAVED:
             self._cache.saved(seconds)
@@ -172,14 +185,13 @@ class Compiles:
         program = program_at(frame)
         return self._function(program, fun_name or program.name)
 
-    def _watched(
-        self, original: Callable[..., Any], compile_: Compile
-    ) -> Callable[..., Any]:
-        running = compile_.watched(original)
-        running.on_end = functools.partial(self._end, compile_)
-        self._thread.current = compile_
-        self._running[id(compile_)] = compile_
-        return running
+    @property
+    def _current(self) -> Compile | None:
+        """
+        The compile that is under way on this thread.
+        """
+        latest = self._thread.latest
+        return None if latest is None or latest.end else latest
 
     # --- reading -----------------------------------------------------------------
 
@@ -187,9 +199,8 @@ class Compiles:
         """
         Return how many compiles run and the age of the oldest in seconds.
         """
-        now = time.perf_counter()
-        ages = [now - compile_.started for compile_ in list(self._running.values())]
-        return len(ages), max(ages, default=0.0)
+        began = [one.started for one in list(self._unsettled.values()) if not one.end]
+        return len(began), now() - min(began) if began else 0.0
 
     def settle(self) -> None:
         """
@@ -200,27 +211,13 @@ class Compiles:
         from us, or ours may have been switched off.
         """
         # In this order: what ends and reports meanwhile is unsettled no more.
-        unsettled = list(self._unsettled.values())
+        unsettled = [one for one in list(self._unsettled.values()) if one.end]
         stacks = sys._current_frames() if unsettled else {}  # noqa: SLF001
         for compile_ in unsettled:
             if not _is_on(stacks.get(compile_.thread), compile_.frame):
                 self._settle_unreported(compile_)
 
     # --- inside ------------------------------------------------------------------
-
-    def _end(self, compile_: Compile) -> None:
-        try:
-            compile_.has_ended()
-            # The report is yet to come: what was taken off meanwhile hears it.
-            self.deaf = compile_.deaf = not self.listen() or compile_.deaf
-            self._unsettled[id(compile_)] = compile_
-            self._running.pop(id(compile_), None)
-            self._thread.current = None
-            self._thread.ended = compile_
-            if compile_.paid is not None:
-                compile_.paid()
-        except Exception:  # noqa: BLE001 - contained: runs as JAX returns
-            self._guard.failed("compiles")
 
     def _inquire(
         self, compile_: Compile, miss: Miss, frame: FrameType, inner: FrameType
@@ -240,11 +237,9 @@ class Compiles:
         if executable is not None:
             self._programs.take(compile_.function, executable)
 
-    def _settle_unreported(self, compile_: Compile | None) -> None:
-        if compile_ is None or id(compile_) not in self._unsettled:
-            return
+    def _settle_unreported(self, compile_: Compile) -> None:
         if compile_.raised is False:  # JAX reports each that went well
-            self.deaf = compile_.deaf = True
+            compile_.deaf = True
         self._settle(compile_, failed=compile_.raised is not False)
 
     def _settle(self, compile_: Compile, *, failed: bool) -> None:
@@ -254,11 +249,12 @@ class Compiles:
         if self._unsettled.pop(id(compile_), None) is None:
             return
         function = compile_.function
+        self.deaf = compile_.deaf
         if compile_.deaf and self.sees_builds:
             compile_.hit = not compile_.built
         outcome = "failed" if failed else "cache_hit" if compile_.hit else "compiled"
         function.compiles[outcome].add()
-        ended = compile_.ended or compile_.started
+        ended = compile_.end[0]
         if outcome != "cache_hit":
             function.observe_phase("backend_compile", ended - compile_.started)
         if compile_.looked_up:

@@ -21,7 +21,8 @@ from jaxmon.agent.compiling.reasons import why_missed
 from jaxmon.agent.compiling.stack import CALL, Jitted, jitted_at, key_at
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
-from jaxmon.agent.probe import Ending
+from jaxmon.agent.probe import ending
+from jaxmon.indicators.ends import End, noting
 
 
 # Nested calls of the program (callbacks, constants computed while tracing) are few; the
@@ -126,24 +127,24 @@ class Misses:
             function = entered or self._table.of(jitted.fun)
         else:
             return None
-        self._begin(entry, function)
-        if entered:
-            entered.entered_missed.add()
+        self._begin(entry, function, entered=entered is not None)
         # The original traces the function, unless that was done before.
-        paid = self.payers.tracing_begins()
-        if paid is None:
-            return None
-        tracing = Ending(original)
-        tracing.on_end = paid
-        return tracing
+        end: End = []
+        try:
+            if self.payers.tracing_begins(end):
+                return ending(original, noting(end))
+        except BaseException:  # nobody notes it now
+            end.append(0)
+            raise
+        return None
 
-    def _begin(self, entry: int, function: Function) -> None:
+    def _begin(self, entry: int, function: Function, *, entered: bool) -> None:
         calls = self._thread.calls
         if entry not in calls:
             while len(calls) >= _OPEN:
                 del calls[next(iter(calls))]
         calls[entry] = Miss(function, perf_counter())
-        function.missed.add()
+        (function.entered_missed if entered else function.other_missed).add()
 
     def on_left(self, frame: FrameType, jitted: Jitted) -> None:
         """
@@ -154,9 +155,8 @@ class Misses:
         if self._thread.calls.pop(id(frame), None) is not None:
             return
         entered = self._calls.by_code(frame.f_code) or self._calls.entry(jitted.key)
-        (entered or self._table.of(jitted.fun)).missed.add()
-        if entered is not None:
-            entered.entered_missed.add()
+        function = entered or self._table.of(jitted.fun)
+        (function.entered_missed if entered else function.other_missed).add()
 
     def on_done(self, frame: FrameType, original: Callable[..., Any]) -> None:
         """

@@ -8,6 +8,7 @@ import sys
 from types import FrameType
 from typing import TypeAlias
 
+from jaxmon import interrupts
 from jaxmon.agent.compiling.misses import Miss, Misses
 from jaxmon.agent.compiling.stack import AHEAD, is_jax, jitted_at
 
@@ -47,7 +48,8 @@ class Serving:
             return self._walk(phase)
         try:
             inner = sys._getframe(steps)  # noqa: SLF001
-        except ValueError:  # a stack less deep
+        except ValueError as error:  # a stack less deep
+            interrupts.pass_on(error)
             return self._walk(phase)
         frame = inner.f_back
         # By name, too: a frame that is gone may have had the id of any other.

@@ -14,6 +14,8 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
+from jaxmon import interrupts
+
 
 LIMIT = 80
 """Characters of a value that are shown."""
@@ -69,7 +71,8 @@ def _identity(value: object, depth: int = 0) -> object:
     if not is_by_identity(value, depth):
         try:
             return hash(value)
-        except Exception:  # noqa: BLE001 - the user's __hash__ may raise anything
+        except Exception as error:  # noqa: BLE001 - the user's __hash__ may raise anything
+            interrupts.pass_on(error, theirs=True)
             return None
     if isinstance(value, tuple | frozenset):
         kind = frozenset if isinstance(value, frozenset) else tuple
@@ -171,7 +174,8 @@ def _fields_of(value: object) -> dict[str, Any] | None:
     """
     try:
         fields = object.__getattribute__(value, "__dict__")
-    except AttributeError:
+    except AttributeError as error:
+        interrupts.pass_on(error)
         return None
     return fields if isinstance(fields, dict) else None
 
@@ -252,7 +256,8 @@ def _array(value: Any) -> str | None:
         if type(value).__module__ == "numpy" and value.shape == ():
             return repr(value)
         shape = ",".join(map(str, value.shape))
-    except Exception:  # noqa: BLE001 - a property of the user's may raise anything
+    except Exception as error:  # noqa: BLE001 - a property may raise anything
+        interrupts.pass_on(error, theirs=True)
         return type(value).__qualname__
     return f"{value.dtype}[{shape}]"
 

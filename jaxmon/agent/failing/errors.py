@@ -5,6 +5,7 @@ Errors that left a jitted call, or a wait for the device: each is counted once.
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 from weakref import ReferenceType, ref
 
-from jaxmon import catalog
+from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.failing import failures
 from jaxmon.agent.failing.failures import Stage
@@ -147,8 +148,8 @@ class Errors:
         """
         try:
             yield
-        except MemoryError:  # there is none: not a failure of ours
-            pass
+        except MemoryError as error:  # there is none: not a failure of ours
+            interrupts.pass_on(error)
         except Exception:  # noqa: BLE001 - contained and counted
             self._guard.failed("errors_told", stays_on=True)
 
@@ -201,17 +202,14 @@ class Errors:
     def _remember(self, error: BaseException) -> None:
         key, args = id(error), error.args
         try:
-            self._seen_weakly[key] = ref(error, lambda _: self._forget(key))
-        except TypeError:
+            # The callback is C and runs before the id can be used again.
+            forget = functools.partial(self._seen_weakly.pop, key)
+            self._seen_weakly[key] = ref(error, forget)
+        except TypeError as failed:
+            interrupts.pass_on(failed)
             # Anything else may be large, and would be kept; `()` is everybody's.
             if args and all(isinstance(one, str | int) for one in args):
                 self._seen.append(args)
-
-    def _forget(self, key: int) -> None:
-        known = self._seen_weakly.get(key)
-        # Another error may have the place by now.
-        if known is not None and known() is None:
-            del self._seen_weakly[key]
 
     def _place(self, error: BaseException, above: FrameType | None) -> str | None:
         where: str | None = None

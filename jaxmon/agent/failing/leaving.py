@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
+from jaxmon import interrupts
 from jaxmon.agent.compiling.stack import Jitted, jitted_at
 from jaxmon.agent.failing import failures
 from jaxmon.agent.failing.errors import Errors
@@ -147,8 +148,8 @@ class Births:
         if self.active and self._guard.on(self._site):
             try:
                 self._observe(error, _caller())
-            except MemoryError:  # as is to be expected
-                pass
+            except MemoryError as failed:  # as is to be expected
+                interrupts.pass_on(failed)
             except Exception:  # noqa: BLE001 - contained: the user's error goes on
                 self._guard.failed(self._site)
         return self._original.__get__(error, kind)
@@ -181,5 +182,6 @@ def _is_below(frame: FrameType | None, name: str) -> bool:
 def _caller() -> FrameType | None:
     try:
         return sys._getframe(2)  # noqa: SLF001 - nobody else stands there
-    except ValueError:  # made by C++ on a thread without Python
+    except ValueError as error:  # made by C++ on a thread without Python
+        interrupts.pass_on(error)
         return None

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from jaxmon import catalog
+from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices import backends
 from jaxmon.agent.holding import memory_profile
@@ -122,8 +122,8 @@ class Allocations:
         if look:
             try:
                 self.profile()
-            except MemoryError:  # there is none: not a failure of ours
-                pass
+            except MemoryError as error:  # there is none: not a failure of ours
+                interrupts.pass_on(error)
             except Exception:  # noqa: BLE001 - contained: somebody reports a failure
                 self._guard.failed("allocations", stays_on=True)
         last = self._last

@@ -20,7 +20,7 @@ from typing import Any
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.moving.origins import CONVERSIONS, Origins, Site
-from jaxmon.agent.moving.stand_ins import SITE, Crossing, Record, Wait
+from jaxmon.agent.moving.stand_ins import SITE, Record, Wait, crossing
 
 
 # The methods that read an array or a shard of it, by release; their callers keep
@@ -111,7 +111,7 @@ class Crossings:
 
     def on_read(
         self, frame: FrameType, bound: Callable[..., Any], array: Any
-    ) -> Crossing | None:
+    ) -> Callable[..., Any] | None:
         """
         Observe a copy of *array*, or of one shard of it, to the host.
         """
@@ -141,13 +141,15 @@ class Crossings:
 
     def on_wait_for_many(
         self, frame: FrameType, original: Callable[..., Any]
-    ) -> Crossing | None:
+    ) -> Callable[..., Any] | None:
         """
         Observe a wait for several arrays.
         """
         return self._start_wait(frame, original)
 
-    def on_put(self, frame: FrameType, original: Callable[..., Any]) -> Crossing | None:
+    def on_put(
+        self, frame: FrameType, original: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
         """
         Observe what sends arrays, of NumPy or already on a device, to devices.
         """
@@ -167,7 +169,7 @@ class Crossings:
 
     def on_convert(
         self, frame: FrameType, original: Callable[..., Any]
-    ) -> Crossing | None:
+    ) -> Callable[..., Any] | None:
         """
         Observe ``jnp.array``, whose last step sends a NumPy array in C++.
         """
@@ -188,7 +190,7 @@ class Crossings:
 
     def _start_wait(
         self, frame: FrameType, bound: Callable[..., Any]
-    ) -> Crossing | None:
+    ) -> Callable[..., Any] | None:
         if not self._guard.on(SITE):
             return None
         try:
@@ -214,13 +216,10 @@ class Crossings:
 
     def _begin(
         self, call: Callable[..., Any], site: Site, count: int, nbytes: int
-    ) -> Crossing:
+    ) -> Callable[..., Any]:
         if len(self.records) >= self._many:
             self._enough()
-        crossing = Crossing(call)
-        crossing.note = self._note
-        crossing.started = (site, count, nbytes, perf_counter_ns())
-        return crossing
+        return crossing(call, (site, count, nbytes, perf_counter_ns()), self._note)
 
 
 def _everywhere(

@@ -7,7 +7,6 @@ when the interpreter drops it. For functions of modules see `jaxmon.agent.probe`
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from time import perf_counter_ns
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.moving.origins import Site
+from jaxmon.agent.probe import ending
 
 
 SITE = "transfers"
@@ -27,18 +27,16 @@ Record: TypeAlias = tuple[Started, int]
 """The same, and until when; both in nanoseconds of the performance counter."""
 
 
-class Crossing(functools.partial):  # type: ignore[type-arg]
+_times = iter(perf_counter_ns, None)
+
+
+def crossing(
+    call: Callable[..., Any], started: Started, note: Callable[[Record], None]
+) -> Callable[..., Any]:
     """
-    A callable for one call, which notes as it is dropped when that was.
+    Return *call* for one call, at whose end *note*, of C, is given the record.
     """
-
-    __slots__ = ("note", "started")
-
-    note: Callable[[Record], None]
-    started: Started
-
-    def __del__(self) -> None:
-        self.note((self.started, perf_counter_ns()))
+    return ending(call, map(note, zip((started,), _times, strict=False)))
 
 
 class Wait:
@@ -49,7 +47,9 @@ class Wait:
     __slots__ = ("_bound", "_start")
 
     def __init__(
-        self, bound: Callable[[], Any], start: Callable[..., Crossing | None]
+        self,
+        bound: Callable[[], Any],
+        start: Callable[..., Callable[..., Any] | None],
     ) -> None:
         self._bound = bound
         self._start = start

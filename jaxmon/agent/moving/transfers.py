@@ -62,10 +62,8 @@ class Transfers:
         self._totals: dict[str, list[int]] = {
             direction: [0, 0, 0] for direction in (*TRANSFER_DIRECTIONS, "sync")
         }
-        # Reentrant, and tried only: the garbage collector may end a transfer, and
-        # with it call us, while this thread holds it.
+        # Reentrant: a signal handler may make a transfer while this thread holds it.
         self._lock = threading.RLock()
-        self._folding = False
         self._since = time.monotonic()
 
     def attach(self, patches: Patches) -> None:
@@ -203,40 +201,31 @@ class Transfers:
     def _fold(self) -> None:
         """
         Add up what was seen since the last time; about 1 µs for each.
-
-        Who finds somebody else at it leaves it to them.
         """
-        crossings = self._crossings
-        if crossings is None or not self._lock.acquire(blocking=False):
+        if self._crossings is None:
             return
-        try:
-            if not self._folding:
-                self._folding = True
-                try:
-                    self._add_up(crossings)
-                finally:
-                    self._folding = False
-        finally:
-            self._lock.release()
-
-    def _add_up(self, crossings: Crossings) -> None:
-        take, totals = crossings.records.popleft, self._totals
-        # Not more than are there now: another thread may go on for ever.
-        for _ in range(len(crossings.records)):
-            (site, count, nbytes, started), ended = take()
-            spent = ended - started
-            total = totals[site.direction]
-            total[0] += count
-            total[1] += nbytes
-            total[2] += spent
-            if not site.nanoseconds:
+        records, totals = self._crossings.records, self._totals
+        with self._lock:
+            # Not more than are there now: another thread may go on for ever.
+            for _ in range(len(records)):
+                if not records:  # a signal handler was quicker
+                    return
+                # Without a call from here to the end, so that what interrupts us finds
+                # the record counted once, or still there.
+                (site, count, nbytes, started), ended = records[0]
+                spent = ended - started
+                total = totals[site.direction]
+                total[0] += count
+                total[1] += nbytes
+                total[2] += spent
+                site.count += count
+                site.bytes += nbytes
+                site.nanoseconds += spent
+                del records[0]
                 self._sites[id(site)] = site
-            site.count += count
-            site.bytes += nbytes
-            site.nanoseconds += spent
-            if not site.told and site.count >= _REPEATED and self._is_often(site):
-                site.told = True
-                self._tell(site)
+                if not site.told and site.count >= _REPEATED and self._is_often(site):
+                    site.told = True
+                    self._tell(site)
 
     def _is_often(self, site: Site) -> bool:
         if not site.file or site.count >= OFTEN:

@@ -42,7 +42,7 @@ def functions(table: FunctionTable, *, hits_known: bool) -> list[Family]:
         Family(
             catalog.JIT_CACHE_MISSES,
             [
-                (_series(f, catalog.JIT_CACHE_MISSES), f.missed.value)
+                (_series(f, catalog.JIT_CACHE_MISSES), f.missed)
                 for f in entries
                 if f.name != UNKNOWN
             ],
@@ -82,7 +82,7 @@ def is_active(function: Function) -> bool:
     more than a program uses.
     """
     return bool(
-        function.missed.value
+        function.missed
         or function.entered.value > function.traced.value
         or function.phases
         or function.errors

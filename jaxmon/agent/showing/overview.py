@@ -129,7 +129,7 @@ class Overview:
 
 def _importance(function: Function) -> tuple[float, int]:
     lost = sum(phase.sum for phase in list(function.phases.values()))
-    return -lost, -(function.entered.value + function.missed.value)
+    return -lost, -(function.entered.value + function.missed)
 
 
 def _figures(function: Function, *, hits_known: bool) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _figures(function: Function, *, hits_known: bool) -> dict[str, Any]:
         "internal": function.internal,
         "calls": calls,
         "hits": hits if hits_known else None,
-        "misses": function.missed.value,
+        "misses": function.missed,
         "compiles": _values(function.compiles),
         "recompiles": _values(function.recompiles),
         "errors": _values(function.errors),

@@ -1,0 +1,135 @@
+"""
+Exceptions of the program that land while our code runs.
+
+A signal handler, a trace function or `PyThreadState_SetAsyncExc` may raise at any
+instruction, ours included: time limits work that way. Such an exception is meant for
+the program. Where we contain failures of our own it has to go on, and is no failure.
+
+What tells them apart is the traceback. The interpreter calls a handler out of the
+frame that it interrupts, and gives it that frame; nobody in the traceback called it. An
+exception that was thrown into the thread has a class that none of the code it came
+through could have raised.
+
+Only asked when something has failed; costs microseconds. What it takes for a failure
+of ours, and cannot do otherwise: an exception that was thrown into the thread and is of
+a builtin class, or lands in code of the program that we called on purpose. What JAX
+itself drops is lost: to 0.8 it tries something at each compile, and looks at no error.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import functools
+import sys
+from collections.abc import Iterator
+from types import CodeType, FrameType, MethodType
+from typing import Any
+
+
+_OURS = frozenset({"jaxmon", "jaxmon_exporter"})
+# Whatever of this we call raises what is documented there, or a builtin exception.
+_KNOWN = (
+    _OURS
+    | sys.stdlib_module_names
+    | frozenset({"builtins", "jax", "jaxlib", "ml_dtypes", "numpy"})
+)
+# Of a code's flags: it takes any number of arguments.
+_VARARGS = 0x04
+# Errors that are looked at, of a chain.
+_MAX_CHAIN = 16
+
+
+def pass_on(error: BaseException, *, theirs: bool = False) -> None:
+    """
+    Raise the exception of the program that *error* is, or that *error* came of while we
+    cleaned up after it; return if there is none.
+
+    To be called where *error* is handled, first of all.
+
+    Args:
+        error: what our code has just caught.
+        theirs: we called code of the program on purpose, which may raise anything.
+    """
+    for one in _chain(error):
+        if _is_interrupt(one, theirs=theirs):
+            raise one
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """
+    Yield *error* and what was raised within our code before it, the latest first.
+    """
+    one: BaseException | None = error
+    for _ in range(_MAX_CHAIN):
+        # What the program itself is handling has been in a frame of its own.
+        if one is None or one.__traceback__ is None:
+            return
+        if not _is_from(one.__traceback__.tb_frame, _OURS):
+            return
+        yield one
+        one = one.__context__
+
+
+def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
+    below: FrameType | None = None
+    traceback, strange = error.__traceback__, list[FrameType]()
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if not _is_from(frame, _OURS):
+            if _was_given(frame, below):
+                return True
+            strange.append(frame)
+        below, traceback = frame, traceback.tb_next
+    if strange:
+        handlers = _handlers()
+        if any(frame.f_code in handlers for frame in strange):
+            return True
+    if theirs or _root(type(error).__module__) in _KNOWN:
+        return False
+    return all(_is_from(frame, _KNOWN) for frame in strange)
+
+
+def _was_given(frame: FrameType, below: FrameType | None) -> bool:
+    """
+    Tell whether what *frame* runs was called out of *below*, and given it.
+    """
+    if below is None:
+        return False
+    code = frame.f_code
+    number = code.co_argcount + code.co_kwonlyargcount
+    number += bool(code.co_flags & _VARARGS)
+    variables = frame.f_locals
+    for name in code.co_varnames[:number]:
+        value = variables.get(name)
+        values = value if type(value) is tuple else (value,)
+        if any(one is below for one in values):
+            return True
+    return False
+
+
+def _handlers() -> set[CodeType]:
+    """
+    Return the code of all signal handlers: they may have dropped their arguments.
+    """
+    found: set[CodeType] = set()
+    # Not `signal`: a program may have a module of that name.
+    for number in _signal.valid_signals():
+        handler: Any = _signal.getsignal(number)
+        if not callable(handler):
+            continue
+        while isinstance(handler, functools.partial):
+            handler = handler.func
+        if not isinstance(handler, MethodType) and not hasattr(handler, "__code__"):
+            handler = type(handler).__call__
+        code = getattr(handler, "__code__", None)
+        if code is not None:
+            found.add(code)
+    return found
+
+
+def _is_from(frame: FrameType, packages: frozenset[str]) -> bool:
+    return _root(frame.f_globals.get("__name__")) in packages
+
+
+def _root(module: object) -> str:
+    return module.partition(".")[0] if isinstance(module, str) else ""

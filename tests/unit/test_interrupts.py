@@ -1,0 +1,270 @@
+"""
+Which exceptions are the program's own, and go on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import jaxmon
+from jaxmon.agent.guard import Guard
+from jaxmon.indicators import batches, depths
+from tests.indicators import Recorded, recording
+
+
+pytestmark = pytest.mark.contained
+
+
+class Limit(Exception):  # noqa: N818 - a time limit
+    """
+    What a handler of the program raises.
+    """
+
+
+def raises(signum: int, frame: object) -> None:
+    raise Limit(signum, frame)
+
+
+def drops_its_arguments(signum: int, frame: object) -> None:
+    del signum, frame
+    raise TimeoutError
+
+
+def takes_any(*_: object) -> None:
+    raise Limit
+
+
+def raises_deeper(signum: int, frame: object) -> None:
+    drops_its_arguments(signum, frame)
+
+
+class Handler:
+    """
+    Handlers that are no functions.
+    """
+
+    def method(self, signum: int, _: object) -> None:
+        signal.signal(signum, signal.SIG_DFL)  # as libraries do, first of all
+        raise Limit
+
+    def __call__(self, signum: int, frame: object) -> None:
+        del signum, frame
+        raise Limit
+
+
+HANDLERS = [
+    raises,
+    drops_its_arguments,
+    takes_any,
+    raises_deeper,
+    Handler().method,
+    Handler(),
+    functools.partial(lambda _, signum, frame: raises(signum, frame), 1),
+]
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """
+    Put back the handler of SIGUSR1.
+    """
+    before = signal.getsignal(signal.SIGUSR1)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+class Interrupted(Recorded):
+    """
+    Figures, in the middle of which a signal comes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(200)
+        self.routes.of = lambda _: signal.raise_signal(signal.SIGUSR1)  # type: ignore[method-assign,assignment,return-value]
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_what_a_signal_handler_raises_goes_on(
+    restored: None, handler: Callable[[int, object], None]
+) -> None:
+    """
+    Whatever it is, however it is written; it is no failure, and nothing is open.
+    """
+    from jaxmon.indicators import current
+
+    signal.signal(signal.SIGUSR1, handler)
+    recorded = Interrupted()
+    current.attach(recorded)
+    try:
+        with pytest.raises((Limit, TimeoutError)), jaxmon.request("predict"):
+            pytest.fail("the block is not entered")
+    finally:
+        current.detach(recorded)
+
+    assert recorded.failures.failures() == {}
+
+
+def test_what_is_thrown_into_a_thread_goes_on() -> None:
+    """
+    As libraries for time limits do, where there are no signals.
+    """
+    guard, caught = Guard(), list[BaseException]()
+
+    def work() -> None:
+        try:
+            # Of C alone, for it is to land in a frame of ours.
+            ident = ctypes.c_ulong(threading.get_ident())
+            throw = ctypes.pythonapi.PyThreadState_SetAsyncExc
+            guarded(guard, functools.partial(throw, ident, ctypes.py_object(Limit)))
+        except Limit as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(30)
+
+    assert len(caught) == 1
+    assert guard.failures() == {}
+
+
+def guarded(guard: Guard, work: Callable[[], object]) -> None:
+    """
+    Do *work* as our code does, under the name of our code.
+    """
+    source = """
+def run(guard, work):
+    try:
+        work()
+        for _ in range(1000):
+            pass
+    except Exception:
+        guard.failed("here")
+"""
+    ours = {"__name__": "jaxmon.agent.test"}
+    exec(source, ours)  # noqa: S102 - a frame of ours
+    ours["run"](guard, work)  # type: ignore[operator]
+
+
+def test_code_of_the_program_that_we_call_is_contained() -> None:
+    """
+    A class of its own makes no time limit of a failure.
+    """
+
+    def fail(*_: object) -> int:
+        raise Limit
+
+    class Odd:
+        __int__ = __index__ = __str__ = fail  # type: ignore[assignment]
+
+    with recording() as recorded:
+        jaxmon.batch("predict", size=Odd(), capacity=1)  # type: ignore[arg-type]
+        waiting = jaxmon.queue("waiting", fail)
+        recorded.collect()
+        waiting.close()
+        assert list(jaxmon.steps([1, 2], items=fail)) == [1, 2]
+        with jaxmon.request(Odd()), jaxmon.activity(Odd()):  # type: ignore[arg-type]
+            pass
+
+    assert recorded.failures.failures() == {
+        batches.SITE: 1,
+        depths.SITE: 1,
+        "items": 2,
+        "requests": 1,
+        "activities": 1,
+    }
+
+
+def test_an_alarm_while_a_failure_is_logged_goes_on(restored: None) -> None:
+    """
+    A handler of the log is the program's; what it fails with is contained, an alarm in
+    it is not.
+    """
+    signal.signal(signal.SIGUSR1, raises)
+
+    class Slow(logging.Handler):
+        def emit(self, _: logging.LogRecord) -> None:
+            signal.raise_signal(signal.SIGUSR1)
+
+    def fail() -> None:
+        raise KeyError
+
+    handler = Slow()
+    logging.getLogger("jaxmon").addHandler(handler)
+    try:
+        guard = Guard()
+        with pytest.raises(Limit):
+            guarded(guard, fail)
+    finally:
+        logging.getLogger("jaxmon").removeHandler(handler)
+
+    assert guard.failures() == {"here": 1}
+
+
+def test_a_failure_while_an_alarm_passes_gives_way_to_it(restored: None) -> None:
+    """
+    What cleans up may fail in its turn; the program gets its own exception.
+    """
+    signal.signal(signal.SIGUSR1, raises)
+    guard = Guard()
+    ours = {"__name__": "jaxmon.agent.test", "signal": signal, "guard": guard}
+    source = """
+def run():
+    try:
+        try:
+            signal.raise_signal(signal.SIGUSR1)
+        finally:
+            {}["gone"]
+    except Exception:
+        guard.failed("here")
+"""
+    exec(source, ours)  # noqa: S102 - a frame of ours
+
+    with pytest.raises(Limit):
+        ours["run"]()  # type: ignore[operator]
+    assert guard.failures() == {}
+
+
+def test_an_alarm_that_the_program_handles_is_none_of_ours(restored: None) -> None:
+    """
+    A failure of ours within its ``except`` block is counted as any other.
+    """
+    signal.signal(signal.SIGUSR1, raises)
+    guard = Guard()
+
+    def fail() -> None:
+        raise KeyError
+
+    try:
+        guarded(guard, lambda: signal.raise_signal(signal.SIGUSR1))
+    except Limit:
+        guarded(guard, fail)
+
+    assert guard.failures() == {"here": 1}
+
+
+def test_a_thread_of_ours_ends_without_a_word_of_python(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    Whatever leaves it is logged once.
+    """
+    from jaxmon.threads import DaemonThread
+
+    def fail() -> None:
+        raise SystemExit
+
+    guard = Guard()
+    thread = DaemonThread("jaxmon-test", lambda: guard.run("test", fail))
+    thread.start()
+    thread.join()
+
+    assert guard.failures() == {"test": 1}
+    assert len(caplog.records) == 1
+    assert capsys.readouterr().err == ""
