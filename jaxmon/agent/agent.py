@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 from collections.abc import Callable
 from types import ModuleType
 
-from jaxmon import catalog, rundir
+from jaxmon import catalog, interrupts, rundir
 from jaxmon.agent import local_socket
 from jaxmon.agent.checking.determinism import Determinism
 from jaxmon.agent.compiling.payers import Payers
 from jaxmon.agent.context import context_of
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
+from jaxmon.agent.handle import Agent
 from jaxmon.agent.holding.memory_profile import MemoryProfile
 from jaxmon.agent.hooks import Hooks
 from jaxmon.agent.local_socket import LocalSocket
@@ -40,18 +42,13 @@ from jaxmon.settings import SIDECAR_PORT, Settings
 _PORTS = 64
 
 
-class Agent:
+class RunningAgent(Agent):
     """
-    What `jaxmon.instrument` returns.
-
-    Attributes:
-        settings: the settings in force.
-        url: where the metrics are, `None` when no TCP port is open.
+    An agent that observes, or has done so.
     """
 
     def __init__(self, jax: ModuleType, settings: Settings) -> None:
-        self.settings = settings
-        self.url: str | None = None
+        super().__init__(settings)
         self._context = context_of(jax, settings)
         self._guard, self._table = self._context.guard, self._context.table
         self._table.named(UNKNOWN)
@@ -60,7 +57,7 @@ class Agent:
         )
         self._parts = Parts(self._context)
         self._profiler = Profiler(self._context)
-        self._hooks = Hooks(self._parts, Payers(self._indicators.timeline, self._guard))
+        self._hooks = Hooks(self._parts, Payers(self._indicators.timeline))
         self._overview = Overview(self._parts, self._hooks)
         self._process = ProcessFamilies()
         self._container = ContainerFamilies()
@@ -69,45 +66,68 @@ class Agent:
         self._local: LocalSocket | None = None
         self._pid = os.getpid()
         self._print_report = self._report() if settings.report else None
-        self.running = False
-
-    def __repr__(self) -> str:
-        state = "running" if self.running else "stopped"
-        return f"<jaxmon.Agent {state} url={self.url!r} socket={self.socket!r}>"
 
     def start(self) -> None:
         """
-        Attach the hooks and serve. Nothing that goes wrong in serving is raised.
+        Attach the hooks and serve. Nothing that goes wrong in serving is raised; after
+        anything that is raised, everything is as it was before.
         """
-        self._hooks.attach()
-        indicators.attach(self._indicators)
-        atexit.register(self._exit)
         self.running = True
         try:
-            self._serve()
-            for part in self._parts.by_name.values():
-                part.start()
-        except (OSError, RuntimeError) as error:  # no descriptors or threads left
-            log.warning("jaxmon observes, but cannot serve what it sees: %s", error)
-            self._close()
+            self._hooks.attach()
+            indicators.attach(self._indicators)
+            atexit.register(self._exit)
+            self._begin()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """
         Detach the hooks, stop threads, close sockets and unlink their files.
 
-        Harmless when repeated.
+        Harmless when repeated. Does everything that it can, whatever fails.
         """
         if not self.running:
             return
+        try:
+            self._end()
+        except BaseException:  # the program's: what is left has to be done all the same
+            self._end()
+            raise
+        finally:
+            self.running = False
+
+    def _end(self) -> None:
         self.running = False
-        atexit.unregister(self._exit)
-        indicators.detach(self._indicators)
-        self._hooks.detach()
-        self._leave_figures()
-        self._profiler.stop()
-        for part in reversed(self._parts.by_name.values()):
-            part.stop()
-        self._close()
+        with contextlib.ExitStack() as steps:  # from the last to the first
+            todo: tuple[Callable[[], None], ...] = (
+                self._close,
+                *(part.stop for part in self._parts.by_name.values()),
+                self._profiler.stop,
+                self._leave_figures,
+                self._hooks.detach,
+                functools.partial(indicators.detach, self._indicators),
+                functools.partial(atexit.unregister, self._exit),
+            )
+            for step in todo:
+                steps.callback(self._do, step)
+
+    def _begin(self) -> None:
+        try:
+            self._serve()
+            for part in self._parts.by_name.values():
+                part.start()
+        except (OSError, RuntimeError) as error:  # no descriptors or threads left
+            interrupts.pass_on(error)
+            log.warning("jaxmon observes, but cannot serve what it sees: %s", error)
+            self._close()
+
+    def _do(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception:  # noqa: BLE001 - contained: the other steps are to be done
+            self._guard.failed("stop", stays_on=True)
 
     def _report(self) -> Callable[[], None]:
         """
@@ -127,13 +147,16 @@ class Agent:
         A second signal ends that, too: nobody is left to catch what its handler raises,
         and Python would print where in our code it came.
         """
-        with contextlib.suppress(KeyboardInterrupt, SystemExit):
+        try:
             if self._print_report is not None:
                 try:
                     self._print_report()
                 except Exception:  # noqa: BLE001 - contained: the program ends as it did
                     self._guard.failed("report")
             self.stop()
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
+            if self._guard.strict and isinstance(error, Exception):
+                raise
 
     def _leave_figures(self) -> None:
         if self.settings.figures_dir is None:
@@ -143,6 +166,7 @@ class Agent:
 
             figures.leave(self._parts, self.settings.figures_dir)
         except Exception as error:  # noqa: BLE001 - contained: the program goes on
+            interrupts.pass_on(error)
             log.warning("jaxmon could not leave its figures: %s", error)
 
     def _close(self) -> None:
@@ -168,10 +192,7 @@ class Agent:
 
     def refresh(self) -> None:
         """
-        Look at device memory, live arrays and who holds them now, not at the next
-        interval.
-
-        Costs about 2 µs for each live array. What fails is counted, not raised.
+        Look now.
         """
         for site, look in (
             ("memory", self._parts.memory.look),
@@ -184,14 +205,7 @@ class Agent:
 
     def memory(self) -> MemoryProfile:
         """
-        Return live memory by the source line of the program that allocated it.
-
-        Two of them tell what grew in between: ``later.growth_since(earlier)``. Costs
-        about 1 µs for each live array, with the interpreter lock held; allocates
-        nothing on a device.
-
-        Raises:
-            ProfileError: JAX's memory profile cannot be read.
+        Return who holds memory now.
         """
         return self._parts.allocations.profile()
 
@@ -215,7 +229,7 @@ class Agent:
 
     def collect(self) -> list[Family]:
         """
-        Return every family of the page. Any thread; about 20 µs for each function.
+        Return every family of the page.
         """
         sources: tuple[tuple[str, Callable[[], list[Family]]], ...] = (
             # It settles what has ended, for the figures of functions.
@@ -291,10 +305,12 @@ class Agent:
             name="jaxmon-server",
             on_error=self._on_server_error,
         )
+        # Known first: whatever goes wrong, it is closed again.
+        self._server = server
         listening = [self._listen_tcp(server), self._listen_unix(server)]
         if not any(listening):
+            self._server = None
             return
-        self._server = server
         server.start()
 
     def _listen_tcp(self, server: Server) -> bool:
@@ -308,6 +324,7 @@ class Agent:
             try:
                 bound = server.listen_tcp(host, port)
             except OSError as error:
+                interrupts.pass_on(error)
                 problem = error
                 continue
             if first and bound != first:
@@ -329,6 +346,7 @@ class Agent:
         try:
             local.open()
         except (JaxmonError, OSError) as error:
+            interrupts.pass_on(error)
             log.warning("jaxmon serves no Unix socket for the sidecar: %s", error)
             return False
         server.every(local_socket.EVERY, local.look)

@@ -10,10 +10,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Unpack
 
-from jaxmon.agent.agent import Agent
-from jaxmon.agent.guard import log
+from jaxmon import interrupts
+from jaxmon.agent.guard import Guard, log
+from jaxmon.agent.handle import Agent
 from jaxmon.errors import JaxmonError
-from jaxmon.exposition.families import Family
 from jaxmon.settings import Options, Settings, load
 
 
@@ -31,29 +31,6 @@ class _Current:
 _current = _Current()
 
 
-class DisabledAgent(Agent):
-    """
-    What `instrument` returns where jaxmon is switched off; JAX is not even imported.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.url = None
-        self._local = None
-        self.running = False
-
-    def collect(self) -> list[Family]:
-        """
-        Return nothing.
-        """
-        return []
-
-    def refresh(self) -> None:
-        """
-        Do nothing.
-        """
-
-
 def instrument(**options: Unpack[Options]) -> Agent:
     """
     Start observing JAX in this process and serve what is seen.
@@ -67,13 +44,16 @@ def instrument(**options: Unpack[Options]) -> Agent:
         >>> print(agent.url)  # doctest: +SKIP
         http://127.0.0.1:40953/metrics
 
+    Whatever else goes wrong is one warning: the agent that is returned then is switched
+    off, and the program as it was.
+
     Raises:
         SettingsError: a setting that cannot be used.
-        JaxmonError: JAX is not installed.
+        JaxmonError: JAX cannot be imported.
     """
     settings = load(options)
     if not settings.enabled:
-        return DisabledAgent(settings)
+        return Agent(settings)
     # First, because the import may start an agent: `jaxmon run` waits for it.
     jax = _jax()
     with _current.lock:
@@ -87,12 +67,19 @@ def instrument(**options: Unpack[Options]) -> Agent:
                     settings,
                 )
             return running
-        agent = Agent(jax, settings)
-        _watch_forks()
-        # Known before it starts, so that a fork meanwhile finds what to abandon.
-        _current.agent = agent
-        agent.start()
-        return agent
+        try:
+            return _start(jax, settings)
+        # A module of the program that has the name of one of Python's may end it.
+        except (Exception, SystemExit) as error:
+            interrupts.pass_on(error)
+            if Guard.strict:
+                raise
+            log.warning(
+                "jaxmon could not start, the program runs without it: %s: %s",
+                type(error).__name__,
+                error,
+            )
+            return Agent(settings)
 
 
 def uninstrument() -> None:
@@ -102,9 +89,9 @@ def uninstrument() -> None:
     Harmless when nothing runs. Functions jitted meanwhile keep working.
     """
     with _current.lock:
-        agent, _current.agent = _current.agent, None
-        if agent is not None:
-            agent.stop()
+        if _current.agent is not None:
+            _current.agent.stop()
+            _current.agent = None
 
 
 def running() -> Agent | None:
@@ -115,15 +102,34 @@ def running() -> Agent | None:
     return agent if agent is not None and agent.running else None
 
 
+def _start(jax: ModuleType, settings: Settings) -> Agent:
+    from jaxmon.agent.agent import RunningAgent  # noqa: PLC0415 - what may go wrong
+
+    agent = RunningAgent(jax, settings)
+    _watch_forks()
+    # Known before it starts, so that a fork meanwhile finds what to abandon.
+    _current.agent = agent
+    try:
+        agent.start()
+    except BaseException:
+        _current.agent = None
+        raise
+    return agent
+
+
 def _jax() -> ModuleType:
+    problem: str | None = None
     try:
         return import_module("jax")
     except ImportError as error:
-        msg = (
-            f"jaxmon.instrument() needs JAX, and importing it failed: {error}. Install "
-            "the build for your hardware, or `pip install 'jaxmon[jax]'` to try it out."
-        )
-        raise JaxmonError(msg) from error
+        interrupts.pass_on(error)
+        problem = str(error)
+    # Here, so that the sentence is all there is to read.
+    msg = (
+        f"jaxmon.instrument() needs JAX, and importing it failed: {problem}. Install "
+        "the build for your hardware, or `pip install 'jaxmon[jax]'` to try it out."
+    )
+    raise JaxmonError(msg)
 
 
 def _watch_forks() -> None:

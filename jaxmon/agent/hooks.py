@@ -24,7 +24,7 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
-from jaxmon import catalog
+from jaxmon import catalog, interrupts
 from jaxmon.agent import listeners
 from jaxmon.agent.calling import calls, window
 from jaxmon.agent.calling.calls import CallLayer
@@ -158,9 +158,12 @@ class Hooks:
         ]
 
     def _attach(self, hook: str, attach: Callable[[], None]) -> None:
+        before = self._patches.number
         try:
             attach()
-        except (AttributeError, KeyError, ImportError) as missing:
+        except Exception as missing:  # noqa: BLE001 - who knows what a JAX may raise
+            interrupts.pass_on(missing)
+            self._patches.undo(after=before)
             self._attached[hook] = False
             log.warning(
                 "jaxmon's hook %r cannot attach to JAX %s: %s. Its metrics will be "
@@ -219,14 +222,19 @@ class Hooks:
         self._probe(util, "_filtering_mode", self._leaving.on_error, "errors")
 
     def _attach_monitoring(self) -> None:
-        self._listeners = Listeners(
+        heard = Listeners(
             self._jax._src.monitoring,  # noqa: SLF001
             self._guard,
             on_event=self.compiles.on_event,
             on_duration=self.compiles.on_duration,
         )
-        self._listeners.register()
-        self.compiles.listen = self._listeners.restore
+        self._listeners = heard
+        try:
+            heard.register()
+        except BaseException:
+            heard.unregister()
+            raise
+        self.compiles.listen = heard.restore
 
     def _attach_uncaught(self) -> None:
         self._uncaught.attach(self._patches)

@@ -35,12 +35,21 @@ class Patches:
         self._patches.append(_Patch(owner, name, owner.__dict__[name], ours))
         setattr(owner, name, ours)
 
-    def undo(self) -> None:
+    @property
+    def number(self) -> int:
         """
-        Put back every attribute that is still ours. Harmless when repeated.
+        How many attributes are replaced now.
         """
-        while self._patches:
-            patch = self._patches.pop()
+        return len(self._patches)
+
+    def undo(self, *, after: int = 0) -> None:
+        """
+        Put back every attribute that is still ours, the first *after* left out.
+        Harmless when repeated.
+        """
+        while len(self._patches) > after:
+            # It goes last: what interrupts us leaves it to be undone again.
+            patch = self._patches[-1]
             if patch.owner.__dict__.get(patch.name) is patch.ours:
                 setattr(patch.owner, patch.name, patch.original)
             else:
@@ -49,6 +58,7 @@ class Patches:
                     patch.owner.__name__,
                     patch.name,
                 )
+            del self._patches[-1]
 
 
 class Stand(ModuleType):

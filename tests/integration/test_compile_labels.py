@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import jaxmon
-from jaxmon.agent.agent import Agent
+from jaxmon.agent import Agent
 from tests.instrumented import instrumented, samples
 
 

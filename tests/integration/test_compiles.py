@@ -18,7 +18,7 @@ import pytest
 
 import jaxmon
 from jaxmon import catalog
-from jaxmon.agent.agent import Agent
+from jaxmon.agent import Agent
 from tests.instrumented import instrumented, value
 
 

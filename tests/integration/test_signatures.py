@@ -15,7 +15,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmon.agent.agent import Agent
+from jaxmon.agent import Agent
 from jaxmon.agent.compiling.signing import Signatures
 from tests.instrumented import instrumented
 

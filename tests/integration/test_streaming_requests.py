@@ -21,7 +21,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 import jaxmon
-from jaxmon.agent.agent import Agent
+from jaxmon.agent import Agent
 from jaxmon.asgi import Middleware
 from tests.asgi_servers import served
 from tests.instrumented import instrumented, samples, value

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from jaxmon import catalog
 from jaxmon.agent.calling.watcher import Watcher
 from jaxmon.agent.calling.work import is_over
@@ -67,6 +65,8 @@ class _Reading:
             self._looks += 1
             self._delay = min(self._delay * 1.5, _LAST_LOOK)
             return self._delay if self._looks < _LOOKS else None
+        import numpy as np  # noqa: PLC0415 - this package loads without it
+
         total = bad = 0
         for leaf in self._leaves:
             try:
@@ -108,6 +108,8 @@ class Numerics:
         Return the numbers of an output that is ready, those of one shard if it has
         several.
         """
+        import numpy as np  # noqa: PLC0415 - this package loads without it
+
         # A guard of the program is meant for its own lines.
         with self._jax.transfer_guard_device_to_host("allow"):
             # Another object than the program's, which would keep the copy.
@@ -194,7 +196,7 @@ class Numerics:
     def _is_small_float(self, leaf: Any) -> bool:
         return (
             isinstance(leaf, self._jax.Array)
-            and self._jax.numpy.issubdtype(leaf.dtype, np.inexact)
+            and self._jax.numpy.issubdtype(leaf.dtype, self._jax.numpy.inexact)
             and leaf.nbytes <= _BYTES
             and not leaf.is_deleted()
         )

@@ -1,0 +1,277 @@
+"""
+`jaxmon.instrument` where it cannot start, or not as a whole: one line, and the program
+goes on as it was.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+import jaxmon
+from jaxmon.agent import Agent
+from jaxmon.agent.agent import RunningAgent
+from jaxmon.agent.hooks import Hooks
+from jaxmon.agent.parts import Parts
+from tests import leaks
+from tests.bombs import ACTIVE, Bomb, InjectedError
+from tests.instrumented import SILENT, samples
+from tests.interruption import Alarm, alarms, run
+from tests.processes import files
+from tests.support import Result, run_python
+
+
+pytestmark = pytest.mark.contained
+
+COULD_NOT = "jaxmon could not start, the program runs without it: "
+
+USES_ALL = """
+import jax
+import jaxmon
+jit = jax.jit
+agent = jaxmon.instrument(port=0)
+with jaxmon.request("predict"):
+    pass
+print(agent.running, agent.url, agent.collect(), float(jit(lambda x: x + 1)(1.0)))
+import threading
+print([t.name for t in threading.enumerate() if "jaxmon" in t.name])
+jaxmon.uninstrument()
+"""
+
+
+# --- switched off -----------------------------------------------------------------
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_an_agent_that_is_switched_off_answers_everything() -> None:
+    """
+    Whatever one that runs can be asked, with the same arguments and kinds of answers.
+    """
+    off = jaxmon.instrument(enabled=False)
+    on = jaxmon.instrument(**SILENT)
+    try:
+        assert type(off) is Agent
+        assert isinstance(on, Agent)
+        assert not off.running
+        names = public(type(on)) | {n for n in vars(on) if not n.startswith("_")}
+        assert names == public(type(off)) | {
+            name for name in vars(off) if not name.startswith("_")
+        }
+        for name in sorted(names):
+            ours, theirs = getattr(off, name), getattr(on, name)
+            if callable(theirs):
+                assert inspect.signature(ours) == inspect.signature(theirs), name
+                assert type(ours()) is type(theirs()), name
+            elif theirs is not None and ours is not None:
+                assert type(ours) is type(theirs), name
+    finally:
+        jaxmon.uninstrument()
+    assert off.memory().bytes == 0
+    assert off.memory().growth_since(off.memory()) == ()
+    assert off.determinism.snapshot() == {}
+    assert "stopped" in repr(off)
+
+
+# --- nothing to start with --------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["asyncio", "queue", "statistics"])
+def test_a_module_of_the_program_with_a_name_of_pythons(
+    tmp_path: Path, run_dir: Path, module: str
+) -> None:
+    """
+    It stands in front of Python's own: the program runs, without jaxmon.
+    """
+    (tmp_path / f"{module}.py").write_text("import sys\nx = 1\n")
+    (tmp_path / "program.py").write_text(USES_ALL)
+
+    result = run_python(str(tmp_path / "program.py"), run_dir=run_dir).ok()
+
+    assert result.out == "False None [] 2.0\n[]\n"
+    assert result.err.startswith(COULD_NOT)
+    assert result.err.count("\n") == 1
+    assert files(run_dir) == []
+
+
+def test_a_module_of_the_program_that_ends_it(tmp_path: Path, run_dir: Path) -> None:
+    """
+    A script that exits when it is imported, with a name that jaxmon asks Python for.
+    """
+    (tmp_path / "statistics.py").write_text("raise SystemExit(3)")
+    (tmp_path / "program.py").write_text(USES_ALL)
+
+    result = run_python(str(tmp_path / "program.py"), run_dir=run_dir).ok()
+
+    assert result.err == f"{COULD_NOT}SystemExit: 3\n"
+
+
+@pytest.mark.parametrize("missing", ["jax", "numpy"])
+def test_without_jax_or_numpy_there_is_one_sentence(
+    python_script: Callable[..., Result], missing: str
+) -> None:
+    """
+    The error that is documented, and no other behind it; marks work all the same.
+    """
+    source = f"""
+import sys
+sys.modules[{missing!r}] = None
+import jaxmon
+try:
+    jaxmon.instrument(port=None)
+except jaxmon.JaxmonError as error:
+    print(error)
+    assert error.__cause__ is error.__context__ is None
+off = jaxmon.instrument(enabled=False)
+off.memory(), off.determinism, off.collect()
+with jaxmon.request("predict"):
+    pass
+"""
+    result = python_script(source).ok()
+
+    assert result.out.startswith("jaxmon.instrument() needs JAX, and importing it")
+    assert result.out.count("\n") == 1
+    assert "Traceback" not in result.err  # jaxlib has a word of its own on NumPy
+
+
+def test_a_jax_that_is_another_is_one_line(
+    tmp_path: Path, python_script: Callable[..., Result]
+) -> None:
+    """
+    A module of the program that is called ``jax``.
+    """
+    (tmp_path / "jax.py").write_text("__version__ = '1'\n")
+    source = "import jaxmon\nprint(jaxmon.instrument(port=None).running)"
+
+    result = python_script(source).ok()
+
+    assert result.out == "False\n"
+    assert result.err.startswith(COULD_NOT)
+    assert result.err.count("\n") == 1
+
+
+# --- half-way ---------------------------------------------------------------------
+
+
+def places() -> list[tuple[Any, str]]:
+    """
+    Return what is called while an agent starts.
+    """
+    steps = [name for name in vars(Hooks) if name.startswith("_attach_")]
+    parts = {
+        type(part) for part in vars(Parts(CONTEXT)).values() if hasattr(part, "start")
+    }
+    return [
+        *((Hooks, name) for name in ("attach", *sorted(steps))),
+        *((part, "start") for part in sorted(parts, key=lambda one: one.__name__)),
+        (RunningAgent, "_serve"),
+        (RunningAgent, "_listen_unix"),
+    ]
+
+
+CONTEXT: Any = jaxmon.agent.context.context_of(
+    jax, jaxmon.instrument(enabled=False).settings
+)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [
+        *((*place, InjectedError) for place in places()),
+        *((Hooks, "attach", error) for error in (MemoryError, TypeError, SystemExit)),
+    ],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_a_failure_at_any_step_takes_everything_off_again(  # noqa: PLR0917
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    run_dir: Path,
+    owner: Any,
+    name: str,
+    error: type[BaseException],
+) -> None:
+    """
+    Hooks, listeners, threads, sockets, files; or it costs one hook, and that is said.
+    """
+    jax.jit(lambda x: x + 1)(1.0)  # backends and their threads are up
+    before = leaks.snapshot()
+    monkeypatch.setattr(owner, name, Bomb(error))
+
+    agent = jaxmon.instrument(port=0)
+    one_hook = name.startswith("_attach_")
+    inactive = [s for s, n in samples(agent).items() if s.startswith(ACTIVE) and not n]
+    ran = agent.running
+    assert float(jax.jit(lambda x: x + 2)(1.0)) == 3
+    if not ran:
+        assert leaks.leaked(before) == []
+        assert list(run_dir.iterdir()) == []
+        assert jaxmon.agent.current.running() is None
+    jaxmon.uninstrument()
+
+    assert leaks.leaked(before) == []
+    assert ran is one_hook
+    assert len(inactive) == one_hook
+    [record] = caplog.records
+    assert record.exc_info is None
+    monkeypatch.undo()
+    again = jaxmon.instrument(**SILENT)
+    assert again.running
+    jaxmon.uninstrument()
+
+
+def test_a_hook_that_attaches_half_is_taken_off(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    What it replaced before it failed is JAX's own again, while the others observe.
+    """
+    before = leaks.snapshot()
+    whole = Hooks._attach_transfers
+
+    def half(self: Hooks) -> None:
+        whole(self)
+        raise InjectedError
+
+    monkeypatch.setattr(Hooks, "_attach_transfers", half)
+    agent = jaxmon.instrument(**SILENT)
+    try:
+        during = leaks.snapshot().attributes
+        place = ("jax._src.lax.lax", "_convert_element_type")
+        assert during[place] is before.attributes[place]
+        assert samples(agent)[f'{ACTIVE}{{hook="transfers"}}'] == 0
+        assert samples(agent)[f'{ACTIVE}{{hook="misses"}}'] == 1
+    finally:
+        jaxmon.uninstrument()
+    assert leaks.leaked(before) == []
+
+
+def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None:
+    """
+    The program gets it, and everything is as it was before, or as it is to be.
+    """
+    jax.jit(lambda x: x + 1)(1.0)
+
+    def program() -> None:
+        try:
+            jaxmon.instrument(port=0)
+        finally:
+            jaxmon.uninstrument()
+
+    before = leaks.snapshot()
+    points, problem = run(program)
+    assert problem is None
+    with alarms(Alarm) as raised:
+        for number in range(1, points.passed, points.passed // 40):
+            raised.clear()
+            points, caught = run(program, number)
+            assert not raised or caught is raised[0], points.where
+            jaxmon.uninstrument()
+            assert leaks.leaked(before) == [], points.where
+            assert list(run_dir.iterdir()) == [], points.where
