@@ -5,6 +5,7 @@ A thread for work that must not happen in the user's call or in a scrape.
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import threading
 import time
@@ -12,8 +13,10 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TypeAlias, TypeVar
 
+from jaxmon import interrupts
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.tally import Tally
+from jaxmon.threads import DaemonThread
 
 
 Job: TypeAlias = Callable[[], None]
@@ -87,15 +90,17 @@ class Worker:
         with self._lock:
             if self._thread is not None or self._stopped:
                 return
-            thread = threading.Thread(
-                target=self._run, name=f"jaxmon-{self._name}", daemon=True
+            thread = DaemonThread(
+                f"jaxmon-{self._name}",
+                functools.partial(self._guard.run, self._name, self._run),
             )
             # Known before it starts: the garbage collector may submit a job meanwhile,
             # on this thread.
             self._thread = thread
             try:
                 thread.start()
-            except RuntimeError:  # no threads left
+            except RuntimeError as error:  # no threads left
+                interrupts.pass_on(error)
                 self._thread = None
                 self._guard.failed(self._name, stays_on=True)
 
@@ -128,13 +133,15 @@ class Worker:
         # Not by submit(): there may be no place.
         self._jobs.put(done.set)
         self.start()
-        end = time.monotonic() + timeout
-        while not done.wait(min(_TURN_SECONDS, max(end - time.monotonic(), 0))):
+        # Turns, not a clock: the program may have put its own in the place of Python's.
+        for _ in range(int(timeout / _TURN_SECONDS) + 1):
+            if done.wait(_TURN_SECONDS):
+                return True
             # A site that was switched off, or stopped, meanwhile does nothing more.
             thread = self._thread
-            if time.monotonic() >= end or thread is None or not thread.is_alive():
-                return done.is_set()
-        return True
+            if thread is None or not thread.is_alive():
+                break
+        return done.is_set()
 
     def submit(self, job: Job) -> bool:
         """
@@ -151,18 +158,21 @@ class Worker:
         return True
 
     def _run(self) -> None:
-        due = time.monotonic() + self._pause()
+        rest, waited = self._pause(), False
+        due = time.monotonic() + rest
         while not self._stopped and self._guard.on(self._name):
-            timeout = max(due - time.monotonic(), 0) if self._every else None
-            if timeout == 0:
+            timeout = bounded(due - time.monotonic(), rest) if self._every else None
+            if timeout == 0 or waited:
                 before = time.thread_time()
                 fine = self._do(self._routine, stays_on=not self._gives_up)
                 spent = time.thread_time() - before
-                due = time.monotonic() + max(self._rest(fine=fine), spent / _SHARE)
+                rest, waited = max(self._rest(fine=fine), spent / _SHARE), False
+                due = time.monotonic() + rest
                 continue
             try:
                 job = take(self._jobs, timeout)
             except Empty:
+                waited = True  # whatever the clock says of it
                 continue
             self._do(job)
             # This frame would keep the job, and what it refers to, while waiting.
@@ -201,6 +211,14 @@ class Worker:
             self._guard.failed(self._name, stays_on=stays_on)
             return False
         return True
+
+
+def bounded(seconds: float, most: float) -> float:
+    """
+    Return *seconds* as a time to wait, *most* at most: they may come of a clock that
+    the program has put in the place of Python's and that steps back, or is NaN.
+    """
+    return max(seconds, 0.0) if seconds < most else most
 
 
 def take(queue: SimpleQueue[T], timeout: float | None) -> T:

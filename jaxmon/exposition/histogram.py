@@ -34,8 +34,11 @@ class Histogram:
 
     def observe(self, value: float) -> None:
         """
-        Count *value*, in the unit of the metric; a bucket includes its bound.
+        Count *value*, in the unit of the metric; a bucket includes its bound. NaN, as
+        of a clock that the program has replaced, is not: no sum would survive it.
         """
+        if value != value:  # noqa: PLR0124 - NaN
+            return
         index = bisect_left(self._metric.buckets, value)
         with self._lock:
             self._counts[index] += 1

@@ -25,6 +25,7 @@ from jaxmon.exposition.loop import new_loop
 from jaxmon.exposition.messages import Request, Response, Timeouts, error_response
 from jaxmon.exposition.page import metrics_handler
 from jaxmon.exposition.places import Place, Places
+from jaxmon.threads import DaemonThread
 
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ class Server:
                 enter=self._enter,
                 leave=self._count_dropped,
             )
-            thread = Thread(target=self._run, name=self._name, daemon=True)
+            thread = DaemonThread(self._name, self._run)
             thread.start()
             undo.pop_all()
         self._selector, self._thread = selector, thread

@@ -11,15 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import threading
 import time
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
+from jaxmon import interrupts
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.tally import Tally
-from jaxmon.agent.worker import take
+from jaxmon.agent.worker import bounded, take
+from jaxmon.threads import DaemonThread
 
+
+# Between two looks; none of what is watched asks for more.
+_MOST_SECONDS = 1.0
 
 _SET_TIMER_SLACK = 29  # of prctl, in nanoseconds, for the calling thread
 
@@ -93,12 +99,14 @@ class Watcher:
         with self._lock:
             if self._thread is not None or self._stopped:
                 return
-            thread = threading.Thread(
-                target=self._run, name=f"jaxmon-{self._name}", daemon=True
+            thread = DaemonThread(
+                f"jaxmon-{self._name}",
+                functools.partial(self._guard.run, self._name, self._run),
             )
             try:
                 thread.start()
-            except RuntimeError:  # no threads left
+            except RuntimeError as error:  # no threads left
+                interrupts.pass_on(error)
                 self._forget()
                 self._guard.failed(self._name)
                 return
@@ -108,7 +116,11 @@ class Watcher:
         _be_punctual()
         while not self._stopped and self._guard.on(self._name):
             due = min((due for due, _ in self._watched), default=None)
-            timeout = None if due is None else max(due - time.perf_counter(), 0)
+            timeout = (
+                None
+                if due is None
+                else bounded(due - time.perf_counter(), _MOST_SECONDS)
+            )
             try:
                 fresh = take(self._submitted, timeout)
             except Empty:

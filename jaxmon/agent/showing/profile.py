@@ -8,6 +8,7 @@ program ever fails because somebody looked.
 
 from __future__ import annotations
 
+import functools
 import threading
 from concurrent.futures import Future
 from http import HTTPStatus
@@ -20,6 +21,7 @@ from jaxmon.agent.devices import backends
 from jaxmon.agent.patches import Patches
 from jaxmon.agent.probe import Probe
 from jaxmon.exposition.messages import Request, Response, error_response
+from jaxmon.threads import DaemonThread
 
 
 DEFAULT_SECONDS = 3.0
@@ -67,11 +69,13 @@ class Profiler:
         except Refused as refused:
             return error_response(refused.status, str(refused))
         answer: Future[Response] = Future()
-        thread = threading.Thread(
-            target=self._finish,
-            args=(recording, answer),
-            name="jaxmon-profile",
-            daemon=True,
+        thread = DaemonThread(
+            "jaxmon-profile",
+            functools.partial(
+                self._guard.run,
+                SITE,
+                functools.partial(self._finish, recording, answer),
+            ),
         )
         try:
             thread.start()

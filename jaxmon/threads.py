@@ -1,0 +1,42 @@
+"""
+Threads inside somebody else's program.
+"""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from collections.abc import Callable
+
+
+_start = _thread.start_new_thread
+
+
+class DaemonThread(threading.Thread):
+    """
+    A daemon thread of ours, which prints nothing at its end even if gevent has patched
+    `threading` meanwhile.
+    """
+
+    def __init__(self, name: str, target: Callable[[], None]) -> None:
+        super().__init__(name=name, target=target, daemon=True)
+
+    def start(self) -> None:
+        """
+        Start it.
+
+        Raises:
+            RuntimeError: there are no threads left, or none to be had any more: they
+                have become greenlets since, and one that waits would hold up the
+                program.
+        """
+        if _thread.start_new_thread is not _start:
+            msg = "threads have been patched since jaxmon was loaded; patch them first"
+            raise RuntimeError(msg)
+        super().start()
+
+    def _delete(self) -> None:
+        try:
+            super()._delete()  # type: ignore[misc]
+        except KeyError:  # of what gevent takes for this thread's number
+            threading._active.pop(self.ident, None)  # type: ignore[attr-defined] # noqa: SLF001

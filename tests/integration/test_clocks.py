@@ -1,0 +1,100 @@
+"""
+Programs that put something else in the place of Python's clocks and threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests import leaks
+from tests.processes import HEAD
+from tests.support import Result
+
+
+CLOCKS = {
+    "nan": "lambda: float('nan')",
+    "backwards": "functools.partial(next, itertools.count(1e9, -1))",
+    "standing": "lambda: 1e9",
+}
+
+PROGRAM = """
+import functools, itertools, math, time
+import numpy as np
+agent = jaxmon.instrument(port=0, memory_interval=0.1, sample_rate=20)
+function = jax.jit(lambda x: x + 1)
+looks = threading.Semaphore(0)
+routine = agent._parts.memory._worker._routine
+def look():
+    routine()
+    looks.release()
+agent._parts.memory._worker._routine = look
+PATCH
+for number in range(5):
+    function(np.ones(3))
+    jax.jit(lambda x: x * number)(1.0)
+    with jaxmon.request("r"), jaxmon.activity("a"):
+        for batch in jaxmon.steps(range(3)):
+            np.asarray(function(1.0))
+    looks.acquire()
+threads = sorted(t.name for t in threading.enumerate() if t.name.startswith("jaxmon"))
+figures = {s: v for f in agent.collect() for s, v in f.samples}
+ours = {s: v for s, v in figures.items() if s.startswith("jaxmon_")}
+jaxmon.uninstrument()
+print(json.dumps([threads, [s for s, v in ours.items() if math.isnan(v)]]))
+"""
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_a_clock_that_makes_no_sense_ends_no_thread(
+    python_script: Callable[..., Result], clock: str
+) -> None:
+    """
+    What is done regularly is done on, no figure is lost to it for good, and Python
+    prints nothing of our threads.
+    """
+    names = ("time", "monotonic", "perf_counter")
+    patch = "\n".join(f"time.{name} = {CLOCKS[clock]}" for name in names)
+    result = python_script(HEAD + PROGRAM.replace("PATCH", patch))
+
+    threads, lost = result.json()
+    assert set(leaks.THREADS) <= set(threads)
+    assert lost == []
+    assert "Exception in thread" not in result.err
+    assert "Exception ignored" not in result.err
+
+
+PATCHED = """
+import _thread, threading
+from jaxmon.threads import DaemonThread
+go = threading.Semaphore(0)
+thread = DaemonThread("jaxmon-test", go.acquire)
+thread.start()
+numbers = threading.get_ident
+threading.get_ident = lambda: numbers() + 1
+go.release()
+thread.join(30)
+threading.get_ident = numbers
+print("jaxmon-test" in [one.name for one in threading.enumerate()])
+_thread.start_new_thread = None
+try:
+    DaemonThread("jaxmon-other", go.release).start()
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_threads_that_are_patched_later_print_nothing(
+    python_script: Callable[..., Result],
+) -> None:
+    """
+    As by gevent: threads have other numbers then, and new ones would be greenlets,
+    which hold up the program as they wait. None are started.
+    """
+    result = python_script(PATCHED).ok()
+
+    assert result.err == ""
+    known, refused = result.out.splitlines()
+    assert known == "False"
+    assert refused.startswith("threads have been patched since jaxmon was loaded")
