@@ -136,12 +136,6 @@ def make_link_in_temporary(path: Path) -> Path:
     return link
 
 
-def make_blocked(path: Path) -> Path:
-    path.mkdir()
-    (path / "agent-0.sock").mkdir()
-    return path
-
-
 # what is there: how it comes to be, what the log says
 UNUSABLE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "file": (make_file, "File exists"),
@@ -150,7 +144,6 @@ UNUSABLE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "link under the temporary directory": (make_link_in_temporary, "is a link"),
     "not writable": (lambda _: Path("/proc/jaxmon"), "set JAXMON_RUN_DIR to"),
     "file system that makes no files": (lambda _: Path("/proc/1"), "JAXMON_RUN_DIR"),
-    "directory in place of the socket": (make_blocked, "cannot replace "),
 }
 
 
@@ -174,6 +167,19 @@ def test_an_unusable_run_directory_costs_the_socket_only(
     assert "jaxmon serves no Unix socket for the sidecar" in err
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_what_is_in_the_place_of_a_socket_costs_its_slot(
+    start: Callable[..., Any], run_dir: Path
+) -> None:
+    """
+    Where it cannot be unlinked, the agent takes the next slot, and says nothing.
+    """
+    (run_dir / "agent-0.sock").mkdir()
+    found, err = start('{"port": null}')
+
+    assert found["socket"] == str(run_dir / "agent-1.sock")
+    assert err == ""
 
 
 def test_a_missing_run_directory_is_made_for_this_user_only(
