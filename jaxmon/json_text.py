@@ -16,9 +16,14 @@ MAX_DEPTH = 100
 _SHOWN = 40
 
 
-def parse(text: str | bytes) -> Any:
+def parse(text: str | bytes, *, odd_numbers: bool = False) -> Any:
     """
     Return what *text* says; its size is the caller's to limit.
+
+    Args:
+        text: of somebody else.
+        odd_numbers: read what is no number to a computer as `None`, as what is not
+            known; otherwise it is refused.
 
     Raises:
         ValueError: it is not JSON in UTF-8, nests deeper than `MAX_DEPTH`, has an
@@ -32,7 +37,11 @@ def parse(text: str | bytes) -> Any:
             raise ValueError(msg) from None
     try:
         value = json.loads(
-            text, parse_constant=_refuse, object_pairs_hook=_object, parse_int=_integer
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_unknown if odd_numbers else _refuse,
+            parse_float=_known if odd_numbers else float,
+            parse_int=_known if odd_numbers else _integer,
         )
     except json.JSONDecodeError as error:
         msg = f"not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
@@ -75,6 +84,19 @@ def _integer(text: str) -> int:
         msg = f"not JSON: a number has {len(text)} digits"
         raise ValueError(msg)
     return int(text)
+
+
+def _unknown(_: str) -> None:
+    return None
+
+
+def _known(text: str) -> float | None:
+    if len(text) > sys.float_info.max_10_exp:
+        return None
+    number = float(text)
+    if abs(number) > sys.float_info.max:
+        return None
+    return int(text) if text.lstrip("-").isdecimal() else number
 
 
 def _refuse(name: str) -> NoReturn:

@@ -114,8 +114,8 @@ def from_file(path: Path) -> dict[str, float]:
     try:
         text = read_text(path)
         rows = _csv(text) if path.suffix.lower() == ".csv" else _yaml(text)
-        for line, pattern, price in rows:
-            where = f"prices {path}, line {line}, {pattern!r:.60}: {price!r:.60}"
+        for pattern, price in rows:
+            where = f"prices {path}, {pattern!r:.60}: {price!r:.60}"
             if pattern.strip() in found:
                 msg = f"{where}: the model has a price above already"
                 raise CommandError(msg)
@@ -126,7 +126,7 @@ def from_file(path: Path) -> dict[str, float]:
     return found
 
 
-def _csv(text: str) -> Iterator[tuple[int, str, str]]:
+def _csv(text: str) -> Iterator[tuple[str, str]]:
     for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
         if not row or row[0].lstrip().startswith("#"):
             continue
@@ -135,10 +135,10 @@ def _csv(text: str) -> Iterator[tuple[int, str, str]]:
         if len(row) != len(("model", "dollars")):
             msg = f"line {number} is not model,dollars"
             raise ConfigFileError(msg)
-        yield number, row[0], row[1]
+        yield row[0], row[1]
 
 
-def _yaml(text: str) -> Iterator[tuple[int, str, str]]:
+def _yaml(text: str) -> Iterator[tuple[str, str]]:
     import yaml  # noqa: PLC0415 - few have such a table
 
     table = compose(text)
@@ -150,7 +150,7 @@ def _yaml(text: str) -> Iterator[tuple[int, str, str]]:
             raise ConfigFileError(wanted, line=model.start_mark.line + 1)
         known = isinstance(price, yaml.ScalarNode)
         text = price.value if known else f"a {price.id}"
-        yield model.start_mark.line + 1, model.value, text
+        yield model.value, text
 
 
 def _dollars(pattern: str, price: str, where: str) -> float:

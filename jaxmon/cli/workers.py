@@ -161,9 +161,9 @@ def _decoded(answer: str | FetchError) -> Any:
     if isinstance(answer, FetchError):
         raise answer
     try:
-        found = json_text.parse(answer)
+        found = json_text.parse(answer, odd_numbers=True)
     except ValueError as error:
-        message = f"its answer cannot be read: {error}"
+        message = f"its answer is {error}"
         raise FetchError(fetch.BROKEN, message) from error
     if not isinstance(found, dict):
         message = "its answer is not a JSON object"

@@ -70,3 +70,17 @@ def test_what_comes_out_can_be_written():
     value = parse('{"a": [1.7e308, -1.7e308, 5e-324, "\\u0000\\ud800"]}')
     assert parse(json.dumps(value, allow_nan=False)) == value
     assert json_text.MAX_DEPTH == 100
+
+
+@pytest.mark.parametrize(
+    "text", ["NaN", "-Infinity", "1e999", "-1e999", "9" * 400, "9" * 5000]
+)
+def test_a_number_that_is_not_known(text):
+    """
+    Where the rest is worth having, a number that is none is one that is not told.
+    """
+    found = parse(
+        f'{{"a": [{text}, 1, -2, 1.5, 18446744073709551616]}}', odd_numbers=True
+    )
+    assert found == {"a": [None, 1, -2, 1.5, 18446744073709551616]}
+    assert isinstance(found["a"][1], int)
