@@ -6,6 +6,7 @@ Attaches the hooks to JAX, and takes them off again.
 | calls | ``pjit._cpp_pjit``, `jax.pmap` | calls and hits |
 | misses | ``pjit._infer_params`` and others | misses, and why |
 | compiles | ``compiler.compile_or_get_cached`` | compiles, in progress |
+| causes | what *misses* and *compiles* see | why a call compiled again |
 | monitoring | `jax.monitoring` | phases, outcomes, persistent cache |
 | persistent_cache | ``compiler._cache_write``, warnings | what is not kept, errors |
 | sampling | JAX's hook after a cached call, at times | dispatch and execution times |
@@ -15,7 +16,8 @@ Attaches the hooks to JAX, and takes them off again.
 | out_of_memory | `jax.errors.JaxRuntimeError` | errors that a wait ends with |
 
 Each is independent: what a future JAX no longer has costs the figures of that hook
-only, which is said once in the log and by ``jaxmon_hook_active``.
+only, which is said once in the log and by ``jaxmon_hook_active``. That tells of every
+other part that has switched itself off, too: of the hook that needs it, or by name.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from jaxmon import catalog, interrupts
 from jaxmon.agent import listeners
 from jaxmon.agent.calling import calls, window
 from jaxmon.agent.calling.calls import CallLayer
+from jaxmon.agent.compiling import recompiles as causes
 from jaxmon.agent.compiling.compiles import Compiles
 from jaxmon.agent.compiling.misses import Misses, targets
 from jaxmon.agent.compiling.payers import Payers
@@ -41,6 +44,14 @@ from jaxmon.agent.parts import Parts
 from jaxmon.agent.patches import Patches, Stand
 from jaxmon.agent.probe import Observer, Probe
 from jaxmon.exposition.families import Family, series
+
+
+# Other sites of the guard without which a hook's figures suffer.
+_NEEDS = {
+    calls.SITE: ("eval_shape",),
+    "persistent_cache": ("cache",),
+    window.SITE: ("watcher",),
+}
 
 
 class Hooks:
@@ -87,6 +98,9 @@ class Hooks:
         self._attach("compiles", self._attach_compiles)
         self._attach("persistent_cache", self._attach_persistent_cache)
         self._attach("misses", self._attach_misses)
+        self._attached[causes.SITE] = (
+            self._attached["compiles"] and self._attached["misses"]
+        )
         self._attach("errors", self._attach_errors)
         self._attach("uncaught", self._attach_uncaught)
         self._attach("out_of_memory", self._attach_births)
@@ -125,19 +139,23 @@ class Hooks:
 
     def is_active(self, hook: str) -> bool:
         """
-        Tell whether *hook* is attached and has not switched itself off.
+        Tell whether *hook* is attached and neither it nor what it needs has switched
+        itself off.
         """
-        return self._attached.get(hook, False) and self._guard.on(hook)
+        return self._attached.get(hook, False) and all(
+            map(self._guard.on, (hook, *_NEEDS.get(hook, ())))
+        )
 
     def active(self) -> dict[str, bool]:
         """
         Tell of each hook whether it observes; of monitoring, whether it heard all of
-        the last compile, too.
+        the last compile, too. Tell of what else has switched itself off.
         """
-        active = {hook: self.is_active(hook) for hook in list(self._attached)}
+        hooks = {hook: self.is_active(hook) for hook in list(self._attached)}
         if self.compiles.deaf:
-            active[listeners.SITE] = False
-        return active
+            hooks[listeners.SITE] = False
+        said = {*hooks, *(site for hook in hooks for site in _NEEDS.get(hook, ()))}
+        return hooks | dict.fromkeys(sorted(set(self._guard.off) - said), False)
 
     def collect(self) -> list[Family]:
         """

@@ -18,6 +18,7 @@ from jaxmon.agent import Agent
 from jaxmon.agent.guard import LIMIT
 from tests.bombs import ACTIVE, ERRORS, Bomb, InjectedError
 from tests.instrumented import instrumented, samples, value
+from tests.support import until
 
 
 pytestmark = pytest.mark.contained
@@ -89,6 +90,10 @@ def into_call_layer(agent: Agent, bomb: Bomb) -> None:
     agent._hooks._calls._table = Holder(of=bomb)  # type: ignore[assignment]
 
 
+def into_signatures(agent: Agent, bomb: Bomb) -> None:
+    agent._hooks.compiles._recompiles._signatures.of = bomb  # type: ignore[method-assign]
+
+
 class Holder:
     def __init__(self, **attributes: object) -> None:
         self.__dict__.update(attributes)
@@ -99,6 +104,7 @@ HOOKS: dict[str, tuple[str, Callable[[Agent, Bomb], None]]] = {
     "call layer": ("calls", into_call_layer),
     "on_miss": ("misses", into_observer("on_miss", "probes")),
     "on_compile": ("compiles", into_observer("on_compile", "probes")),
+    "signatures": ("causes", into_signatures),
     "on_error": ("errors", into_observer("on_error", "probes")),
     "on_event": ("monitoring", into_observer("on_event", "listeners")),
     "on_duration": ("monitoring", into_observer("on_duration", "listeners")),
@@ -148,6 +154,68 @@ def test_a_failing_hook_is_contained(
         assert first.exc_info is not None
         assert first.exc_info[0] is InjectedError
         assert second.getMessage() == f"jaxmon keeps failing in {hook}: switched off"
+
+
+# part of the agent: the hook whose figures suffer, or its own name
+PARTS = {
+    "eval_shape": "calls",
+    "watcher": "sampling",
+    "cache": "persistent_cache",
+    "programs": "programs",
+    "oom": "oom",
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_switches_itself_off_says_so(agent: Agent, part: str) -> None:
+    """
+    It shows on the hook whose figures suffer, else under a name of its own, and costs
+    no other hook its name.
+    """
+    program()
+    before = {name: n for name, n in samples(agent).items() if name.startswith(ACTIVE)}
+    for _ in range(LIMIT):
+        try:
+            Bomb()()
+        except InjectedError:
+            agent._guard.failed(part)
+
+    after = {name: n for name, n in samples(agent).items() if name.startswith(ACTIVE)}
+    series = f'{ACTIVE}{{hook="{PARTS[part]}"}}'
+    assert after[series] == 0
+    assert {**before, series: 0} == after
+
+
+def test_work_that_fails_until_it_is_given_up_says_so(agent: Agent) -> None:
+    """
+    Programs are read by a thread of jaxmon's; once it gives up, that is to be seen.
+    """
+    worker, bomb = agent._parts.programs._worker, Bomb()
+    series = f'{ACTIVE}{{hook="programs"}}'
+    assert series not in samples(agent)
+    for _ in range(LIMIT):
+        worker.submit(bomb)
+
+    until(lambda: samples(agent).get(series) == 0, "the worker to give up")
+    assert bomb.calls == LIMIT
+    assert not worker.submit(bomb)
+
+
+def test_what_is_not_switched_off_does_not_claim_to_be(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Some failures switch nothing off: charging those who wait, showing sampled calls.
+    """
+    payers = agent._hooks._misses.payers
+    payers._timeline = Holder(close=Bomb())  # type: ignore[assignment]
+    for _ in range(LIMIT + 1):
+        payers._close(object())  # type: ignore[arg-type]
+
+    assert value(agent, ERRORS, site="payers") == LIMIT + 1
+    assert value(agent, ACTIVE, hook="payers") == 0
+    assert not [name for name in samples(agent) if f'{ACTIVE}{{hook="payers"' in name]
+    assert "switched off" not in caplog.text
 
 
 @pytest.mark.parametrize("name", [n for n in HOOKS if n != "on_uncaught"])

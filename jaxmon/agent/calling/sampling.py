@@ -364,4 +364,4 @@ class Sampling:
             try:
                 observe(sample)
             except Exception:  # noqa: BLE001 - contained: others still see it
-                self._guard.failed("observers")
+                self._guard.failed("observers", stays_on=True)
