@@ -15,7 +15,15 @@ from threading import RLock
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent import attributes
+from jaxmon.agent.kinds import (
+    ABSENT,
+    field_of,
+    found_in,
+    is_below,
+    module_of,
+    name_of,
+    package_of,
+)
 from jaxmon.agent.meters import Meters
 from jaxmon.agent.tally import Tally
 from jaxmon.catalog import COMPILE_SECONDS
@@ -25,15 +33,17 @@ from jaxmon.exposition.histogram import Histogram
 OTHER = "other"
 UNKNOWN = "unknown"
 
+_NAMES = ("__module__", "__qualname__", "__name__")
+_NAMED = (types.FunctionType, types.BuiltinFunctionType)
+_FUNC = vars(functools.partial)["func"].__get__
+_DEEPEST = 16
+
 # Functions of JAX itself (jnp operations are jitted too) may fill this share of
 # the labels, so that they cannot crowd out the user's.
 _INTERNAL_SHARE = 4
 
 # Of a label; real ones are a quarter of it.
 _LONGEST = 256
-
-_PARTIAL_OF = functools.partial.func.__get__
-_QUALNAME_OF = type.__dict__["__qualname__"].__get__
 
 
 class Function:
@@ -191,9 +201,8 @@ def exported(fun: object) -> Any:
     """
     if type(fun) is not types.MethodType:
         return None
-    owner = type(fun.__self__)
-    module = attributes.module_of(owner)
-    is_one = owner.__name__ == "Exported" and module.startswith("jax.")
+    kind = type(fun.__self__)
+    is_one = name_of(kind) == "Exported" and package_of(kind) == "jax"
     return fun.__self__ if is_one else None
 
 
@@ -206,19 +215,20 @@ def label(fun: object) -> tuple[str, bool]:
     have come from another process, ``exported.`` and after what it was made of.
     Runs no code of the user's.
     """
-    while issubclass(type(fun), functools.partial):
-        fun = _PARTIAL_OF(fun)
+    for _ in range(_DEEPEST):
+        if not is_below(type(fun), functools.partial):
+            break
+        fun = _FUNC(fun)
     if (program := exported(fun)) is not None:
         return valid(f"exported.{program.fun_name}"), False
-    if type(fun) is types.MethodType:
-        fun = fun.__func__
-    kind = type(fun)
-    module = attributes.text(fun, "__module__") or attributes.module_of(kind)
-    name = (
-        attributes.text(fun, "__qualname__")
-        or attributes.text(fun, "__name__")
-        or _QUALNAME_OF(kind)
-    )
+    of: Any = fun.__func__ if type(fun) is types.MethodType else fun
+    if any(type(of) is kind for kind in _NAMED):
+        given: tuple[Any, ...] = of.__module__, of.__qualname__, of.__name__
+    else:
+        given = tuple([_said(of, name) for name in _NAMES])
+    module, *names = [one if type(one) is str else None for one in given]
+    module = module or module_of(type(fun))
+    name = next(filter(None, names), None) or name_of(type(fun))
     internal = module.partition(".")[0] in ("jax", "jaxlib")
     return valid(f"{module or UNKNOWN}.{name}"), internal
 
@@ -241,3 +251,8 @@ def valid(name: str) -> str:
         digest = hashlib.blake2s(name.encode(), digest_size=8).hexdigest()
         name = f"{name[: _LONGEST - 20]}...{digest}"
     return name
+
+
+def _said(fun: object, name: str) -> Any:
+    found = field_of(fun, name)
+    return found_in(type(fun), name) if found is ABSENT else found

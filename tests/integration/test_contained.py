@@ -201,23 +201,6 @@ def test_work_that_fails_until_it_is_given_up_says_so(agent: Agent) -> None:
     assert not worker.submit(bomb)
 
 
-def test_what_is_not_switched_off_does_not_claim_to_be(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
-    """
-    Some failures switch nothing off: charging those who wait, showing sampled calls.
-    """
-    payers = agent._hooks._misses.payers
-    payers._timeline = Holder(close=Bomb())  # type: ignore[assignment]
-    for _ in range(LIMIT + 1):
-        payers._close(object())  # type: ignore[arg-type]
-
-    assert value(agent, ERRORS, site="payers") == LIMIT + 1
-    assert value(agent, ACTIVE, hook="payers") == 0
-    assert not [name for name in samples(agent) if f'{ACTIVE}{{hook="payers"' in name]
-    assert "switched off" not in caplog.text
-
-
 @pytest.mark.parametrize("name", [n for n in HOOKS if n != "on_uncaught"])
 def test_an_interrupt_passes_through_a_hook(name: str) -> None:
     """

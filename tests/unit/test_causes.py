@@ -10,8 +10,17 @@ from typing import Any
 import numpy as np
 
 from jaxmon.agent.compiling.causes import SHOWN, Cause, Causes, source_of
-from jaxmon.agent.compiling.signatures import LEAF, Argument, Leaf, Node, Signature
+from jaxmon.agent.compiling.signatures import (
+    LEAF,
+    Argument,
+    Beyond,
+    Leaf,
+    Node,
+    Signature,
+    Static,
+)
 from jaxmon.agent.compiling.stack import Jitted
+from jaxmon.agent.compiling.values import value_of
 
 
 def jitted(fun: Any, source: str | None = "f at file.py:1") -> Jitted:
@@ -240,3 +249,56 @@ def test_a_call_without_a_signature_is_unknown() -> None:
     judge(causes, fun, call(leaf()))
 
     assert name(judge(causes, fun, None)) == "unknown"
+
+
+def with_static(value: object, *leaves: Leaf) -> Signature:
+    known = value_of(value)
+    static = (Static("n", by_name=False, value=known),)
+    beyond = (Beyond("static_argument", "n", known),)
+    return Signature((), leaves, static, (), (), None, beyond)
+
+
+class Versioned:
+    """
+    An object that says itself what it is equal to.
+    """
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError
+
+    def __hash__(self) -> int:
+        raise AssertionError
+
+
+def test_what_a_class_hides_is_the_cause_if_nothing_else_is() -> None:
+    """
+    A difference that is certain comes first; the same again was evicted.
+    """
+    causes, fun = Causes(), jitted(lambda: 1)
+    judge(causes, fun, with_static(Versioned(1)))
+
+    hidden = judge(causes, fun, with_static(Versioned(2)))
+    assert name(hidden) == "static_argument"
+    assert texts(hidden) == [
+        "static argument n: Versioned() → Versioned() (equal in words, but not to JAX)"
+    ]
+    assert name(judge(causes, fun, with_static(Versioned(2)))) == "evicted"
+
+
+def test_what_was_not_looked_at_in_full_is_not_called_evicted() -> None:
+    """
+    It may differ where it was not looked at; neither is claimed.
+    """
+    causes, fun = Causes(), jitted(lambda: 1)
+    judge(causes, fun, with_static(tuple(range(5_000))))
+
+    cause = judge(causes, fun, with_static(tuple(range(5_000))))
+
+    assert name(cause) == "unknown"
+    first, second = texts(cause)
+    assert first.startswith("static argument n: (0, 1, 2,")
+    assert first.endswith("is too large, or closed, to be compared in full")
+    assert second.startswith("compiled for these very arguments before")

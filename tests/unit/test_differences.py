@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxmon.agent.compiling.differences import differences
+from jaxmon.agent.compiling.options import Options
 from jaxmon.agent.compiling.placements import Placement
 from jaxmon.agent.compiling.signatures import (
     LEAF,
@@ -37,7 +38,7 @@ def of(
     leaves: Sequence[Leaf] = (FLOAT,),
     *,
     static: dict[str, Any] | None = None,
-    options: tuple[tuple[str, str], ...] = (),
+    options: Options = (),
     context: tuple[Any, ...] = (),
     names: tuple[str, ...] | None = None,
 ) -> Signature:
@@ -68,9 +69,9 @@ def test_everything_that_differs_is_told_at_once() -> None:
     """
     before = of(static={"n": 1}, context=(False,))
     after = of(
-        leaves=[FLOAT._replace(shape=(4,), placement=Placement("cpu:1", 1, 0))],
+        leaves=[FLOAT._replace(shape=(4,), placement=Placement("cpu:1", 1, 0, 0))],
         static={"n": 2},
-        options=(("donated arguments", "x"),),
+        options=(("donated arguments", "x", None),),
         context=(True,),
     )
 
@@ -184,7 +185,8 @@ def test_meshes_alike_in_words_are_told_apart() -> None:
     The same spec over other devices is another sharding.
     """
     spread = [
-        FLOAT._replace(placement=Placement("P('d') on mesh d=8", 8, n)) for n in (1, 2)
+        FLOAT._replace(placement=Placement("P('d') on mesh d=8", 8, n, n))
+        for n in (1, 2)
     ]
 
     (text,) = texts(of(leaves=spread[:1]), of(leaves=spread[1:]))

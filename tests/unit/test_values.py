@@ -7,25 +7,26 @@ from __future__ import annotations
 import enum
 import functools
 import math
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from jaxmon.agent.callables import bare_name, place_of
+from jaxmon.agent.compiling.looks import LIMIT, Look
 from jaxmon.agent.compiling.values import (
-    LIMIT,
-    bare_name,
     is_by_identity,
-    place_of,
     text_of,
     value_of,
 )
+from jaxmon.agent.guard import Guard
 
 
 class Rude:
     """
-    An object whose own methods must not be called, but for its hash.
+    An object whose own methods must not be called.
     """
 
     def __init__(self, size: int) -> None:
@@ -181,9 +182,129 @@ def test_a_tuple_made_anew_is_the_same_value() -> None:
     assert value_of((rude, other)) != value_of((other, rude))
 
 
-def test_a_hash_that_raises_is_no_failure() -> None:
+def test_a_hash_is_not_asked_for() -> None:
     """
     JAX does not hash the static part of a tree, so it may not be hashable.
     """
     assert value_of(Broken()).text == "Broken()"
     assert value_of([1]) == value_of([1])
+
+
+def calls_of(value: object) -> int:
+    """
+    Return how many functions are called to look at *value*, of Python and of C.
+    """
+    count = 0
+
+    def see(_: object, event: str, __: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(see)
+    try:
+        value_of(value)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: tuple(range(n)),
+        lambda n: frozenset(range(n)),
+        lambda n: dict.fromkeys(range(n), 1),
+        lambda n: "a" * n,
+        lambda n: 1 << (8 * n),
+        lambda n: tuple((i, (i, i)) for i in range(n // 4)),
+        lambda n: Options(1, tuple(range(n))),
+        lambda n: functools.partial(max, *range(n)),
+        lambda n: [functools.partial(max, *[functools.partial(min, 1)] * n)] * 9,
+    ],
+)
+def test_the_work_does_not_grow_with_the_value(make: Any) -> None:
+    """
+    Beyond a thousand parts, a value that is forty times as large costs no more.
+    """
+    once, more = calls_of(make(5_000)), calls_of(make(200_000))
+
+    assert more <= once + 10
+    assert more < 30_000
+
+
+def test_large_values_are_told_apart_by_length_and_both_ends() -> None:
+    """
+    Of what lies between it is known that it was not looked at.
+    """
+    whole, other = tuple(range(5_000)), tuple(range(5_001))
+    assert value_of(whole) == value_of(tuple(range(5_000)))
+    assert value_of(whole) != value_of(other)
+    assert value_of(whole) != value_of((-1, *whole[1:]))
+    assert value_of(whole) != value_of((*whole[:-1], -1))
+    assert value_of(whole).whole is False
+    assert value_of(whole[:500]).whole is True
+
+
+class Versioned:
+    """
+    An object that says itself what it is equal to, by what nobody is to see.
+    """
+
+    def __init__(self, version: int) -> None:
+        self.name, self._version = "net", version
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Versioned) and self._version == other._version
+
+    def __hash__(self) -> int:
+        return hash(self._version)
+
+
+def test_private_fields_may_make_a_difference_or_not() -> None:
+    """
+    Only the class knows; so they are kept apart from what certainly does.
+    """
+    first, second = value_of(Versioned(1)), value_of(Versioned(2))
+    assert first == second
+    assert first.hidden != second.hidden
+    assert first.hidden == value_of(Versioned(1)).hidden
+
+
+@dataclass(frozen=True)
+class Cached:
+    size: int
+    cache: Any = field(default=None, compare=False)
+
+
+def test_dataclasses_are_compared_as_they_compare_themselves() -> None:
+    """
+    A field that is not compared makes no difference; one that is, by identity, does.
+    """
+    assert value_of(Cached(1, object())) == value_of(Cached(1, object()))
+    assert value_of(Cached(1, object())).hidden == 0
+    assert value_of(Options(1, object())) != value_of(Options(1, object()))
+
+
+def test_not_a_number_is_equal_to_itself_only() -> None:
+    """
+    As JAX finds it, which hashes it by identity.
+    """
+    one, other = float("nan"), float("nan")
+    assert value_of(one) == value_of(one) != value_of(other)
+    assert value_of((one,)) != value_of((other,))
+
+
+def test_a_value_that_changes_meanwhile_costs_its_own_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    One that cannot be looked at is named, and nothing else fails for it.
+    """
+
+    def refuse(*_: object) -> Any:
+        raise RuntimeError
+
+    monkeypatch.setattr(Guard, "strict", False)
+    monkeypatch.setattr(Look, "at", refuse)
+    found = value_of(Options(1))
+    assert (found.text, found.whole) == ("Options (could not be looked into)", False)

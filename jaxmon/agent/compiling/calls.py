@@ -49,7 +49,7 @@ class Call(NamedTuple):
 
 
 def asked_by(
-    frame: FrameType, inner: FrameType
+    frame: FrameType, below: FrameType
 ) -> tuple[Jitted, Call | None] | tuple[None, None]:
     """
     Return the jitted function whose call a ``cache_miss`` *frame* serves, and that
@@ -57,7 +57,7 @@ def asked_by(
 
     Args:
         frame: of jit or pmap.
-        inner: the frame that it called, where jit keeps the arguments as it sees them.
+        below: the frame that it called, where jit keeps the arguments as it sees them.
     """
     variables = frame.f_locals
     jitted = of_call(variables, frame.f_back)
@@ -66,12 +66,14 @@ def asked_by(
     info = variables.get("jit_info")
     if info is None:
         return jitted, _of_pmap(variables)
+    kept = below.f_locals if below.f_code.co_name in _HELPERS else {}
+    params = kept.get("p")
     if jitted.key is not variables["jit_info"]:
         pmap = pmaps.around(frame.f_back)
-        return jitted, None if pmap is None else _of_shard_map(jitted.fun, pmap)
-    inside = inner.f_locals if inner.f_code.co_name in _HELPERS else {}
-    params = inside.get("p")
-    leaves, avals = inside.get("args_flat"), getattr(params, "in_avals", ())
+        if pmap is None:
+            return jitted, None
+        return jitted, _of_shard_map(jitted.fun, pmap, params)
+    leaves, avals = kept.get("args_flat"), getattr(params, "in_avals", ())
     if leaves is not None and len(leaves) > len(avals):
         leaves = leaves[len(leaves) - len(avals) :]  # after constants of the program
     args, kwargs = variables["args"], variables["kwargs"]
@@ -107,12 +109,18 @@ def _of_pmap(variables: Mapping[str, Any]) -> Call:
     )
 
 
-def _of_shard_map(fun: object, frame: FrameType) -> Call:
+def _of_shard_map(fun: object, frame: FrameType, params: Any) -> Call:
     """
     Return the call of a pmap that is jit and shard_map (since 0.8).
+
+    Args:
+        fun: the user's function.
+        frame: of the pmap.
+        params: of the jit, whose arguments are the leaves.
     """
     variables, given = frame.f_locals, pmaps.shard_map_given(frame)
     args, kwargs = variables["args"], variables["kwargs"]
+    leaves, tree = pmaps.flattened(variables)
     return Call(
         args,
         kwargs,
@@ -120,4 +128,7 @@ def _of_shard_map(fun: object, frame: FrameType) -> Call:
         given.get("static_broadcasted_tuple", ()),
         (),
         options.of_pmap(given),
+        leaves,
+        tree,
+        getattr(params, "in_avals", ()),
     )

@@ -15,11 +15,17 @@ from operator import is_not, ne
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.compiling.differences import Difference, differences
+from jaxmon.agent.callables import bare_name, code_of, inner, place_of
+from jaxmon.agent.compiling.differences import (
+    Difference,
+    differences,
+    hidden_differences,
+    not_compared,
+)
 from jaxmon.agent.compiling.signatures import Signature
 from jaxmon.agent.compiling.stack import MAX_SOURCES, Jitted
-from jaxmon.agent.compiling.values import bare_name, inner, place_of
 from jaxmon.agent.functions import exported
+from jaxmon.agent.kinds import field_of, found_in, is_below, module_of, name_of
 
 
 SHOWN = 50
@@ -76,7 +82,7 @@ class History:
         self.reference = reference
         self.compiled = False
         self.signatures: list[Signature] = []
-        self.digests: dict[int, None] = {}
+        self.digests: dict[tuple[int, int], None] = {}
 
     def add(self, signature: Signature | None) -> None:
         """
@@ -91,7 +97,7 @@ class History:
             del self.signatures[: -max(fitting, 1)]
         if len(self.digests) >= _DIGESTS:
             self.digests.pop(next(iter(self.digests)), None)
-        self.digests[signature.digest] = None
+        self.digests[signature.digest, signature.hidden] = None
 
 
 class Causes:
@@ -147,16 +153,27 @@ class Causes:
             return None
         if signature is None or history is None:
             return Cause("unknown", ())
-        if not history.compiled:
-            last = self._last[source]
-            made = self._made_again(history.reference(), source)
-            found = self._compare(signature, last) if last is not None else []
-            shown = (made, *found[: SHOWN - 1])
-            return Cause("new_function", shown, len(found) + 1 - len(shown))
-        if signature.digest in history.digests:
-            return Cause("evicted", (_evicted(),))
+        if history.compiled:
+            return self._again(history, signature)
+        last = self._last[source]
+        made = self._made_again(history.reference(), source)
+        found = self._compare(signature, last) if last is not None else []
+        shown = (made, *found[: SHOWN - 1])
+        return Cause("new_function", shown, len(found) + 1 - len(shown))
+
+    def _again(self, history: History, signature: Signature) -> Cause:
+        """
+        Return why a function is compiled that was compiled before.
+        """
+        if (signature.digest, signature.hidden) in history.digests:
+            if signature.whole:
+                return Cause("evicted", (_evicted(),))
+            partly = not_compared(signature, values=self._values)
+            return Cause("unknown", (*partly, _evicted("unknown"))[:SHOWN])
         closest = self._closest(signature, history)
         found = [] if closest is None else self._compare(signature, closest)
+        if closest is not None and not found:
+            found = list(hidden_differences(signature, closest, values=self._values))
         if not found:
             return Cause("unknown", ())
         omitted = max(len(found) - SHOWN, 0)
@@ -207,7 +224,7 @@ class Causes:
         return 0 if new == old else sum(map(bool, map(ne, new, old)))
 
     def _made_again(self, fun: object, source: str) -> Difference:
-        key = source, type(fun).__name__
+        key = source, name_of(type(fun))
         found = self._remade.get(key)
         if found is None:
             if len(self._remade) >= _MAX_LAST:
@@ -249,31 +266,28 @@ def source_of(jitted: Jitted) -> str:
     if source is not None and " at " in source:
         if not source.startswith("<lambda>"):
             return source
-        return f"{source} {hash(getattr(inner(jitted.fun), '__code__', None))}"
+        return f"{source} {hash(code_of(inner(jitted.fun)))}"
     fun = inner(jitted.fun)
-    code = getattr(fun, "__code__", None)
-    if not isinstance(code, types.CodeType):
-        # An object that can be called: its class says what happens.
-        called = getattr(type(fun), "__call__", None)  # noqa: B004 - its code is wanted
-        code = getattr(inner(called), "__code__", None)
-    if not isinstance(code, types.CodeType):
-        return f"{type(fun).__module__}.{type(fun).__qualname__} {id(fun)}"
+    kind = type(fun)
+    # Of an object that can be called, its class says what happens.
+    code = code_of(fun) or code_of(inner(found_in(kind, "__call__")))
+    if code is None:
+        return f"{module_of(kind)}.{name_of(kind)} {id(fun)}"
     return f"{code.co_name} at {code.co_filename}:{code.co_firstlineno}"
 
 
 def _made_again(fun: object) -> Difference:
-    function = inner(fun)
-    kind = type(function)
-    name = getattr(function, "__qualname__", None) or kind.__qualname__
+    function, kind = inner(fun), type(fun)
+    name = _name(function)
     place = place_of(fun)
     where = f" at {place}" if place else ""
-    if isinstance(fun, functools.partial):
+    if is_below(kind, functools.partial):
         what, advice = "partial", "make the partial once, outside the loop"
-    elif isinstance(fun, types.MethodType):
+    elif kind is types.MethodType:
         what, advice = "bound method", "jit the method once, not at each use"
     elif _is_jitted(fun):
         what, advice = "jit", "it is jitted already; call it as it is"
-    elif not isinstance(function, types.FunctionType | types.BuiltinFunctionType):
+    elif code_of(function) is None and type(function) is not types.BuiltinFunctionType:
         what, advice = "object", "make and jit it once"
     elif function is not fun:
         what, advice = "wrapper of a function", "wrap and jit it once"
@@ -289,14 +303,24 @@ def _made_again(fun: object) -> Difference:
     return Difference("new_function", name, "another object", f"a new {what}", text)
 
 
+def _name(function: Any) -> str:
+    kind = type(function)
+    if kind is types.FunctionType:
+        return str(function.__qualname__)
+    given = field_of(function, "__qualname__")
+    if kind is types.BuiltinFunctionType:
+        given = function.__name__
+    return given if type(given) is str else name_of(kind)
+
+
 def _is_jitted(fun: object) -> bool:
-    # An attribute of jax.jit's objects since 0.4.36; of the class's before.
-    return hasattr(fun, "lower") and hasattr(fun, "_cache_size")
+    # Ours are called as JAX's are.
+    return name_of(type(fun)).endswith("PjitFunction")
 
 
-def _evicted() -> Difference:
+def _evicted(kind: str = "evicted") -> Difference:
     text = (
         "compiled for these very arguments before: jax.clear_caches(), clear_cache() "
         "or a full cache dropped the program"
     )
-    return Difference("evicted", "", "compiled", "dropped", text)
+    return Difference(kind, "", "compiled", "dropped", text)

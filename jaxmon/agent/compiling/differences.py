@@ -8,6 +8,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from jaxmon.agent.compiling.options import MADE_BY
 from jaxmon.agent.compiling.placements import Placement
 from jaxmon.agent.compiling.signatures import (
     LEAF,
@@ -26,7 +27,12 @@ ABSENT = "not given"
 _ANOTHER = " (another object: compared by identity; hash it by value)"
 _EQUAL = " (equal in words, but not to JAX)"
 _BEYOND = " (differs beyond what is shown)"
+_OTHER_DEVICES = " (other devices, or in another order)"
+_PARTLY = "too large, or closed, to be compared in full"
 
+_PREFIX = {"static_argument": "static argument ", "tree_structure": "static part of "}
+
+_NONE = ("none", None)
 _FEW = 8
 
 
@@ -88,7 +94,8 @@ def _context(
     for index, (after, before) in enumerate(pairs):
         if type(after) is not type(before) or after != before:
             name = names[index] if index < len(names) else f"context[{index}]"
-            yield _line("context", name, _shown(before), _shown(after), prefix="")
+            words = _shown(before), _unlike(_shown(before), _shown(after))
+            yield _line("context", name, *words, prefix="")
 
 
 def _shown(value: Any) -> str:
@@ -98,11 +105,28 @@ def _shown(value: Any) -> str:
 def _options(new: Signature, old: Signature) -> Iterator[Difference]:
     if new.options == old.options:
         return
-    befores, afters = dict(old.options), dict(new.options)
+    befores = {name: rest for name, *rest in old.options}
+    afters = {name: rest for name, *rest in new.options}
+    makers = befores.get(MADE_BY), afters.get(MADE_BY)
+    if makers[0] and makers[1] and makers[0] != makers[1]:
+        # The options of one are not those of the other.
+        words = str(makers[0][0]), str(makers[1][0])
+        yield _line("options", MADE_BY, *words, prefix="")
+        return
     for name in {**befores, **afters}:
-        before, after = befores.get(name, "none"), afters.get(name, "none")
+        before, after = befores.get(name, _NONE), afters.get(name, _NONE)
         if before != after:
-            yield _line("options", name, before, after, prefix="jit option ")
+            words = str(before[0]), _unlike(str(before[0]), str(after[0]))
+            yield _line("options", name, *words, prefix="jit option ")
+
+
+def _unlike(before: str, after: str) -> str:
+    """
+    Return *after*, with a note if it reads as what it is not equal to.
+    """
+    if before != after:
+        return after
+    return after + (_OTHER_DEVICES if "mesh " in after else _EQUAL)
 
 
 def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Difference]:
@@ -126,8 +150,38 @@ def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Differe
             yield _line("tree_structure", name, *how, prefix="static argument ")
 
 
+def hidden_differences(
+    new: Signature, old: Signature, *, values: bool
+) -> Iterator[Difference]:
+    """
+    Yield what may be different between two signatures that are equal as far as that can
+    be compared: fields that a class may go by, or not.
+    """
+    befores = {(one.kind, one.where): one.value for one in old.beyond}
+    for kind, where, after in new.beyond:
+        before = befores.get((kind, where))
+        if before is not None and before.hidden != after.hidden:
+            text = _shown_value(after, values=values)
+            yield _line(kind, where, text, f"{text}{_EQUAL}", prefix=_PREFIX[kind])
+
+
+def not_compared(new: Signature, *, values: bool) -> Iterator[Difference]:
+    """
+    Yield the values of *new* of which not all can be compared.
+    """
+    for kind, where, value in new.beyond:
+        if not value.whole:
+            text = _shown_value(value, values=values)
+            line = f"{_PREFIX[kind]}{where}: {text} is {_PARTLY}"
+            yield Difference("unknown", where, text, text, line)
+
+
+def _shown_value(value: Value, *, values: bool) -> str:
+    return value.text if values else value.key[0]
+
+
 def _value(static: Static, *, values: bool) -> str:
-    return static.value.text if values else str(static.value.key[0])
+    return _shown_value(static.value, values=values)
 
 
 def _static_value(
@@ -359,14 +413,14 @@ def _leaf(where: str, old: Leaf, new: Leaf) -> Iterator[Difference]:
 
 def _placement(where: str, old: Placement | None, new: Placement | None) -> Difference:
     if old is not None and new is not None:
-        before, after = old.text, new.text
-        if before == after:
-            after += " (other devices, or in another order)"
+        before, after = str(old), str(new)
+        if old.text == new.text and old.order != new.order:
+            after += _OTHER_DEVICES
+        elif before == after:
+            after += _EQUAL
         return _line("sharding", where, before, after)
     spread = any(place is not None and place.devices > 1 for place in (old, new))
-    texts = [
-        "uncommitted" if p is None else f"committed to {p.text}" for p in (old, new)
-    ]
+    texts = ["uncommitted" if p is None else f"committed to {p}" for p in (old, new)]
     return _line("sharding" if spread else "committed", where, *texts)
 
 

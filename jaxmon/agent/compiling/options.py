@@ -8,11 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from jaxmon.agent.compiling.placements import placement_of
-from jaxmon.agent.compiling.values import text_of
+from jaxmon.agent.compiling.values import text_of, value_of
+from jaxmon.agent.kinds import name_of, package_of
 
 
-Options: TypeAlias = tuple[tuple[str, str], ...]
-"""Options that are not the default, by name, in words."""
+Options: TypeAlias = tuple[tuple[str, str, object], ...]
+"""
+Options that are not the default: name, words, and what differs where those do not.
+"""
+
+MADE_BY = "transformation"
+"""The option that says which function of JAX made what is called."""
 
 # JAX's variables, and what they are called here.
 _PMAP = {
@@ -33,22 +39,22 @@ def of_jit(info: Any) -> Options:
     Args:
         info: JAX's ``PjitInfo``.
     """
-    found = []
+    found: list[tuple[str, str, object]] = [(MADE_BY, "jax.jit", None)]
     # JAX works out the names for the numbers, where there are names.
     if given := info.donate_argnames or info.donate_argnums:
-        found.append(("donated arguments", _list(given)))
+        found.append(("donated arguments", _list(given), None))
     if given := info.static_argnames or info.static_argnums:
-        found.append(("static arguments", _list(given)))
+        found.append(("static arguments", _list(given), None))
     if given := getattr(info, "compiler_options_kvs", ()):
-        found.append(("compiler_options", _list(given)))
-    if given := _shardings(info.in_shardings_leaves):
-        found.append(("in_shardings", given))
-    if given := _shardings(info.out_shardings_leaves):
-        found.append(("out_shardings", given))
+        found.append(("compiler_options", _list(given), value_of(given).key))
+    for name in ("in_shardings", "out_shardings", "in_layouts", "out_layouts"):
+        words, differs = _leaves(getattr(info, f"{name}_leaves", ()))
+        if words:
+            found.append((name, words, differs))
     for name in ("device", "backend", "keep_unused", "inline"):
         given = getattr(info, name, None)
-        if given not in (None, False):
-            found.append((name, text_of(given)))
+        if given is not None and given is not False and not _is_auto(given):
+            found.append((name, *_named(given)))
     return tuple(found)
 
 
@@ -59,12 +65,35 @@ def of_pmap(given: Mapping[str, Any]) -> Options:
     Args:
         given: what it was given, by the names of JAX's variables.
     """
-    return tuple(
-        [
-            (shown, text_of(value))
-            for name, shown in _PMAP.items()
-            if (value := given.get(name)) not in (None, (), 0) and not _made_up(value)
-        ]
+    given = dict(given)
+    if "out_axes" not in given and "out_axes_flat" in given:  # since 0.9
+        axes = given["out_axes_flat"]
+        given["out_axes"] = axes[0] if len(axes) == 1 else axes
+    options = [
+        (shown, *_named(value))
+        for name, shown in _PMAP.items()
+        if not _is_default(value := given.get(name)) and not _made_up(value)
+    ]
+    return ((MADE_BY, "jax.pmap", None), *options)
+
+
+def _named(given: object) -> tuple[str, object]:
+    value = value_of(given)
+    return value.text, value.key
+
+
+def _is_auto(given: object) -> bool:
+    """
+    Tell whether *given* is what JAX since 0.12 takes for `False`.
+    """
+    kind = type(given)
+    return package_of(kind) == "jax" and getattr(given, "name", "") == "AUTO"
+
+
+def _is_default(value: object) -> bool:
+    kind = type(value)
+    return (
+        value is None or (kind is int and value == 0) or (kind is tuple and not value)
     )
 
 
@@ -72,23 +101,32 @@ def _made_up(value: object) -> bool:
     """
     Tell whether *value* is the name that JAX makes up for an axis without one.
     """
-    return type(value).__name__ == "_TempAxisName" or (
+    return name_of(type(value)) == "_TempAxisName" or (
         type(value) is str and value.startswith(("<axis 0x", "_internal_"))
     )
 
 
 def _list(given: Iterable[object]) -> str:
-    return ", ".join(map(str, given))
+    return ", ".join([one if type(one) is str else text_of(one) for one in given])
 
 
-def _shardings(leaves: Iterable[Any]) -> str:
-    texts = [
-        # What JAX puts where nothing was given.
-        ""
-        if leaf is None or type(leaf).__name__ == "UnspecifiedValue"
-        else placement_of(leaf).text
-        if hasattr(leaf, "device_set")
-        else text_of(leaf)
-        for leaf in leaves
-    ]
-    return ", ".join(text or "any" for text in texts) if any(texts) else ""
+def _leaves(leaves: Iterable[Any]) -> tuple[str, object]:
+    """
+    Return shardings or layouts in words, none if none was given.
+    """
+    found = [_leaf(leaf) for leaf in leaves]
+    if not any(words for words, _ in found):
+        return "", None
+    words = ", ".join([words or "any" for words, _ in found])
+    return words, tuple([differs for _, differs in found])
+
+
+def _leaf(leaf: Any) -> tuple[str, object]:
+    kind = type(leaf)
+    # What JAX puts where nothing was given.
+    if leaf is None or name_of(kind) == "UnspecifiedValue":
+        return "", None
+    if package_of(kind) in ("jax", "jaxlib") and hasattr(leaf, "device_set"):
+        placement = placement_of(leaf)
+        return str(placement), (placement.order, placement.hash)
+    return _named(leaf)

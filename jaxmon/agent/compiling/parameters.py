@@ -14,7 +14,7 @@ import types
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from jaxmon.agent.attributes import looked_up, variables
+from jaxmon.agent.kinds import ABSENT, field_of, found_in, is_below
 
 
 # Wrappers within each other; more are none of a sane program's.
@@ -63,7 +63,7 @@ def parameters_of(
     given, by_name = 0, set(keywords)
     for _ in range(_DEEP):
         while True:
-            if issubclass(type(fun), functools.partial):
+            if is_below(type(fun), functools.partial):
                 given += len(_ARGS(fun))
                 by_name.update(_KEYWORDS(fun))
                 fun = _FUNC(fun)
@@ -77,8 +77,8 @@ def parameters_of(
             found = taken
         if taken.positional or not taken.rest:
             break
-        fun = variables(fun).get("__wrapped__")
-        if fun is None:
+        fun = field_of(fun, "__wrapped__")
+        if fun is ABSENT:
             break
     return found or Parameters(rest="args")
 
@@ -91,7 +91,7 @@ def _own(fun: Any, given: int) -> Parameters:
         return _of_code(fun, given)
     if type(fun) is types.BuiltinFunctionType:
         return _of_builtin(fun, given)
-    called = looked_up(type(fun), "__call__")
+    called = found_in(type(fun), "__call__")
     if type(called) is types.FunctionType:
         return _of_code(called, given + 1)
     return Parameters(rest="args", named=True)

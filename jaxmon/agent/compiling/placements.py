@@ -6,41 +6,64 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from jaxmon.agent.compiling.values import device_text, mesh_text, text_of
+from jaxmon.agent.compiling.meshes import device_text, mesh_text
+from jaxmon.agent.compiling.values import text_of
+from jaxmon.agent.kinds import name_of, package_of
 
 
 class Placement(NamedTuple):
     """
     Where a committed array is.
+
+    Attributes:
+        text: in words, but for the memory.
+        devices: how many.
+        order: a hash of which devices, in which order.
+        hash: of all of it; differs where JAX takes two for different.
+        memory: in words, if it is not the default of the devices.
     """
 
     text: str
     devices: int
+    order: int
     hash: int
+    memory: str = ""
+
+    def __str__(self) -> str:
+        return self.text + self.memory
 
 
 def placement_of(sharding: Any) -> Placement:
     """
-    Return where *sharding* puts an array, in words.
+    Return where *sharding* puts an array, in words. Of a class of the user's nothing is
+    asked.
     """
+    kind = type(sharding)
+    if package_of(kind) not in ("jax", "jaxlib"):
+        return Placement(name_of(kind), 0, 0, id(sharding))
     devices = sharding.device_set
     single = len(devices) == 1
-    named = type(sharding).__name__ == "NamedSharding"
+    named = kind.__name__ == "NamedSharding"
+    order = 0 if single else hash(sharding._internal_device_list)  # noqa: SLF001
+    whole = 0 if single else hash(sharding)
+    first = next(iter(devices))
     if single:
-        text = device_text(next(iter(devices)))
+        text = device_text(first)
         # A mesh of one device is more than the device to a program, since 0.5; how an
         # array is spread over it is nothing.
         text = f"{text} on {mesh_text(sharding.mesh)}" if named else text
     elif named:
-        text = f"{_spec(sharding.spec)} on {mesh_text(sharding.mesh)}"
+        text = f"{text_of(sharding.spec)} on {mesh_text(sharding.mesh)}"
     else:
-        text = f"{type(sharding).__name__} on {len(devices)} devices"
-    memory = getattr(sharding, "memory_kind", None)
-    if memory not in (None, "device", "unpinned_host"):
-        text = f"{text} in {memory}"
-    return Placement(text, len(devices), 0 if single else hash(sharding))
+        text = f"{kind.__name__} on {len(devices)} devices"
+    kept = sharding.memory_kind
+    special = kept is not None and kept != _default_memory(first)
+    memory = f" in {kept}" if special else ""
+    return Placement(text, len(devices), order, whole, memory)
 
 
-def _spec(spec: Any) -> str:
-    parts = ", ".join(text_of(part) for part in spec)
-    return f"P({parts})"
+def _default_memory(device: Any) -> str | None:
+    try:
+        return str(device.default_memory().kind)
+    except Exception:  # noqa: BLE001 - a plugin need not know of memories
+        return None

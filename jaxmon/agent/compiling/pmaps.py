@@ -8,10 +8,9 @@ function that calls a jitted one of JAX's making.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
-from jaxmon.agent import attributes
 from jaxmon.agent.calling.codes import closure
 
 
@@ -35,7 +34,7 @@ def is_one(fun: object) -> bool:
     """
     Tell whether *fun*, which is jitted, may be the shard_map that pmap made.
     """
-    return attributes.text(fun, "__module__") in _MODULES
+    return type(fun) is FunctionType and fun.__module__ in _MODULES
 
 
 def around(above: FrameType | None) -> FrameType | None:
@@ -85,6 +84,22 @@ def shard_map_given(frame: FrameType) -> Mapping[str, Any]:
     Return what `jax.pmap` was given, by the names of JAX's variables.
     """
     return closure(frame.f_locals["infer_params"])
+
+
+def flattened(variables: Mapping[str, Any]) -> tuple[Any, Any]:
+    """
+    Return the leaves of a pmap's call and their tree, as it has worked them out; `None`
+    where it did not keep them.
+
+    Args:
+        variables: of the frame that `around` found.
+    """
+    params = variables.get("p")
+    if params is not None:  # to 0.9
+        return params.flat_args, params.in_tree
+    mapped = getattr(variables.get("cached"), "pmapped", None)
+    inside = closure(mapped) if mapped is not None else {}
+    return variables.get("dyn_args_flat"), inside.get("in_tree")
 
 
 def _function(given: Mapping[str, Any]) -> object:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from jaxmon.agent.compiling.parameters import parameters_of
 from jaxmon.agent.compiling.trees import names_of
+from jaxmon.agent.compiling.values import text_of
+from jaxmon.agent.kinds import package_of
 
 
 _SHOWN = 3
@@ -102,11 +104,11 @@ def _inside(where: str, value: Any, left: list[int], depth: int) -> Iterator[str
     kind = type(value)
     if left[0] < 0 or depth > _DEPTH:
         return
-    if kind.__module__ == "numpy":
+    if package_of(kind) == "numpy":
         yield where
     elif kind is dict:
         for key, item in value.items():
-            yield from _inside(f"{where}[{key!r}]", item, left, depth + 1)
-    elif kind in (list, tuple):
+            yield from _inside(f"{where}[{text_of(key)}]", item, left, depth + 1)
+    elif kind is list or kind is tuple:
         for number, item in enumerate(value):
             yield from _inside(f"{where}[{number}]", item, left, depth + 1)

@@ -102,8 +102,6 @@ class Recompiles:
     def _signature(self, call: Call | None) -> Signature | None:
         """
         Return the signature of *call*, `None` where it cannot be told.
-
-        Contained: a tree may hold classes whose ``__hash__`` raises anything.
         """
         if call is None or not self._guard.on(SITE):
             return None

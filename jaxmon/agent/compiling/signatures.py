@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from jaxmon.agent.compiling.options import Options
 from jaxmon.agent.compiling.placements import Placement
 from jaxmon.agent.compiling.values import Value
 
@@ -69,6 +70,21 @@ class Static(NamedTuple):
     value: Value
 
 
+class Beyond(NamedTuple):
+    """
+    A value that differs, perhaps, in more than can be compared.
+
+    Attributes:
+        kind: of the difference: ``static_argument`` or ``tree_structure``.
+        where: the static argument, or the class that a static part is of.
+        value: what is known of it.
+    """
+
+    kind: str
+    where: str
+    value: Value
+
+
 class Signature:
     """
     Everything that may make JAX compile, for one call. Not to be changed.
@@ -80,18 +96,24 @@ class Signature:
         options: what `jax.jit` was given, by name; only what is not the default.
         context: values of JAX's configuration that compiled code depends on.
         names: what JAX calls each leaf, where its tree alone does not tell.
+        beyond: values of which not all could be compared, with what they are called.
         digest: equal for equal signatures.
+        hidden: a hash of what may make a difference, or may not.
+        whole: everything could be compared.
     """
 
     # A frozen dataclass takes three times as long to make, in somebody's compile.
     __slots__ = (
         "arguments",
+        "beyond",
         "context",
         "digest",
+        "hidden",
         "leaves",
         "names",
         "options",
         "static",
+        "whole",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of a call, in their order
@@ -99,9 +121,10 @@ class Signature:
         arguments: tuple[Argument, ...],
         leaves: tuple[Leaf, ...],
         static: tuple[Static, ...],
-        options: tuple[tuple[str, str], ...],
+        options: Options,
         context: tuple[Any, ...],
         names: tuple[str, ...] | None = None,
+        beyond: tuple[Beyond, ...] = (),
     ) -> None:
         self.arguments = arguments
         self.leaves = leaves
@@ -109,4 +132,7 @@ class Signature:
         self.options = options
         self.context = context
         self.names = names
+        self.beyond = beyond
+        self.hidden = hash(tuple([one.value.hidden for one in beyond]))
+        self.whole = all(one.value.whole for one in beyond)
         self.digest = hash((arguments, leaves, static, options, context))

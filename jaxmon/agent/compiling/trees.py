@@ -4,16 +4,14 @@ The trees of arguments, without any object of the user's in them.
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from jaxmon.agent.compiling.parameters import Parameters
 from jaxmon.agent.compiling.signatures import LEAF, NONE, Argument, Node
-from jaxmon.agent.compiling.values import text_of, value_of
-
-
-# Their keys, in order, are what JAX keeps beside the children.
-_ORDERED = ("OrderedDict", "defaultdict")
+from jaxmon.agent.compiling.values import Value, text_of, value_of
+from jaxmon.agent.kinds import found_in, name_of
 
 
 def names_of(parameters: Parameters, count: int) -> list[str]:
@@ -27,30 +25,35 @@ def names_of(parameters: Parameters, count: int) -> list[str]:
     return found + [f"{rest}[{first + number}]" for number in range(left)]
 
 
-def arguments_of(tree: Any, names: Sequence[str]) -> tuple[Argument, ...]:
+def arguments_of(
+    tree: Any, names: Sequence[str], statics: list[tuple[str, Value]]
+) -> tuple[Argument, ...]:
     """
     Return the arguments that *tree*, of positional ones and those by name, is of.
-
-    Calls ``__hash__`` of the static parts of the user's classes.
 
     Args:
         tree: JAX's, of a tuple and a dict.
         names: of the positional ones.
+        statics: where the static parts of classes are added, with the class.
     """
     positional, named = tree.children()
     found = [
-        Argument(name, by_name=False, node=node_of(child))
+        Argument(name, by_name=False, node=node_of(child, statics))
         for name, child in zip(names, positional.children(), strict=True)
     ]
     data = named.node_data()
     for name, child in zip(data[1] if data else (), named.children(), strict=True):
-        found.append(Argument(name, by_name=True, node=node_of(child)))
+        found.append(Argument(name, by_name=True, node=node_of(child, statics)))
     return tuple(found)
 
 
-def node_of(tree: Any) -> Node:
+def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
     """
     Return the tree of JAX as nodes.
+
+    Args:
+        tree: any part of it.
+        statics: where the static parts of classes are added, with the class.
     """
     data = tree.node_data()
     if data is None:
@@ -60,7 +63,7 @@ def node_of(tree: Any) -> Node:
         return NONE
     children = tuple(
         [
-            LEAF if child.node_data() is None else node_of(child)
+            LEAF if child.node_data() is None else node_of(child, statics)
             for child in tree.children()
         ]
     )
@@ -72,16 +75,19 @@ def node_of(tree: Any) -> Node:
             [f"[{key!r}]" if type(key) is str else _key(key) for key in static]
         )
         return Node("dict", (), "", keys, children, leaves)
-    name, identity = kind.__qualname__, id(kind)
-    fields = getattr(kind, "_fields", None)
-    if fields is not None and len(fields) == len(children):
+    name, identity = name_of(kind), id(kind)
+    fields = found_in(kind, "_fields")
+    if type(fields) is tuple and len(fields) == len(children):
         keys = tuple([f".{name}" for name in fields])
         return Node(name, (identity,), "", keys, children, leaves)
     known: tuple[str, ...] | None = None
-    if kind.__module__ == "collections" and name in _ORDERED:
-        static, keys = static if name == "defaultdict" else (None, static)
+    if kind is OrderedDict or kind is defaultdict:
+        # Their keys, in order, are what JAX keeps beside the children.
+        static, keys = static if kind is defaultdict else (None, static)
         known = tuple([_key(key) for key in keys])
     value = value_of(static)
+    if value.hidden or not value.whole:
+        statics.append((name, value))
     return Node(name, (identity, value.key), value.text, known, children, leaves)
 
 

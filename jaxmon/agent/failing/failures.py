@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Literal
 
-from jaxmon.agent.attributes import module_of
+from jaxmon.agent.kinds import module_of
 
 
 Stage = Literal["trace", "lower", "compile", "dispatch", "wait"]

@@ -18,7 +18,10 @@ from time import perf_counter_ns
 from types import FrameType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from jaxmon.agent.guard import Guard
+from jaxmon.agent.kinds import is_a, package_of
 from jaxmon.agent.moving.origins import CONVERSIONS, Origins, Site
 from jaxmon.agent.moving.stand_ins import SITE, Record, Wait, crossing
 
@@ -31,6 +34,18 @@ _READS = (
     "_to_np_array_did_copy",  # since 0.12
 )
 _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
+
+
+def trusted(sent: Any) -> Any:
+    """
+    Return *sent*, or what can be asked in its place without running code of the user's:
+    of a class below NumPy's array the array; of any other class nothing.
+    """
+    if package_of(type(sent)):
+        return sent
+    if is_a(sent, np.ndarray):
+        return np.ndarray.view(sent, np.ndarray)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +173,7 @@ class Crossings:
         if sent is None:
             sent = variables.get("xs", ())
         nbytes, scalars = 0, True
-        for one in sent:
+        for one in map(trusted, sent):
             if not isinstance(one, self._array):
                 nbytes += self._nbytes(one)
                 scalars = scalars and not getattr(one, "ndim", 0)
@@ -179,6 +194,7 @@ class Crossings:
         sent = variables.get("out")
         if sent is None:
             sent = variables.get("object")
+        sent = trusted(sent)
         if isinstance(sent, self._array):
             return None
         site = self._origins.of(frame, "host_to_device")
@@ -202,7 +218,7 @@ class Crossings:
 
     def _nbytes(self, sent: Any) -> int:
         """
-        Return the bytes that *sent*, an array of NumPy or a number, has on a device.
+        Return the bytes that *sent*, which is `trusted`, has on a device.
         """
         dtype = getattr(sent, "dtype", None)
         if dtype is None:

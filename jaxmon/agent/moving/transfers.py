@@ -9,11 +9,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.holding.sites import shown
-from jaxmon.agent.moving.crossings import Crossings
+from jaxmon.agent.moving.crossings import Crossings, trusted
 from jaxmon.agent.moving.origins import Direction, Site
 from jaxmon.agent.moving.stand_ins import SITE, Method
 from jaxmon.agent.patches import Patches
@@ -37,6 +39,7 @@ _REPEATED = 10
 _SETTLED_SECONDS = 10.0
 
 # NumPy arguments of a call that are worth a word.
+_OF_NUMPY = (np.ndarray, np.generic)
 _LARGE_BYTES = 64 * 1024
 
 _PHRASES: dict[Direction, str] = {
@@ -177,7 +180,8 @@ class Transfers:
         They are told of, not counted: of the other calls nothing is known.
         """
         leaves = self._context.jax.tree_util.tree_leaves((sample.args, sample.kwargs))
-        sizes = [leaf.nbytes for leaf in leaves if hasattr(leaf, "__array_interface__")]
+        arrays = [one for one in map(trusted, leaves) if isinstance(one, _OF_NUMPY)]
+        sizes = [one.nbytes for one in arrays]
         nbytes, function = sum(sizes), sample.function
         if nbytes < _LARGE_BYTES or function in self._arguments:
             return

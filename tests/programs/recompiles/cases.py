@@ -50,6 +50,17 @@ def spread(*spec: Any, over: Any = None) -> Any:
     return jax.device_put(np.zeros((8, 8), np.float32), NamedSharding(over, P(*spec)))
 
 
+def another_memory() -> str:
+    """
+    Return a kind of memory that is not the default of the devices.
+    """
+    default = DEVICES[0].default_memory().kind
+    for memory in DEVICES[0].addressable_memories():
+        if memory.kind == "unpinned_host" != default:
+            return str(memory.kind)
+    raise AttributeError
+
+
 def scaled(factor: int, x: Any) -> Any:
     return x * factor
 

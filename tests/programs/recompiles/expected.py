@@ -197,6 +197,16 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         "mesh_with_axes_in_the_type": [
             "argument x: P('d') on mesh d=8 → P('d') on mesh d=8 explicit"
         ],
+        "memory_of_one_device": ["argument x: cpu:0 → cpu:0 in unpinned_host"],
+        "memory_of_a_mesh": [
+            ("argument x: P('d') on mesh d=8 → P('d') on mesh d=8 in unpinned_host")
+        ],
+        "memory_and_devices": [
+            (
+                "argument x: P('d') on mesh d=8 → P('d') on mesh d=8 in unpinned_host "
+                "(other devices, or in another order)"
+            )
+        ],
         "mesh_of_one_device": ["argument x: cpu:0 → cpu:0 on mesh d=1"],
     },
     "context": {
@@ -212,7 +222,17 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         "x64_for_a_while": ["jax_enable_x64: False → True"],
         "precision_for_a_while": ["jax_default_matmul_precision: None → float32"],
         "random_bits": ["jax_threefry_partitionable: False → True"],
+        "metadata_around": ["xla_metadata_context_manager: None → {'a': 'b'}"],
+        "other_metadata_around": [
+            "xla_metadata_context_manager: {'a': 'b'} → {'a': 'c', 'd': 'e'}"
+        ],
         "mesh_around": ["mesh_context_manager: None → (mesh d=8,)"],
+        "mesh_of_other_devices_around": [
+            (
+                "mesh_context_manager: (mesh d=8,) → (mesh d=8,) (other devices, or in "
+                "another order)"
+            )
+        ],
         "mesh_set": ["abstract_mesh_context_manager: None → mesh d=8"],
         "another_mesh_set": ["abstract_mesh_context_manager: mesh a=8 → mesh b=8"],
     },
@@ -227,6 +247,30 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         "options_of_the_compiler": [
             "jit option compiler_options: none → ('xla_embed_ir_in_executable', True)"
         ],
+        "device_of_jit": ["jit option device: none → cpu:1"],
+        "backend_of_jit": ["jit option backend: none → 'cpu'"],
+        "output_in_another_memory": [
+            (
+                "jit option out_shardings: P('d') on mesh d=8 → P('d') on mesh d=8 in "
+                "unpinned_host"
+            )
+        ],
+        "input_shardings_on_other_devices": [
+            (
+                "jit option in_shardings: P('d') on mesh d=8 → P('d') on mesh d=8 "
+                "(other devices, or in another order)"
+            )
+        ],
+        "output_layout": [
+            (
+                "jit option out_layouts: Layout(major_to_minor=(0, 1), tiling=None, "
+                "sub_byte_element_size_in_bits=0) → Layout(major_to_minor=(1, 0), "
+                "tiling=None, sub_byte_element_size_in_bits=0)"
+            )
+        ],
+        "pmap_another_axis_out": ["jit option out_axes: none → 1"],
+        "pmapped_then_jitted": ["transformation: jax.pmap → jax.jit"],
+        "jitted_then_pmapped": ["transformation: jax.jit → jax.pmap"],
         "pmap_axis_name": ["jit option axis_name: none → 'i'"],
         "pmap_another_axis": ["jit option in_axes: none → 1"],
         "pmap_devices": ["jit option devices: (cpu:0, cpu:1) → (cpu:2, cpu:3)"],
@@ -334,9 +378,16 @@ NONE = {
 
 SINCE = {
     "another_mesh_set": (0, 7),
+    "memory_and_devices": (0, 8),
+    "memory_of_a_mesh": (0, 8),
+    "memory_of_one_device": (0, 8),
+    "metadata_around": (0, 8),
     "mesh_of_one_device": (0, 5),
     "mesh_set": (0, 7),
     "mesh_with_axes_in_the_type": (0, 5),
     "options_of_the_compiler": (0, 5),
+    "other_metadata_around": (0, 8),
+    "output_in_another_memory": (0, 10),
+    "output_layout": (0, 10),
 }
 """Cases that earlier releases of JAX have not got."""

@@ -10,6 +10,7 @@ import numpy as np
 from tests.programs.recompiles.cases import (
     DEVICES,
     Again,
+    another_memory,
     array,
     case,
     mesh,
@@ -141,3 +142,24 @@ def committed_by_a_result() -> Again:
     out = jax.sharding.SingleDeviceSharding(DEVICES[0])
     made = jax.jit(lambda x: x + 1, out_shardings=out)(array(3))
     return plus_one(array(3), made)
+
+
+@case
+def memory_of_one_device() -> Again:
+    there = jax.sharding.SingleDeviceSharding(DEVICES[0], memory_kind=another_memory())
+    return plus_one(on(0, 8, 8), jax.device_put(on(0, 8, 8), there))
+
+
+@case
+def memory_of_a_mesh() -> Again:
+    before = spread("d")
+    there = before.sharding.with_memory_kind(another_memory())
+    return plus_one(before, jax.device_put(before, there))
+
+
+@case
+def memory_and_devices() -> Again:
+    backwards = jax.sharding.Mesh(np.array(DEVICES[::-1]), ("d",))
+    after = spread("d", over=backwards)
+    there = after.sharding.with_memory_kind(another_memory())
+    return plus_one(spread("d"), jax.device_put(after, there))

@@ -65,3 +65,26 @@ def pmap_devices() -> Again:
 @case
 def pmap_donated() -> Again:
     return pmapped_with({}, {"donate_argnums": 0})
+
+
+@case
+def pmapped_then_jitted() -> Again:
+    def f(x):
+        return x + 1
+
+    jax.pmap(f)(np.ones((8, 2), np.float32))
+    return lambda: jax.jit(f)(np.ones((8, 2), np.float32))
+
+
+@case
+def jitted_then_pmapped() -> Again:
+    def f(x):
+        return x + 1
+
+    jax.jit(f, donate_argnums=0)(np.ones((8, 2), np.float32))
+    return lambda: jax.pmap(f)(np.ones((8, 2), np.float32))
+
+
+@case
+def pmap_another_axis_out() -> Again:
+    return pmapped_with({}, {"out_axes": 1})

@@ -4,6 +4,8 @@ Another configuration, and other options of jit and pmap.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +18,7 @@ from tests.programs.recompiles.cases import (
     Again,
     NamedSharding,
     P,
+    another_memory,
     array,
     case,
     mesh,
@@ -228,3 +231,96 @@ def options_of_the_compiler() -> Again:
         raise AttributeError
     option = {"xla_embed_ir_in_executable": True}
     return jitted_with({}, {"compiler_options": option})
+
+
+def metadata(**given: Any) -> Any:
+    """
+    Return the context in which programs carry what is *given*.
+    """
+    if importlib.util.find_spec("jax._src.xla_metadata_lib") is None:
+        raise AttributeError  # what JAX had before was a tuple
+    from jax.experimental.xla_metadata import set_xla_metadata
+
+    return set_xla_metadata(**given)
+
+
+@case
+def metadata_around() -> Again:
+    _ = metadata()
+    return within(lambda: metadata(a="b"))
+
+
+@case
+def other_metadata_around() -> Again:
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    def under(**given: Any) -> object:
+        with metadata(**given):
+            return f(np.ones(3, np.float32))
+
+    under(a="b")
+    return lambda: under(a="c", d="e")
+
+
+@case
+def device_of_jit() -> Again:
+    return jitted_with({}, {"device": DEVICES[1]})
+
+
+@case
+def backend_of_jit() -> Again:
+    return jitted_with({}, {"backend": "cpu"})
+
+
+@case
+def output_in_another_memory() -> Again:
+    if jax.__version_info__ < (0, 10):
+        raise AttributeError  # whose XLA cannot do it on a CPU
+    first = NamedSharding(mesh(), P("d"))
+    return jitted_with(
+        {"out_shardings": first},
+        {"out_shardings": first.with_memory_kind(another_memory())},
+    )
+
+
+@case
+def input_shardings_on_other_devices() -> Again:
+    backwards = jax.sharding.Mesh(np.array(DEVICES[::-1]), ("d",))
+    first, second = (NamedSharding(over, P("d")) for over in (mesh(), backwards))
+    return jitted_with({"in_shardings": first}, {"in_shardings": second})
+
+
+@case
+def mesh_of_other_devices_around() -> Again:
+    backwards = jax.sharding.Mesh(np.array(DEVICES[::-1]), ("d",))
+
+    @jax.jit
+    def f(x):
+        return x + 1
+
+    def under(over: Any) -> object:
+        with over:
+            return f(np.zeros(8, np.float32))
+
+    under(mesh())
+    return lambda: under(backwards)
+
+
+@case
+def output_layout() -> Again:
+    if jax.__version_info__ < (0, 10):
+        raise AttributeError  # whose layouts have less to say
+    layout = importlib.import_module("jax.experimental.layout")
+    spread_out = NamedSharding(mesh(), P("d"))
+    first, second = (
+        layout.Format(layout.Layout(order), spread_out) for order in ((0, 1), (1, 0))
+    )
+
+    def f(x):
+        return x + 1
+
+    x = np.ones((8, 8), np.float32)
+    jax.jit(f, out_shardings=first)(x)
+    return lambda: jax.jit(f, out_shardings=second)(x)
