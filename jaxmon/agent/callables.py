@@ -8,6 +8,7 @@ import functools
 import types
 from typing import Any
 
+from jaxmon.agent.calling.counted import uncounted
 from jaxmon.agent.kinds import ABSENT, field_of, is_below
 
 
@@ -26,7 +27,7 @@ def inner(fun: object) -> Any:
         elif is_below(kind, functools.partial):
             fun = _FUNC(fun)
         else:
-            wrapped = field_of(fun, "__wrapped__")
+            wrapped = field_of(uncounted(fun), "__wrapped__")
             if wrapped is ABSENT:
                 break
             fun = wrapped

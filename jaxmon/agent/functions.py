@@ -15,6 +15,7 @@ from threading import RLock
 from typing import Any
 
 from jaxmon import catalog
+from jaxmon.agent.calling.counted import uncounted
 from jaxmon.agent.kinds import (
     ABSENT,
     field_of,
@@ -221,7 +222,7 @@ def label(fun: object) -> tuple[str, bool]:
         fun = _FUNC(fun)
     if (program := exported(fun)) is not None:
         return valid(f"exported.{program.fun_name}"), False
-    of: Any = fun.__func__ if type(fun) is types.MethodType else fun
+    of: Any = uncounted(fun.__func__ if type(fun) is types.MethodType else fun)
     if any(type(of) is kind for kind in _NAMED):
         given: tuple[Any, ...] = of.__module__, of.__qualname__, of.__name__
     else:

@@ -9,7 +9,6 @@ C, where an object keeps them. All of it runs on any thread, in a microsecond or
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import sys
@@ -17,6 +16,8 @@ import types
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+from jaxmon import interrupts
 
 
 _MRO: Callable[[type], tuple[type, ...]] = vars(type)["__mro__"].__get__
@@ -64,7 +65,8 @@ def module_of(kind: type) -> str:
     """
     try:
         module = _MODULE(kind)
-    except AttributeError:  # it was taken away
+    except AttributeError as error:  # it was taken away
+        interrupts.pass_on(error)
         return ""
     return module if type(module) is str else ""
 
@@ -218,8 +220,10 @@ def fields_of(value: object) -> dict[str, Any]:
         namespace = _NAMESPACE(_MRO(kind)[index])
         for name, member in list(itertools.islice(namespace.items(), _FIELDS)):
             if type(member) is types.MemberDescriptorType and type(name) is str:
-                with contextlib.suppress(AttributeError):  # not set
+                try:
                     found[name] = member.__get__(value)
+                except AttributeError as error:  # not set
+                    interrupts.pass_on(error)
     return found
 
 

@@ -80,5 +80,4 @@ def test_threads_whose_meters_come_and_go_lose_no_count() -> None:
 
     assert meters.value == 8 * 500 * 2
     assert max(read) <= meters.value
-    assert len(meters._gone) <= 8
     assert meters._there == {}

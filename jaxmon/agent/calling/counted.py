@@ -23,6 +23,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
+from jaxmon.agent.kinds import is_below
 from jaxmon.agent.meters import Meter, Meters, metered
 
 
@@ -210,6 +211,13 @@ def armed(counted: CountedFunction) -> bool:
     Tell whether the next call of *counted* is to be sampled.
     """
     return type(counted) is SampledFunction
+
+
+def uncounted(fun: object) -> Any:
+    """
+    Return JAX's object inside *fun* if it is a `CountedFunction`, else *fun*.
+    """
+    return fun._jitted if is_below(type(fun), CountedFunction) else fun  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def taken(counted: CountedFunction) -> int:

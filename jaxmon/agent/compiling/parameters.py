@@ -14,6 +14,8 @@ import types
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from jaxmon import interrupts
+from jaxmon.agent.calling.counted import uncounted
 from jaxmon.agent.kinds import ABSENT, field_of, found_in, is_below
 
 
@@ -77,7 +79,7 @@ def parameters_of(
             found = taken
         if taken.positional or not taken.rest:
             break
-        fun = field_of(fun, "__wrapped__")
+        fun = field_of(uncounted(fun), "__wrapped__")
         if fun is ABSENT:
             break
     return found or Parameters(rest="args")
@@ -116,7 +118,8 @@ def _of_code(fun: types.FunctionType, given: int) -> Parameters:
 def _of_builtin(fun: types.BuiltinFunctionType, given: int) -> Parameters:
     try:
         parameters = inspect.signature(fun).parameters.values()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        interrupts.pass_on(error)
         return Parameters(rest="args", named=True)
     names = [
         one.name

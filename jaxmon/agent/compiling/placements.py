@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from jaxmon import interrupts
 from jaxmon.agent.compiling.meshes import device_text, mesh_text
 from jaxmon.agent.compiling.values import text_of
 from jaxmon.agent.kinds import name_of, package_of
@@ -65,5 +66,6 @@ def placement_of(sharding: Any) -> Placement:
 def _default_memory(device: Any) -> str | None:
     try:
         return str(device.default_memory().kind)
-    except Exception:  # noqa: BLE001 - a plugin need not know of memories
+    except Exception as error:  # noqa: BLE001 - a plugin need not know of memories
+        interrupts.pass_on(error)
         return None

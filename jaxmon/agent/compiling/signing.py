@@ -8,7 +8,6 @@ microseconds, two milliseconds at most, for each static value.
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import functools
 import re
@@ -16,6 +15,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxmon import interrupts
 from jaxmon.agent.compiling.calls import Call
 from jaxmon.agent.compiling.meshes import NO_MESH
 from jaxmon.agent.compiling.placements import Placement, placement_of
@@ -129,8 +129,10 @@ class Signatures:
             else:
                 found = value_of(value)
             plain = None if found.text == NO_MESH else found
-            with contextlib.suppress(TypeError):  # a tuple cannot be referred to
+            try:
                 self._settings[position] = weakref.ref(value), plain
+            except TypeError as error:  # a tuple cannot be referred to
+                interrupts.pass_on(error)
         return plain
 
     def _types(self, leaves: Sequence[Any], avals: Sequence[Any]) -> tuple[Leaf, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from jaxmon import interrupts
 from jaxmon.agent.compiling import objects, plain
 from jaxmon.agent.compiling.looks import LIMIT, How, Look
 from jaxmon.agent.guard import Guard
@@ -49,7 +50,8 @@ def value_of(value: object) -> Value:
     look, name = Look(_EXACT, _how), name_of(type(value))
     try:
         text, words, identity = look.at(value)
-    except Exception:  # another thread may change it just now
+    except Exception as error:  # another thread may change it just now
+        interrupts.pass_on(error)
         if Guard.strict:
             raise
         text = f"{name} (could not be looked into)"
