@@ -60,10 +60,13 @@ class LocalSocket:
             OSError: it takes no sockets.
         """
         slot = rundir.acquire(self._directory, first=self._number)
+        listener = None
         try:
-            self._listener = self._server.listen_unix(slot.socket, slot.mode)
+            self._listener = listener = self._server.listen_unix(slot.socket, slot.mode)
             slot.bound()
         except BaseException:
+            if listener is not None:
+                slot.bound()
             slot.release()
             raise
         self._slot, self._number = slot, slot.number

@@ -152,6 +152,8 @@ def unix(path: Path, mode: int) -> Listener:
         sock.listen(_BACKLOG)
         sock.settimeout(0)
     except BaseException:
+        if sock.getsockname():  # bound: the file is ours
+            path.unlink(missing_ok=True)
         sock.close()
         raise
     return Listener(sock, local=True)

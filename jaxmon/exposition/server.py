@@ -171,7 +171,11 @@ class Server:
             OSError: the path exists, is too long, or cannot be written.
         """
         listener = listeners.unix(path, mode)
-        self._add(listener)
+        try:
+            self._add(listener)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
         return listener
 
     def close_listener(self, listener: Listener) -> None:
