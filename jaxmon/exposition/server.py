@@ -12,17 +12,16 @@ import functools
 import selectors
 import socket
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from http import HTTPStatus
 from threading import Thread, current_thread
 from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.exposition import listeners
+from jaxmon.exposition.answers import Answers, Handler
 from jaxmon.exposition.hosts import Hosts
 from jaxmon.exposition.listeners import Gate, Listener
 from jaxmon.exposition.lobby import Guest, Lobby
 from jaxmon.exposition.loop import new_loop
-from jaxmon.exposition.messages import Request, Response, Timeouts, error_response
+from jaxmon.exposition.messages import Request, Response, Timeouts
 from jaxmon.exposition.page import metrics_handler
 from jaxmon.exposition.places import Place, Places
 from jaxmon.threads import DaemonThread
@@ -47,13 +46,8 @@ __all__ = [
 ]
 
 Page: TypeAlias = Callable[[Request], Response]
-Handler: TypeAlias = Callable[[Request], "Response | Future[Response]"]
 OnError: TypeAlias = Callable[[str, BaseException], None]
 
-_FOREIGN = (
-    "the Host header has a name that is not this machine's; ask by address, or allow "
-    "the name (jaxmon exporter --allowed-host)"
-)
 _JOIN_SECONDS = 5.0
 _GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
@@ -109,14 +103,18 @@ class Server:
         on_error: OnError | None = None,
     ) -> None:
         self.dropped = 0
-        self._routes = dict(routes)
-        self._local_routes = self._routes | dict(local_routes or {})
         self._name = name
         self._timeouts = Timeouts(
             read_timeout, write_timeout, idle_timeout, answer_timeout
         )
-        self._hosts = hosts or Hosts()
         self._on_error = on_error
+        self._answers = Answers(
+            routes,
+            {**routes, **(local_routes or {})},
+            hosts=hosts or Hosts(),
+            seconds=answer_timeout,
+            report=self._report,
+        )
         self._listeners: list[Listener] = []
         self._chores: list[tuple[float, Callable[[], None]]] = []
         self._connections: dict[asyncio.Task[None], Connection] = {}
@@ -370,7 +368,7 @@ class Server:
         connection = Connection(
             guest.sock,
             guest.listener,
-            functools.partial(self._answer, guest),
+            functools.partial(self._answers.to, guest),
             peer=guest.peer,
             timeouts=self._timeouts,
             claim=self._claim,
@@ -389,49 +387,7 @@ class Server:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._report("server", error)
 
-    async def _answer(self, guest: Guest, request: Request) -> Response:
-        listener = guest.listener
-        if not (listener.guarded or self._hosts.admits(request.headers, guest.sock)):
-            return error_response(HTTPStatus.FORBIDDEN, _FOREIGN)
-        routes = self._local_routes if listener.local else self._routes
-        if (gate := listener.gate) is None:
-            return await self._page(routes, request)
-        if not await _admitted(gate, request):
-            response = error_response(HTTPStatus.UNAUTHORIZED, "name and password")
-        else:
-            response = await self._page(routes, request)
-        return response._replace(headers={**gate.headers, **response.headers})
-
-    async def _page(self, routes: Mapping[str, Handler], request: Request) -> Response:
-        import asyncio  # noqa: PLC0415 - see start()
-
-        handler = routes.get(request.path)
-        if handler is None:
-            pages = ", ".join(routes)
-            return error_response(HTTPStatus.NOT_FOUND, f"the pages here are {pages}")
-        try:
-            response = handler(request)
-            if isinstance(response, Future):
-                async with asyncio.timeout(self._timeouts.answer):
-                    response = await asyncio.wrap_future(response)
-        except BaseException as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task and task.cancelling():
-                raise  # the server stops
-            self._report(f"server:{request.path}", error)
-            return error_response(
-                HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made right now"
-            )
-        return response
-
     def _report(self, site: str, error: BaseException) -> None:
         if self._on_error is not None:
             with contextlib.suppress(Exception):
                 self._on_error(site, error)
-
-
-async def _admitted(gate: Gate, request: Request) -> bool:
-    import asyncio  # noqa: PLC0415 - see start()
-
-    found = gate.admits(request.path, request.headers.get("authorization"))
-    return await asyncio.wrap_future(found) if isinstance(found, Future) else found

@@ -149,7 +149,7 @@ def test_future_may_be_done_already(site: Site) -> None:
     """
     done: Future[Response] = Future()
     done.set_result(Response(b"known"))
-    site.server._local_routes["/later"] = lambda _: done
+    site.server._answers.local_routes["/later"] = lambda _: done
     assert site.get("/later") == (200, b"known")
 
 

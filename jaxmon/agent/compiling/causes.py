@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from jaxmon import interrupts
 from jaxmon.agent.callables import bare_name, code_of, inner, place_of
+from jaxmon.agent.compiling.argument_differences import Difference
 from jaxmon.agent.compiling.differences import (
-    Difference,
     differences,
     hidden_differences,
     not_compared,
