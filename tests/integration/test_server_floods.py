@@ -163,7 +163,8 @@ class TestFloods:
         Wherever a page ends in the buffers, closing after it is nobody's failure.
         """
         pages = [Response(b"x" * size) for size in range(100_000, 900_000, 20_000)]
-        site.server._answers.routes["/sized"] = lambda request: pages[int(request.query["n"])]
+        routes = site.server._answers.routes
+        routes["/sized"] = lambda request: pages[int(request.query["n"])]
         for number, page in enumerate(pages):
             with socket.socket() as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
