@@ -28,13 +28,14 @@ class OpenRequest:
         cold: whether a compile happened on its behalf.
     """
 
-    __slots__ = ("_indicators", "_route", "_started", "cold", "outcome")
+    __slots__ = ("_ended", "_indicators", "_route", "_started", "cold", "outcome")
 
     def __init__(
         self, route: str, indicators: Indicators | None, holder: object
     ) -> None:
         self.outcome: Outcome | None = None
         self.cold = False
+        self._ended = False
         self._indicators = indicators
         self._route: Route | None = None
         self._started = now()
@@ -63,8 +64,11 @@ class OpenRequest:
         Count the request as ended; leaving the block does so. Only the first counts.
         """
         seconds = now() - self._started
-        if not self or not self.drop() or self._route is None:
+        # Not whether it is being served: the garbage collector drops what holds the
+        # request of a generator in a cycle before it has that leave its block.
+        if self._ended or self._route is None or self._indicators is not recorder():
             return
+        self.drop()
         try:
             outcome = self.outcome or _outcome(error)
             self._route.count(seconds, outcome, cold=self.cold)
@@ -72,12 +76,13 @@ class OpenRequest:
             if self._indicators is not None:
                 self._indicators.guard.failed(SITE)
 
-    def drop(self) -> bool:
+    def drop(self) -> None:
         """
-        Serve it no more, without counting; tell whether it was being served.
+        Serve it no more, without counting.
         """
-        route = self._route
-        return route is not None and route.serving.pop(self, None) is not None
+        self._ended = True
+        if self._route is not None:
+            self._route.serving.pop(self, None)
 
 
 class _Entry:

@@ -39,17 +39,15 @@ def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
 def test_host_without_gpu_agents_or_run_directory(
     exporter: Callable[..., Exporter], tmp_path: Path
 ) -> None:
-    """On a bare host it serves, is ready, and says why there is no GPU and no agent."""
+    """On a bare host it serves, is ready, and says why there is no GPU."""
     running = exporter("--run-dir", str(tmp_path / "not yet there"))
     running.until_ready()
     assert running.get("/-/healthy") == "healthy\n"
     page = values(running.get())
-    assert page['jaxmon_collector_success{collector="agents"}'] == 0
+    assert page['jaxmon_collector_success{collector="agents"}'] == 1
     assert page['jaxmon_collector_success{collector="host"}'] == 1
     assert page['jaxmon_collector_success{collector="nvml"}'] == 0
-    collectors = {one["name"]: one for one in running.summary()["collectors"]}
-    agents, nvml = collectors["agents"], collectors["nvml"]
-    assert (agents["reason"], agents["absent"]) == ("no_run_dir", True)
+    (nvml,) = (one for one in running.summary()["collectors"] if one["name"] == "nvml")
     assert nvml["reason"] in ("library_not_found", "not_installed", "init_failed")
     assert not (tmp_path / "not yet there").exists()
 
@@ -105,9 +103,14 @@ def test_openmetrics_page_passes_a_strict_parser(
     assert list(text_string_to_metric_families(text))
 
 
-def test_page_and_catalogue_agree(exporter: Callable[..., Exporter]) -> None:
+def test_page_and_catalogue_agree(
+    exporter: Callable[..., Exporter], tmp_path: Path
+) -> None:
     """All sidecar metrics are on the page or explained, and nothing else is."""
-    running = exporter("--demo", "--disk", ".", "--price", "H100=2.5")
+    config = tmp_path / "web.yml"
+    config.write_text("http_server_config: {}\n")
+    prices, web = ("--price", "H100=2.5"), ("--web-config", str(config))
+    running = exporter("--demo", "--disk", ".", *prices, *web)
     running.until_ready()
     running.get()
     names = {family.name for family in parse(running.get())}
