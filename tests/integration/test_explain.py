@@ -115,7 +115,8 @@ def serving(path: Path, answer: bytes | None) -> Iterator[None]:
                 if answer is None:
                     held.append(client)
                 else:
-                    client.sendall(answer)
+                    with suppress(OSError):  # who asked may have heard enough
+                        client.sendall(answer)
                     client.close()
             for client in held:
                 client.close()

@@ -83,9 +83,8 @@ class Compile:
         copies = repeat(_copy(original))
         counts = map(sys.getrefcount, copies)
         note = map(self._references.append, counts)
-        running = ending(next(copies), zip(noting(self.end), note, strict=False))
-        self._references.append(next(counts))
-        return running
+        self._references.append(next(counts) + 1)  # that of what is returned
+        return ending(next(copies), zip(noting(self.end), note, strict=False))
 
     @property
     def raised(self) -> bool | None:

@@ -115,14 +115,15 @@ class Compiles:
             self._inquire(compile_, *served)
         compile_.deaf = not self.listen()
         try:
-            running = compile_.watched(original)
             self._misses.payers.compile_begins(compile_.end)
+            self._thread.latest = self._unsettled[id(compile_)] = compile_
+            # Not kept here: a traceback that somebody keeps would keep it, too.
+            return compile_.watched(original)
         except BaseException:  # it does not begin
             compile_.end.append(0)
+            self._thread.latest = outer
+            self._unsettled.pop(id(compile_), None)
             raise
-        # Last, and without a call in between: what interrupts us leaves no trace.
-        self._thread.latest = self._unsettled[id(compile_)] = compile_
-        return running
 
     def on_build(self, frame: FrameType, original: Callable[..., Any]) -> None:
         """
@@ -151,14 +152,7 @@ class Compiles:
         Take a duration of `jax.monitoring`.
         """
         if event == COMPILE:
-            compile_ = self._thread.latest
-            if compile_ is not None and compile_.end:
-                self._thread.latest = compile_.outer
-                error = sys.exception()
-                failed = error is not None and error is not compile_.outer_error
-                self._settle(compile_, failed=failed)
-                if not failed:
-                    self._take_program(compile_, sys._getframe(2))  # noqa: SLF001
+            self._take_report(sys._getframe(2))  # noqa: SLF001
         elif event == RETRIEVAL:
             if (compile_ := self._current) is not None:
                 compile_.function.observe_phase("cache_retrieval", seconds)
@@ -175,6 +169,22 @@ class Compiles:
                 )
             if event == LOWER:
                 self._misses.payers.lowered(seconds)
+
+    def _take_report(self, frame: FrameType) -> None:
+        """
+        Take JAX's report, in *frame*, that a compile has ended.
+        """
+        compile_ = self._thread.latest
+        if compile_ is None or not (compile_.end or _reports(frame, compile_)):
+            return
+        if not compile_.end:  # who looks at stacks just now keeps what is on them
+            compile_.end.append(now())
+        self._thread.latest = compile_.outer
+        error = sys.exception()
+        failed = error is not None and error is not compile_.outer_error
+        self._settle(compile_, failed=failed)
+        if not failed:
+            self._take_program(compile_, frame)
 
     def _phase_function(
         self, phase: str, frame: FrameType, fun_name: str | None
@@ -293,6 +303,13 @@ class Compiles:
 
 def _unheard() -> bool:
     return False
+
+
+def _reports(frame: FrameType, compile_: Compile) -> bool:
+    """
+    Tell whether *frame*, in which JAX reports the end of a compile, reports this one's.
+    """
+    return executable_at(frame) is not None and _is_on(frame, compile_.frame)
 
 
 def _is_on(frame: FrameType | None, wanted: int) -> bool:
