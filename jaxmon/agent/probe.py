@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from jaxmon.agent.guard import Guard
-from jaxmon.indicators.ends import when_dropped
+from jaxmon.indicators.ends import Once
 
 
 class Observer(Protocol):
@@ -44,8 +44,9 @@ def ending(call: Callable[..., Any], note: Iterator[object]) -> Callable[..., An
     The interpreter drops it as soon as the call ends, however it ends, and an item of
     *note* is taken. No frame of ours stands on the stack meanwhile, nor at the end.
     """
-    once = functools.partial(call)
-    vars(once)["end"] = when_dropped(once, note)
+    once = Once()
+    once.__call__ = call  # type: ignore[method-assign]
+    once.__del__ = note.__next__  # type: ignore[method-assign]
     return once
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 from weakref import ref
 
@@ -39,3 +39,15 @@ def when_dropped(one: object, note: Iterator[object]) -> ref[Any]:
     soon as nobody holds *one* any more.
     """
     return ref(one, functools.partial(next, note))
+
+
+class Once:
+    """
+    A callable for one call, which runs its ``__del__``, that must be of C, as soon as
+    nobody holds it any more. Half as dear as a partial with a weak reference to it.
+    """
+
+    __slots__ = ("__call__", "__del__")
+
+    __call__: Callable[..., Any]
+    __del__: Callable[[], object]

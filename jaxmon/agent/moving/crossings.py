@@ -23,7 +23,8 @@ import numpy as np
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.kinds import is_a, package_of
 from jaxmon.agent.moving.origins import CONVERSIONS, Origins, Site
-from jaxmon.agent.moving.stand_ins import SITE, Record, Wait, crossing
+from jaxmon.agent.moving.stand_ins import SITE, Record, Wait
+from jaxmon.indicators.ends import Once
 
 
 # The methods that read an array or a shard of it, by release; their callers keep
@@ -33,6 +34,7 @@ _READS = (
     "_single_device_array_to_np_array_did_copy",
     "_to_np_array_did_copy",  # since 0.12
 )
+_times = iter(perf_counter_ns, None)
 _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
 
 
@@ -152,7 +154,9 @@ class Crossings:
         Observe a look-up of ``block_until_ready``.
         """
         del frame
-        return Wait(bound, self._start_wait)
+        wait = Wait()
+        wait.bound, wait.start = bound, self._start_wait
+        return wait
 
     def on_wait_for_many(
         self, frame: FrameType, original: Callable[..., Any]
@@ -207,8 +211,6 @@ class Crossings:
     def _start_wait(
         self, frame: FrameType, bound: Callable[..., Any]
     ) -> Callable[..., Any] | None:
-        if not self._guard.on(SITE):
-            return None
         try:
             site = self._origins.of(frame, "sync")
             return None if site is None else self._begin(bound, site, 1, 0)
@@ -235,7 +237,13 @@ class Crossings:
     ) -> Callable[..., Any]:
         if len(self.records) >= self._many:
             self._enough()
-        return crossing(call, (site, count, nbytes, perf_counter_ns()), self._note)
+        # As `ending` does it, without the calls: reads and waits are many.
+        once = Once()
+        once.__call__ = call  # type: ignore[method-assign]
+        started = ((site, count, nbytes, perf_counter_ns()),)
+        record = map(self._note, zip(started, _times))  # noqa: B905 - one is endless
+        once.__del__ = record.__next__  # type: ignore[method-assign]
+        return once
 
 
 def _everywhere(
