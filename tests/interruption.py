@@ -66,7 +66,8 @@ class Points:
             before = self._before.get(id(frame), "")
             op = frame.f_code.co_code[frame.f_lasti]
             self._before[id(frame)] = dis.opname[op]
-            if before.startswith(_AFTER):
+            # Nor does the interpreter look on the way from a call to a handler.
+            if before.startswith(_AFTER) and dis.opname[op] != "PUSH_EXC_INFO":
                 self._pass(frame)
         elif event == "return":
             self._before.pop(id(frame), None)
