@@ -45,8 +45,8 @@ def ending(call: Callable[..., Any], note: Iterator[object]) -> Callable[..., An
     *note* is taken. No frame of ours stands on the stack meanwhile, nor at the end.
     """
     once = Once()
-    once.__call__ = call  # type: ignore[method-assign]
-    once.__del__ = note.__next__  # type: ignore[method-assign]
+    once.__call__ = call
+    once.__del__ = note.__next__
     return once
 
 

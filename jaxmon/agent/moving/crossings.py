@@ -239,10 +239,10 @@ class Crossings:
             self._enough()
         # As `ending` does it, without the calls: reads and waits are many.
         once = Once()
-        once.__call__ = call  # type: ignore[method-assign]
+        once.__call__ = call
         started = ((site, count, nbytes, perf_counter_ns()),)
         record = map(self._note, zip(started, _times))  # noqa: B905 - one is endless
-        once.__del__ = record.__next__  # type: ignore[method-assign]
+        once.__del__ = record.__next__
         return once
 
 
