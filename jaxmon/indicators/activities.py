@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 from threading import get_ident
 from types import TracebackType
+from typing import TypeAlias
 
 from jaxmon.indicators.current import recorder, report
 from jaxmon.indicators.decorate import F, decorated
@@ -15,17 +16,8 @@ from jaxmon.indicators.ends import End, noting, now, when_dropped
 
 SITE = "activities"
 
-
-class _Opened:
-    """
-    An activity that is open until its *end*, recorded or not.
-    """
-
-    __slots__ = ("end", "thread")
-
-    def __init__(self, thread: int, end: End) -> None:
-        self.thread = thread
-        self.end = end
+_Opened: TypeAlias = tuple[int, End]
+"""An activity, recorded or not: on which thread, and open until when."""
 
 
 class Activity:
@@ -43,7 +35,7 @@ class Activity:
         end: End = []
         try:
             self._begin(end)
-            self._open.append(_Opened(get_ident(), end))
+            self._open.append((get_ident(), end))
         except BaseException:  # the program's: the block is not entered
             end.append(0)
             raise
@@ -57,10 +49,10 @@ class Activity:
         opened = None
         try:
             opened = self._innermost()
-            opened.end.append(now())
+            opened[1].append(now())
             self._open.remove(opened)
         except BaseException:  # the program's: the block is left all the same
-            (opened or self._innermost()).end.append(now())
+            (opened or self._innermost())[1].append(now())
             raise
         if error is not None:
             report(error)
@@ -80,8 +72,11 @@ class Activity:
         # Of several threads that share this object, each closes its own; a generator
         # may be closed by any.
         here = get_ident()
-        opened = [one for one in self._open if not one.end]
-        mine = [one for one in opened if one.thread == here]
+        last = self._open[-1]
+        if last[0] == here and not last[1]:
+            return last
+        opened = [one for one in self._open if not one[1]]
+        mine = [one for one in opened if one[0] == here]
         return (mine or opened)[-1]
 
     def __call__(self, function: F) -> F:

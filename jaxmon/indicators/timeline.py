@@ -200,17 +200,31 @@ class Timeline:
         owner = self._owner
         if owner is None:
             return
-        until = self._clock() if until is None else until
-        for mark in owner.marks[::-1]:
-            if not mark.end:
-                self._add(name or mark.name, until)
-                return
-            self._add(mark.name, min(mark.end[0], until))
-        self._add(name or OTHER, until)
-
-    def _add(self, name: str, until: float) -> None:
+        if until is None:
+            until = self._clock()
+        marks, open_ = owner.marks, OTHER
+        if marks:
+            open_ = marks[-1].name
+            if marks[-1].end:
+                open_ = self._charge_ended(marks, until)
+        if name is None:
+            name = open_
         # What comes in between, on this thread, may have charged up to later already.
         # There is no call in here: an interruption comes before or after.
         if until > self._since:
             self._seconds[name] += until - self._since
             self._since = until
+
+    def _charge_ended(self, marks: list[Mark], until: float) -> str:
+        """
+        Charge the innermost of *marks*, which have ended, each until its end; return
+        what is open within them.
+        """
+        for mark in marks[::-1]:
+            if not mark.end:
+                return mark.name
+            ended = min(mark.end[0], until)
+            if ended > self._since:
+                self._seconds[mark.name] += ended - self._since
+                self._since = ended
+        return OTHER
