@@ -7,19 +7,37 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeAlias, TypeVar, cast
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 Manager: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 
+class Step(Protocol):
+    """
+    What surrounds each step of one generator. No context manager: these cost more.
+    """
+
+    def enter(self) -> object:
+        """
+        Begin a step.
+        """
+        ...
+
+    def leave(self) -> object:
+        """
+        End it, however it ended.
+        """
+        ...
+
+
 def decorated(
     function: F,
     context: Manager,
     *,
-    step: Manager = nullcontext,
+    step: Callable[[], Step] | None = None,
 ) -> F:
     """
     Return *function* with *context* around each call.
@@ -29,7 +47,7 @@ def decorated(
     Args:
         function: of any kind.
         context: makes what is entered for a call.
-        step: makes, for one generator, what is entered for each of its steps. Between
+        step: makes, for one generator, what surrounds each of its steps. Between
             them runs whoever asks for the next item, in whatever thread and context.
     """
     kind = _kind(function)
@@ -54,25 +72,35 @@ def decorated(
 
 
 def _generator(
-    function: Callable[..., Any], context: Manager, step: Manager
+    function: Callable[..., Any], context: Manager, step: Callable[[], Step] | None
 ) -> Callable[..., Any]:
+    if step is None:
+
+        def delegating(*args: Any, **kwargs: Any) -> Any:
+            with context():
+                return (yield from function(*args, **kwargs))
+
+        return delegating
+
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         inside, items = step(), function(*args, **kwargs)
+        enter, leave = inside.enter, inside.leave
         with _Within(inside, context()):
             proceed, given = items.send, None
             while True:
+                enter()
                 try:
-                    with inside:
-                        item = proceed(given)
+                    item = proceed(given)
                 except StopIteration as end:
                     return end.value
                 finally:
+                    leave()
                     given = None  # an exception would keep itself alive
                 try:
                     given = yield item
                     proceed = items.send
                 except GeneratorExit:
-                    with inside:
+                    with _Inside(inside):
                         items.close()
                     raise
                 except BaseException as error:  # noqa: BLE001 - thrown further in
@@ -82,31 +110,51 @@ def _generator(
 
 
 def _async_generator(
-    function: Callable[..., Any], context: Manager, step: Manager
+    function: Callable[..., Any], context: Manager, step: Callable[[], Step] | None
 ) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        inside, items = step(), function(*args, **kwargs)
+        inside, items = step and step(), function(*args, **kwargs)
         with _Within(inside, context()):
             proceed, given = items.asend, None
             while True:
+                if inside is not None:
+                    inside.enter()
                 try:
-                    with inside:
-                        item = await proceed(given)
+                    item = await proceed(given)
                 except StopAsyncIteration:
                     return
                 finally:
+                    if inside is not None:
+                        inside.leave()
                     given = None  # an exception would keep itself alive
                 try:
                     given = yield item
                     proceed = items.asend
                 except GeneratorExit:
-                    with inside:
+                    with _Inside(inside):
                         await items.aclose()
                     raise
                 except BaseException as error:  # noqa: BLE001 - thrown further in
                     proceed, given = items.athrow, error
 
     return wrapper
+
+
+class _Inside:
+    """
+    A step, or none, as a context manager.
+    """
+
+    def __init__(self, step: Step | None) -> None:
+        self._step = step
+
+    def __enter__(self) -> None:
+        if self._step is not None:
+            self._step.enter()
+
+    def __exit__(self, *_: object) -> None:
+        if self._step is not None:
+            self._step.leave()
 
 
 class _Within:
@@ -116,10 +164,10 @@ class _Within:
 
     def __init__(
         self,
-        step: AbstractContextManager[object],
+        step: Step | None,
         manager: AbstractContextManager[object],
     ) -> None:
-        self._step = step
+        self._step = _Inside(step)
         self._manager = manager
 
     def __enter__(self) -> None:

@@ -4,8 +4,8 @@ Requests: how many, how long, how they ended, and whether they paid for a compil
 
 from __future__ import annotations
 
-import functools
 from contextvars import ContextVar
+from functools import partial
 from types import TracebackType
 from weakref import ref
 
@@ -42,22 +42,25 @@ class OpenRequest:
         if indicators is not None and indicators.guard.on(SITE):
             try:
                 found = indicators.routes.of(str(route))
-                drop = functools.partial(found.serving.pop, self)
+                drop = partial(found.serving.pop, self)
                 found.serving[self] = ref(holder, drop)
                 self._route = found
             except Exception:  # noqa: BLE001 - contained: the request goes on
                 indicators.guard.failed(SITE, theirs=True)
 
-    def __bool__(self) -> bool:
+    def goes_on(self) -> bool:
         """
         Tell whether it is still being served, and somebody records it.
         """
         # Not an agent that is gone, nor the parent's in a forked child.
+        route = self._route
         return (
-            self._route is not None
-            and self in self._route.serving
+            route is not None
+            and self in route.serving
             and self._indicators is recorder()
         )
+
+    __bool__ = goes_on
 
     def end(self, error: BaseException | None = None) -> None:
         """
@@ -66,12 +69,13 @@ class OpenRequest:
         seconds = now() - self._started
         # Not whether it is being served: the garbage collector drops what holds the
         # request of a generator in a cycle before it has that leave its block.
-        if self._ended or self._route is None or self._indicators is not recorder():
+        route = self._route
+        if self._ended or route is None or self._indicators is not recorder():
             return
         self.drop()
         try:
             outcome = self.outcome or _outcome(error)
-            self._route.count(seconds, outcome, cold=self.cold)
+            route.count(seconds, outcome, cold=self.cold)
         except Exception:  # noqa: BLE001 - contained: the program goes on
             if self._indicators is not None:
                 self._indicators.guard.failed(SITE)
@@ -91,14 +95,12 @@ class _Entry:
     The object ends the request when nobody holds it, so it is not held here.
     """
 
+    # Set from outside: an `__init__` would cost each request a call.
     __slots__ = ("by", "outer", "serving")
 
-    def __init__(
-        self, by: ref[Request], serving: OpenRequest, outer: _Entry | None
-    ) -> None:
-        self.by = by
-        self.serving = serving
-        self.outer = outer
+    by: ref[Request]
+    serving: OpenRequest
+    outer: _Entry | None
 
     @property
     def is_nested(self) -> bool:
@@ -124,14 +126,16 @@ class Request:
 
     def __enter__(self) -> OpenRequest:
         outer = _entered.get()
-        if outer is not None and outer.serving:
+        if outer is not None and outer.serving.goes_on():
             ours = outer.serving
         else:
             # One that has ended is forgotten: this runs in a task that it started,
             # which may start a task in its turn, and so on.
             ours, outer = OpenRequest(self._route, recorder(), self), None
         try:
-            self._last = entry = _Entry(ref(self), ours, outer)
+            entry = _Entry()
+            entry.by, entry.serving, entry.outer = ref(self), ours, outer
+            self._last = entry
             _entered.set(entry)
         except BaseException:  # the program's: the block is not entered
             if outer is None:
@@ -145,7 +149,7 @@ class Request:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        entry = self._last
+        entry: _Entry | None = self._last
         try:
             inner = _entered.get()
             if inner is not None and inner.by() is self:
@@ -178,7 +182,7 @@ class Request:
         """
         Return *function*, each call of which is a request.
         """
-        return decorated(function, functools.partial(Request, self._route), step=_Step)
+        return decorated(function, partial(Request, self._route), step=_Step)
 
 
 class _Step:
@@ -192,18 +196,28 @@ class _Step:
 
     __slots__ = ("_asking", "_inside", "_set")
 
+    _set: _Entry | None
+
     def __init__(self) -> None:
         self._inside: _Entry | None = None
 
-    def __enter__(self) -> None:
-        self._asking = entry = _entered.get()
+    def enter(self) -> None:
+        """
+        Enter what an earlier step has left open.
+        """
+        asking = self._asking = _entered.get()
         # Of a request that has ended a step can be no part: it is of the one around it.
-        if self._inside is not None and self._inside.serving:
-            entry = self._inside
-            _entered.set(entry)
-        self._set = entry
+        inside = self._inside
+        if inside is not None and inside.serving.goes_on():
+            self._set = inside
+            _entered.set(inside)
+        else:
+            self._set = asking
 
-    def __exit__(self, *_: object) -> None:
+    def leave(self) -> None:
+        """
+        Take note of what is open, and give back what was there before.
+        """
         entry = _entered.get()
         if entry is not self._set:
             self._inside = entry
@@ -247,7 +261,9 @@ def serving() -> OpenRequest | None:
     Return the request that is being served in this context, if one is.
     """
     entry = _entered.get()
-    return entry.serving if entry is not None and entry.serving else None
+    if entry is not None and entry.serving.goes_on():
+        return entry.serving
+    return None
 
 
 def mark_cold() -> None:
