@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 from weakref import ref
@@ -44,9 +45,10 @@ def metered(fun: Callable[..., Any]) -> Meter:
     """
     Return *fun* so that its calls are counted.
     """
-    # Of hits, misses, limit and size all but the misses are 0, and to take the largest
-    # needs no Python, which could be interrupted as a meter goes.
-    return cast("Meter", _CountingWrapper(fun, 0, False, max))  # noqa: FBT003 - C
+    # Of hits, misses, limit and size all but the misses are 0, and the greatest divisor
+    # of a number and zeros is the number. That needs no Python, which could be
+    # interrupted as a meter goes, and is quicker than `max`.
+    return cast("Meter", _CountingWrapper(fun, 0, False, math.gcd))  # noqa: FBT003 - C
 
 
 class Meters:
@@ -84,14 +86,20 @@ class Meters:
         """
         How many calls there were.
         """
-        self._fold()
+        if not self._there:
+            return self._gone
+        # Together, without a call in between.
         total, there = self._gone, {**self._there}
+        have_gone = False
         for reference, last in there.values():
             meter = reference()
             if last:
                 total += last[0]
+                have_gone = True
             elif meter is not None:
                 total += meter.cache_info()
+        if have_gone:
+            self._fold()
         return total
 
     def _fold(self) -> None:

@@ -82,11 +82,11 @@ def is_active(function: Function) -> bool:
     more than a program uses.
     """
     return bool(
-        function.missed
-        or function.entered.value > function.traced.value
-        or function.phases
+        function.phases  # of most it is this that tells
+        or function.missed
         or function.errors
-        or any(tally.value for tally in function.compiles.values())
+        or any([tally.value for tally in function.compiles.values()])
+        or function.entered.value > function.traced.value
     )
 
 
