@@ -106,7 +106,13 @@ class Signatures:
     def _plain(self, context: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(
             [
-                value if id(type(value)) in _PLAIN else self._setting(position, value)
+                value
+                # Three that most are, before a look at the type.
+                if value is None
+                or value is True
+                or value is False
+                or id(type(value)) in _PLAIN
+                else self._setting(position, value)
                 for position, value in enumerate(context)
             ]
         )
