@@ -218,8 +218,12 @@ def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
         lock = path.with_suffix(".lock")
         if (fd := _hold(lock, mode)) is not None:
             slot = Slot(number, path, lock, fd, mode)
-            if _clear(path):
-                return slot
+            try:
+                if _clear(path):
+                    return slot
+            except BaseException:  # the program's: nothing is left behind
+                slot.release()
+                raise
             slot.release()
     msg = f"all {MAX_SLOTS} slots in {directory} are taken; set another JAXMON_RUN_DIR"
     raise RunDirError(msg)
