@@ -85,7 +85,7 @@ def is_active(function: Function) -> bool:
         function.phases  # of most it is this that tells
         or function.missed
         or function.errors
-        or any([tally.value for tally in function.compiles.values()])
+        or any(tally.value for tally in function.compiles.values())
         or function.entered.value > function.traced.value
     )
 
