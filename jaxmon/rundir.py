@@ -23,6 +23,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from jaxmon import interrupts
 from jaxmon.errors import JaxmonError
 
 
@@ -143,10 +144,16 @@ class Slot:
         For a forked child: the lock belongs to the open file, which the parent
         still holds.
         """
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            with contextlib.suppress(OSError):
-                os.close(fd)
+        fd = self._fd
+        if fd is None:
+            return
+        try:
+            # No call comes before: an interrupt lands before the look, or after this.
+            os.close(fd)
+        except OSError as error:
+            interrupts.pass_on(error)
+        finally:
+            self._fd = None
 
     def _has_socket(self) -> bool:
         # Its inode is not used again while the socket is open.
@@ -190,7 +197,8 @@ def identity(path: Path) -> tuple[int, int] | None:
     """
     try:
         status = path.lstat()
-    except OSError:
+    except OSError as error:
+        interrupts.pass_on(error)
         return None
     return status.st_dev, status.st_ino
 

@@ -33,10 +33,16 @@ def new_loop(
         report("server", error or RuntimeError(context["message"]))
 
     # Not the policy's loop: that may be another library's.
-    with _silent_asyncio():
-        loop = asyncio.SelectorEventLoop(selector)
-    loop.set_debug(False)
-    loop.set_exception_handler(unhandled)
+    loop = None
+    try:
+        with _silent_asyncio():
+            loop = asyncio.SelectorEventLoop(selector)
+        loop.set_debug(False)
+        loop.set_exception_handler(unhandled)
+    except BaseException:  # the program's
+        if loop is not None:
+            loop.close()
+        raise
     return loop
 
 

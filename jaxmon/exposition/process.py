@@ -15,7 +15,7 @@ import resource
 import time
 from pathlib import Path
 
-from jaxmon import catalog
+from jaxmon import catalog, interrupts
 from jaxmon.exposition.families import Family, Sample, gauge, series
 
 
@@ -87,8 +87,9 @@ def _start_time(proc: Path) -> float | None:
         fields = (proc / "stat").read_bytes().rpartition(b")")[2].split()
         since_boot = int(fields[_STARTED]) / os.sysconf("SC_CLK_TCK")
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
-    except (OSError, ValueError, IndexError, AttributeError):  # not Linux, or hidden
-        return None
+    except (OSError, ValueError, IndexError, AttributeError) as error:
+        interrupts.pass_on(error)
+        return None  # not Linux, or hidden
 
 
 def _garbage() -> list[Family]:

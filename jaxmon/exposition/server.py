@@ -220,7 +220,15 @@ class Server:
                 leave=self._count_dropped,
             )
             thread = DaemonThread(self._name, self._run)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # no threads left
+                raise
+            except BaseException:  # the program's, and the thread may run
+                undo.pop_all()
+                self._selector, self._thread = selector, thread
+                self.stop()
+                raise
             undo.pop_all()
         self._selector, self._thread = selector, thread
 
@@ -231,12 +239,14 @@ class Server:
         Responses under way get a second to finish. Returns after five seconds at
         the latest, even if a handler hangs.
         """
-        thread, self._thread = self._thread, None
+        thread = self._thread
         if thread is not None:
             with contextlib.suppress(RuntimeError):  # the loop ended by itself
                 self._loop.call_soon_threadsafe(self._stopping.set)
             if thread is not current_thread():
                 thread.join(_JOIN_SECONDS)
+        # Last: where an interrupt lands before, the next call stops it.
+        self._thread = None
         self._close_listeners()
 
     def abandon(self) -> None:

@@ -87,6 +87,7 @@ EMPTY_ON_CPU = {
     "Device memory by kind": NO_ALLOCATOR,
     "Allocations": NO_ALLOCATOR,
     "Non-finite outputs": OFF,
+    "Web configuration": OFF,
     "Promotions to float64": NO_MISHAP,
     "Keys used twice": NO_MISHAP,
     "Xid errors": NO_MISHAP,

@@ -32,6 +32,9 @@ _DELAY = 0.1
 _MOST = 0.5
 """Of the recent samples, what has to be known before any is told."""
 
+_FIRST = 4
+"""Samples of a program on a CPU before any is told: one alone has no usual time."""
+
 # Looks come in steps that grow with the time since the work began; or, at work that
 # comes before, with how long the function's own work takes. The larger steps are for
 # programs of which looks take the processor.
@@ -271,5 +274,7 @@ class Execution:
         """
         recent = self._pace.known
         recent.append(known)
-        if known and sum(recent) >= _MOST * len(recent):
+        # On a CPU a run that another program held up may look like one that is long.
+        enough = self._taken is None or len(recent) >= _FIRST
+        if known and enough and sum(recent) >= _MOST * len(recent):
             self._tell(seconds)

@@ -169,7 +169,7 @@ class Causes:
             if signature.whole:
                 return Cause("evicted", (_evicted(),))
             partly = not_compared(signature, values=self._values)
-            return Cause("unknown", (*partly, _evicted("unknown"))[:SHOWN])
+            return Cause("unknown", tuple(partly)[:SHOWN])
         closest = self._closest(signature, history)
         found = [] if closest is None else self._compare(signature, closest)
         if closest is not None and not found:
@@ -318,9 +318,9 @@ def _is_jitted(fun: object) -> bool:
     return name_of(type(fun)).endswith("PjitFunction")
 
 
-def _evicted(kind: str = "evicted") -> Difference:
+def _evicted() -> Difference:
     text = (
         "compiled for these very arguments before: jax.clear_caches(), clear_cache() "
         "or a full cache dropped the program"
     )
-    return Difference(kind, "", "compiled", "dropped", text)
+    return Difference("evicted", "", "compiled", "dropped", text)
