@@ -113,6 +113,8 @@ def _ending_well() -> Iterator[None]:
                 raise
             _fail(CommandError(found))
         except click.UsageError as error:
+            if type(error).__name__ == "NoArgsIsHelpError":  # the help; since click 8.2
+                raise
             from jaxmon.cli import output
 
             # What click quotes of a command line is printed by click.

@@ -30,6 +30,12 @@ class Number(click.FloatRange):
             self.fail(f"{value!r} is not a finite number", param, ctx)
         return number
 
+    def _describe_range(self) -> str:
+        # click would show one without bounds as x<=None.
+        if self.min is None and self.max is None:
+            return ""
+        return super()._describe_range()
+
 
 RUN_DIR = click.option(
     "--run-dir",

@@ -14,6 +14,9 @@ _HIDDEN = "[secret]"
 _SHIFTS = ((0, 0), (1, 2), (2, 3))
 # Of fewer digits other words consist, too.
 _LEAST_DIGITS = 8
+_ASCII = 128
+# Between two bytes in hexadecimal digits.
+_BETWEEN = r"[\s:,-]{0,2}(?:0x|\\x)?"
 
 
 class Secrets:
@@ -26,10 +29,14 @@ class Secrets:
     """
 
     def __init__(self, *secrets: str, hidden: str = _HIDDEN) -> None:
-        forms = {form for one in filter(None, secrets) for form in _forms(one)}
+        given = list(filter(None, secrets))
+        forms = {form for one in given for form in _forms(one)}
         # Of two that begin alike, the longer one: nothing of it is to remain.
         longest = sorted(forms, key=lambda form: (-len(form), form))
-        self._pattern = re.compile("|".join(map(re.escape, longest)), re.IGNORECASE)
+        spelled = [pattern for one in given for pattern in _spelled(one)]
+        self._pattern = re.compile(
+            "|".join([*map(re.escape, longest), *spelled]), re.IGNORECASE
+        )
         self._any = bool(forms)
         self._hidden = hidden
 
@@ -39,6 +46,20 @@ class Secrets:
         as they stand in addresses, JSON and HTML.
         """
         return self._pattern.sub(lambda _: self._hidden, text) if self._any else text
+
+
+def _spelled(secret: str) -> Iterator[str]:
+    """
+    Yield patterns of *secret* byte by byte: in an address each may be encoded or not,
+    and digits may have something between them.
+    """
+    raw = secret.encode("utf-8", "surrogateescape")
+    yield "".join(
+        f"(?:{re.escape(chr(one))}|%{one:02x})" if one < _ASCII else f"%{one:02x}"
+        for one in raw
+    )
+    if 2 * len(raw) >= _LEAST_DIGITS:
+        yield _BETWEEN.join(f"{one:02x}" for one in raw)
 
 
 def _forms(secret: str) -> Iterator[str]:

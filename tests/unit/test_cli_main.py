@@ -231,3 +231,15 @@ def test_generate_is_exact_about_the_repository():
     """
     result = CliRunner().invoke(main, ["generate", "--check", "--out", str(ROOT)])
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("args", [[], ["alerts"], ["baseline"], ["dashboards"]])
+def test_a_command_without_its_subcommand_is_the_help(args):
+    """
+    As text with its lines, not as one line of an error.
+    """
+    result = run_python("-m", "jaxmon", *args)
+
+    assert result.code == 2
+    assert result.err.startswith("Usage: jaxmon")
+    assert "\nCommands:\n" in result.err

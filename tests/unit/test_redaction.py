@@ -30,6 +30,11 @@ PASSWORD = 'p&ss/w+rd "of" <lärge> length\\'  # noqa: S105 - opens nothing
         html.escape,
         lambda text: text.encode().hex(),
         lambda text: text.encode().hex().upper(),
+        lambda text: text.encode().hex(" "),
+        lambda text: text.encode().hex(":"),
+        lambda text: "".join(f"\\x{one:02x}" for one in text.encode())[2:],
+        lambda text: "".join(f"%{one:02X}" for one in text.encode()),
+        lambda text: quote(text, safe="").replace("a", "%61"),
     ],
 )
 def test_every_form(secret, form):
