@@ -7,7 +7,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 DURATION ?= 60
 ARGS ?=
-JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# Half of the time a test waits: for programs, intervals, sockets.
+JOBS ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -40,7 +41,7 @@ run: $(READY) ## Run the demo: training and serving on JAX, observed (DURATION=6
 
 .PHONY: test
 test: $(READY) packages lint ## Run lint and all tests (ARGS for pytest, JOBS in parallel).
-	$(BIN)/pytest -n $(JOBS) $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 .PHONY: packages
 packages: ## Install the programs that some tests need, when root on Debian.

@@ -106,7 +106,8 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
         raise PageUnavailable(REDIRECT, message)
     if answer.status != HTTPStatus.OK:
         raise PageUnavailable(STATUS, f"it answered HTTP status {answer.status}")
-    return hidden.redacted(answer.type), answer.body
+    # As for any text on the web, where a server does not say what it sends.
+    return hidden.redacted(answer.type or "text/plain"), answer.body
 
 
 def _exchange(parts: SplitResult, bounds: Bounds) -> client.Answer:

@@ -292,7 +292,9 @@ def web_config(stage: Stage) -> None:
         time.sleep(1.5)  # longer than the configuration may be out of date
         stage.expect(refused(sidecar), f"still 401 when it {what}")
     stage.expect(
-        any("unknown_key" in line for line in sidecar.log), "the log names the mistake"
+        any("web.yml" in line and "line 1" in line for line in sidecar.log)
+        and not any("unknown_key" in line for line in sidecar.log),
+        "the log names the place of the mistake, and quotes nothing",
     )
     config.write_text(right)
     stage.recovers(

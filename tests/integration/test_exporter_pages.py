@@ -39,15 +39,17 @@ def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
 def test_host_without_gpu_agents_or_run_directory(
     exporter: Callable[..., Exporter], tmp_path: Path
 ) -> None:
-    """On a bare host it serves, is ready, and says why there is no GPU."""
+    """On a bare host it serves, is ready, and says why there is no GPU and no agent."""
     running = exporter("--run-dir", str(tmp_path / "not yet there"))
     running.until_ready()
     assert running.get("/-/healthy") == "healthy\n"
     page = values(running.get())
-    assert page['jaxmon_collector_success{collector="agents"}'] == 1
+    assert page['jaxmon_collector_success{collector="agents"}'] == 0
     assert page['jaxmon_collector_success{collector="host"}'] == 1
     assert page['jaxmon_collector_success{collector="nvml"}'] == 0
-    (nvml,) = (one for one in running.summary()["collectors"] if one["name"] == "nvml")
+    collectors = {one["name"]: one for one in running.summary()["collectors"]}
+    agents, nvml = collectors["agents"], collectors["nvml"]
+    assert (agents["reason"], agents["absent"]) == ("no_run_dir", True)
     assert nvml["reason"] in ("library_not_found", "not_installed", "init_failed")
     assert not (tmp_path / "not yet there").exists()
 
