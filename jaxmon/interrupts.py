@@ -50,9 +50,15 @@ def pass_on(error: BaseException, *, theirs: bool = False) -> None:
         error: what our code has just caught.
         theirs: we called code of the program on purpose, which may raise anything.
     """
-    for one in _chain(error):
-        if _is_interrupt(one, theirs=theirs):
-            raise one
+    chain = _chain(error)
+    found = next((one for one in chain if _is_interrupt(one, theirs=theirs)), None)
+    if found is not None:
+        try:
+            raise found
+        finally:
+            # Else its traceback, this frame and it would keep each other, and with them
+            # the program's frames, until the garbage collector runs.
+            del found, error, chain
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -257,7 +257,10 @@ def _clear(path: Path) -> bool:
         if _answers(path):
             return False
         path.unlink(missing_ok=True)
-    except OSError:  # a directory, another user's, or no descriptor to ask with
+    except OSError as error:  # a directory, another user's
+        interrupts.pass_on(error)
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # no descriptor to ask with: no other slot is better
         return False
     return True
 

@@ -29,7 +29,8 @@ MATRIX = (
     ("3.13", "0.12.*"),
 )
 
-TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist")
+# JAX before 0.5 exports with absl, which nothing there requires.
+TEST_PACKAGES = ("absl-py", "pytest", "pytest-timeout", "pytest-xdist")
 # Pinned for the newest JAX that development uses; here the matrix decides.
 UNPINNED = ("jax==", "jaxlib==", "ml_dtypes==", "numpy==", "scipy==")
 INSTALL_SECONDS = 900

@@ -103,7 +103,11 @@ class Guard:
         error = sys.exception()
         # No handler of the program's runs on a thread of ours.
         if error is not None and not _here.is_ours:
-            interrupts.pass_on(error, theirs=theirs)
+            try:
+                interrupts.pass_on(error, theirs=theirs)
+            except BaseException:
+                del error  # see there
+                raise
         if self.strict:
             raise  # noqa: PLE0704 - called from except blocks only
         failures = self._failures.setdefault(site, Tally())
