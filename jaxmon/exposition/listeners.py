@@ -141,20 +141,28 @@ def unix(path: Path, mode: int) -> Listener:
     Raises:
         OSError: the path exists, is too long, or cannot be written.
     """
+    if os.path.lexists(path):
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    hidden = path.with_name(f".{path.name[1:]}")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         # Linux gives the file the mode of the unbound socket, less the umask;
         # without this it would be open to others until the chmod.
         with contextlib.suppress(OSError):
             os.fchmod(sock.fileno(), mode)
-        sock.bind(os.fspath(path))
-        path.chmod(mode)
+        # Under another name of the same length until it listens: a client that looks in
+        # between would find a socket that refuses it, as a killed process leaves one.
+        hidden.unlink(missing_ok=True)
+        sock.bind(os.fspath(hidden))
+        hidden.chmod(mode)
         sock.listen(_BACKLOG)
         sock.settimeout(0)
+        hidden.rename(path)
     except BaseException:
-        if sock.getsockname():  # bound: the file is ours
-            path.unlink(missing_ok=True)
-        sock.close()
+        try:
+            hidden.unlink(missing_ok=True)
+        finally:
+            sock.close()
         raise
     return Listener(sock, local=True)
 

@@ -310,9 +310,7 @@ def test_comings_and_goings_are_never_seen_as_broken(
             troubles.extend(
                 (slot, answer.reason, str(answer))
                 for slot, answer in found.items()
-                # Between bind() and listen() a socket is there, and nobody on it.
-                if isinstance(answer, FetchError)
-                and answer.reason not in (fetch.LEFT, fetch.GONE)
+                if isinstance(answer, FetchError) and answer.reason != fetch.LEFT
             )
             if found.get("0") != "stays":
                 missing.append(found)
