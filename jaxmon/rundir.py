@@ -32,8 +32,9 @@ _SOCKET_NAME = re.compile(r"agent-(\d{1,4})\.sock")
 # A directory like this is shared with its group on purpose: so Kubernetes leaves a
 # volume with an fsGroup. Its files get its group.
 _SHARED = stat.S_ISGID | stat.S_IRWXG
-# Linux gives sockaddr_un 108 bytes, the terminating zero included.
-_MAX_SOCKET_PATH = 107
+# Linux gives sockaddr_un 108 bytes, the terminating zero included, and a socket has a
+# name that is one longer until it listens.
+_MAX_SOCKET_PATH = 106
 # What opening a lock fails with where something else lies there, or another user's.
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 # How often a directory is made again that is removed between making and using it.

@@ -62,7 +62,7 @@ def run_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """
     Return an empty run directory and make it the default, also of subprocesses.
 
-    Its path is short: a Unix socket's has at most 107 bytes, and tmp_path is long.
+    Its path is short: a Unix socket's has at most 106 bytes, and tmp_path is long.
     """
     path = Path(tempfile.mkdtemp(prefix="jm-", dir="/tmp"))
     monkeypatch.setenv("JAXMON_RUN_DIR", str(path))

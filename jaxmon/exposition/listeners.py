@@ -143,28 +143,30 @@ def unix(path: Path, mode: int) -> Listener:
     """
     if os.path.lexists(path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-    hidden = path.with_name(f".{path.name[1:]}")
+    hidden = path.with_name(f".{path.name}")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         # Linux gives the file the mode of the unbound socket, less the umask;
         # without this it would be open to others until the chmod.
         with contextlib.suppress(OSError):
             os.fchmod(sock.fileno(), mode)
-        # Under another name of the same length until it listens: a client that looks in
-        # between would find a socket that refuses it, as a killed process leaves one.
+        # Under another name until it listens: a client that looks in between would
+        # find a socket that refuses it, as a killed process leaves one.
         hidden.unlink(missing_ok=True)
         sock.bind(os.fspath(hidden))
         hidden.chmod(mode)
         sock.listen(_BACKLOG)
         sock.settimeout(0)
+        listener = Listener(sock, local=True)
         hidden.rename(path)
     except BaseException:
         try:
             hidden.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         finally:
             sock.close()
         raise
-    return Listener(sock, local=True)
+    return listener
 
 
 def _numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:

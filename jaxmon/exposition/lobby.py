@@ -49,7 +49,7 @@ class Lobby:
             time to say something.
         enter: called with each guest that has spoken; tells whether there was room
             for it. If not, it is called again a little later.
-        leave: called for each that was turned away, its socket closed.
+        leave: called for each that is turned away, before its socket is closed.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class Lobby:
         del self._guests[guest]
         # It may have spoken since the loop looked.
         if not (_has_spoken(guest.sock) and self._enter(guest)):
-            guest.sock.close()
             self._leave()
+            guest.sock.close()
 
     def _look(self) -> None:
         """

@@ -177,7 +177,7 @@ class Stage:
         self.sidecars: list[Sidecar] = []
 
     def __enter__(self) -> Self:
-        # Short: the path of a Unix socket has at most 107 bytes.
+        # Short: the path of a Unix socket has at most 106 bytes.
         directory = tempfile.TemporaryDirectory(prefix="jm-", dir="/tmp")
         self.directory = Path(self._stack.enter_context(directory))
         self.run_dir = self.directory / "run"

@@ -187,7 +187,7 @@ def test_a_run_directory_that_did_not_exist_does_not_exist_after(run_dir: Path) 
 
 def test_a_run_directory_whose_path_is_too_long(tmp_path: Path) -> None:
     """
-    A Unix socket's path has 107 bytes; the finding names the variable to set.
+    A Unix socket's path has 106 bytes; the finding names the variable to set.
     """
     (found,) = sockets.check(tmp_path / ("x" * 120), None)
     assert found.status == "failure"
