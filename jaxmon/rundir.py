@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import socket
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from jaxmon import interrupts
 from jaxmon.errors import JaxmonError
+from jaxmon.file_lock import FileLock, identity
 
 
 MAX_SLOTS = 1024
@@ -35,8 +35,6 @@ _SHARED = stat.S_ISGID | stat.S_IRWXG
 # Linux gives sockaddr_un 108 bytes, the terminating zero included, and a socket has a
 # name that is one longer until it listens.
 _MAX_SOCKET_PATH = 106
-# What opening a lock fails with where something else lies there, or another user's.
-_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 # How often a directory is made again that is removed between making and using it.
 _ATTEMPTS = 10
 
@@ -86,21 +84,39 @@ def sockets(directory: Path) -> dict[str, Path]:
 
 class Slot:
     """
-    A held slot. Release it to unlink its files; a killed process leaves them,
-    and the next holder of the slot replaces them.
+    A slot of a run directory. Release it to unlink its files; a killed process leaves
+    them, and the next holder of the slot replaces them.
 
     Its socket is to have the permissions *mode*.
     """
 
-    def __init__(
-        self, number: int, socket: Path, lock: Path, fd: int, mode: int
-    ) -> None:
+    def __init__(self, number: int, socket: Path, mode: int) -> None:
         self.number = number
         self.socket = socket
         self.mode = mode
-        self._lock = lock
-        self._fd: int | None = fd
+        self._lock_path = socket.with_suffix(".lock")
+        self._lock = FileLock(self._lock_path, mode)
         self._bound: tuple[int, int] | None = None
+
+    def hold(self) -> bool:
+        """
+        Hold the slot, if it is free; tell whether.
+
+        Raises:
+            FileNotFoundError: its directory is gone.
+            RunDirError: nothing can be made there.
+        """
+        try:
+            return self._lock.take()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            interrupts.pass_on(error)
+            msg = (
+                f"cannot create {self._lock_path}: {error.strerror}; set "
+                "JAXMON_RUN_DIR to a directory that can be written"
+            )
+            raise RunDirError(msg) from error
 
     def bound(self) -> None:
         """
@@ -114,7 +130,7 @@ class Slot:
 
         Costs three system calls, some 5 µs.
         """
-        return self._has_socket() and self._has_lock()
+        return self._has_socket() and self._lock.in_place()
 
     def release(self) -> None:
         """
@@ -123,48 +139,33 @@ class Slot:
         Call it while the socket still listens: others then know that it is owned, and
         find no socket that nobody answers on.
         """
-        if self._fd is None:
+        if not self._lock.held:
             return
-        if not self._has_lock():
-            # Taken away: who holds what lies there now has the slot.
-            self.abandon()
-            with contextlib.suppress(RunDirError, OSError):
-                self._fd = _hold(self._lock, self.mode)
-        if self._fd is None:
-            return
-        owned = (self.socket, self._lock) if self._has_socket() else (self._lock,)
-        for path in owned:
-            with contextlib.suppress(OSError):
-                path.unlink()
-        self.abandon()
+        try:
+            owned = self._lock.in_place() or self._take_back()
+            if owned and self._has_socket():
+                self.socket.unlink()
+        except OSError as error:
+            interrupts.pass_on(error)
+        self._lock.release()
 
     def abandon(self) -> None:
         """
-        Close this process's hold on the lock and touch no file.
-
-        For a forked child: the lock belongs to the open file, which the parent
-        still holds.
+        Let go of the lock of a parent process, in a forked child, and touch no file.
         """
-        fd = self._fd
-        if fd is None:
-            return
-        try:
-            # No call comes before: an interrupt lands before the look, or after this.
-            os.close(fd)
-        except OSError as error:
-            interrupts.pass_on(error)
-        finally:
-            self._fd = None
+        self._lock.abandon()
+
+    def _take_back(self) -> bool:
+        """
+        Hold the lock again after its file was taken away, if nobody else does: who
+        holds what lies there now has the slot.
+        """
+        self._lock.abandon()
+        return self._lock.take()
 
     def _has_socket(self) -> bool:
         # Its inode is not used again while the socket is open.
         return self._bound is not None and identity(self.socket) == self._bound
-
-    def _has_lock(self) -> bool:
-        if self._fd is None:
-            return False
-        held = os.fstat(self._fd)
-        return identity(self._lock) == (held.st_dev, held.st_ino)
 
 
 def acquire(directory: Path, *, first: int | None = None) -> Slot:
@@ -182,26 +183,15 @@ def acquire(directory: Path, *, first: int | None = None) -> Slot:
     directory = directory.absolute()
     for _ in range(_ATTEMPTS):
         mode = prepare(directory)
-        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+        try:
             return _lowest(directory, mode, first)
+        except FileNotFoundError:  # removed meanwhile
+            continue
     msg = (
         f"run directory {directory} is removed as soon as it is made; set "
         "JAXMON_RUN_DIR to another"
     )
     raise RunDirError(msg)
-
-
-def identity(path: Path) -> tuple[int, int] | None:
-    """
-    Return device and inode of what lies at *path*, of a link its own; `None` where
-    nothing does.
-    """
-    try:
-        status = path.lstat()
-    except OSError as error:
-        interrupts.pass_on(error)
-        return None
-    return status.st_dev, status.st_ino
 
 
 def is_link(path: Path) -> bool:
@@ -224,16 +214,14 @@ def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
     """
     for number in (*(() if first is None else (first,)), *range(MAX_SLOTS)):
         path = _socket_path(directory, number)
-        lock = path.with_suffix(".lock")
-        if (fd := _hold(lock, mode)) is not None:
-            slot = Slot(number, path, lock, fd, mode)
-            try:
-                if _clear(path):
-                    return slot
-            except BaseException:  # the program's: nothing is left behind
-                slot.release()
-                raise
+        slot = Slot(number, path, mode)
+        try:
+            if slot.hold() and _clear(path):
+                return slot
+        except BaseException:  # the program's: nothing is left behind
             slot.release()
+            raise
+        slot.release()
     msg = f"all {MAX_SLOTS} slots in {directory} are taken; set another JAXMON_RUN_DIR"
     raise RunDirError(msg)
 
@@ -278,50 +266,6 @@ def _answers(path: Path) -> bool:
         except OSError:  # a queue that is full, another user's, another kind
             return True
     return True
-
-
-def _hold(lock: Path, mode: int) -> int | None:
-    """
-    Return a descriptor that holds *lock*, `None` where another process does, or where
-    what lies there is no lock of ours.
-
-    Raises:
-        FileNotFoundError: its directory is gone.
-        RunDirError: it cannot be made.
-    """
-    # A FIFO must not be waited for.
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    while True:
-        try:
-            fd = os.open(lock, flags, mode)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            if error.errno in _NOT_OURS and os.path.lexists(lock):
-                return None
-            msg = (
-                f"cannot create {lock}: {error.strerror}; set JAXMON_RUN_DIR to a "
-                "directory that can be written"
-            )
-            raise RunDirError(msg) from error
-        try:
-            status = os.fstat(fd)
-            if stat.S_ISREG(status.st_mode):
-                # Against the umask, so that others of the group can take the slot
-                # over; not ours to change where another user left it.
-                with contextlib.suppress(PermissionError):
-                    os.fchmod(fd, mode)
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # A releasing holder may have unlinked the file between open and
-                # flock; a lock on an unlinked file would hold nothing.
-                if identity(lock) != (status.st_dev, status.st_ino):
-                    os.close(fd)
-                    continue
-                return fd
-        except OSError:  # another process holds it
-            pass
-        os.close(fd)
-        return None
 
 
 def prepare(directory: Path) -> int:

@@ -73,14 +73,21 @@ class RunningAgent(Agent):
         anything that is raised, everything is as it was before.
         """
         self.running = True
+        problem: BaseException | None = None
         try:
             self._hooks.attach()
             indicators.attach(self._indicators)
             atexit.register(self._exit)
             self._begin()
-        except BaseException:
+        except BaseException as error:  # noqa: BLE001 - raised below
+            problem = error
+        # Not while it is handled: what fails now would seem to come of it.
+        if problem is not None:
             self.stop()
-            raise
+            try:
+                raise problem
+            finally:
+                del problem  # its traceback and this frame would keep each other
 
     def stop(self) -> None:
         """
@@ -90,13 +97,20 @@ class RunningAgent(Agent):
         """
         if not self.running:
             return
+        problem: BaseException | None = None
         try:
             self._end()
-        except BaseException:  # the program's: what is left has to be done all the same
-            self._end()
-            raise
+        except BaseException as error:  # noqa: BLE001 - raised below
+            problem = error
         finally:
             self.running = False
+        # The program's: what is left has to be done all the same.
+        if problem is not None:
+            self._end()
+            try:
+                raise problem
+            finally:
+                del problem
 
     def _end(self) -> None:
         self.running = False
@@ -343,14 +357,16 @@ class RunningAgent(Agent):
         if not self.settings.socket:
             return False
         local = LocalSocket(server, rundir.locate(self.settings.run_dir))
+        # Known first, as the server is.
+        self._local = local
         try:
             local.open()
         except (JaxmonError, OSError) as error:
             interrupts.pass_on(error)
             log.warning("jaxmon serves no Unix socket for the sidecar: %s", error)
+            self._local = None
             return False
         server.every(local_socket.EVERY, local.look)
-        self._local = local
         return True
 
     def _left_out(self, metric: catalog.Metric, error: Exception) -> None:

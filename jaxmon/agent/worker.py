@@ -110,7 +110,7 @@ class Worker:
         """
         with self._lock:
             self._stopped = True
-            thread, self._thread = self._thread, None
+            thread = self._thread
         if thread is None:
             return
         self._jobs.put(None)
@@ -119,6 +119,8 @@ class Worker:
         self._discard()
         # For a thread that is still busy.
         self._jobs.put(None)
+        # Last: where an interrupt lands before, the next call ends it.
+        self._thread = None
 
     def drain(self, timeout: float) -> bool:
         """

