@@ -19,7 +19,8 @@ class DaemonThread(threading.Thread):
     """
 
     def __init__(self, name: str, target: Callable[[], None]) -> None:
-        super().__init__(name=name, target=target, daemon=True)
+        super().__init__(name=name, target=self._begin, daemon=True)
+        self._targets = [target]
 
     def start(self) -> None:
         """
@@ -34,6 +35,23 @@ class DaemonThread(threading.Thread):
             msg = "threads have been patched since jaxmon was loaded; patch them first"
             raise RuntimeError(msg)
         super().start()
+
+    def prevent(self) -> bool:
+        """
+        Tell, once, that the target does not run and will not: `start` may be
+        interrupted before or after the thread begins.
+        """
+        return bool(self._take())
+
+    def _begin(self) -> None:
+        for target in self._take():
+            target()
+
+    def _take(self) -> list[Callable[[], None]]:
+        try:
+            return [self._targets.pop()]
+        except IndexError:
+            return []
 
     def _delete(self) -> None:
         try:

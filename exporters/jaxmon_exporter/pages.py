@@ -9,14 +9,16 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.exposition.page import shared
-from jaxmon.exposition.server import Page, Request, Response
+from jaxmon.exposition.server import Request, Response
 
 
 if TYPE_CHECKING:
     from jaxmon_exporter.summary import Summary
+
+Page: TypeAlias = Callable[[Request], Response]
 
 _INLINE = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 _NO_STORE = {"Cache-Control": "no-store"}

@@ -38,14 +38,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Handler",
     "OnError",
-    "Page",
     "Request",
     "Response",
     "Server",
     "metrics_handler",
 ]
 
-Page: TypeAlias = Callable[[Request], Response]
 OnError: TypeAlias = Callable[[str, BaseException], None]
 
 _JOIN_SECONDS = 5.0
@@ -55,8 +53,7 @@ _RETRY_SECONDS = 1.0
 # are taken, but no more than can leave meanwhile.
 _ACCEPTS_PER_TURN = 4
 _ACCEPTS_WHEN_FULL = 12
-# In the lobby, to each place.
-_GUESTS = 2
+_GUESTS = 2  # in the lobby, to each place
 
 
 class Server:
@@ -121,7 +118,6 @@ class Server:
         self._places = Places(self._connections, max_connections)
         self._most = max_connections
         self._thread: Thread | None = None
-        self._first = [None]
         # Made by start():
         self._selector: selectors.BaseSelector | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -226,7 +222,7 @@ class Server:
                 thread.start()
                 undo.pop_all()
             except BaseException:  # no threads left, or the program's
-                if self._is_first():
+                if thread.prevent():
                     self._selector = self._thread = None
                 else:
                     undo.pop_all()
@@ -271,17 +267,6 @@ class Server:
             connection.sock.close()
         self._close_listeners()
 
-    def _is_first(self) -> bool:
-        """
-        Tell, once, that the loop is the caller's to close: the thread's, or that of
-        `start` where it fails before the thread has begun.
-        """
-        try:
-            self._first.pop()
-        except IndexError:
-            return False
-        return True
-
     def _add(self, listener: Listener) -> None:
         started = self._selector is not None
         if started and current_thread() is not self._thread:
@@ -299,8 +284,6 @@ class Server:
     # --- On the server thread ------------------------------------------------------
 
     def _run(self) -> None:
-        if not self._is_first():
-            return
         try:
             self._loop.run_until_complete(self._serve())
         except BaseException as error:  # noqa: BLE001 - a thread of ours ends quietly
