@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
-from jaxmon.agent.calling import counted
 from jaxmon.agent.calling.sampling import Sampling
 from tests import naps
 from tests.instrumented import instrumented
@@ -32,7 +31,7 @@ from tests.sampled import (
     operand,
     timed,
 )
-from tests.support import run_python
+from tests.support import ROOT, run_python
 from tests.truth import Comparison, Naps, agreed_once, fifth, looking, nearest, sometime
 
 
@@ -229,6 +228,9 @@ def test_donated_state_leaves_the_time_known(
     """
     A step that is given its own state back is timed by its other output; one without
     another output is only dispatched.
+
+    To 0.8 JAX works on donated arrays within the call, on a CPU, mostly: what is told
+    there is right, or nothing is.
     """
     argument = naps.duration(0.03)
 
@@ -243,6 +245,7 @@ def test_donated_state_leaves_the_time_known(
     step, lonely = (jax.jit(one, donate_argnums=0) for one in (train, alone))
     state, other = step(jnp.ones(3))[0], lonely(lonely(jnp.ones(3)))
     jax.block_until_ready(step(jnp.ones(3)))
+    within = jax.__version_info__ < (0, 9)
 
     def attempt() -> bool:
         nonlocal state, other
@@ -263,29 +266,42 @@ def test_donated_state_leaves_the_time_known(
             truth = [late - early for early, late in pairwise(ends)]
             found = execution_times(sampling, "train")[seen:]
             ratios += [nearest(seconds, truth) for seconds in found]
-        return bool(ratios) and 0.9 < median(ratios) < 1.1
+        return 0.9 < median(ratios) < 1.1 if ratios else within
 
     sometime(attempt)
-    assert executions(agent, "train") >= 1
+    assert executions(agent, "train") >= 1 or within
     assert figures(sampling, "alone")["samples"] >= 4
 
 
-@pytest.mark.ground_truth
-def test_caller_is_not_blocked(sampling: Sampling) -> None:
-    """
-    A sampled call returns while its work goes on.
-    """
+GOES_ON = """
+import json
+from tests.instrumented import instrumented
+from tests.sampled import BY_HAND, arm, calibrated, chain, figures, idle, operand, timed
+from jaxmon.agent.calling.counted import taken
+with instrumented(**BY_HAND) as agent:
+    sampling = agent._parts.sampling
     step, x = chain("slow", calibrated(0.6)), operand()
     timed(lambda: step(x))
     step(x).block_until_ready()
     arm(sampling)
     pending = [not step(x).is_ready() for _ in range(2)]
-    taken = counted.taken(step)
+    calls = taken(step)
     idle(sampling)
+    samples = figures(sampling, "slow")["samples"]
+    print(json.dumps({"pending": pending, "taken": calls, "samples": samples}))
+"""
 
-    assert pending == [True, True]
-    assert taken == 4
-    assert figures(sampling, "slow")["samples"] == 1
+
+@pytest.mark.ground_truth
+def test_caller_is_not_blocked() -> None:
+    """
+    A sampled call returns while its work goes on.
+
+    Once a callback has failed in a process, JAX 0.6 waits for all work on a CPU itself.
+    """
+    found = run_python("-c", GOES_ON, cwd=ROOT).json()
+
+    assert found == {"pending": [True, True], "taken": 4, "samples": 1}
 
 
 SEVERAL_DEVICES = """

@@ -72,6 +72,11 @@ def mark(_: Agent) -> None:
     jaxmon.queue("waiting").set(3)
 
 
+def change(_: Agent) -> None:
+    SAMPLED.note = repr(SAMPLED)
+    del SAMPLED.note
+
+
 def sample(agent: Agent) -> None:
     sampling = agent._parts.sampling
     sampling._saved = 1.0
@@ -84,7 +89,7 @@ SAMPLED: Any = None
 
 OLD_JAX = jax.__version_info__ < (0, 9)
 
-PROGRAMS = [miss, recompile, fail, transfer, mark, sample]
+PROGRAMS = [miss, recompile, fail, transfer, mark, change, sample]
 
 
 @pytest.fixture

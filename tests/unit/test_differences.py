@@ -50,8 +50,14 @@ def of(
     return Signature((argument,), tuple(leaves), values, options, context, names)
 
 
-def texts(before: Signature, after: Signature, *, values: bool = True) -> list[str]:
-    found = differences(after, before, context=["jax_a"], values=values)
+def texts(
+    before: Signature,
+    after: Signature,
+    *,
+    names: Sequence[str] = ("jax_a",),
+    values: bool = True,
+) -> list[str]:
+    found = differences(after, before, context=names, values=values)
     return [one.text for one in found]
 
 
@@ -105,6 +111,20 @@ def test_unnamed_settings_have_a_number() -> None:
     found = texts(of(context=(1, 2)), of(context=(1, 3)))
 
     assert found == ["context[1]: 2 → 3"]
+
+
+def test_a_setting_that_is_there_twice_is_told_by_its_name() -> None:
+    """
+    What differs as a named one does, of the same type, is left out; once.
+    """
+    names = ("jax_a", "jax_b", "", "", "")
+    found = texts(
+        of(context=(0, 5, 0, False, 5)), of(context=(1, 5, 1, True, 6)), names=names
+    )
+    assert found == ["jax_a: 0 → 1", "context[3]: False → True", "context[4]: 5 → 6"]
+
+    found = texts(of(context=(0, 5, 0, 0, 5)), of(context=(1, 5, 1, 1, 5)), names=names)
+    assert found == ["jax_a: 0 → 1", "context[3]: 0 → 1"]
 
 
 def test_leaves_behind_a_new_key_are_still_compared() -> None:

@@ -7,7 +7,6 @@ They return a `CountedFunction` in place of JAX's object.
 from __future__ import annotations
 
 import functools
-import operator
 import types
 import weakref
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon import interrupts
 from jaxmon.agent.calling import codes
-from jaxmon.agent.calling.counted import CountedFunction
+from jaxmon.agent.calling.counted import CountedFunction, jitted_of
 from jaxmon.agent.functions import Function, FunctionTable, label
 
 
@@ -218,7 +217,7 @@ def _unwrap_for_eval_shape(
         if frame.f_code is code and isinstance(
             frame.f_locals.get("fun"), CountedFunction
         ):
-            return operator.attrgetter("_jitted")
+            return jitted_of
         return None
 
     probe = Probe(api.jit, observe, guard=guard, site="eval_shape")

@@ -66,7 +66,7 @@ def _theirs(name: str) -> Any:
     """
     Return a property that gives what JAX's object has under *name*.
     """
-    return property(operator.attrgetter(f"_jitted.{name}"))
+    return property(lambda self: getattr(jitted_of(self), name))
 
 
 class CountedFunction:
@@ -82,10 +82,20 @@ class CountedFunction:
     # Also for those who look past `__getattribute__`, as `pydoc` does.
     __dict__ = _theirs("__dict__")
     __doc__ = _theirs("__doc__")
-    __slots__ = ("__call__", "__del__", "__weakref__", "_again", "_arm", "_jitted")
+    __slots__ = (
+        "__call__",
+        "__del__",
+        "__repr__",
+        "__weakref__",
+        "_again",
+        "_arm",
+        "_jitted",
+    )
 
     __call__: Callable[..., Any]
     __del__: Callable[[], None]
+    # A slot, since what a property raises here is dropped by the interpreter.
+    __repr__: Callable[[], str]
     _again: Callable[[Any], Any]
     _arm: Arm | None
     _jitted: Callable[..., Any]
@@ -101,6 +111,7 @@ class CountedFunction:
         _put(self, "_again", again)
         _put(self, "_arm", None)
         _put(self, "__call__", meter)
+        _put(self, "__repr__", jitted.__repr__)
         _put(self, "__del__", meters.add(meter))
 
     def __getattribute__(self, name: str) -> Any:
@@ -116,7 +127,6 @@ class CountedFunction:
     __getattr__ = _theirs("__getattribute__")
     __setattr__ = _theirs("__setattr__")
     __delattr__ = _theirs("__delattr__")
-    __repr__ = _theirs("__repr__")
     __dir__ = _theirs("__dir__")
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -125,7 +135,7 @@ class CountedFunction:
     # Pickled is JAX's object, which is readable where jaxmon is not installed. Only
     # copying asks for these two.
     def __copy__(self) -> Any:
-        return _Copied(self).made(copy.copy(self._jitted))
+        return _Copied(self).made(copy.copy(jitted_of(self)))
 
     # No frame of ours is on the stack while what is inside is copied.
     __deepcopy__ = property(
@@ -142,21 +152,28 @@ class _Copied:
         self._counted = counted
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
-        return self.made, (self._counted._jitted,)  # noqa: SLF001 - as below
+        return self.made, (jitted_of(self._counted),)
 
     def made(self, jitted: Any) -> Any:
         """
         Return *jitted*, a copy of JAX's object, so that it counts, too.
         """
         counted = self._counted
-        if jitted is counted._jitted:  # noqa: SLF001 - a pmap may be a Python function
+        if jitted is jitted_of(counted):  # a pmap may be a Python function
             return counted
         return _get(counted, "_again")(jitted)
 
 
+# What these slots hold, without `__getattribute__`: where that is left with an
+# exception of the program's that is an `AttributeError`, the interpreter drops it and
+# asks `__getattr__`.
 _meter_of = cast(
     "Callable[[CountedFunction], Meter]",
     vars(CountedFunction)["__call__"].__get__,
+)
+jitted_of = cast(
+    "Callable[[CountedFunction], Callable[..., Any]]",
+    vars(CountedFunction)["_jitted"].__get__,
 )
 
 
@@ -167,8 +184,8 @@ def _first_arm(counted: CountedFunction) -> Callable[..., Any]:
     arm = _get(counted, "_arm")
     disarm(counted)
     if arm is not None:
-        jitted = counted._jitted  # noqa: SLF001 - this is a method of it
-        arm.begin(counted, jitted, sys._getframe(1))  # noqa: SLF001 - as in a probe
+        frame = sys._getframe(1)  # noqa: SLF001 - as in a probe
+        arm.begin(counted, jitted_of(counted), frame)
     return _meter_of(counted)
 
 
@@ -217,7 +234,9 @@ def uncounted(fun: object) -> Any:
     """
     Return JAX's object inside *fun* if it is a `CountedFunction`, else *fun*.
     """
-    return fun._jitted if is_below(type(fun), CountedFunction) else fun  # type: ignore[attr-defined]  # noqa: SLF001
+    if is_below(type(fun), CountedFunction):
+        return jitted_of(cast("CountedFunction", fun))
+    return fun
 
 
 def taken(counted: CountedFunction) -> int:

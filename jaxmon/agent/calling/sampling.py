@@ -18,7 +18,13 @@ from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.calling.counted import CountedFunction, arm, armed, disarm
+from jaxmon.agent.calling.counted import (
+    CountedFunction,
+    arm,
+    armed,
+    disarm,
+    jitted_of,
+)
 from jaxmon.agent.calling.execution import Called, Execution
 from jaxmon.agent.calling.figures import Figures
 from jaxmon.agent.calling.posthook import PostHook
@@ -185,7 +191,8 @@ class Sampling:
         Take note of an object of the call layer, without keeping it alive.
         """
         # pmap's result since 0.8 is a Python function around the jitted one.
-        if not self._interval or type(counted._jitted).__name__ == "function":  # noqa: SLF001
+        kind = type(jitted_of(counted)).__name__
+        if not self._interval or kind == "function":
             return
         figures = self._figures.get(function)
         if figures is None:

@@ -18,6 +18,7 @@ from jaxmon import interrupts
 from jaxmon.agent.callables import bare_name, code_of, inner, place_of
 from jaxmon.agent.compiling.argument_differences import Difference
 from jaxmon.agent.compiling.differences import (
+    changed_settings,
     differences,
     hidden_differences,
     not_compared,
@@ -108,7 +109,7 @@ class Causes:
     Holds no reference to functions or arguments.
 
     Args:
-        context: names of the values in a signature's context.
+        context: names of the values in a signature's context, as in `differences`.
         values: show values of static arguments.
     """
 
@@ -214,7 +215,7 @@ class Causes:
         leaves = map(ne, compress(new.leaves, others), compress(old.leaves, others))
         return float(
             sum(leaves)
-            + _WEIGHTS["context"] * self._changed(new.context, old.context)
+            + _WEIGHTS["context"] * len(changed_settings(new, old, self._context))
             + _WEIGHTS["options"] * (new.options != old.options)
             + _WEIGHTS["static_argument"] * self._changed(new.static, old.static)
         )

@@ -91,6 +91,7 @@ class Compiles:
         self._unsettled: dict[int, Compile] = {}
         self.listen: Callable[[], bool] = _unheard
         self.deaf = False
+        self._last_ended = 0.0
         self.sees_builds = False
 
     # --- observers ---------------------------------------------------------------
@@ -259,12 +260,13 @@ class Compiles:
         if self._unsettled.pop(id(compile_), None) is None:
             return
         function = compile_.function
-        self.deaf = compile_.deaf
+        ended = compile_.end[0]
+        if ended >= self._last_ended:  # one without a report may be settled late
+            self.deaf, self._last_ended = compile_.deaf, ended
         if compile_.deaf and self.sees_builds:
             compile_.hit = not compile_.built
         outcome = "failed" if failed else "cache_hit" if compile_.hit else "compiled"
         function.compiles[outcome].add()
-        ended = compile_.end[0]
         if outcome != "cache_hit":
             function.observe_phase("backend_compile", ended - compile_.started)
         if compile_.looked_up:

@@ -3,7 +3,8 @@ The part of JAX's configuration that compiled programs depend on, with names.
 
 JAX keys its caches by ``config.trace_context()``, a tuple. What its values are called
 is told since 0.10.2; to 0.7 the function is Python, and its code lists what it reads;
-between, the settings known to matter are read one by one.
+between, the settings known to matter are read one by one, and all once more without a
+name: what JAX added meanwhile, and contexts that a program makes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any, NamedTuple
 class Configuration(NamedTuple):
     """
     Attributes:
-        names: as a user writes them: ``jax_enable_x64``.
+        names: as a user writes them: ``jax_enable_x64``; empty for what another may
+            tell by name as well.
         values: returns what they are now, on this thread. Costs a microsecond or two.
     """
 
@@ -64,7 +66,7 @@ def context_of(jax: Any) -> Configuration:
     config = jax._src.config  # noqa: SLF001
     context = getattr(config, "trace_context", None)
     if context is None:
-        return _read_one_by_one(config)
+        return _read_one_by_one(config, tuple)
     count = len(context())
     tell = getattr(config, "trace_context_names", None)
     if tell is not None:
@@ -79,10 +81,12 @@ def context_of(jax: Any) -> Configuration:
     names = tuple(_public(config, name) for name in read[len(read) - count :])
     if len(names) == count:
         return Configuration(names, context)
-    return _read_one_by_one(config)
+    return _read_one_by_one(config, context)
 
 
-def _read_one_by_one(config: Any) -> Configuration:
+def _read_one_by_one(
+    config: Any, context: Callable[[], tuple[Any, ...]]
+) -> Configuration:
     states = [
         (_public(config, name), getattr(config, name))
         for name in _KNOWN
@@ -90,9 +94,10 @@ def _read_one_by_one(config: Any) -> Configuration:
     ]
 
     def values() -> tuple[Any, ...]:
-        return tuple([state.value for _, state in states])
+        return (*[state.value for _, state in states], *context())
 
-    return Configuration(tuple(name for name, _ in states), values)
+    names = [name for name, _ in states]
+    return Configuration((*names, *[""] * len(context())), values)
 
 
 def _public(config: Any, name: str) -> str:

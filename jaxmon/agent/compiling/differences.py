@@ -40,7 +40,8 @@ def differences(
     Args:
         new: the signature that was compiled now.
         old: one that was compiled before.
-        context: names of the values in a signature's context.
+        context: names of the values in a signature's context; an empty one for what
+            another may tell by name as well.
         values: show the values of static arguments, not just their types.
     """
     yield from _context(new, old, context)
@@ -52,14 +53,34 @@ def differences(
 def _context(
     new: Signature, old: Signature, names: Sequence[str]
 ) -> Iterator[Difference]:
+    for name, before, after in changed_settings(new, old, names):
+        words = _shown(before), _unlike(_shown(before), _shown(after))
+        yield line("context", name, *words, prefix="")
+
+
+def changed_settings(
+    new: Signature, old: Signature, names: Sequence[str]
+) -> list[tuple[str, Any, Any]]:
+    """
+    Return each setting that *new* does not share with *old*, with both values.
+    """
     if new.context == old.context:
-        return
+        return []
+    found: list[tuple[str, Any, Any]] = []
+    named: list[tuple[type, Any, type, Any]] = []
     pairs = zip(new.context, old.context, strict=False)
     for index, (after, before) in enumerate(pairs):
-        if type(after) is not type(before) or after != before:
-            name = names[index] if index < len(names) else f"context[{index}]"
-            words = _shown(before), _unlike(_shown(before), _shown(after))
-            yield line("context", name, *words, prefix="")
+        change = type(before), before, type(after), after
+        if type(after) is type(before) and after == before:
+            continue
+        name = names[index] if index < len(names) else f"context[{index}]"
+        if name:
+            named.append(change)
+        elif change in named:  # the same once more
+            named.remove(change)
+            continue
+        found.append((name or f"context[{index}]", before, after))
+    return found
 
 
 def _shown(value: Any) -> str:
