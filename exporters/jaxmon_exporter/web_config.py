@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from jaxmon.bounded_file import read_text, require_regular
 from jaxmon.errors import ConfigFileError, WebConfigError
-from jaxmon.yaml_file import compose, read_text, require_regular
+from jaxmon.yaml_file import compose
 from jaxmon_exporter import ciphers
 
 

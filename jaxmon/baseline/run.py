@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from jaxmon import json_text
-from jaxmon.baseline.record import Record, checked, from_processes
+from jaxmon import bounded_file, json_text
+from jaxmon.baseline.record import MOST_BYTES, Record, checked, from_processes
 from jaxmon.bootstrap import environment
 from jaxmon.errors import BaselineError
 
@@ -109,7 +109,9 @@ def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
 def _left_in(directory: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(directory.glob("*.json")):
         try:
-            document: dict[str, Any] = json_text.parse(path.read_bytes())
+            document: dict[str, Any] = json_text.parse(
+                bounded_file.read(path, most=MOST_BYTES)
+            )
             checked(document)
         except (ValueError, OverflowError) as error:
             msg = f"a process left figures that cannot be read: {error}; run it again"

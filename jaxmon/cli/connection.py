@@ -13,7 +13,7 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.options import Number
-from jaxmon.errors import CommandError
+from jaxmon.errors import CommandError, ConfigFileError
 
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "GRAFANA_TOKEN"  # noqa: S105 - the variable's name
 
 _SILENT_SECONDS = 2.0
-# What is longer is no token; the session says so.
+# No token has a tenth of that.
 _MAX_BYTES = 1 << 16
 
 HELP = f"""
@@ -125,12 +125,12 @@ def _token(file: Path | None) -> str:
             msg = f"no token; set {TOKEN_VARIABLE} or give --token-file"
             raise CommandError(msg)
         return token
+    from jaxmon.bounded_file import read_text
+
     try:
-        with file.open("rb") as opened:
-            token = opened.read(_MAX_BYTES).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        msg = f"cannot read the token from {file}: {reason}"
+        token = read_text(file, most=_MAX_BYTES, pipe=True).strip()
+    except ConfigFileError as error:
+        msg = f"--token-file {file}: {error}"
         raise CommandError(msg) from None
     if not token:
         msg = f"no token: {file} is empty"

@@ -21,7 +21,8 @@ from typing import Any
 from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
 
 from jaxmon import json_text
-from jaxmon.errors import JaxmonError
+from jaxmon.bounded_file import require_regular
+from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.exposition import client
 from jaxmon.exposition.bounded import Bounds, TooLargeError
 from jaxmon.exposition.redaction import Secrets
@@ -33,6 +34,7 @@ from jaxmon.version import version
 ATTEMPTS = 4
 MAX_BYTES = 32 << 20
 MAX_WAIT_SECONDS = 30.0
+_MOST_CERTIFICATES = 16 << 20
 
 # Of what a server asks for, as it is told.
 _LONGEST_WAIT = 1e6
@@ -240,7 +242,12 @@ def _without_user(url: str) -> str:
 
 def _trust(ca_file: Path | None) -> ssl.SSLContext:
     try:
+        if ca_file is not None:  # OpenSSL would read whatever it is to its end
+            require_regular(ca_file, most=_MOST_CERTIFICATES)
         return ssl.create_default_context(cafile=ca_file)
+    except ConfigFileError as error:
+        msg = f"cannot use the certificates in {ca_file}: {error}"
+        raise GrafanaError(msg) from None
     except OSError as error:  # ssl.SSLError, too
         reason = error.strerror or "it holds no certificates"
         msg = f"cannot use the certificates in {ca_file}: {reason}"
