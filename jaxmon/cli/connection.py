@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import Number
+from jaxmon.cli.options import Number, Url
 from jaxmon.errors import CommandError, ConfigFileError
 
 
@@ -37,6 +37,7 @@ and NO_PROXY.
 OPTIONS = (
     click.option(
         "--url",
+        type=Url(),
         metavar="URL",
         required=True,
         envvar="GRAFANA_URL",

@@ -28,7 +28,7 @@ from jaxmon.cli.children import Child, Children
 from jaxmon.cli.extras import require
 from jaxmon.cli.faults import PLACES, Fault
 from jaxmon.cli.local import fetch
-from jaxmon.cli.options import Number
+from jaxmon.cli.options import Number, Url
 from jaxmon.cli.overview import steps, totals_table
 from jaxmon.cli.stack import SCALE, Programs, Stack
 from jaxmon.cli.views import Scene, view
@@ -101,6 +101,7 @@ Examples:
 )
 @click.option(
     "--webhook",
+    type=Url(path_follows=True),
     metavar="URL",
     help="Where Alertmanager sends to; /page and /ticket follow. Default: nowhere.",
 )

@@ -37,6 +37,47 @@ class Number(click.FloatRange):
         return super()._describe_range()
 
 
+class Url(click.types.StringParamType):
+    """
+    An address of HTTP or HTTPS.
+
+    Args:
+        path_follows: more of its path is appended, so it must end in a path.
+    """
+
+    name = "url"
+
+    def __init__(self, *, path_follows: bool = False) -> None:
+        self._path_follows = path_follows
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """
+        Return *value* as it is.
+
+        Raises:
+            click.BadParameter: it is none.
+        """
+        from jaxmon.exposition.addresses import parts_of
+
+        address = str(value)
+        try:
+            parts = parts_of(address)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if self._path_follows and (parts.query or parts.fragment):
+            self.fail("a path follows: give an address without ? and #", param, ctx)
+        return address
+
+
+RUNBOOK_BASE = click.option(
+    "--runbook-base",
+    type=Url(),
+    metavar="URL",
+    help="What a runbook's address starts with; NAME.md follows.",
+)
+
 RUN_DIR = click.option(
     "--run-dir",
     # Whether it can be read is for us to say, with what to do about it.
