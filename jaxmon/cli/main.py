@@ -10,9 +10,9 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -76,7 +76,17 @@ class _Commands(click.Group):
             return super().invoke(ctx)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""
+\b
+Exit codes of all commands, besides their own:
+  74   what they print cannot be written, as where a disk is full
+  130  ended by Ctrl-C
+  141  nobody reads what they print
+""",
+)
 @click.version_option(version(), "-V", "--version", prog_name="jaxmon")
 def main() -> None:
     """
@@ -109,6 +119,10 @@ def _ending_well() -> Iterator[None]:
         except JaxmonError as error:
             _fail(error)
         except OSError as error:
+            if _settle():  # of the help, which click prints
+                from jaxmon.cli import output
+
+                _fail(output.unprintable(error.strerror or str(error)))
             if (found := _about_file(error)) is None:
                 raise
             _fail(CommandError(found))
@@ -119,12 +133,16 @@ def _ending_well() -> Iterator[None]:
 
             # What click quotes of a command line is printed by click.
             shown = output.short(error.format_message())
-            raise click.UsageError(shown, error.ctx) from None
+            with suppress(OSError):  # the code tells as well
+                click.UsageError(shown, error.ctx).show()
+            sys.exit(error.exit_code)
     except BrokenPipeError as error:
         if _unread():
             sys.exit(_ENDED_UNREAD)
         # click would take that for the same, and say nothing.
         _fail(CommandError(f"another process hung up: {error.strerror}"))
+    finally:
+        _settle()
 
 
 def _about_file(error: OSError) -> str | None:
@@ -151,10 +169,29 @@ def _unread() -> bool:
         ends.register(stream.fileno(), 0)
         if ends.poll(0):
             found = True
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+            _to_nowhere(stream)
     return found
+
+
+def _settle() -> bool:
+    """
+    Tell whether something that was printed cannot be written. It goes nowhere, or else
+    Python would try again at its end, complain, and exit with a code of its own.
+    """
+    found = False
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            found = True
+            _to_nowhere(stream)
+    return found
+
+
+def _to_nowhere(stream: TextIO) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _accept_any_text() -> None:
