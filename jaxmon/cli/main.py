@@ -21,7 +21,9 @@ from jaxmon.version import version
 
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-# What a shell tells of programs that the signal ends, as when `head` has had enough.
+# What a shell tells of programs that the signal ends: by Ctrl-C, or because `head` has
+# had enough.
+_INTERRUPTED = 128 + signal.SIGINT
 _ENDED_UNREAD = 128 + signal.SIGPIPE
 
 COMMANDS = {
@@ -110,8 +112,8 @@ def exporter() -> None:
 @contextmanager
 def _ending_well() -> Iterator[None]:
     """
-    Have a command that fails in the block say why and exit; one that nobody reads any
-    more exits in silence, before click exits with another code.
+    Have a command that fails in the block say why and exit; one that is interrupted, or
+    that nobody reads any more, exits in silence, before click exits with another code.
     """
     try:
         try:
@@ -136,6 +138,8 @@ def _ending_well() -> Iterator[None]:
             with suppress(OSError):  # the code tells as well
                 click.UsageError(shown, error.ctx).show()
             sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
     except BrokenPipeError as error:
         if _unread():
             sys.exit(_ENDED_UNREAD)

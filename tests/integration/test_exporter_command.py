@@ -92,6 +92,49 @@ def test_a_signal_ends_it_while_files_are_loaded(
     assert told == ""
 
 
+INTERRUPTED = """
+import signal, sys
+
+class Interrupt:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == {name!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt)
+sys.argv = ["jaxmon", *{arguments}]
+from {entry} import main
+main()
+"""
+
+
+@pytest.mark.parametrize("own_name", [False, True], ids=["jaxmon", "jaxmon-exporter"])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("jaxmon.cli.main", -signal.SIGINT),
+        ("click", -signal.SIGINT),
+        ("jaxmon.cli.exporter", 128 + signal.SIGINT),
+        ("jaxmon.cli.signals", 128 + signal.SIGINT),
+        ("jaxmon_exporter.service", 0),
+    ],
+)
+def test_ctrl_c_ends_it_without_a_word_at_any_time(
+    run_dir: Path, name: str, code: int, *, own_name: bool
+) -> None:
+    """
+    While it is loaded, too: a shell tells 130 for a signal as for the exit code.
+    """
+    source = INTERRUPTED.format(
+        name=name,
+        arguments=["--port", "0"] if own_name else ["exporter", "--port", "0"],
+        entry="jaxmon.cli.sidecar" if own_name else "jaxmon.cli.entry",
+    )
+    result = run_python("-c", source, run_dir=run_dir)
+
+    assert (result.code, result.out, result.err) == (code, "", "")
+
+
 def test_what_is_no_file_is_refused_at_once(run_dir: Path, tmp_path: Path) -> None:
     """A pipe, a device or a file that is too long is an error, and not waited for."""
     os.mkfifo(tmp_path / "pipe")
