@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
 
 import click
 
+from jaxmon import scratch
 from jaxmon.cli import output, stack
 from jaxmon.cli.active import active
 from jaxmon.cli.children import Child, Children
@@ -137,12 +137,12 @@ def command(
     broken = Fault(fault, after=break_after, lasting=break_for) if fault else None
     with (
         _signals_interrupt(),
-        TemporaryDirectory(prefix="jaxmon-demo-") as directory,
-        Children(_environ(directory), Path(directory)) as children,
+        scratch.directory("jaxmon-demo-") as directory,
+        Children(_environ(str(directory)), directory) as children,
     ):
-        demo = _start(children, directory, port=port, fault=broken)
+        demo = _start(children, str(directory), port=port, fault=broken)
         if alerting:
-            demo.stack = _start_stack(children, directory, demo, webhook)
+            demo.stack = _start_stack(children, str(directory), demo, webhook)
         summary = demo.watch(duration)
         output.lines("\nStopping ...", err=True)
     _conclude(summary)

@@ -9,6 +9,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -74,7 +75,7 @@ class _Commands(click.Group):
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
-        with _ending_well():
+        with _ending_well(), _ended_in_order():
             return super().invoke(ctx)
 
 
@@ -86,6 +87,7 @@ class _Commands(click.Group):
 Exit codes of all commands, besides their own:
   74   what they print cannot be written, as where a disk is full
   130  ended by Ctrl-C
+  143  ended by SIGTERM
   141  nobody reads what they print
 """,
 )
@@ -147,6 +149,32 @@ def _ending_well() -> Iterator[None]:
         _fail(CommandError(f"another process hung up: {error.strerror}"))
     finally:
         _settle()
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """
+    Have SIGTERM and SIGHUP raise `SystemExit` in the block: what was made for a while
+    is taken away. A second one ends it at once.
+    """
+
+    def end(number: int, _: object) -> NoReturn:
+        signal.signal(number, signal.SIG_DFL)
+        sys.exit(128 + number)
+
+    ours = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if threading.current_thread() is threading.main_thread()
+        and signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _about_file(error: OSError) -> str | None:

@@ -236,6 +236,59 @@ def test_errors_that_cannot_be_written_change_no_exit_code(where, arguments, cod
     assert ended.returncode == code
 
 
+ENDED_WHILE_WRITING = """
+import os, signal, sys
+from jaxmon.cli.entry import main
+os.fsync = lambda _: signal.raise_signal(signal.{name})
+sys.argv = ["jaxmon", "alerts", "build", "--out", sys.argv[1]]
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_leaves_no_temporary_file(tmp_path, name):
+    """
+    What a command was about to write is taken away, without a word.
+    """
+    source = ENDED_WHILE_WRITING.format(name=name)
+    result = run_python("-c", source, str(tmp_path))
+
+    assert (result.code, result.err) == (128 + signal.Signals[name], "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["baseline", "record", "b.json", "--", "-c", ""], 2),
+        (["alerts", "check"], 1),
+        (["demo"], 1),
+    ],
+    ids=["baseline", "alerts", "demo"],
+)
+def test_without_a_temporary_directory_there_is_one_line(
+    monkeypatch, tmp_path, arguments, code
+):
+    """
+    A full or read-only file system is named, with what to do.
+    """
+    reason = "No usable temporary directory found in ['/tmp']"
+
+    def nowhere():
+        raise FileNotFoundError(errno.ENOENT, reason)
+
+    monkeypatch.setattr("tempfile.gettempdir", nowhere)
+    monkeypatch.setattr("jaxmon.artifacts.alerts.check.shutil.which", lambda name: name)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, arguments)
+
+    assert result.exit_code == code
+    assert result.stderr.endswith(
+        f"cannot make a temporary directory: {reason}; free some space, or set TMPDIR "
+        "to a directory that can be written to\n"
+    )
+
+
 def test_broken_pipe_to_somebody_else_is_told():
     """
     Only output that nobody reads ends a command in silence.
