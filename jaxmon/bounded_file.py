@@ -26,6 +26,7 @@ PIPE_SECONDS = 30.0
 
 _CHUNK = 1 << 16
 _KINDS = {
+    stat.S_IFLNK: "a link",
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
