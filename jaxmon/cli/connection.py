@@ -31,7 +31,7 @@ HELP = f"""
 The token of a service account with the role Editor comes from the variable
 {TOKEN_VARIABLE}, or from the file that --token-file names; never from the
 command line, which other users can read. Proxies are taken from HTTPS_PROXY
-and NO_PROXY.
+and NO_PROXY; they are asked in plain HTTP.
 """
 
 OPTIONS = (
