@@ -156,7 +156,7 @@ def _yaml(text: str) -> Iterator[tuple[str, str]]:
 
 def _dollars(pattern: str, price: str, where: str) -> float:
     try:
-        value = float(price)
+        value = float(price) if price.isascii() else math.nan
     except ValueError:
         value = math.nan
     if not pattern.strip() or not math.isfinite(value) or value < 0:

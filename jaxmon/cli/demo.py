@@ -28,7 +28,7 @@ from jaxmon.cli.children import Child, Children
 from jaxmon.cli.extras import require
 from jaxmon.cli.faults import PLACES, Fault
 from jaxmon.cli.local import fetch
-from jaxmon.cli.options import Number, Url
+from jaxmon.cli.options import Number, Url, Whole
 from jaxmon.cli.overview import steps, totals_table
 from jaxmon.cli.stack import SCALE, Programs, Stack
 from jaxmon.cli.views import Scene, view
@@ -66,7 +66,7 @@ Examples:
 )
 @click.option(
     "--port",
-    type=click.IntRange(1, 65535),
+    type=Whole(1, 65535),
     default=_PORT,
     show_default=True,
     help="TCP port of the sidecar; the next free one where it is taken.",

@@ -241,10 +241,11 @@ def test_stand_alone_script_reports_errors_the_same_way(run_dir: Path) -> None:
         *("--host", "no-such-address"),
         run_dir=run_dir,
     )
-    assert result.code == 1
+    assert result.code == 2
     assert (
-        "Error: cannot listen on no-such-address port 9467: 'no-such-address' "
-        "is not an IP address; use one such as 127.0.0.1, 0.0.0.0 or ::\n"
+        "Error: Invalid value for '--host' (env var: 'JAXMON_EXPORTER_HOST'): "
+        "'no-such-address' is not an IP address; use one such as 127.0.0.1, 0.0.0.0 "
+        "or ::\n"
     ) in result.err
 
 
@@ -252,6 +253,13 @@ def test_stand_alone_script_reports_errors_the_same_way(run_dir: Path) -> None:
     "arguments",
     [
         ("--port", "70000"),
+        ("--port", "\u0661\u0662\u0663\u0664"),
+        ("--nvml-interval", "\u0665"),
+        ("--host", "nonsense"),
+        ("--host", "\x1b[31m"),
+        ("--price", "H100"),
+        ("--price", "H100=\u0663"),
+        ("--allowed-host", "*."),
         ("--agents-interval", "0"),
         ("--disable", "gpu"),
         ("--log-level", "loud"),

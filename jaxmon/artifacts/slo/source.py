@@ -135,7 +135,7 @@ class Source:
         written = self.text()
         share = written.removesuffix("%")
         try:
-            value = float(share)
+            value = float(share) if share.isascii() else 0.0
         except ValueError:
             value = 0.0
         if share != written or value > 1:
