@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from jaxmon.cli.main import main
+from jaxmon.cli.entry import main
 
 
 if __name__ == "__main__":
-    main(prog_name="jaxmon")
+    main()

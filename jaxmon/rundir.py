@@ -28,7 +28,7 @@ from jaxmon.file_lock import FileLock, identity
 
 
 MAX_SLOTS = 1024
-_SOCKET_NAME = re.compile(r"agent-(\d{1,4})\.sock")
+_SOCKET_NAME = re.compile(r"agent-([0-9]{1,4})\.sock")
 # A directory like this is shared with its group on purpose: so Kubernetes leaves a
 # volume with an fsGroup. Its files get its group.
 _SHARED = stat.S_ISGID | stat.S_IRWXG

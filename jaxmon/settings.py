@@ -104,6 +104,9 @@ class Settings:
         for name in _SWITCHES:
             _require(name, getattr(self, name), bool, "True or False")
         _require("host", self.host, str, "a host name or address")
+        if not self.host.isprintable():  # it stands in logs and errors
+            msg = f"host={self.host!r} cannot be used; give a host name or address"
+            raise SettingsError(msg)
         if self.port is not None:
             _require("port", self.port, int, "0 to 65535, or None for no TCP port")
             _within("port", self.port, 0, 65535)
@@ -199,7 +202,8 @@ def _parse(name: str, kind: str, text: str) -> object:
     if number is None:
         return text
     try:
-        return number(word)
+        # Python takes the digits of any script.
+        return number(word if word.isascii() else "")
     except ValueError:
         wanted = "a whole number" if number is int else "a number"
         msg = f"{variable}={text!r} is not {wanted}; give one or unset it"

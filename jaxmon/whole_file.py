@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+from jaxmon.bounded_file import kind
 
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -34,6 +37,7 @@ def write(
     """
     try:
         target = path.resolve() if path.is_symlink() else path
+        _require_regular(target)
         number, temporary = tempfile.mkstemp(
             prefix=f".{target.name[:100]}.", dir=target.parent
         )
@@ -52,6 +56,15 @@ def write(
     except OSError as error:
         error.filename, error.filename2 = str(path), None
         raise
+
+
+def _require_regular(target: Path) -> None:
+    """
+    Complain about a device, a pipe or whatever else a file would take the place of.
+    """
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(mode := target.stat().st_mode):
+            raise OSError(errno.EINVAL, f"it is {kind(mode)}; give a file")
 
 
 def _mode(target: Path) -> int:

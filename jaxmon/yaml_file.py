@@ -1,6 +1,5 @@
 """
-Configuration files, read within bounds: regular, of limited size, in UTF-8, and YAML
-of limited depth.
+YAML of configuration files, read within bounds: of limited depth.
 
 A file that was written by mistake costs an error and no more: not the seconds of a
 parser, not the stack, not the memory. PyYAML is loaded where a file is parsed.
@@ -8,11 +7,8 @@ parser, not the stack, not the memory. PyYAML is loaded where a file is parsed.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.errors import ConfigFileError
@@ -22,64 +18,11 @@ if TYPE_CHECKING:
     import yaml
 
 
-MAX_BYTES = 1 << 20
-"""Of a file: thousands of users, prices or objectives."""
-
 MAX_DEPTH = 32
 """Of lists and mappings in each other; none of our files needs more than six."""
 
 MAX_VALUES = 100_000
 """In a document, those behind an alias counted wherever the alias stands."""
-
-_KINDS = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
-
-def require_regular(path: Path, *, most: int = MAX_BYTES) -> None:
-    """
-    Complain about *path* if it is no regular file of at most *most* bytes.
-
-    To open a pipe waits for a writer, a device may have no end, and neither can be
-    read again when it changes.
-
-    Raises:
-        ConfigFileError: it is something else, larger, or cannot be looked at.
-    """
-    try:
-        _require_regular(path.stat(), most)
-    except (OSError, ValueError) as error:  # a zero byte is no part of a path
-        raise _unreadable(error) from error
-
-
-def read_text(path: Path, *, most: int = MAX_BYTES) -> str:
-    """
-    Return what is in the file *path*.
-
-    Raises:
-        ConfigFileError: it is no regular file, larger than *most* bytes, not UTF-8,
-            or cannot be read.
-    """
-    require_regular(path, most=most)
-    try:
-        # What it was a moment ago it need not be now.
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(number, "rb") as file:
-            _require_regular(os.fstat(number), most)
-            raw = file.read(most + 1)
-    except (OSError, ValueError) as error:
-        raise _unreadable(error) from error
-    _require_size(len(raw), most)
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        msg = "not UTF-8"
-        raise ConfigFileError(msg, line=line) from error
 
 
 def compose(text: str, *, secret: bool = False) -> yaml.Node | None:
@@ -112,21 +55,6 @@ def compose(text: str, *, secret: bool = False) -> yaml.Node | None:
         msg = "not YAML: it holds characters that cannot be printed"
         raise ConfigFileError(msg, line=line) from None
     return node
-
-
-def _require_regular(status: os.stat_result, most: int) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
-        msg = f"is {kind}; give a regular file"
-        raise ConfigFileError(msg)
-    _require_size(status.st_size, most)
-
-
-def _require_size(size: int, most: int) -> None:
-    if size > most:
-        unit, name = (1 << 20, "MiB") if most >= 1 << 20 else (1 << 10, "KiB")
-        msg = f"longer than {most // unit} {name}, too long"
-        raise ConfigFileError(msg)
 
 
 def _require_bounds(events: Iterable[Any]) -> None:
@@ -166,10 +94,3 @@ def _placed(problem: str, mark: Any) -> ConfigFileError:
     if mark is None:
         return ConfigFileError(problem)
     return ConfigFileError(problem, line=mark.line + 1, column=mark.column + 1)
-
-
-def _unreadable(error: OSError | ValueError) -> ConfigFileError:
-    if isinstance(error, ConfigFileError):
-        return error
-    reason = error.strerror if isinstance(error, OSError) else "no path of a file"
-    return ConfigFileError(f"cannot be read: {reason}")

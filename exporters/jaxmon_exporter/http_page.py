@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition import client
+from jaxmon.exposition.addresses import parts_of
 from jaxmon.exposition.bounded import Bounds, TooLargeError, connected
 from jaxmon.exposition.redaction import Secrets
 
@@ -50,11 +51,7 @@ def usable(url: str) -> str:
     Raises:
         ValueError: it is not http or https, or names no host.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in _PORTS or not parts.hostname:
-        msg = f"{without_password(url)!r} is no address; give http://HOST:PORT/metrics"
-        raise ValueError(msg)
-    _ = parts.port  # raises for what is no port
+    parts = parts_of(url)
     return parts._replace(path=parts.path or "/metrics").geturl()
 
 

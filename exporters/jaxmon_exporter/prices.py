@@ -15,11 +15,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from jaxmon.bounded_file import read_text
 from jaxmon.catalog import ACCELERATOR_COST_DOLLARS_PER_HOUR, ACCELERATOR_INFO
 from jaxmon.errors import CommandError, ConfigFileError
 from jaxmon.exposition.families import Family, Sample, series
 from jaxmon.exposition.parse import labels
-from jaxmon.yaml_file import compose, read_text
+from jaxmon.yaml_file import compose
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -155,7 +156,7 @@ def _yaml(text: str) -> Iterator[tuple[str, str]]:
 
 def _dollars(pattern: str, price: str, where: str) -> float:
     try:
-        value = float(price)
+        value = float(price) if price.isascii() else math.nan
     except ValueError:
         value = math.nan
     if not pattern.strip() or not math.isfinite(value) or value < 0:

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from jaxmon.bounded_file import read_text, require_regular
 from jaxmon.errors import ConfigFileError, WebConfigError
-from jaxmon.yaml_file import compose, read_text, require_regular
+from jaxmon.yaml_file import compose
 from jaxmon_exporter import ciphers
 
 
@@ -53,7 +54,7 @@ _TLS = (
     "prefer_server_cipher_suites",
 )
 _HTTP = ("http2", "headers")
-_BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
+_BCRYPT = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
 # Beyond this a single check takes seconds, and so would every wrong guess.
 _MAX_COST = 16
 _HEADERS = (
@@ -166,6 +167,7 @@ def load(path: Path) -> WebConfig:
         top = _Value("", compose(read_text(path), secret=True)).section(_TOP)
         tls = top["tls_server_config"]
         http = top["http_server_config"].section(_HTTP)
+        http["http2"].check_flag()
         return WebConfig(
             tls=None if tls.empty else _tls(tls, path.parent),
             users=_users(top["basic_auth_users"]),
@@ -279,6 +281,18 @@ class _Value(NamedTuple):
                 one.fail("must be a list of texts")
         return found
 
+    def check_flag(self) -> None:
+        """
+        Complain if this is neither true nor false, nor nothing.
+        """
+        if self.kind in ("null", "bool"):
+            return
+        # To YAML 1.1, and so to Prometheus, y and n are truth values as well.
+        plain = self.kind == "str" and self.node.style is None  # type: ignore[union-attr]
+        if plain and self.text() in tuple("yYnN"):
+            return
+        self.fail("must be true or false")
+
     def one_of(self, table: Mapping[str, Any], default: str) -> Any:
         """
         Return what *table* has for this value.
@@ -291,6 +305,7 @@ class _Value(NamedTuple):
 
 def _tls(section: _Value, directory: Path) -> Tls:
     found = section.section(_TLS)
+    found["prefer_server_cipher_suites"].check_flag()
     for name in ("cert_file", "key_file"):
         if not found[name].text():
             section.fail(f"needs {name}")
@@ -329,6 +344,9 @@ def _tls(section: _Value, directory: Path) -> Tls:
 def _users(found: _Value) -> dict[str, bytes]:
     users = {}
     for name, value in found.items():
+        # A colon ends the name in what a client sends.
+        if not name.text() or ":" in name.text():
+            name.fail("has a user whose name is empty or has a colon")
         text = value.text() if value.kind in _SCALARS else ""
         if (match := _BCRYPT.fullmatch(text)) is None:
             value.fail(

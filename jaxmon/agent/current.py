@@ -121,15 +121,28 @@ def _jax() -> ModuleType:
     problem: str | None = None
     try:
         return import_module("jax")
-    except ImportError as error:
+    # Its own check of versions, or a file of the program with a name of Python's, may
+    # raise anything, or end the program.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - said in a sentence
         interrupts.pass_on(error)
-        problem = str(error)
+        problem = _in_a_sentence(error)
     # Here, so that the sentence is all there is to read.
     msg = (
         f"jaxmon.instrument() needs JAX, and importing it failed: {problem}. Install "
         "the build for your hardware, or `pip install 'jaxmon[jax]'` to try it out."
     )
     raise JaxmonError(msg)
+
+
+def _in_a_sentence(error: BaseException) -> str:
+    """
+    Return what *error* says, as a part of one sentence.
+    """
+    text = " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, ImportError) and text:
+        return text
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
 
 
 def _watch_forks() -> None:

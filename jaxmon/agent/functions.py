@@ -98,13 +98,13 @@ class Function:
 
     def observe_phase(self, phase: str, seconds: float) -> None:
         """
-        Add *seconds* to the phase's histogram; a stepped clock may give less than 0.
+        Add *seconds* to the phase's histogram.
         """
         histogram = self.phases.get(phase)
         if histogram is None:
             fresh = Histogram(COMPILE_SECONDS, self.name, phase)
             histogram = self.phases.setdefault(phase, fresh)
-        histogram.observe(max(seconds, 0.0))
+        histogram.observe(seconds)
 
     def count_error(self, kind: str) -> None:
         """

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmon import json_text, whole_file
+from jaxmon import bounded_file, json_text, whole_file
 from jaxmon.baseline.figures import FIGURES
-from jaxmon.errors import BaselineError
+from jaxmon.bounded_file import kind
+from jaxmon.errors import BaselineError, ConfigFileError
 
 
 SCHEMA = 1
@@ -22,7 +23,8 @@ SCHEMA = 1
 VERSIONS = ("jax", "jaxlib", "python", "platform", "device")
 """What is kept of the environment; ``device`` is the kind of the first one."""
 
-_MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20
+"""Of a record; no program has so many functions."""
 _DIGITS = 4
 
 # Programs have these; where processes compile the same function, the largest counts.
@@ -98,8 +100,8 @@ def check_writable(path: Path) -> None:
         BaselineError: it cannot.
     """
     reason = None
-    if path.is_dir():
-        reason = "it is a directory"
+    if path.exists() and not path.is_file():
+        reason = f"it is {kind(path.stat().st_mode)}"
     elif not path.parent.is_dir():
         reason = "its directory does not exist"
     elif not os.access(path.parent, os.W_OK | os.X_OK):
@@ -117,14 +119,10 @@ def read(path: Path) -> Record:
         BaselineError: there is none, or it is damaged, or a later jaxmon wrote it.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
+        data = bounded_file.read(path, most=MOST_BYTES, pipe=True)
+    except ConfigFileError as error:
+        msg = f"{path}: {error}"
         raise BaselineError(msg) from error
-    if len(data) > _MOST_BYTES:
-        msg = f"{path} is larger than any baseline"
-        raise BaselineError(msg)
     try:
         return _record(json_text.parse(data))
     except (ValueError, OverflowError) as error:

@@ -13,11 +13,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from jaxmon import json_text
-from jaxmon.baseline.record import Record, checked, from_processes
+from jaxmon import bounded_file, json_text, scratch
+from jaxmon.baseline.record import MOST_BYTES, Record, checked, from_processes
 from jaxmon.bootstrap import environment
 from jaxmon.errors import BaselineError
 
@@ -67,6 +66,7 @@ def run(command: Sequence[str], python: Sequence[str] = (sys.executable,)) -> Ru
 
     Raises:
         BaselineError: there is no such program.
+        JaxmonError: there is no place for what it leaves.
     """
     if command[0] in ("-m", "-c") or command[0].endswith(".py"):
         command = [*python, *command]
@@ -74,18 +74,15 @@ def run(command: Sequence[str], python: Sequence[str] = (sys.executable,)) -> Ru
     if program is None:
         msg = f"there is no program {command[0]!r}; give a script, -m, -c or a program"
         raise BaselineError(msg)
-    # A process that the command leaves behind may write there while we clean up.
-    with TemporaryDirectory(
-        prefix="jaxmon-baseline-", ignore_cleanup_errors=True
-    ) as directory:
-        settings = {**_SETTINGS, "figures_dir": directory}
+    with scratch.directory("jaxmon-baseline-") as directory:
+        settings = {**_SETTINGS, "figures_dir": str(directory)}
         environ = {**environment(os.environ, settings), **_WITHOUT_CACHE}
         process = subprocess.Popen(  # noqa: S603 - what we are asked to run
             command, executable=program, env=environ
         )
         with _signals_of(process):
             code = process.wait()
-        record = from_processes(_left_in(Path(directory)))
+        record = from_processes(_left_in(directory))
     return Run(code if code >= 0 else 128 - code, record)
 
 
@@ -109,7 +106,9 @@ def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
 def _left_in(directory: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(directory.glob("*.json")):
         try:
-            document: dict[str, Any] = json_text.parse(path.read_bytes())
+            document: dict[str, Any] = json_text.parse(
+                bounded_file.read(path, most=MOST_BYTES)
+            )
             checked(document)
         except (ValueError, OverflowError) as error:
             msg = f"a process left figures that cannot be read: {error}; run it again"

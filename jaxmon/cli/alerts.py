@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import Number
+from jaxmon.cli.options import RUNBOOK_BASE, Number, Url
 from jaxmon.errors import CommandError
 
 
@@ -22,13 +22,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option(
-        "--runbook-base",
-        metavar="URL",
-        help="What a runbook's address starts with; NAME.md follows.",
-    ),
+    RUNBOOK_BASE,
     click.option(
         "--webhook",
+        type=Url(path_follows=True),
         metavar="URL",
         help="Where Alertmanager sends to; /page and /ticket follow.",
     ),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.errors import BaselineError, CommandError
+from jaxmon.errors import BaselineError, CommandError, JaxmonError
 
 
 if TYPE_CHECKING:
@@ -156,5 +156,5 @@ def _run(words: tuple[str, ...]) -> Record:
 def _as_misuse() -> Iterator[None]:
     try:
         yield
-    except BaselineError as error:
+    except JaxmonError as error:
         raise CommandError(str(error), exit_code=_MISUSE) from error

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import Number
-from jaxmon.errors import CommandError
+from jaxmon.cli.options import Number, Url
+from jaxmon.errors import CommandError, ConfigFileError
 
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "GRAFANA_TOKEN"  # noqa: S105 - the variable's name
 
 _SILENT_SECONDS = 2.0
-# What is longer is no token; the session says so.
+# No token has a tenth of that.
 _MAX_BYTES = 1 << 16
 
 HELP = f"""
@@ -31,12 +31,13 @@ HELP = f"""
 The token of a service account with the role Editor comes from the variable
 {TOKEN_VARIABLE}, or from the file that --token-file names; never from the
 command line, which other users can read. Proxies are taken from HTTPS_PROXY
-and NO_PROXY.
+and NO_PROXY; they are asked in plain HTTP.
 """
 
 OPTIONS = (
     click.option(
         "--url",
+        type=Url(),
         metavar="URL",
         required=True,
         envvar="GRAFANA_URL",
@@ -125,12 +126,12 @@ def _token(file: Path | None) -> str:
             msg = f"no token; set {TOKEN_VARIABLE} or give --token-file"
             raise CommandError(msg)
         return token
+    from jaxmon.bounded_file import read_text
+
     try:
-        with file.open("rb") as opened:
-            token = opened.read(_MAX_BYTES).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        msg = f"cannot read the token from {file}: {reason}"
+        token = read_text(file, most=_MAX_BYTES, pipe=True).strip()
+    except ConfigFileError as error:
+        msg = f"--token-file {file}: {error}"
         raise CommandError(msg) from None
     if not token:
         msg = f"no token: {file} is empty"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from jaxmon.cli import connection, output
+from jaxmon.cli.options import RUNBOOK_BASE
 from jaxmon.errors import CommandError
 
 
@@ -64,15 +65,22 @@ _GENERATION = (
         type=click.Path(dir_okay=False, path_type=Path),
         help="Objectives and thresholds, as for jaxmon alerts build.",
     ),
-    click.option(
-        "--runbook-base",
-        metavar="URL",
-        help="What a runbook's address starts with; NAME.md follows.",
-    ),
+    RUNBOOK_BASE,
 )
+
+
+def _uid(
+    _context: click.Context, _parameter: click.Parameter, uid: str | None
+) -> str | None:
+    if uid and not (uid.isprintable() and " " not in uid):
+        msg = f"{uid!r} is no uid; give printable characters without spaces"
+        raise click.BadParameter(msg)
+    return uid
+
 
 _DATASOURCE = click.option(
     "--datasource",
+    callback=_uid,
     metavar="UID",
     help="Prometheus data source to preselect in new dashboards.",
 )

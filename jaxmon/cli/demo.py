@@ -17,18 +17,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
 
 import click
 
+from jaxmon import scratch
 from jaxmon.cli import output, stack
 from jaxmon.cli.active import active
 from jaxmon.cli.children import Child, Children
 from jaxmon.cli.extras import require
 from jaxmon.cli.faults import PLACES, Fault
 from jaxmon.cli.local import fetch
-from jaxmon.cli.options import Number
+from jaxmon.cli.options import Number, Url, Whole
 from jaxmon.cli.overview import steps, totals_table
 from jaxmon.cli.stack import SCALE, Programs, Stack
 from jaxmon.cli.views import Scene, view
@@ -66,7 +66,7 @@ Examples:
 )
 @click.option(
     "--port",
-    type=click.IntRange(1, 65535),
+    type=Whole(1, 65535),
     default=_PORT,
     show_default=True,
     help="TCP port of the sidecar; the next free one where it is taken.",
@@ -101,6 +101,7 @@ Examples:
 )
 @click.option(
     "--webhook",
+    type=Url(path_follows=True),
     metavar="URL",
     help="Where Alertmanager sends to; /page and /ticket follow. Default: nowhere.",
 )
@@ -136,12 +137,12 @@ def command(
     broken = Fault(fault, after=break_after, lasting=break_for) if fault else None
     with (
         _signals_interrupt(),
-        TemporaryDirectory(prefix="jaxmon-demo-") as directory,
-        Children(_environ(directory), Path(directory)) as children,
+        scratch.directory("jaxmon-demo-") as directory,
+        Children(_environ(str(directory)), directory) as children,
     ):
-        demo = _start(children, directory, port=port, fault=broken)
+        demo = _start(children, str(directory), port=port, fault=broken)
         if alerting:
-            demo.stack = _start_stack(children, directory, demo, webhook)
+            demo.stack = _start_stack(children, str(directory), demo, webhook)
         summary = demo.watch(duration)
         output.lines("\nStopping ...", err=True)
     _conclude(summary)

@@ -16,7 +16,7 @@ import click
 from jaxmon import rundir
 from jaxmon.cli import output
 from jaxmon.cli.logs import LogFormatter
-from jaxmon.cli.options import Number
+from jaxmon.cli.options import Number, Whole
 from jaxmon.cli.signals import Signals, Stopped
 from jaxmon.errors import CommandError
 from jaxmon_exporter.options import COLLECTORS, COMPAT, Options
@@ -65,6 +65,16 @@ def _address(_context: click.Context, _parameter: click.Parameter, url: str) -> 
         raise click.BadParameter(str(error)) from error
 
 
+def _listened(_context: click.Context, _parameter: click.Parameter, host: str) -> str:
+    from jaxmon.exposition.listeners import numeric_address
+
+    try:
+        numeric_address(host, 0)
+    except OSError as error:
+        raise click.BadParameter(error.strerror or str(error)) from error
+    return host
+
+
 def _names(
     _context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]
 ) -> tuple[str, ...]:
@@ -81,6 +91,7 @@ def _names(
 @click.option(
     "--host",
     default=_DEFAULTS.host,
+    callback=_listened,
     envvar=f"{_ENV}HOST",
     show_default=True,
     show_envvar=True,
@@ -88,7 +99,7 @@ def _names(
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=Whole(0, 65535),
     default=_DEFAULTS.port,
     envvar=f"{_ENV}PORT",
     show_default=True,
@@ -154,7 +165,7 @@ def _names(
 )
 @click.option(
     "--gpu-processes",
-    type=click.IntRange(0, 1000),
+    type=Whole(0, 1000),
     default=_DEFAULTS.gpu_processes,
     envvar=f"{_ENV}GPU_PROCESSES",
     show_default=True,
@@ -375,7 +386,11 @@ def _prices(table: Path | None, flags: Sequence[str]) -> Mapping[str, float]:
     """
     from jaxmon_exporter.prices import from_file, from_flags
 
-    return {**(from_file(table) if table else {}), **from_flags(flags)}
+    try:
+        found = from_flags(flags)
+    except CommandError as error:
+        raise click.UsageError(error.message) from error
+    return {**(from_file(table) if table else {}), **found}
 
 
 def _cache_directory() -> tuple[Path, ...]:

@@ -9,10 +9,11 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -21,7 +22,9 @@ from jaxmon.version import version
 
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-# What a shell tells of programs that the signal ends, as when `head` has had enough.
+# What a shell tells of programs that the signal ends: by Ctrl-C, or because `head` has
+# had enough.
+_INTERRUPTED = 128 + signal.SIGINT
 _ENDED_UNREAD = 128 + signal.SIGPIPE
 
 COMMANDS = {
@@ -72,11 +75,22 @@ class _Commands(click.Group):
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
-        with _ending_well():
+        with _ending_well(), _ended_in_order():
             return super().invoke(ctx)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""
+\b
+Exit codes of all commands, besides their own:
+  74   what they print cannot be written, as where a disk is full
+  130  ended by Ctrl-C
+  143  ended by SIGTERM
+  141  nobody reads what they print
+""",
+)
 @click.version_option(version(), "-V", "--version", prog_name="jaxmon")
 def main() -> None:
     """
@@ -100,8 +114,8 @@ def exporter() -> None:
 @contextmanager
 def _ending_well() -> Iterator[None]:
     """
-    Have a command that fails in the block say why and exit; one that nobody reads any
-    more exits in silence, before click exits with another code.
+    Have a command that fails in the block say why and exit; one that is interrupted, or
+    that nobody reads any more, exits in silence, before click exits with another code.
     """
     try:
         try:
@@ -109,6 +123,10 @@ def _ending_well() -> Iterator[None]:
         except JaxmonError as error:
             _fail(error)
         except OSError as error:
+            if _settle():  # of the help, which click prints
+                from jaxmon.cli import output
+
+                _fail(output.unprintable(error.strerror or str(error)))
             if (found := _about_file(error)) is None:
                 raise
             _fail(CommandError(found))
@@ -119,12 +137,44 @@ def _ending_well() -> Iterator[None]:
 
             # What click quotes of a command line is printed by click.
             shown = output.short(error.format_message())
-            raise click.UsageError(shown, error.ctx) from None
+            with suppress(OSError):  # the code tells as well
+                click.UsageError(shown, error.ctx).show()
+            sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
     except BrokenPipeError as error:
         if _unread():
             sys.exit(_ENDED_UNREAD)
         # click would take that for the same, and say nothing.
         _fail(CommandError(f"another process hung up: {error.strerror}"))
+    finally:
+        _settle()
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """
+    Have SIGTERM and SIGHUP raise `SystemExit` in the block: what was made for a while
+    is taken away. A second one ends it at once.
+    """
+
+    def end(number: int, _: object) -> NoReturn:
+        signal.signal(number, signal.SIG_DFL)
+        sys.exit(128 + number)
+
+    ours = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if threading.current_thread() is threading.main_thread()
+        and signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _about_file(error: OSError) -> str | None:
@@ -151,10 +201,29 @@ def _unread() -> bool:
         ends.register(stream.fileno(), 0)
         if ends.poll(0):
             found = True
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+            _to_nowhere(stream)
     return found
+
+
+def _settle() -> bool:
+    """
+    Tell whether something that was printed cannot be written. It goes nowhere, or else
+    Python would try again at its end, complain, and exit with a code of its own.
+    """
+    found = False
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            found = True
+            _to_nowhere(stream)
+    return found
+
+
+def _to_nowhere(stream: TextIO) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _accept_any_text() -> None:

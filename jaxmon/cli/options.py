@@ -25,6 +25,7 @@ class Number(click.FloatRange):
         Raises:
             click.BadParameter: it is none, or out of range.
         """
+        _require_ascii(self, value, param, ctx)
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)
@@ -35,6 +36,76 @@ class Number(click.FloatRange):
         if self.min is None and self.max is None:
             return ""
         return super()._describe_range()
+
+
+class Whole(click.IntRange):
+    """
+    A whole number in the digits that everybody reads: Python takes those of any script.
+    """
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """
+        Return *value* as a number.
+
+        Raises:
+            click.BadParameter: it is none, or out of range.
+        """
+        _require_ascii(self, value, param, ctx)
+        return int(super().convert(value, param, ctx))
+
+
+class Url(click.types.StringParamType):
+    """
+    An address of HTTP or HTTPS.
+
+    Args:
+        path_follows: more of its path is appended, so it must end in a path.
+    """
+
+    name = "url"
+
+    def __init__(self, *, path_follows: bool = False) -> None:
+        self._path_follows = path_follows
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """
+        Return *value* as it is.
+
+        Raises:
+            click.BadParameter: it is none.
+        """
+        from jaxmon.exposition.addresses import parts_of
+
+        address = str(value)
+        try:
+            parts = parts_of(address)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if self._path_follows and (parts.query or parts.fragment):
+            self.fail("a path follows: give an address without ? and #", param, ctx)
+        return address
+
+
+RUNBOOK_BASE = click.option(
+    "--runbook-base",
+    type=Url(),
+    metavar="URL",
+    help="What a runbook's address starts with; NAME.md follows.",
+)
+
+
+def _require_ascii(
+    kind: Number | Whole,
+    value: Any,
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> None:
+    if isinstance(value, str) and not value.isascii():
+        kind.fail(f"{value!r} is not a number", param, ctx)
 
 
 RUN_DIR = click.option(

@@ -8,11 +8,13 @@ command knows.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
 
+from jaxmon.errors import CommandError
 from jaxmon.exposition.redaction import Secrets
 from jaxmon.report.layout import clean, shortened
 
@@ -21,6 +23,8 @@ _SECRETS = "jaxmon.secrets"
 # What is shorter is no secret, and stands in other words.
 _LEAST_SECRET = 8
 _LONGEST = 1000
+# What sysexits.h calls EX_IOERR.
+_UNPRINTABLE = 74
 
 
 def hide(*secrets: str) -> None:
@@ -39,9 +43,13 @@ def line(text: object = "", *, err: bool = False, colour: str | None = None) -> 
         text: what to print; line breaks in it become spaces.
         err: on standard error.
         colour: that click knows, and removes for a file or pipe.
+
+    Raises:
+        CommandError: it cannot be written.
+        BrokenPipeError: nobody reads it any more.
     """
     shown = safe(str(text))
-    click.echo(click.style(shown, fg=colour) if colour else shown, err=err)
+    _echo(click.style(shown, fg=colour) if colour else shown, err=err)
 
 
 def lines(text: str | Iterable[str], *, err: bool = False) -> None:
@@ -61,7 +69,7 @@ def document(data: Any) -> None:
 
     text = json.dumps(_redacted(data), indent=2)
     # The one control character that JSON does not escape.
-    click.echo(text.replace("\x7f", "\\u007f"))
+    _echo(text.replace("\x7f", "\\u007f"))
 
 
 def safe(text: str) -> str:
@@ -77,6 +85,28 @@ def short(text: str) -> str:
     it can be read.
     """
     return shortened(safe(text), _LONGEST)
+
+
+def unprintable(reason: str) -> CommandError:
+    """
+    Return the error of a command that cannot print, for *reason*.
+    """
+    msg = f"cannot write to standard output: {reason}"
+    return CommandError(msg, exit_code=_UNPRINTABLE)
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    if sys.stdout is None and not err:
+        reason = "it is closed"
+        raise unprintable(reason)
+    try:
+        click.echo(text, err=err)
+    except BrokenPipeError:  # nobody reads it, which is no error
+        raise
+    except OSError as error:
+        # Of what cannot be said on stderr nobody can be told.
+        if not err:
+            raise unprintable(error.strerror or str(error)) from error
 
 
 def _redacted(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR, Number
+from jaxmon.cli.options import RUN_DIR, Number, Whole
 from jaxmon.errors import CommandError, WireError
 
 
@@ -51,7 +51,7 @@ _MAX_BYTES = 256 << 20
 )
 @click.option(
     "--top",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=20,
     show_default=True,
     help="Operations to list.",

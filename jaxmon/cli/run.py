@@ -13,14 +13,19 @@ from typing import Any
 import click
 
 from jaxmon.bootstrap import environment
-from jaxmon.cli.options import Number
-from jaxmon.errors import CommandError
+from jaxmon.cli.options import Number, Whole
+from jaxmon.errors import CommandError, SettingsError
 from jaxmon.settings import load
 
 
 @click.command(
     context_settings={"allow_interspersed_args": False},
     epilog="""
+\b
+Exit codes:
+  2  the command line or a variable is wrong
+  otherwise, that of PROGRAM
+
 \b
 Examples:
   jaxmon run train.py --steps 1000
@@ -30,11 +35,11 @@ Examples:
 @click.option("-m", "as_module", is_flag=True, help="PROGRAM is a module name.")
 @click.option("-c", "as_code", is_flag=True, help="PROGRAM is Python source.")
 @click.option("--host", help="Address that the metrics server binds.")
-@click.option("--port", type=int, help="TCP port; 0 takes any free one.")
+@click.option("--port", type=Whole(0, 65535), help="TCP port; 0 takes any free one.")
 @click.option("--no-tcp", is_flag=True, help="Serve on the Unix socket only.")
 @click.option("--run-dir", help="Directory of the agents' Unix sockets.")
 @click.option("--no-calls", is_flag=True, help="Do not count cached calls.")
-@click.option("--max-functions", type=int, help="Most function labels.")
+@click.option("--max-functions", type=Whole(1, 10_000), help="Most function labels.")
 @click.option(
     "--memory-interval",
     type=Number(),
@@ -84,7 +89,10 @@ def command(
     settings: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
     if no_tcp:
         settings["port"] = None
-    load(settings)
+    try:
+        load(settings)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from error
     kind = ["-m"] if as_module else ["-c"] if as_code else []
     _become([*kind, program, *args], settings)
 

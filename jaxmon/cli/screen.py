@@ -22,12 +22,17 @@ _CLEAR_LINE, _CLEAR_BELOW, _CLEAR_ALL = "\x1b[K", "\x1b[J", "\x1b[2J\x1b[H"
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
-def is_terminal(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
+def is_terminal(
+    stream: TextIO | None, environ: Mapping[str, str] | None = None
+) -> bool:
     """
-    Tell whether *stream* is a terminal that can be drawn on.
+    Tell whether *stream* is a terminal that can be drawn on; one that was closed before
+    Python started is `None`.
     """
     environ = os.environ if environ is None else environ
-    return stream.isatty() and environ.get("TERM", "dumb") != "dumb"
+    if stream is None or not stream.isatty():
+        return False
+    return environ.get("TERM", "dumb") != "dumb"
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import gc
 
+from jaxmon.cli.entry import loading
+
 
 def main() -> None:
     """
@@ -16,6 +18,7 @@ def main() -> None:
     loaded is a tenth of the start.
     """
     gc.disable()
-    from jaxmon.cli.main import exporter
+    with loading():
+        from jaxmon.cli.main import exporter
 
     exporter()

@@ -109,7 +109,8 @@ def running(
     found = []
     for number, answer in answers.items():
         try:
-            worker = Worker(number, sockets[number], _decoded(answer))
+            overview = _with_figures(_decoded(answer))
+            worker = Worker(number, sockets[number], overview)
         except FetchError as error:
             if error.reason in (fetch.GONE, fetch.LEFT):
                 continue
@@ -149,6 +150,20 @@ def pick(number: str | None, run_dir: Path | None) -> Worker:
     else:
         msg = f"no worker {number!r}; these run here:"
     raise CommandError(msg, details=listed, exit_code=2)
+
+
+def _with_figures(overview: Mapping[str, Any]) -> Mapping[str, Any]:
+    """
+    Return *overview*, in which all agents have functions, if only none yet: without
+    them all would seem to be well.
+
+    Raises:
+        FetchError: it is no agent's.
+    """
+    if not isinstance(overview.get("functions"), dict):
+        message = "its answer has no figures of jaxmon: there is nothing to judge"
+        raise FetchError(fetch.BROKEN, message)
+    return overview
 
 
 def _decoded(answer: str | FetchError) -> Any:

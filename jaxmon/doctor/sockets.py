@@ -8,10 +8,12 @@ import contextlib
 import errno
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from jaxmon import rundir
+from jaxmon.bounded_file import kind
 from jaxmon.doctor.finding import Finding
 from jaxmon.exposition import fetch
 from jaxmon.exposition.fetch import FetchError, fetch_all
@@ -61,6 +63,10 @@ def _directory(directory: Path) -> Finding:
 
 def _agents(directory: Path) -> Iterator[Finding]:
     sockets = rundir.sockets(directory)
+    for worker, path in list(sockets.items()):
+        if (found := _no_socket(path)) is not None:
+            del sockets[worker]
+            yield found
     answers = fetch_all(sockets, "/-/healthy", timeout=_TIMEOUT, max_bytes=_MAX_BYTES)
     up, dead = [], []
     for worker, answer in answers.items():
@@ -68,6 +74,10 @@ def _agents(directory: Path) -> Iterator[Finding]:
             up.append(worker)
         elif answer.reason == fetch.GONE:
             dead.append(worker)
+        elif answer.reason in (fetch.BROKEN, fetch.TOO_LARGE):
+            text = f"{sockets[worker]} does not answer as an agent does: {answer}"
+            advice = "find out whose it is, as by lsof, or set another JAXMON_RUN_DIR"
+            yield Finding(AREA, "warning", text, advice)
         elif answer.reason != fetch.LEFT:
             text = f"agent {worker} does not answer: {answer}"
             advice = "its process may be stopped, or hold Python's lock in native code"
@@ -77,6 +87,25 @@ def _agents(directory: Path) -> Iterator[Finding]:
     if dead:
         text = f"sockets of killed processes: {', '.join(dead)}"
         yield Finding(AREA, "note", f"{text}; the next agents replace them")
+
+
+def _no_socket(path: Path) -> Finding | None:
+    """
+    Say what lies at *path* in the place of an agent's socket, `None` for a socket.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except OSError:  # gone meanwhile, or nobody may look
+        return None
+    if stat.S_ISSOCK(mode):
+        return None
+    what = "a file" if stat.S_ISREG(mode) else kind(mode)
+    advice = (
+        f"no agent takes that slot: move {path} away"
+        if stat.S_ISDIR(mode)
+        else f"the next agent replaces it; if it is yours, move {path} away"
+    )
+    return Finding(AREA, "warning", f"{path} is {what}, not a socket", advice)
 
 
 def _port(port: int) -> Finding:

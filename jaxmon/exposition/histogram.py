@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import accumulate
+from math import inf
 from threading import RLock
 
 from jaxmon.catalog import Metric
@@ -34,11 +35,14 @@ class Histogram:
 
     def observe(self, value: float) -> None:
         """
-        Count *value*, in the unit of the metric; a bucket includes its bound. NaN, as
-        of a clock that the program has replaced, is not: no sum would survive it.
+        Count *value*, in the unit of the metric; a bucket includes its bound.
+
+        The program may have replaced a clock: what is less than nothing counts as 0,
+        and what is no number is not counted, for no sum would survive it.
         """
-        if value != value:  # noqa: PLR0124 - NaN
+        if not value < inf:
             return
+        value = max(value, 0.0)
         index = bisect_left(self._metric.buckets, value)
         with self._lock:
             self._counts[index] += 1

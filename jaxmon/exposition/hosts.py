@@ -46,14 +46,15 @@ class Hosts:
     """
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
-        names = [one.lower().rstrip(".") for one in allowed]
+        names = [one.lower() for one in allowed]
         for name in names:
-            if not _PATTERN.fullmatch(name):
+            if not _PATTERN.fullmatch(name.removesuffix(".")) or name == "*.":
                 msg = (
                     f"{name!r} is no name of a host; give one such as "
                     "gpu-7.example.com, *.example.com or *"
                 )
                 raise ValueError(msg)
+        names = [name.removesuffix(".") for name in names]
         self._any = "*" in names
         self._names = {*names, os.uname().nodename.lower()}
         self._suffixes = _OURS + tuple(

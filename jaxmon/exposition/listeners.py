@@ -120,7 +120,7 @@ def tcp(
     Raises:
         OSError: the address is not one, not of this host, or in use.
     """
-    family, address = _numeric_address(host, port)
+    family, address = numeric_address(host, port)
     everywhere = address[0] == "::"
     if everywhere and not socket.has_dualstack_ipv6():
         # A kernel without IPv6 has no other addresses than these.
@@ -173,7 +173,7 @@ def unix(path: Path, mode: int) -> Listener:
     return listener
 
 
-def _numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+def numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
     """
     Return what binds *host*; the scope of a link-local address included.
     """

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from jaxmon import json_text
-from jaxmon.errors import JaxmonError
+from jaxmon.bounded_file import read_text
+from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.version import version
 
 
@@ -172,16 +173,10 @@ def load(paths: Iterable[Path]) -> list[Dashboard]:
     texts = {}
     for file in files:
         try:
-            with file.open("rb") as opened:
-                data = opened.read(_MAX_BYTES + 1)
-            text = data.decode("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            msg = f"{file}: cannot be read: {reason}"
+            text = read_text(file, most=_MAX_BYTES, pipe=True)
+        except ConfigFileError as error:
+            msg = f"{file}: {error}"
             raise ContentError(msg) from error
-        if len(data) > _MAX_BYTES:
-            msg = f"{file}: longer than {_MAX_BYTES >> 20} MiB, too long"
-            raise ContentError(msg)
         texts[str(file)] = text
     return parse_all(texts)
 

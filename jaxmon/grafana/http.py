@@ -21,8 +21,10 @@ from typing import Any
 from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
 
 from jaxmon import json_text
-from jaxmon.errors import JaxmonError
+from jaxmon.bounded_file import require_regular
+from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.exposition import client
+from jaxmon.exposition.addresses import parts_of, without_user
 from jaxmon.exposition.bounded import Bounds, TooLargeError
 from jaxmon.exposition.redaction import Secrets
 from jaxmon.grafana.route import Route, RouteError, is_loopback
@@ -33,6 +35,7 @@ from jaxmon.version import version
 ATTEMPTS = 4
 MAX_BYTES = 32 << 20
 MAX_WAIT_SECONDS = 30.0
+_MOST_CERTIFICATES = 16 << 20
 
 # Of what a server asks for, as it is told.
 _LONGEST_WAIT = 1e6
@@ -214,33 +217,32 @@ def _checked(url: str, *, insecure_http: bool) -> SplitResult:
     Return the parts of *url* if the token may be sent there.
     """
     try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host, parts = None, urlsplit("")
-    plain = url.isascii() and url.isprintable() and " " not in url
-    if parts.scheme not in ("http", "https") or not (host and plain) or parts.query:
-        msg = f"not Grafana's address: {_without_user(url)!r}; give http(s)://host/path"
+        parts = parts_of(url)
+    except ValueError as error:
+        raise GrafanaError(str(error)) from None
+    if parts.query:
+        msg = f"not Grafana's address: {without_user(url)!r}; leave out what follows ?"
         raise GrafanaError(msg)
     if parts.username is not None:
         msg = "a user or password in the address is not used; give a token instead"
         raise GrafanaError(msg)
     if parts.scheme == "http" and not (insecure_http or is_loopback(parts)):
         msg = (
-            f"{host} would get the token in the clear; use https, or allow it with "
-            "--insecure-http"
+            f"{parts.hostname} would get the token in the clear; use https, or allow "
+            "it with --insecure-http"
         )
         raise GrafanaError(msg)
     return parts
 
 
-def _without_user(url: str) -> str:
-    return url.rpartition("@")[2]
-
-
 def _trust(ca_file: Path | None) -> ssl.SSLContext:
     try:
+        if ca_file is not None:  # OpenSSL would read whatever it is to its end
+            require_regular(ca_file, most=_MOST_CERTIFICATES)
         return ssl.create_default_context(cafile=ca_file)
+    except ConfigFileError as error:
+        msg = f"cannot use the certificates in {ca_file}: {error}"
+        raise GrafanaError(msg) from None
     except OSError as error:  # ssl.SSLError, too
         reason = error.strerror or "it holds no certificates"
         msg = f"cannot use the certificates in {ca_file}: {reason}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import os
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition import client
+from jaxmon.exposition.addresses import without_user
 from jaxmon.exposition.bounded import Bounds, Stream, connected
 
 
@@ -48,7 +50,8 @@ class Route:
         and Go, this host itself is never reached by a proxy.
 
         Raises:
-            RouteError: the variable names no proxy.
+            RouteError: the variable names no proxy, or one that is not spoken to in
+                plain HTTP.
         """
         named = getproxies().get(server.scheme, "")
         if not named or is_loopback(server) or proxy_bypass(server.netloc):
@@ -57,12 +60,13 @@ class Route:
             proxy = urlsplit(named if "://" in named else f"http://{named}")
             usable = bool(proxy.hostname) and proxy.port != 0
         except ValueError:
-            usable = False
-        if not usable:
-            shown = named.rpartition("@")[2]
+            proxy, usable = urlsplit(""), False
+        # Its password, and what it is asked for, would go there in the clear.
+        if not usable or proxy.scheme != "http":
+            what = "a proxy of another kind" if usable else "no proxy"
             msg = (
-                f"{server.scheme.upper()}_PROXY={shown!r} names no proxy; give "
-                "http://HOST:PORT, or unset it"
+                f"{_variable(server.scheme)}={without_user(named)!r} names {what}; "
+                "give http://HOST:PORT, or unset it"
             )
             raise RouteError(msg)
         return cls(server, proxy, trust)
@@ -92,8 +96,6 @@ class Route:
                 if self.proxy is not None:
                     self._open_tunnel(stream)
                 stream.encrypt(self.trust, host)
-            elif self.proxy is not None and self.proxy.scheme == "https":
-                stream.encrypt(self.trust, self.proxy.hostname or "")
             yield stream
 
     def send(
@@ -148,6 +150,14 @@ def is_loopback(parts: SplitResult) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def _variable(scheme: str) -> str:
+    """
+    Return the name of the variable that names the proxy for *scheme*.
+    """
+    lower = f"{scheme}_proxy"
+    return lower if os.environ.get(lower) else lower.upper()
 
 
 def _host_and_port(parts: SplitResult) -> tuple[str, int]:

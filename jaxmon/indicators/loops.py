@@ -5,6 +5,7 @@ The figures of loops: steps, items, waiting for data.
 from __future__ import annotations
 
 import time
+from math import inf
 from threading import RLock
 from typing import Any
 from weakref import ref
@@ -54,8 +55,9 @@ class Loop:
         """
         Add time spent waiting for data.
         """
-        with self._lock:
-            self.waited += seconds
+        if 0 < seconds < inf:  # by a clock that the program may have replaced
+            with self._lock:
+                self.waited += seconds
 
     def step(self, seconds: float) -> None:
         """

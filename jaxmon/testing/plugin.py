@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     given = config.getoption("--jaxmon-report")
     text = config.getini("jaxmon_report") if given is None else given
     try:
-        most = int(text)
+        most = int(text) if str(text).isascii() else -1
     except ValueError:
         most = -1
     if most < 0:

@@ -250,7 +250,7 @@ def test_command_without_figures_is_misuse(
         (("record", ".", "--", "train.py"), "it is a directory"),
         (("record", "b.json"), "Missing argument"),
         (("record", "b.json", "--", "no-such-program"), "there is no program"),
-        (("compare", "none.json", "--", "train.py"), "cannot read none.json"),
+        (("compare", "none.json", "--", "train.py"), "none.json: cannot be read"),
         (("compare", "train.py", "--", "train.py"), "train.py is no baseline"),
         (("compare", "none.json"), "give either a command"),
         (("compare", "x", "--from", "y", "--", "train.py"), "give either a command"),

@@ -247,14 +247,13 @@ def test_a_name_that_is_not_found_in_time(monkeypatch):
         over.set()
 
 
-@pytest.mark.parametrize("host", ["a..b", "x" * 80, ".", "*"])
+@pytest.mark.parametrize("host", ["a..b", "x" * 80, "."])
 def test_a_name_that_is_none(host):
     """
     It is an error of the connection like any other, not one of its encoding.
     """
-    session = Session(f"https://{host}", TOKEN, sleep=lambda _: None)
-    with pytest.raises(GrafanaError, match="no answer from"):
-        session.request("GET", "/")
+    with pytest.raises(OSError, match="cannot be the name of a host"):
+        client.get((host, 443), "/", seconds=30, max_bytes=1 << 20)
 
 
 def test_interim_responses_are_left_out(tmp_path):

@@ -41,26 +41,34 @@ for number in range(5):
 threads = sorted(t.name for t in threading.enumerate() if t.name.startswith("jaxmon"))
 figures = {s: v for f in agent.collect() for s, v in f.samples}
 ours = {s: v for s, v in figures.items() if s.startswith("jaxmon_")}
+from jaxmon_exporter.collectors import agent_page
+page = len(agent_page.families("1", get(agent.url)))
 jaxmon.uninstrument()
-print(json.dumps([threads, [s for s, v in ours.items() if math.isnan(v)]]))
+lost = {s: str(v) for s, v in ours.items() if not 0 <= v < math.inf}
+print(json.dumps([threads, lost, page]))
 """
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("early", [False, True], ids=["late", "early"])
 def test_a_clock_that_makes_no_sense_ends_no_thread(
-    python_script: Callable[..., Result], clock: str
+    python_script: Callable[..., Result], clock: str, *, early: bool
 ) -> None:
     """
-    What is done regularly is done on, no figure is lost to it for good, and Python
-    prints nothing of our threads.
+    What is done regularly is done on, no figure is lost to it for good or becomes one
+    that a sidecar refuses, and Python prints nothing of our threads; whether the clock
+    is replaced before jaxmon is imported, or later.
     """
-    names = ("time", "monotonic", "perf_counter")
+    names = ("time", "monotonic", "perf_counter", "perf_counter_ns")
     patch = "\n".join(f"time.{name} = {CLOCKS[clock]}" for name in names)
-    result = python_script(HEAD + PROGRAM.replace("PATCH", patch))
+    program = HEAD + PROGRAM.replace("PATCH", "" if early else patch)
+    head = f"import functools, itertools, time\n{patch}\n" if early else ""
+    result = python_script(head + program)
 
-    threads, lost = result.json()
+    threads, lost, page = result.json()
     assert set(leaks.THREADS) <= set(threads)
-    assert lost == []
+    assert lost == {}
+    assert page
     assert "Exception in thread" not in result.err
     assert "Exception ignored" not in result.err
 

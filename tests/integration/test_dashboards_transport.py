@@ -149,6 +149,26 @@ def test_no_proxy_is_honoured(tls_site):
     assert proxy.heads == []
 
 
+@pytest.mark.parametrize("scheme", ["https", "socks5", "socks5h", "ftp"])
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy"])
+def test_a_proxy_that_is_not_asked_in_plain_http(tls_site, scheme, variable):
+    """
+    It would be spoken to in the clear, its password included: the variable is named,
+    and nothing is sent.
+    """
+    with Proxy(tls_site.grafana.port) as proxy:
+        named = proxy.url.replace("http://", f"{scheme}://me:hunter2@")
+        done = in_process_of_its_own(
+            tls_site, *tls_site.options, "--url", "https://grafana.test",
+            **{variable: named},
+        )  # fmt: skip
+    assert done.code == 1
+    assert done.err.startswith(f"Error: {variable}='{scheme}://127.0.0.1:")
+    assert "names a proxy of another kind; give http://HOST:PORT" in done.err
+    assert "hunter2" not in done.err
+    assert proxy.heads == []
+
+
 def test_a_proxy_that_refuses(tls_site):
     """
     Its refusal is shown.

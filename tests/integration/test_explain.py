@@ -277,6 +277,9 @@ def test_a_stopped_program_is_not_waited_for(programs, run_dir):
         (page(b"not json"), "its answer is not JSON"),
         (page(b"[1]"), "its answer is not a JSON object"),
         (page(b"[" * 100_000), "its answer is not JSON"),
+        (page(b"{}"), "its answer has no figures of jaxmon: there is nothing to"),
+        (page(b'{"a": 1, "functions": []}'), "its answer has no figures of jaxmon"),
+        (page(b""), "its answer is not JSON"),
         (page(b"", "404 Not Found"), "it answered HTTP status 404"),
     ],
 )

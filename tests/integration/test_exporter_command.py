@@ -92,6 +92,49 @@ def test_a_signal_ends_it_while_files_are_loaded(
     assert told == ""
 
 
+INTERRUPTED = """
+import signal, sys
+
+class Interrupt:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == {name!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt)
+sys.argv = ["jaxmon", *{arguments}]
+from {entry} import main
+main()
+"""
+
+
+@pytest.mark.parametrize("own_name", [False, True], ids=["jaxmon", "jaxmon-exporter"])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("jaxmon.cli.main", -signal.SIGINT),
+        ("click", -signal.SIGINT),
+        ("jaxmon.cli.exporter", 128 + signal.SIGINT),
+        ("jaxmon.cli.signals", 128 + signal.SIGINT),
+        ("jaxmon_exporter.service", 0),
+    ],
+)
+def test_ctrl_c_ends_it_without_a_word_at_any_time(
+    run_dir: Path, name: str, code: int, *, own_name: bool
+) -> None:
+    """
+    While it is loaded, too: a shell tells 130 for a signal as for the exit code.
+    """
+    source = INTERRUPTED.format(
+        name=name,
+        arguments=["--port", "0"] if own_name else ["exporter", "--port", "0"],
+        entry="jaxmon.cli.sidecar" if own_name else "jaxmon.cli.entry",
+    )
+    result = run_python("-c", source, run_dir=run_dir)
+
+    assert (result.code, result.out, result.err) == (code, "", "")
+
+
 def test_what_is_no_file_is_refused_at_once(run_dir: Path, tmp_path: Path) -> None:
     """A pipe, a device or a file that is too long is an error, and not waited for."""
     os.mkfifo(tmp_path / "pipe")
@@ -198,10 +241,11 @@ def test_stand_alone_script_reports_errors_the_same_way(run_dir: Path) -> None:
         *("--host", "no-such-address"),
         run_dir=run_dir,
     )
-    assert result.code == 1
+    assert result.code == 2
     assert (
-        "Error: cannot listen on no-such-address port 9467: 'no-such-address' "
-        "is not an IP address; use one such as 127.0.0.1, 0.0.0.0 or ::\n"
+        "Error: Invalid value for '--host' (env var: 'JAXMON_EXPORTER_HOST'): "
+        "'no-such-address' is not an IP address; use one such as 127.0.0.1, 0.0.0.0 "
+        "or ::\n"
     ) in result.err
 
 
@@ -209,6 +253,13 @@ def test_stand_alone_script_reports_errors_the_same_way(run_dir: Path) -> None:
     "arguments",
     [
         ("--port", "70000"),
+        ("--port", "\u0661\u0662\u0663\u0664"),
+        ("--nvml-interval", "\u0665"),
+        ("--host", "nonsense"),
+        ("--host", "\x1b[31m"),
+        ("--price", "H100"),
+        ("--price", "H100=\u0663"),
+        ("--allowed-host", "*."),
         ("--agents-interval", "0"),
         ("--disable", "gpu"),
         ("--log-level", "loud"),

@@ -134,7 +134,7 @@ def test_names_can_be_allowed(serve: Callable[..., Ask]) -> None:
     """
     One, all beneath a domain, or any.
     """
-    ask = serve("GPU-7.example.com", "*.corp.example")
+    ask = serve("GPU-7.example.com.", "*.corp.example")
     assert ask("gpu-7.example.com:9467", LANGUAGE) == 200
     assert ask("a.b.corp.example", LANGUAGE) == 200
     for host in ("x.gpu-7.example.com", "corp.example.com", "xcorp.example"):
@@ -142,7 +142,9 @@ def test_names_can_be_allowed(serve: Callable[..., Ask]) -> None:
     assert serve("*")("attacker.example", LANGUAGE) == 200
 
 
-@pytest.mark.parametrize("name", ["", "a b", "http://a.example", "a.example:80", "*x"])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "http://a.example", "a.example:80", "*x", "*.", "a..", "."]
+)
 def test_what_is_no_name_is_refused(name: str) -> None:
     """
     It would never match, and somebody relies on it.

@@ -141,6 +141,62 @@ with jaxmon.request("predict"):
     assert "Traceback" not in result.err  # jaxlib has a word of its own on NumPy
 
 
+ASKS = """
+import jaxmon
+try:
+    jaxmon.instrument(port=None)
+except jaxmon.JaxmonError as error:
+    print(error)
+    assert error.__cause__ is error.__context__ is None
+"""
+
+RAISED = {
+    "raise RuntimeError('jaxlib 1 is too old')": "RuntimeError: jaxlib 1 is too old.",
+    "import http; http.server": "AttributeError: module 'http' has no attribute",
+    "class Odd(Exception): pass\nraise Odd('two\\nlines')": "Odd: two lines.",
+    "raise SystemExit(3)": "SystemExit: 3.",
+    "raise ValueError": "ValueError. Install",
+}
+
+
+@pytest.mark.parametrize("source", RAISED)
+def test_an_import_of_jax_that_fails_in_any_way_is_one_sentence(
+    tmp_path: Path, python_script: Callable[..., Result], source: str
+) -> None:
+    """
+    A check of versions, or a file of the program with a name of Python's, raises what
+    it likes: it is quoted, and what to do is the same.
+    """
+    (tmp_path / "jax.py").write_text(source)
+
+    result = python_script(ASKS).ok()
+
+    assert result.out.startswith("jaxmon.instrument() needs JAX, and importing it")
+    assert RAISED[source] in result.out
+    assert result.out.count("\n") == 1
+    assert result.err == ""
+
+
+def test_a_time_limit_that_ends_the_import_of_jax_is_the_programs(
+    tmp_path: Path, python_script: Callable[..., Result]
+) -> None:
+    """
+    What a handler of the program raises meanwhile reaches the program as it is.
+    """
+    (tmp_path / "jax.py").write_text("import signal; signal.raise_signal(14)")
+    limit = """
+import signal
+class Limit(Exception): pass
+def expire(*_): raise Limit("too slow")
+signal.signal(signal.SIGALRM, expire)
+"""
+    result = python_script(limit + ASKS)
+
+    assert result.code == 1
+    assert "Limit: too slow" in result.err
+    assert result.out == ""
+
+
 def test_a_jax_that_is_another_is_one_line(
     tmp_path: Path, python_script: Callable[..., Result]
 ) -> None:

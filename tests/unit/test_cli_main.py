@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -18,7 +19,7 @@ import jaxmon
 from jaxmon.cli.extras import EXTRAS, require
 from jaxmon.cli.main import COMMANDS, exporter, load, main
 from jaxmon.errors import CommandError, SettingsError
-from tests.support import ROOT, run_python
+from tests.support import ROOT, clean_environ, run_python
 
 
 @pytest.fixture
@@ -168,6 +169,124 @@ def test_reader_that_leaves_ends_a_command_in_silence(arguments):
     finally:
         os.close(writing)
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["runbook", "list"], ["runbook", "show", "TargetDown"]],
+    ids=["help", "lines", "a long text"],
+)
+def test_output_that_cannot_be_written_is_an_error(arguments):
+    """
+    Where the disk is full there is one line, an exit code of its own, and no
+    complaint of Python's.
+    """
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "jaxmon", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=clean_environ(),
+            cwd=ROOT,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    assert ended.stderr == (
+        "Error: cannot write to standard output: No space left on device\n"
+    )
+    assert ended.returncode == 74
+
+
+def test_output_that_is_closed_is_an_error():
+    """
+    As a shell does by ``>&-``; what a command was asked for goes nowhere.
+    """
+    command = f"exec {sys.executable} -m jaxmon runbook list >&-"
+    ended = subprocess.run(
+        ["sh", "-c", command],
+        stderr=subprocess.PIPE,
+        env=clean_environ(),
+        cwd=ROOT,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert ended.stderr == "Error: cannot write to standard output: it is closed\n"
+    assert ended.returncode == 74
+
+
+@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize(
+    ("arguments", "code"), [("runbook show nonsense", 1), ("nonsense", 2)]
+)
+def test_errors_that_cannot_be_written_change_no_exit_code(where, arguments, code):
+    """
+    Of what cannot be said on stderr nobody can be told; the code still tells.
+    """
+    command = f"exec {sys.executable} -m jaxmon {arguments} {where}"
+    ended = subprocess.run(
+        ["sh", "-c", command],
+        stdout=subprocess.PIPE,
+        env=clean_environ(),
+        cwd=ROOT,
+        timeout=240,
+        check=False,
+    )
+    assert ended.returncode == code
+
+
+ENDED_WHILE_WRITING = """
+import os, signal, sys
+from jaxmon.cli.entry import main
+os.fsync = lambda _: signal.raise_signal(signal.{name})
+sys.argv = ["jaxmon", "alerts", "build", "--out", sys.argv[1]]
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_leaves_no_temporary_file(tmp_path, name):
+    """
+    What a command was about to write is taken away, without a word.
+    """
+    source = ENDED_WHILE_WRITING.format(name=name)
+    result = run_python("-c", source, str(tmp_path))
+
+    assert (result.code, result.err) == (128 + signal.Signals[name], "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["baseline", "record", "b.json", "--", "-c", ""], 2),
+        (["alerts", "check"], 1),
+        (["demo"], 1),
+    ],
+    ids=["baseline", "alerts", "demo"],
+)
+def test_without_a_temporary_directory_there_is_one_line(
+    monkeypatch, tmp_path, arguments, code
+):
+    """
+    A full or read-only file system is named, with what to do.
+    """
+    reason = "No usable temporary directory found in ['/tmp']"
+
+    def nowhere():
+        raise FileNotFoundError(errno.ENOENT, reason)
+
+    monkeypatch.setattr("tempfile.gettempdir", nowhere)
+    monkeypatch.setattr("jaxmon.artifacts.alerts.check.shutil.which", lambda name: name)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, arguments)
+
+    assert result.exit_code == code
+    assert result.stderr.endswith(
+        f"cannot make a temporary directory: {reason}; free some space, or set TMPDIR "
+        "to a directory that can be written to\n"
+    )
 
 
 def test_broken_pipe_to_somebody_else_is_told():

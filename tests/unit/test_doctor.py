@@ -5,6 +5,7 @@ What `jaxmon doctor` finds in an environment, check by check.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from jaxmon import rundir
 from jaxmon.cli.doctor import command
 from jaxmon.doctor import devices, environment, finding, selftest, sockets, versions
 from jaxmon.doctor.finding import Finding
+from tests.fakes.agents import behaving
 
 
 def by_status(findings: list[Finding]) -> dict[str, list[str]]:
@@ -210,6 +212,48 @@ def test_agents_that_run_died_and_hang(run_dir: Path) -> None:
     assert found["note"] == [
         "sockets of killed processes: 5; the next agents replace them"
     ]
+
+
+def test_what_lies_in_the_place_of_a_socket_is_named(run_dir: Path) -> None:
+    """
+    A directory keeps agents away; what else is no socket, the next agent replaces.
+    """
+    (run_dir / "agent-0.sock").mkdir()
+    os.mkfifo(run_dir / "agent-1.sock")
+    (run_dir / "agent-2.sock").touch()
+    (run_dir / "agent-3.sock").symlink_to("agent-2.sock")
+    found = list(sockets.check(run_dir, None))[1:]
+
+    assert [one.status for one in found] == ["warning"] * 4
+    for one, (number, what) in zip(
+        found,
+        enumerate(("a directory", "a pipe", "a file", "a link")),
+        strict=True,
+    ):
+        assert one.text == f"{run_dir}/agent-{number}.sock is {what}, not a socket"
+        assert ("the next agent replaces it" in one.advice) is (number > 0)
+    slot = rundir.acquire(run_dir)
+    assert slot.number == 1
+    slot.release()
+
+
+def test_what_answers_nonsense_is_no_agent(run_dir: Path) -> None:
+    """
+    Nothing is said of a process that is stopped, or busy.
+    """
+    path = run_dir / "agent-0.sock"
+
+    def greet(client: socket.socket) -> None:
+        client.recv(1 << 16)
+        client.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+    with behaving(run_dir) as serve:
+        serve(0, greet)
+        (found,) = list(sockets.check(run_dir, None))[1:]
+
+    assert found.status == "warning"
+    assert found.text.startswith(f"{path} does not answer as an agent does: its answer")
+    assert "lsof" in found.advice
 
 
 def test_a_port_in_use_is_a_note(run_dir: Path, free_port: int) -> None:

@@ -132,7 +132,7 @@ def test_a_file_that_is_not_text(tmp_path):
     """
     path = tmp_path / "binary.json"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ContentError, match=r"binary\.json: cannot be read"):
+    with pytest.raises(ContentError, match=r"binary\.json: line 1: not UTF-8"):
         load([path])
 
 

@@ -4,6 +4,7 @@ The histogram with ready-made series.
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 from jaxmon.catalog import Metric
@@ -54,6 +55,17 @@ def test_new_histogram_shows_zeros() -> None:
     A series starts at 0, so that the first increase is visible to rate().
     """
     assert {value for _, value in Histogram(PLAIN).samples()} == {0}
+
+
+def test_what_no_clock_should_tell_spoils_no_sum() -> None:
+    """
+    Less than nothing counts as 0; what is no number, or has no end, is not counted.
+    """
+    histogram = Histogram(PLAIN)
+    for value in (-3.0, -math.inf, math.nan, math.inf, 0.5):
+        histogram.observe(value)
+
+    assert (histogram.count, histogram.sum) == (3, 0.5)
 
 
 def test_no_observation_of_concurrent_threads_is_lost() -> None:

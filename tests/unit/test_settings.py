@@ -63,6 +63,9 @@ def test_variables_are_read_by_kind(
         ({}, {"JAXMON_LEAK_WINDOW": "1h"}, "JAXMON_LEAK_WINDOW='1h' is not a number;"),
         ({}, {"JAXMON_CALLS": "maybe"}, "JAXMON_CALLS='maybe' is not a switch; use"),
         ({}, {"JAXMON_PORT": "-1"}, "port=-1 is out of range"),
+        ({}, {"JAXMON_PORT": "\u0661"}, "is not a whole number; give one or unset it"),
+        ({"host": "\x1b[31mx"}, {}, r"host='\x1b[31mx' cannot be used; give a host"),
+        ({"host": "\udcff"}, {}, r"host='\udcff' cannot be used; give a host name"),
     ],
 )
 def test_a_mistake_says_what_is_allowed(

@@ -204,6 +204,16 @@ REFUSED = {
         7,
         "'(' is not a regular expression",
     ),
+    "expression of Python's": (
+        changed('outcome="error"', 'outcome=~"(?!x)y"'),
+        7,
+        "'(?!x)y' is not a regular expression: RE2, which Prometheus uses, has no (?!",
+    ),
+    "backslash that PromQL does not take": (
+        changed('outcome="error"', r'outcome=~"\d"'),
+        7,
+        r"PromQL wants each backslash of a regular expression twice: \\d",
+    ),
     "bound that is none": (
         changed(RATIO, LATENCY),
         8,

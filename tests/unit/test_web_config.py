@@ -121,6 +121,9 @@ def test_suites_of_tls_1_3_are_always_on(tmp_path: Path) -> None:
     assert found.ciphers == ()
 
 
+ODD_COST = "$\u0660\u0664$"
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -164,7 +167,26 @@ def test_suites_of_tls_1_3_are_always_on(tmp_path: Path) -> None:
             TLS + ", cipher_suites: [TLS_AES_128_GCM_SHA256]}",
             "cipher_suites has none for TLS 1.2; add one, or min_version: TLS13",
         ),
+        ("http_server_config: {http2: maybe}", "http2 must be true or false"),
+        ('http_server_config: {http2: "true"}', "http2 must be true or false"),
+        ("http_server_config: {http2: [true]}", "http2 must be true or false"),
+        (
+            TLS + ", prefer_server_cipher_suites: 1}",
+            "prefer_server_cipher_suites must be true or false",
+        ),
         ("basic_auth_users: {}", "basic_auth_users must map names"),
+        (
+            f"basic_auth_users: {{'a:b': {HASH}}}",
+            "basic_auth_users has a user whose name is empty or has a colon",
+        ),
+        (
+            f"basic_auth_users: {{'': {HASH}}}",
+            "basic_auth_users has a user whose name is empty or has a colon",
+        ),
+        (
+            f"basic_auth_users: {{bob: {HASH.replace('$04$', ODD_COST)}}}",
+            "basic_auth_users has a password that is no bcrypt hash",
+        ),
         (
             "basic_auth_users: {bob: secret}",
             "basic_auth_users has a password that is no bcrypt hash",

@@ -48,6 +48,25 @@ def test_what_is_not_replaced(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
+def test_only_files_are_replaced(tmp_path):
+    """
+    A device, a pipe and a directory stay what they are, also behind a link.
+    """
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "directory").mkdir()
+    before = sorted(tmp_path.iterdir())
+    for name, kind in (
+        ("pipe", "a pipe"),
+        ("link", "a pipe"),
+        ("directory", "a directory"),
+    ):
+        with pytest.raises(OSError, match=f"it is {kind}; give a file"):
+            whole_file.write(tmp_path / name, b"one")
+    assert sorted(tmp_path.iterdir()) == before
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
 def test_a_link_stays_one(tmp_path):
     """
     What it points to is written.

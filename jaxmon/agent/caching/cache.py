@@ -144,7 +144,8 @@ class PersistentCache:
         than one "saves" less than nothing; a counter must not fall.
         """
         with self._lock:
-            self._saved += max(seconds, 0.0)
+            # In this order, what is no number is 0 as well.
+            self._saved += max(0.0, seconds)
 
     def on_write(self, frame: FrameType, original: object) -> None:
         """

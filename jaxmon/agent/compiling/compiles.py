@@ -211,7 +211,8 @@ class Compiles:
         Return how many compiles run and the age of the oldest in seconds.
         """
         began = [one.started for one in list(self._unsettled.values()) if not one.end]
-        return len(began), now() - min(began) if began else 0.0
+        # The program may have replaced the clock; in this order, NaN is 0 as well.
+        return len(began), max(0.0, now() - min(began)) if began else 0.0
 
     def settle(self) -> None:
         """

@@ -217,7 +217,8 @@ class Transfers:
                 # Without a call from here to the end, so that what interrupts us finds
                 # the record counted once, or still there.
                 (site, count, nbytes, started), ended = records[0]
-                spent = ended - started
+                # The program may have replaced the clock.
+                spent = ended - started if ended > started else 0
                 total = totals[site.direction]
                 total[0] += count
                 total[1] += nbytes

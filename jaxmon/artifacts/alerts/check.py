@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from jaxmon import subprocesses
+from jaxmon import scratch, subprocesses
 from jaxmon.artifacts.alerts.build import ALERTMANAGER, ALERTS, RECORDING
 
 
@@ -33,15 +31,15 @@ def problems(files: Mapping[str, str]) -> Iterator[str]:
     """
     Yield what promtool and amtool, as far as installed, find wrong with *files*.
     """
-    with TemporaryDirectory(prefix="jaxmon-") as directory:
+    with scratch.directory("jaxmon-") as directory:
         for name, text in files.items():
-            Path(directory, name).write_text(text, encoding="utf-8")
+            (directory / name).write_text(text, encoding="utf-8")
         for tool, arguments, names in _TOOLS:
             if (program := shutil.which(tool)) is None:
                 continue
             command = [program, *arguments, *names]
             try:
-                done = subprocesses.run(command, seconds=_SECONDS, cwd=Path(directory))
+                done = subprocesses.run(command, seconds=_SECONDS, cwd=directory)
             except OSError as error:  # TimeoutError, too
                 yield f"{tool}: {error}\n"
                 continue

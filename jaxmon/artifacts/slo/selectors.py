@@ -9,6 +9,7 @@ import re
 
 from jaxmon.artifacts.promql import Matcher
 from jaxmon.artifacts.shape import SCRAPED_LABELS
+from jaxmon.artifacts.slo import patterns
 from jaxmon.artifacts.slo.indicators import Selector
 from jaxmon.artifacts.slo.source import Source
 from jaxmon.catalog import BY_NAME, Metric
@@ -18,6 +19,8 @@ _SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\s*(?:\{(.*)\})?")
 _MATCHER = re.compile(
     r'\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)'
 )
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_ESCAPES = {r"\\": "\\", r"\"": '"'}
 
 
 def selector(source: Source, *kinds: str) -> Selector:
@@ -74,10 +77,22 @@ def _matchers(source: Source, text: str) -> list[Matcher]:
                 f"{text[position:]!r} is not a list of matchers such as "
                 'label="value", label!="value", label=~"a|b"'
             )
-        value = re.sub(r"\\(.)", r"\1", match[3])
+        value = _ESCAPED.sub(lambda one: _unescaped(source, one[0]), match[3])
         matchers.append(Matcher(match[1], match[2], value))  # type: ignore[arg-type]
         position = match.end()
     return matchers
+
+
+def _unescaped(source: Source, text: str) -> str:
+    """
+    Return what *text*, a backslash and one character more, stands for.
+    """
+    if text not in _ESCAPES:
+        source.fail(
+            f"{text} stands for nothing in quotes; PromQL wants each backslash of a "
+            f"regular expression twice: \\{text}"
+        )
+    return _ESCAPES[text]
 
 
 def _check(source: Source, metric: Metric, matcher: Matcher) -> None:
@@ -94,6 +109,6 @@ def _check(source: Source, metric: Metric, matcher: Matcher) -> None:
         )
     if matcher.operator in {"=~", "!~"}:
         try:
-            re.compile(matcher.value)
-        except re.error as error:
+            patterns.check(matcher.value)
+        except patterns.PatternError as error:
             source.fail(f"{matcher.value!r} is not a regular expression: {error}")

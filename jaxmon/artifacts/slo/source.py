@@ -14,9 +14,10 @@ from typing import NoReturn
 import yaml
 
 from jaxmon.artifacts.slo import durations
+from jaxmon.bounded_file import read_text
 from jaxmon.errors import ConfigFileError, SloError
 from jaxmon.report.layout import clean, shortened
-from jaxmon.yaml_file import compose, read_text
+from jaxmon.yaml_file import compose
 
 
 # In a text, which may have lines.
@@ -134,7 +135,7 @@ class Source:
         written = self.text()
         share = written.removesuffix("%")
         try:
-            value = float(share)
+            value = float(share) if share.isascii() else 0.0
         except ValueError:
             value = 0.0
         if share != written or value > 1:

@@ -1,0 +1,162 @@
+"""
+Files that somebody names, read within bounds: regular, and of limited size.
+
+What was named by mistake costs an error and no more: a pipe that nobody writes to is
+not waited for, and a device without end fills no memory. Where a command reads a file
+once, a pipe will do, as of ``<(...)`` in a shell; it has a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from jaxmon.errors import ConfigFileError
+
+
+MAX_BYTES = 1 << 20
+"""Of a configuration file: thousands of users, prices or objectives."""
+
+PIPE_SECONDS = 30.0
+"""For what writes to a pipe: it may have to ask for a password."""
+
+_CHUNK = 1 << 16
+_KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def kind(mode: int) -> str:
+    """
+    Return what a file of *mode* is that is not regular.
+    """
+    return _KINDS.get(stat.S_IFMT(mode), "no file")
+
+
+def require_regular(path: Path, *, most: int = MAX_BYTES) -> None:
+    """
+    Complain about *path* if it is no regular file of at most *most* bytes.
+
+    To open a pipe waits for a writer, a device may have no end, and neither can be
+    read again when it changes.
+
+    Raises:
+        ConfigFileError: it is something else, larger, or cannot be looked at.
+    """
+    try:
+        _require_regular(path.stat(), most)
+    except (OSError, ValueError) as error:  # a zero byte is no part of a path
+        raise _unreadable(error) from error
+
+
+def read(
+    path: Path,
+    *,
+    most: int = MAX_BYTES,
+    pipe: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+) -> bytes:
+    """
+    Return what is in the file *path*.
+
+    Args:
+        path: of the file.
+        most: bytes that it may have.
+        pipe: take a pipe as well, and wait `PIPE_SECONDS` for its end.
+        clock: seconds, for that.
+
+    Raises:
+        ConfigFileError: it is no regular file, larger than *most* bytes, or cannot be
+            read.
+    """
+    try:
+        if not (pipe and stat.S_ISFIFO(path.stat().st_mode)):
+            require_regular(path, most=most)
+        # What it was a moment ago it need not be now.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(number, "rb", buffering=0) as file:
+            status = os.fstat(number)
+            if pipe and stat.S_ISFIFO(status.st_mode):
+                raw = _from_pipe(number, most, clock)
+            else:
+                _require_regular(status, most)
+                raw = _whole(file.fileno(), most)
+    except (OSError, ValueError) as error:
+        raise _unreadable(error) from error
+    _require_size(len(raw), most)
+    return raw
+
+
+def read_text(path: Path, *, most: int = MAX_BYTES, pipe: bool = False) -> str:
+    """
+    Return the text in the file *path*; arguments as of `read`.
+
+    Raises:
+        ConfigFileError: as by `read`, or it is not UTF-8.
+    """
+    raw = read(path, most=most, pipe=pipe)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        msg = "not UTF-8"
+        raise ConfigFileError(msg, line=line) from error
+
+
+def _whole(number: int, most: int) -> bytes:
+    """
+    Return all that the descriptor *number* has, or a little more than *most* bytes.
+    """
+    raw = bytearray()
+    while len(raw) <= most and (part := os.read(number, _CHUNK)):
+        raw += part
+    return bytes(raw)
+
+
+def _from_pipe(number: int, most: int, clock: Callable[[], float]) -> bytes:
+    """
+    Return the same of a pipe.
+    """
+    raw, end = bytearray(), clock() + PIPE_SECONDS
+    ready = select.poll()
+    # Before there is a writer, a read would tell of an end; this does not.
+    ready.register(number, select.POLLIN)
+    while len(raw) <= most:
+        left = end - clock()
+        if left <= 0 or not ready.poll(left * 1000):
+            msg = f"is a pipe that had no end after {PIPE_SECONDS:g} s"
+            raise ConfigFileError(msg)
+        if not (part := os.read(number, _CHUNK)):
+            break
+        raw += part
+    return bytes(raw)
+
+
+def _require_regular(status: os.stat_result, most: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        msg = f"is {kind(status.st_mode)}; give a regular file"
+        raise ConfigFileError(msg)
+    _require_size(status.st_size, most)
+
+
+def _require_size(size: int, most: int) -> None:
+    if size > most:
+        unit, name = (1 << 20, "MiB") if most >= 1 << 20 else (1 << 10, "KiB")
+        msg = f"longer than {most // unit} {name}, too long"
+        raise ConfigFileError(msg)
+
+
+def _unreadable(error: OSError | ValueError) -> ConfigFileError:
+    if isinstance(error, ConfigFileError):
+        return error
+    reason = error.strerror if isinstance(error, OSError) else "no path of a file"
+    return ConfigFileError(f"cannot be read: {reason}")

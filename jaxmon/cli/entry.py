@@ -1,0 +1,36 @@
+"""
+Where the commands begin: Ctrl-C ends them without a word, also while they are loaded.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def main() -> None:
+    """
+    Run ``jaxmon``.
+    """
+    with loading():
+        from jaxmon.cli.main import main as command
+
+    command(prog_name="jaxmon")
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """
+    Let Ctrl-C in the block end the process as the system does. Python would print
+    where it was importing.
+    """
+    # Not where it is ignored, as for jobs in the background of a script.
+    told = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if told:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if told:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,145 @@
+"""
+Addresses on the web, as somebody writes them; and commands that are given one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jaxmon.cli.main import main
+from jaxmon.exposition.addresses import parts_of, without_user
+
+
+GOOD = (
+    "http://h",
+    "https://grafana.example.com./grafana/",
+    "http://127.0.0.1:3000/?a=b#c",
+    "http://[::1]:9400/metrics",
+    "https://user:p%40ss@under_score/~x",
+)
+
+BAD = (
+    "",
+    " ",
+    "h",
+    "//h",
+    "ftp://h",
+    "file:///etc/passwd",
+    "javascript:alert(1)",
+    "http://",
+    "http:///path",
+    "http://:80",
+    "http://[",
+    "http://[::1",
+    "http://[x]/",
+    "http://h:99999",
+    "http://h:0",
+    "http://h:x",
+    "http://a..b",
+    "http://-h",
+    "http://" + "a" * 64,
+    "http://h/a b",
+    "http://h/\n",
+    "http://h/{{ .Labels }}",
+    "http://h/\xe4",
+    "http://h/\udcff",
+    "http://h/\u202e",
+)
+
+COMMANDS = (
+    ("alerts", "build", "--webhook"),
+    ("alerts", "build", "--runbook-base"),
+    ("alerts", "check", "--webhook"),
+    ("dashboards", "build", "--runbook-base"),
+    ("dashboards", "push", "--runbook-base"),
+    ("dashboards", "push", "--url"),
+    ("dashboards", "diff", "--url"),
+    ("demo", "--webhook"),
+    ("exporter", "--dcgm"),
+)
+
+
+@pytest.mark.parametrize("address", GOOD)
+def test_an_address_has_parts(address: str) -> None:
+    """
+    Of HTTP or HTTPS, with a name or a number of a host, whatever follows.
+    """
+    assert parts_of(address).geturl() == address
+
+
+@pytest.mark.parametrize("address", BAD)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    """
+    With what one looks like.
+    """
+    with pytest.raises(ValueError, match=r"is no address; give http\(s\)://HOST/PATH"):
+        parts_of(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("http://me:secret@h/x", "http://h/x"),
+        ("me:secret@h", "h"),
+        ("http://me:secret@more@h", "http://h"),
+        ("ftp://me:sec://ret@h", "ftp://h"),
+        ("http://h", "http://h"),
+    ],
+)
+def test_a_password_is_not_shown(address: str, shown: str) -> None:
+    """
+    Whatever else is wrong with the address.
+    """
+    assert without_user(address) == shown
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("address", ["nonsense", "http://me:secret@[", "http://\udcff"])
+def test_a_command_refuses_it(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    address: str,
+) -> None:
+    """
+    As a wrong command line, with a line that names the option, and does nothing.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    done = CliRunner().invoke(main, [*words, address])
+
+    assert done.exit_code == 2
+    [line] = [one for one in done.stderr.splitlines() if one.startswith("Error: ")]
+    assert line.startswith(f"Error: Invalid value for '{words[-1]}'")
+    assert "is no address" in line
+    assert "secret" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_path_is_appended_to_has_no_query() -> None:
+    """
+    A webhook with a question mark would get its path into the query.
+    """
+    done = CliRunner().invoke(main, ["alerts", "check", "--webhook", "http://h/?a=b"])
+
+    assert done.exit_code == 2
+    assert "give an address without ? and #" in done.stderr
+
+
+@pytest.mark.parametrize("uid", ["\udcff", "a b", "a\x1b[2J"])
+def test_a_uid_of_a_data_source_is_plain_text(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uid: str
+) -> None:
+    """
+    What Grafana could not have, or JSON not hold, is a wrong command line.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    done = CliRunner().invoke(main, ["dashboards", "build", "--datasource", uid])
+
+    assert done.exit_code == 2
+    assert "give printable characters without spaces" in done.stderr
+    assert list(tmp_path.iterdir()) == []
