@@ -15,6 +15,7 @@ from jaxmon.agent.handle import Agent
 from jaxmon.agent.holding import memory_profile
 from jaxmon.agent.holding.holdings import Growth, Holdings, holdings
 from jaxmon.agent.holding.memory_profile import MemoryProfile
+from jaxmon.agent.kinds import name_of
 from jaxmon.errors import JaxmonError
 
 
@@ -192,7 +193,7 @@ class Ledger:
         names = {
             label(one)[0]
             for one in gc.get_objects()
-            if type(one).__name__ == "PjitFunction" and one._cache_size()  # noqa: SLF001
+            if name_of(type(one)) == "PjitFunction" and one._cache_size()  # noqa: SLF001
         }
         return frozenset(names - seen - {OTHER, UNKNOWN})
 

@@ -139,6 +139,14 @@ def keep(self: Any, value: int) -> None:
     object.__setattr__(self, "number", value)
 
 
+def like(base: type, *names: str) -> Any:
+    """
+    Return a class that is a *base* and notes whenever one of these methods runs.
+    """
+    methods = {name: noting(name, getattr(base, name)) for name in names}
+    return spy(f"Noted_{base.__name__}", bases=(base,), **methods)
+
+
 Plain = spy("Plain", __init__=keep)
 Slotted = spy("Slotted", __slots__=("number",), __init__=keep)
 Liar = spy("Liar", __module__="numpy", __slots__=("number",), __init__=keep)
@@ -148,36 +156,10 @@ Pretender = spy(
     __init__=keep,
     __class__=property(noting("__class__", lambda _: np.ndarray)),
 )
-Number = spy(
-    "Number",
-    bases=(int,),
-    __getattribute__=noting("getattribute", object.__getattribute__),
-    __eq__=noting("__eq__", int.__eq__),
-    __hash__=noting("__hash__", int.__hash__),
-    __repr__=noting("__repr__", int.__repr__),
-)
-Text = spy(
-    "Text",
-    bases=(str,),
-    __eq__=noting("__eq__", str.__eq__),
-    __hash__=noting("__hash__", str.__hash__),
-    __len__=noting("__len__", str.__len__),
-    __iter__=noting("__iter__", str.__iter__),
-)
-Items = spy(
-    "Items",
-    bases=(tuple,),
-    __eq__=noting("__eq__", tuple.__eq__),
-    __hash__=noting("__hash__", tuple.__hash__),
-    __len__=noting("__len__", tuple.__len__),
-    __iter__=noting("__iter__", tuple.__iter__),
-)
-Partial = spy(
-    "Partial",
-    bases=(functools.partial,),
-    __eq__=noting("__eq__", object.__eq__),
-    __hash__=noting("__hash__", object.__hash__),
-)
+Number = like(int, "__eq__", "__hash__", "__repr__", "__getattribute__")
+Text = like(str, "__eq__", "__hash__", "__len__", "__iter__")
+Items = like(tuple, "__eq__", "__hash__", "__len__", "__iter__")
+Partial = like(functools.partial, "__eq__", "__hash__")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,6 +256,17 @@ def test_static_values_of_a_pmap_run_no_code(agent: Agent, name: str) -> None:
 
     assert ran == []
     assert causes(agent) == ["static_argument"]
+
+
+def test_a_budget_runs_no_code_of_what_it_looks_through(agent: Agent) -> None:
+    """
+    Its look for functions that compiled unseen is at every object that there is.
+    """
+    kept = [VALUES[name](1) for name in VALUES]
+    with jaxmon.budget(recompiles=0):
+        pass
+    assert ran == []
+    assert len(kept) == len(VALUES)
 
 
 class Module:

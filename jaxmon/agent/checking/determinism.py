@@ -14,6 +14,7 @@ from jaxmon.agent.checking.deviations import DeterminismCheck, Deviation, Result
 from jaxmon.agent.checking.shadow import Shadow
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, label
+from jaxmon.agent.kinds import module_of
 from jaxmon.agent.tally import Tally
 from jaxmon.catalog import CHECK_OUTCOMES
 from jaxmon.exposition.families import Family, series
@@ -242,7 +243,7 @@ def _copied(jax: Any, tree: Any, *, arrays: bool) -> Any:
         if isinstance(leaf, jax.Array):
             return leaf.copy() if arrays else leaf
         # NumPy's, without importing it.
-        if type(leaf).__module__ == "numpy" and hasattr(leaf, "copy"):
+        if module_of(type(leaf)) == "numpy" and hasattr(leaf, "copy"):
             return leaf.copy()
         return leaf
 

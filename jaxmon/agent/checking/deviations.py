@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from jaxmon.agent.kinds import name_of
+
 
 _MAX_SHOWN = 10
 
@@ -221,8 +223,8 @@ def _leaf(jax: Any, leaf: Any) -> _Leaf:
     if isinstance(leaf, (bool, int, float, complex)):
         found = np.asarray(leaf)
         if found.dtype.kind != "O":
-            return _Leaf(type(leaf).__name__, (), [found], None)
-    return _Leaf(type(leaf).__name__, (), [], leaf)
+            return _Leaf(name_of(type(leaf)), (), [found], None)
+    return _Leaf(name_of(type(leaf)), (), [], leaf)
 
 
 def _compare(one: Any, other: Any) -> tuple[int, float, float, int | None] | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Literal
 
-from jaxmon.agent.kinds import module_of
+from jaxmon.agent.kinds import module_of, name_of
 
 
 Stage = Literal["trace", "lower", "compile", "dispatch", "wait"]
@@ -140,7 +140,7 @@ def from_jax_within(
         if id(one) in seen or is_known(one):
             continue
         seen.add(id(one))
-        if type(one).__name__ not in _TRACEBACKS and is_from_jax(one):
+        if name_of(type(one)) not in _TRACEBACKS and is_from_jax(one):
             yield one
             continue
         if one.__cause__ is not None:

@@ -11,6 +11,8 @@ from itertools import islice
 from numbers import Integral, Real
 from typing import Any
 
+from jaxmon.agent.kinds import name_of
+
 
 _MOST_ITEMS = 1000
 _MOST_CHARACTERS = 2000
@@ -37,7 +39,7 @@ def plain(value: object, depth: int = _DEEPEST) -> Any:
         return {_key(key): plain(one, depth - 1) for key, one in items}
     if depth and isinstance(value, (list, tuple, set, frozenset)):
         return [plain(one, depth - 1) for one in islice(value, _MOST_ITEMS)]
-    return f"<{type(value).__qualname__}>"
+    return f"<{name_of(type(value))}>"
 
 
 def dumps(value: object) -> str:
