@@ -143,7 +143,7 @@ def like(base: type, *names: str) -> Any:
     """
     Return a class that is a *base* and notes whenever one of these methods runs.
     """
-    methods = {name: noting(name, getattr(base, name)) for name in names}
+    methods: Any = {name: noting(name, getattr(base, name)) for name in names}
     return spy(f"Noted_{base.__name__}", bases=(base,), **methods)
 
 
