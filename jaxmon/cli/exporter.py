@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from jaxmon import rundir
-from jaxmon.cli import output
+from jaxmon.cli import addresses, output
 from jaxmon.cli.logs import LogFormatter
 from jaxmon.cli.options import Number, Whole
 from jaxmon.cli.signals import Signals, Stopped
@@ -54,44 +54,11 @@ Example:
 """
 
 
-def _address(_context: click.Context, _parameter: click.Parameter, url: str) -> str:
-    if not url:
-        return ""
-    from jaxmon_exporter.http_page import usable
-
-    try:
-        return usable(url)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def _listened(_context: click.Context, _parameter: click.Parameter, host: str) -> str:
-    from jaxmon.exposition.listeners import numeric_address
-
-    try:
-        numeric_address(host, 0)
-    except OSError as error:
-        raise click.BadParameter(error.strerror or str(error)) from error
-    return host
-
-
-def _names(
-    _context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]
-) -> tuple[str, ...]:
-    from jaxmon.exposition.hosts import Hosts
-
-    try:
-        Hosts(names)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-    return names
-
-
 @click.command(epilog=_EPILOG)
 @click.option(
     "--host",
     default=_DEFAULTS.host,
-    callback=_listened,
+    callback=addresses.listened,
     envvar=f"{_ENV}HOST",
     show_default=True,
     show_envvar=True,
@@ -111,7 +78,7 @@ def _names(
     "allowed_hosts",
     metavar="NAME",
     multiple=True,
-    callback=_names,
+    callback=addresses.names,
     envvar=f"{_ENV}ALLOWED_HOST",
     show_envvar=True,
     help="Answer browsers and local proxies by this name, too: gpu-7.example.com, "
@@ -194,7 +161,7 @@ def _names(
     "--dcgm",
     metavar="URL",
     default="",
-    callback=_address,
+    callback=addresses.page,
     envvar=f"{_ENV}DCGM",
     show_envvar=True,
     help="Fill gaps from a dcgm-exporter: http://localhost:9400/metrics. Off by "

@@ -1,0 +1,213 @@
+"""
+``jaxmon exporter`` as a process: how signals end it, and which do not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.exporter import STOP_SECONDS, Exporter, exporters
+from tests.support import clean_environ, run_python, until
+
+
+@pytest.fixture
+def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
+    """
+    Return a function that starts ``jaxmon exporter`` on a free port.
+    """
+    with exporters(run_dir) as start:
+        yield start
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_it_with_code_zero(
+    exporter: Callable[..., Exporter], number: int
+) -> None:
+    """SIGTERM and SIGINT are the normal end: exit code 0, no traceback."""
+    running = exporter()
+    running.until_ready()
+    assert running.stop(number) == 0
+    assert not any("Traceback" in line for line in running.log)
+
+
+LOADING = """
+import os, sys
+from pathlib import Path
+import jaxmon_exporter.{module} as module
+
+def never(*_):
+    os.write(1, b"loading\\n")
+    try:
+        os.read(end, 1)
+    except Exception:
+        pass
+
+end, other = os.pipe()
+module.{name} = never
+from jaxmon.cli.main import main
+main(["exporter", "--port", "0", "{option}", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("module", "name", "option"),
+    [("web_config", "read_text", "--web-config"), ("prices", "from_file", "--prices")],
+)
+def test_a_signal_ends_it_while_files_are_loaded(
+    *, run_dir: Path, tmp_path: Path, module: str, name: str, option: str, number: int
+) -> None:
+    """The first is enough, however long the file system takes: exit code 0."""
+    path = tmp_path / "config.yaml"
+    path.write_text("{}")
+    source = LOADING.format(module=module, name=name, option=option)
+    with subprocess.Popen(
+        [sys.executable, "-c", source, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environ(run_dir),
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "loading\n"
+            process.send_signal(number)
+            _, told = process.communicate(timeout=STOP_SECONDS)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert told == ""
+
+
+INTERRUPTED = """
+import signal, sys
+
+class Interrupt:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == {name!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt)
+sys.argv = ["jaxmon", *{arguments}]
+from {entry} import main
+main()
+"""
+
+
+@pytest.mark.parametrize("own_name", [False, True], ids=["jaxmon", "jaxmon-exporter"])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("jaxmon.cli.main", -signal.SIGINT),
+        ("click", -signal.SIGINT),
+        ("jaxmon.cli.exporter", 128 + signal.SIGINT),
+        ("jaxmon.cli.signals", 128 + signal.SIGINT),
+        ("jaxmon_exporter.service", 0),
+    ],
+)
+def test_ctrl_c_ends_it_without_a_word_at_any_time(
+    run_dir: Path, name: str, code: int, *, own_name: bool
+) -> None:
+    """
+    While it is loaded, too: a shell tells 130 for a signal as for the exit code.
+    """
+    source = INTERRUPTED.format(
+        name=name,
+        arguments=["--port", "0"] if own_name else ["exporter", "--port", "0"],
+        entry="jaxmon.cli.sidecar" if own_name else "jaxmon.cli.entry",
+    )
+    result = run_python("-c", source, run_dir=run_dir)
+
+    assert (result.code, result.out, result.err) == (code, "", "")
+
+
+def test_what_is_no_file_is_refused_at_once(run_dir: Path, tmp_path: Path) -> None:
+    """A pipe, a device or a file that is too long is an error, and not waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "long").write_bytes(b"# long\n" * 1_500_000)
+    for option in ("--web-config", "--prices"):
+        for path, said in (
+            (tmp_path / "pipe", "is a pipe; give a regular file"),
+            (Path("/dev/zero"), "is a device; give a regular file"),
+            (tmp_path / "long", "longer than 1 MiB, too long"),
+        ):
+            result = run_python(
+                *("-m", "jaxmon", "exporter", "--port", "0", option, str(path)),
+                run_dir=run_dir,
+            )
+            assert result.code == 1
+            assert said in result.err
+            assert "Traceback" not in result.err
+
+
+def test_sighup_reads_the_web_configuration_again(
+    exporter: Callable[..., Exporter], tmp_path: Path
+) -> None:
+    """It serves on, with what the file says now, and the log tells of it."""
+    path = tmp_path / "web.yml"
+    path.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
+    running = exporter("--web-config", str(path))
+    running.until_ready()
+    running.process.send_signal(signal.SIGHUP)
+    until(lambda: any(f"read again: {path}" in one for one in running.log), "the log")
+    assert "jaxmon_web_config_success 1\n" in running.get()
+
+    path.write_text("[")
+    running.process.send_signal(signal.SIGHUP)
+    stays = "what was in force stays"
+    until(lambda: any(stays in one for one in running.log), "the refusal")
+    assert "jaxmon_web_config_success 0\n" in running.get()
+    assert running.stop() == 0
+
+
+def test_sighup_ends_nothing(exporter: Callable[..., Exporter]) -> None:
+    """Without such a file there is nothing to read again; it serves on."""
+    running = exporter()
+    running.until_ready()
+    running.process.send_signal(signal.SIGHUP)
+    until(lambda: any("nothing to read again" in one for one in running.log), "the log")
+    assert "jaxmon_web_config_success" not in running.get()
+    assert running.stop() == 0
+
+
+def test_response_under_way_is_finished(exporter: Callable[..., Exporter]) -> None:
+    """A client that is still reading its page at SIGTERM gets all of it."""
+    running = exporter("--demo")
+    running.until_ready()
+    port = int(running.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        received = client.recv(1024)
+        running.process.send_signal(signal.SIGTERM)
+        while chunk := client.recv(65536):
+            received += chunk
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = re.search(rb"Content-Length: (\d+)", head)
+    assert length is not None
+    assert len(body) == int(length[1])
+    assert running.stop() == 0
+
+
+def test_hanging_agent_does_not_delay_the_end(
+    exporter: Callable[..., Exporter], run_dir: Path
+) -> None:
+    """A poll in progress does not keep the process from stopping."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(run_dir / "agent-0.sock"))
+        listener.listen()
+        listener.settimeout(60)
+        running = exporter()
+        client, _ = listener.accept()
+        with client:
+            assert running.stop() == 0
