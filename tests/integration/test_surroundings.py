@@ -107,7 +107,7 @@ def test_no_port_and_no_socket_is_silent(
     assert files(run_dir) == []
 
 
-NOT_ADDRESSES = ["no.such.host.invalid", "192.0.2.1", "a" * 70, "x\\u0000y", ""]
+NOT_ADDRESSES = ["no.such.host.invalid", "192.0.2.1", "a" * 70, ""]
 
 
 @pytest.mark.parametrize("host", NOT_ADDRESSES)

@@ -65,6 +65,7 @@ def test_variables_are_read_by_kind(
         ({}, {"JAXMON_PORT": "-1"}, "port=-1 is out of range"),
         ({}, {"JAXMON_PORT": "\u0661"}, "is not a whole number; give one or unset it"),
         ({"host": "\x1b[31mx"}, {}, r"host='\x1b[31mx' cannot be used; give a host"),
+        ({"host": "x\0y"}, {}, r"host='x\x00y' cannot be used; give a host"),
         ({"host": "\udcff"}, {}, r"host='\udcff' cannot be used; give a host name"),
     ],
 )
