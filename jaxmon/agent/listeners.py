@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from jaxmon import interrupts
 from jaxmon.agent.guard import Guard, log
 
 
@@ -92,18 +93,19 @@ class Listeners:
                 ),
             ),
         )
-        self._registered = True
-        for kind in self._kinds:
-            kind.register(kind.listener)
+        with self._lock:  # a compile on another thread may find one missing
+            self._registered = True
+            for kind in self._kinds:
+                kind.register(kind.listener)
 
     def unregister(self) -> None:
         """
         Stop listening. Harmless when somebody cleared the listeners before.
         """
+        # Without the lock, which another thread may have held when this process was
+        # forked.
         self._registered = False
-        for kind in self._kinds:
-            if kind.listener in kind.registered():
-                kind.unregister(kind.listener)
+        self._take_off()
 
     def restore(self) -> bool:
         """
@@ -115,10 +117,16 @@ class Listeners:
         if all(kind.listener in kind.registered() for kind in self._kinds):
             return self._guard.on(SITE)
         with self._lock:  # twice would count twice
-            for kind in self._kinds:
-                if kind.listener not in kind.registered():
-                    kind.register(kind.listener)
-            told, self._told = self._told, True
+            missing = [
+                kind for kind in self._kinds if kind.listener not in kind.registered()
+            ]
+            for kind in missing:
+                kind.register(kind.listener)
+            told = self._told or not missing
+            self._told = self._told or bool(missing)
+        if self._is_off():  # meanwhile, by another thread
+            self._take_off()
+            return False
         if not told:
             log.warning(
                 "jaxmon's listeners of jax.monitoring were cleared, and are registered "
@@ -126,6 +134,17 @@ class Listeners:
                 "jaxmon.uninstrument() takes the listeners off for good."
             )
         return False
+
+    def _is_off(self) -> bool:
+        return not self._registered
+
+    def _take_off(self) -> None:
+        for kind in self._kinds:
+            try:
+                if kind.listener in kind.registered():
+                    kind.unregister(kind.listener)
+            except (AssertionError, ValueError) as error:  # by another thread just now
+                interrupts.pass_on(error)
 
     def _take_event(self, event: str, **_: Any) -> None:
         if self._registered and self._guard.on(SITE):
