@@ -5,7 +5,9 @@ An event loop inside somebody else's program.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import time
 from collections.abc import Callable, Iterator
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import asyncio
     import selectors
+
+
+# The program may put something else in the place of `time.monotonic`, by which a loop
+# goes: with NaN, all that was to happen later happens at once.
+_monotonic = functools.partial(time.clock_gettime, time.CLOCK_MONOTONIC)
 
 
 def new_loop(
@@ -37,6 +44,7 @@ def new_loop(
     try:
         with _silent_asyncio():
             loop = asyncio.SelectorEventLoop(selector)
+        loop.time = _monotonic  # type: ignore[method-assign]
         loop.set_debug(False)
         loop.set_exception_handler(unhandled)
     except BaseException:  # the program's
