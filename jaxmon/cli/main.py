@@ -88,7 +88,7 @@ Exit codes of all commands, besides their own:
   74   what they print cannot be written, as where a disk is full
   130  ended by Ctrl-C
   143  ended by SIGTERM
-  141  nobody reads what they print
+  141  the reader of their output has gone
 """,
 )
 @click.version_option(version(), "-V", "--version", prog_name="jaxmon")

@@ -40,7 +40,7 @@ class Number(click.FloatRange):
 
 class Whole(click.IntRange):
     """
-    A whole number in the digits that everybody reads: Python takes those of any script.
+    A whole number in ASCII digits: Python accepts those of every script.
     """
 
     def convert(

@@ -118,7 +118,7 @@ class Compiles:
         try:
             self._misses.payers.compile_begins(compile_.end)
             self._thread.latest = self._unsettled[id(compile_)] = compile_
-            # Not kept here: a traceback that somebody keeps would keep it, too.
+            # No local variable: a traceback that is kept would keep it alive.
             return compile_.watched(original)
         except BaseException:  # it does not begin
             compile_.end.append(0)

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 class Configuration(NamedTuple):
     """
     Attributes:
-        names: as a user writes them: ``jax_enable_x64``; empty for what another may
-            tell by name as well.
+        names: as a user writes them: ``jax_enable_x64``; empty for a value that may
+            also appear under a name.
         values: returns what they are now, on this thread. Costs a microsecond or two.
     """
 

@@ -40,8 +40,8 @@ def differences(
     Args:
         new: the signature that was compiled now.
         old: one that was compiled before.
-        context: names of the values in a signature's context; an empty one for what
-            another may tell by name as well.
+        context: names of the values in a signature's context; empty for a value
+            that may also appear under a name.
         values: show the values of static arguments, not just their types.
     """
     yield from _context(new, old, context)
