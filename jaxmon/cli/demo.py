@@ -151,14 +151,20 @@ def command(
 @contextmanager
 def _signals_interrupt() -> Iterator[None]:
     """
-    Make SIGTERM and SIGHUP end the demo as Ctrl-C does, children included.
+    Make SIGTERM and SIGHUP end the demo as Ctrl-C does, children included, but not one
+    that is ignored, as SIGHUP under nohup.
     """
-    ours = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, signal.default_int_handler) for number in ours]
+    before = {
+        number: handler
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+    }
+    for number in before:
+        signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        for number, handler in zip(ours, before, strict=True):
+        for number, handler in before.items():
             signal.signal(number, handler)
 
 

@@ -4,8 +4,12 @@ What `jaxmon demo` refuses before it starts anything.
 
 from __future__ import annotations
 
+import signal
+
+import pytest
 from click.testing import CliRunner
 
+from jaxmon.cli.demo import _signals_interrupt
 from jaxmon.cli.main import main
 
 
@@ -29,3 +33,23 @@ def test_an_unknown_fault_is_refused() -> None:
     assert result.exit_code == 2
     for fault in ("errors", "oom", "recompile", "stall"):
         assert fault in result.output
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_hangup_ends_the_demo_unless_it_is_ignored(handler) -> None:
+    """
+    Under nohup the demo outlives its terminal; SIGTERM ends it all the same.
+    """
+    before = {one: signal.getsignal(one) for one in (signal.SIGHUP, signal.SIGTERM)}
+    try:
+        signal.signal(signal.SIGHUP, handler)
+        with _signals_interrupt():
+            at_hangup = signal.getsignal(signal.SIGHUP)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+        assert (at_hangup is signal.SIG_IGN) == (handler is signal.SIG_IGN)
+        assert signal.getsignal(signal.SIGHUP) is handler
+        assert signal.getsignal(signal.SIGTERM) is before[signal.SIGTERM]
+    finally:
+        for number, one in before.items():
+            signal.signal(number, one)
