@@ -26,6 +26,8 @@ def inner(fun: object) -> Any:
             fun = fun.__func__  # type: ignore[attr-defined]
         elif is_below(kind, functools.partial):
             fun = _FUNC(fun)
+        elif kind is types.FunctionType and not fun.__dict__:
+            break  # as most, and in no time
         else:
             wrapped = field_of(uncounted(fun), "__wrapped__")
             if wrapped is ABSENT:

@@ -114,7 +114,10 @@ class Listeners:
         """
         if not self._registered:
             return False
-        if all(kind.listener in kind.registered() for kind in self._kinds):
+        event, duration = self._kinds
+        if event.listener in event.registered() and (
+            duration.listener in duration.registered()
+        ):
             return self._guard.on(SITE)
         with self._lock:  # twice would count twice
             missing = [

@@ -31,7 +31,7 @@ class OpenRequest:
     __slots__ = ("_ended", "_indicators", "_route", "_started", "cold", "outcome")
 
     def __init__(
-        self, route: str, indicators: Indicators | None, holder: object
+        self, route: str, indicators: Indicators | None, holder: Request
     ) -> None:
         self.outcome: Outcome | None = None
         self.cold = False
@@ -72,7 +72,8 @@ class OpenRequest:
         route = self._route
         if self._ended or route is None or self._indicators is not recorder():
             return
-        self.drop()
+        self._ended = True
+        route.serving.pop(self, None)
         try:
             outcome = self.outcome or _outcome(error)
             route.count(seconds, outcome, cold=self.cold)
@@ -91,8 +92,9 @@ class OpenRequest:
 
 class _Entry:
     """
-    A block that was entered: by which object, within which other, for which request.
-    The object ends the request when nobody holds it, so it is not held here.
+    A block that was entered: by which object, for which request, and within which other
+    block of that request. The object ends the request when nobody holds it, so it is
+    not held here.
     """
 
     # Set from outside: an `__init__` would cost each request a call.
@@ -101,13 +103,6 @@ class _Entry:
     by: ref[Request]
     serving: OpenRequest
     outer: _Entry | None
-
-    @property
-    def is_nested(self) -> bool:
-        """
-        Tell whether the request began before this block.
-        """
-        return self.outer is not None and self.outer.serving is self.serving
 
 
 _entered: ContextVar[_Entry | None] = ContextVar("jaxmon.request", default=None)
@@ -157,11 +152,11 @@ class Request:
                 _entered.set(entry.outer)
             # Else a generator that is closed late, in somebody else's context.
             self._last = None
-            if entry is None or entry.is_nested:
+            if entry is None or entry.outer is not None:
                 return
             entry.serving.end(error)
         except BaseException:  # the program's: the block is left all the same
-            if entry is not None and not entry.is_nested:
+            if entry is not None and entry.outer is None:
                 entry.serving.drop()
             raise
         if error is not None:

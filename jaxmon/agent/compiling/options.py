@@ -32,6 +32,12 @@ _PMAP = {
 }
 
 
+_LEAVES = tuple(
+    (name, f"{name}_leaves")
+    for name in ("in_shardings", "out_shardings", "in_layouts", "out_layouts")
+)
+
+
 def of_jit(info: Any) -> Options:
     """
     Return the options of a `jax.jit`.
@@ -47,8 +53,8 @@ def of_jit(info: Any) -> Options:
         found.append(("static arguments", _list(given), None))
     if given := getattr(info, "compiler_options_kvs", ()):
         found.append(("compiler_options", _list(given), value_of(given).key))
-    for name in ("in_shardings", "out_shardings", "in_layouts", "out_layouts"):
-        words, differs = _leaves(getattr(info, f"{name}_leaves", ()))
+    for name, attribute in _LEAVES:
+        words, differs = _leaves(getattr(info, attribute, ()))
         if words:
             found.append((name, words, differs))
     for name in ("device", "backend", "keep_unused", "inline"):
@@ -114,19 +120,22 @@ def _leaves(leaves: Iterable[Any]) -> tuple[str, object]:
     """
     Return shardings or layouts in words, none if none was given.
     """
-    found = [_leaf(leaf) for leaf in leaves]
-    if not any(words for words, _ in found):
+    if not any(map(_is_given, leaves)):
         return "", None
+    found = [_leaf(leaf) for leaf in leaves]
     words = ", ".join([words or "any" for words, _ in found])
     return words, tuple([differs for _, differs in found])
 
 
+def _is_given(leaf: object) -> bool:
+    # What JAX puts where nothing was.
+    return leaf is not None and name_of(type(leaf)) != "UnspecifiedValue"
+
+
 def _leaf(leaf: Any) -> tuple[str, object]:
-    kind = type(leaf)
-    # What JAX puts where nothing was given.
-    if leaf is None or name_of(kind) == "UnspecifiedValue":
+    if not _is_given(leaf):
         return "", None
-    if package_of(kind) in ("jax", "jaxlib") and hasattr(leaf, "device_set"):
+    if package_of(type(leaf)) in ("jax", "jaxlib") and hasattr(leaf, "device_set"):
         placement = placement_of(leaf)
         return str(placement), (placement.order, placement.hash)
     return _named(leaf)

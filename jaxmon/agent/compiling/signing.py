@@ -13,6 +13,7 @@ import functools
 import re
 import weakref
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any
 
 from jaxmon import interrupts
@@ -57,6 +58,8 @@ class Signatures:
         self._context = context
         # By position, settings that are objects: few and long-lived.
         self._settings: dict[int, tuple[Callable[[], Any], Value | str | None]] = {}
+        # The latest configuration, without objects of the user's, and its settings.
+        self._latest: tuple[tuple[Any, ...], tuple[Any, ...]] = (), ()
         # Equal leaves and trees are one object: a signature costs 8 bytes a leaf.
         self._leaves: dict[Leaf, Leaf] = {}
         # With each, whether its paths need names of JAX's.
@@ -104,7 +107,11 @@ class Signatures:
         return found
 
     def _plain(self, context: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(
+        latest, plain = self._latest
+        # It seldom changes. By identity, for ``==`` may be the user's.
+        if len(latest) == len(context) and all(map(is_, latest, context)):
+            return plain
+        plain = tuple(
             [
                 value
                 # Three that most are, before a look at the type.
@@ -116,6 +123,9 @@ class Signatures:
                 for position, value in enumerate(context)
             ]
         )
+        if all(map(_may_be_kept, context)):
+            self._latest = context, plain
+        return plain
 
     def _setting(self, position: int, value: Any) -> Any:
         kind = type(value)
@@ -178,6 +188,18 @@ class Signatures:
         """
         ours = package_of(type(leaf)) in ("jax", "jaxlib")
         return ours and isinstance(leaf, self._array)
+
+
+def _may_be_kept(setting: object) -> bool:
+    """
+    Tell whether *setting* is no object of the user's.
+    """
+    kind = type(setting)
+    if id(kind) in _PLAIN:
+        return True
+    if kind is tuple:
+        return not setting
+    return package_of(kind) in ("jax", "jaxlib")
 
 
 def _same(value: Any) -> Any:
