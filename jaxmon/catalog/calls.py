@@ -28,7 +28,7 @@ JIT_CALLS = Metric(
 JIT_CACHE_HITS = Metric(
     "jaxmon_jit_cache_hits_total",
     "counter",
-    "Calls served by the C++ fast path; hits / calls is the cache hit rate.",
+    "Calls that stayed on the C++ fast path; hits / calls is the cache hit rate.",
     labels=("function",),
     group="Calls",
 )

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxmon
 from jaxmon.agent.calling import codes, counted
 from tests.instrumented import instrumented, value
 
@@ -368,3 +369,19 @@ def test_calls_that_only_c_plus_plus_sees_are_hits(name: str) -> None:
             REFUSED_IN_C[name](f)
         assert value(agent, CALLS) == value(agent, HITS) == 1
         assert value(agent, "jaxmon_errors_total") == 0
+
+
+@pytest.mark.ground_truth
+@pytest.mark.parametrize("name", REFUSED_IN_C)
+def test_what_only_c_plus_plus_refuses_is_an_error_where_it_surfaces(name: str) -> None:
+    """
+    As what leaves any cached call: once, at the innermost mark that it leaves.
+    """
+    with instrumented(sample_rate=0) as agent:
+        f = STATIC(lambda x, n: (x, n))
+        inside = jaxmon.activity("outer"), jaxmon.request("inner")
+        with pytest.raises(ValueError), inside[0], inside[1]:  # noqa: PT011
+            REFUSED_IN_C[name](f)
+        kinds = {"function": "unknown", "kind": "invalid_argument"}
+        assert value(agent, "jaxmon_errors_total") == 1
+        assert value(agent, "jaxmon_errors_total", **kinds) == 1

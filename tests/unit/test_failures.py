@@ -183,6 +183,7 @@ def test_runtime_errors_are_known_by_name() -> None:
         (RuntimeError("Array has been deleted with shape=float32[3]."), True),
         (FloatingPointError("invalid value (nan) encountered in jit(f)"), True),
         (MemoryError("std::bad_alloc"), True),
+        (ValueError("Non-hashable static arguments are not supported. An"), True),
         (ValueError("INTERNAL"), False),
         (ValueError("about INTERNAL: things"), False),
         (type("Mine", (ValueError,), {})("INTERNAL: mine"), False),
