@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,6 +22,15 @@ from tests.support import Prometheus, Result
 
 # Tests run on the CPU unless the caller chose otherwise; set before JAX is loaded.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+# A shell has what it starts in the background ignore Ctrl-C, and nohup hangups. What
+# tests start would inherit that, and not end when it is told to.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 
 @pytest.fixture(autouse=True)
