@@ -71,10 +71,7 @@ def removed(stage: Stage) -> None:
     stage.expect(
         errors(sidecar.page(), "agents", "no_run_dir") >= 1, "no_run_dir counted"
     )
-    stage.expect(
-        any("there is no run directory" in line for line in sidecar.log),
-        "the log says so",
-    )
+    stage.shows(lambda: sidecar.says("there is no run directory"), "the log says so")
     agent.send_signal(signal.SIGCONT)
     stage.recovers(lambda: whole(sidecar, 0), "the agent to make it again")
 
@@ -104,9 +101,7 @@ def ended(stage: Stage) -> None:
     stage.expect(
         not any(count for count in failures(sidecar.page())), "no failure counted"
     )
-    stage.expect(
-        not any("agent 1" in line for line in sidecar.log), "nothing in the log"
-    )
+    stage.expect(not sidecar.says("agent 1"), "nothing in the log")
     process(stage, 1)
     stage.recovers(lambda: whole(sidecar, 0, 1))
 

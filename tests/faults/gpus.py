@@ -102,9 +102,7 @@ def ends(stage: Stage, orders: tuple[str, ...], advice: str) -> None:
     stage.order(*orders)
     stage.until(lambda: sidecar.process.poll() is not None, "the process to end")
     stage.expect(sidecar.process.returncode != 0, "ended, exit code not 0")
-    stage.expect(
-        any(advice in line for line in sidecar.log), f"the log says '{advice}'"
-    )
+    stage.shows(lambda: sidecar.says(advice), f"the log says '{advice}'")
 
 
 for what, orders, advice in (
@@ -280,7 +278,7 @@ def hung_start(stage: Stage) -> None:
 def stopped_while_hung(stage: Stage) -> None:
     sidecar = hung(stage, HUNG, release=False)
     stage.expect(sidecar.stop() == 0, "SIGTERM ends it, exit code 0")
-    stage.expect(any("left behind" in line for line in sidecar.log), "log names it")
+    stage.shows(lambda: sidecar.says("left behind"), "log names it")
 
 
 @AREA.row("5,000 Xid errors at once")
@@ -329,7 +327,8 @@ def implausible(stage: Stage) -> None:
     stage.expect(up(page, 0) == 1, "up 1")
     stage.expect(figures(page, 1) == whole, "the other GPU goes on")
     stage.expect(page['jaxmon_dropped_total{what="figure"}'] >= 4, "dropped counted")
-    told = [line for line in sidecar.log if "which cannot be" in line]
-    stage.expect(len(told) == 4, "said once for each metric")
+    stage.shows(
+        lambda: sidecar.says("which cannot be") == 4, "said once for each metric"
+    )
     stage.order()
     stage.recovers(lambda: healthy(sidecar) and gone <= figures(sidecar.page(), 0))

@@ -159,9 +159,7 @@ def descriptors(stage: Stage) -> None:
     stage.expect(busy < 0.5, "does not spin")
     resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     stage.recovers(lambda: answers(sidecar) and whole(sidecar, 0))
-    stage.expect(
-        sum("Traceback" in line for line in sidecar.log) <= 1, "one traceback at most"
-    )
+    stage.expect(sidecar.says("Traceback") <= 1, "one traceback at most")
 
 
 @AREA.row("no more threads can be started")
@@ -291,11 +289,11 @@ def web_config(stage: Stage) -> None:
         os.utime(config, (time.time() + 5, time.time() + 5))
         time.sleep(1.5)  # longer than the configuration may be out of date
         stage.expect(refused(sidecar), f"still 401 when it {what}")
-    stage.expect(
-        any("web.yml" in line and "line 1" in line for line in sidecar.log)
-        and not any("unknown_key" in line for line in sidecar.log),
-        "the log names the place of the mistake, and quotes nothing",
+    stage.shows(
+        lambda: any("web.yml" in line and "line 1" in line for line in sidecar.log),
+        "the log names the place of the mistake",
     )
+    stage.expect(not sidecar.says("unknown_key"), "the log quotes nothing")
     config.write_text(right)
     stage.recovers(
         lambda: (

@@ -87,6 +87,12 @@ class Sidecar:
         )
         self._reader.start()
 
+    def says(self, text: str) -> int:
+        """
+        Return how many lines of its log have *text*; they come a moment late.
+        """
+        return sum(text in line for line in self.log)
+
     @property
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])

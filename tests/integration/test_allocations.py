@@ -181,6 +181,7 @@ def test_snapshot_tells_growth_since_the_first_look() -> None:
     """
     The largest lines, and by how much each grew, as JSON types.
     """
+    jax.local_devices()  # before, there is nothing to look at
     with instrumented() as agent:
         agent.refresh()
         kept = [jnp.ones((100, 1000))]
