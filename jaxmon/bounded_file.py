@@ -1,9 +1,9 @@
 """
-Files that somebody names, read within bounds: regular, and of limited size.
+Reading files that users name: regular files only, and no larger than a limit.
 
-What was named by mistake costs an error and no more: a pipe that nobody writes to is
-not waited for, and a device without end fills no memory. Where a command reads a file
-once, a pipe will do, as of ``<(...)`` in a shell; it has a deadline.
+A wrong path costs an error message and nothing else: a pipe without a writer does not
+block, and an endless device does not fill the memory. A command that reads a file once
+also accepts a pipe, such as the shell's ``<(...)``, and waits for it with a deadline.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _from_pipe(number: int, most: int, clock: Callable[[], float]) -> bytes:
     """
     raw, end = bytearray(), clock() + PIPE_SECONDS
     ready = select.poll()
-    # Before there is a writer, a read would tell of an end; this does not.
+    # Until a writer opens the pipe, read() returns an end of file; poll() waits.
     ready.register(number, select.POLLIN)
     while len(raw) <= most:
         left = end - clock()

@@ -27,7 +27,7 @@ def inner(fun: object) -> Any:
         elif is_below(kind, functools.partial):
             fun = _FUNC(fun)
         elif kind is types.FunctionType and not fun.__dict__:
-            break  # as most, and in no time
+            break  # the common case: nothing is wrapped
         else:
             wrapped = field_of(uncounted(fun), "__wrapped__")
             if wrapped is ABSENT:

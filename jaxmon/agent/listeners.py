@@ -55,7 +55,7 @@ class Listeners:
         self._on_event = on_event
         self._on_duration = on_duration
         self._registered = False
-        self._told = False
+        self._warned = False
         # Reentrant: a signal handler may compile.
         self._lock = threading.RLock()
         self._kinds: tuple[_Kind, ...] = ()
@@ -125,12 +125,12 @@ class Listeners:
             ]
             for kind in missing:
                 kind.register(kind.listener)
-            told = self._told or not missing
-            self._told = self._told or bool(missing)
+            warned = self._warned or not missing
+            self._warned = self._warned or bool(missing)
         if self._is_off():  # meanwhile, by another thread
             self._take_off()
             return False
-        if not told:
+        if not warned:
             log.warning(
                 "jaxmon's listeners of jax.monitoring were cleared, and are registered "
                 "again. Phases of what was compiled in between are missing; "

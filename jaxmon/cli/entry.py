@@ -26,11 +26,11 @@ def loading() -> Iterator[None]:
     where it was importing.
     """
     # Not where it is ignored, as for jobs in the background of a script.
-    told = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if told:
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if interruptible:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
     finally:
-        if told:
+        if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)

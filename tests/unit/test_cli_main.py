@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import pytest
@@ -171,9 +170,24 @@ def test_reader_that_leaves_ends_a_command_in_silence(arguments):
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
 
 
+def in_shell(command):
+    """
+    Run ``jaxmon`` with arguments and redirections as a shell takes them.
+    """
+    return subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m jaxmon {command}"],
+        capture_output=True,
+        env=clean_environ(),
+        cwd=ROOT,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["runbook", "list"], ["runbook", "show", "TargetDown"]],
+    ["--help", "runbook list", "runbook show TargetDown"],
     ids=["help", "lines", "a long text"],
 )
 def test_output_that_cannot_be_written_is_an_error(arguments):
@@ -181,17 +195,8 @@ def test_output_that_cannot_be_written_is_an_error(arguments):
     Where the disk is full there is one line, an exit code of its own, and no
     complaint of Python's.
     """
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(
-            [sys.executable, "-m", "jaxmon", *arguments],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=clean_environ(),
-            cwd=ROOT,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+    ended = in_shell(f"{arguments} > /dev/full")
+
     assert ended.stderr == (
         "Error: cannot write to standard output: No space left on device\n"
     )
@@ -202,16 +207,8 @@ def test_output_that_is_closed_is_an_error():
     """
     As a shell does by ``>&-``; what a command was asked for goes nowhere.
     """
-    command = f"exec {sys.executable} -m jaxmon runbook list >&-"
-    ended = subprocess.run(
-        ["sh", "-c", command],
-        stderr=subprocess.PIPE,
-        env=clean_environ(),
-        cwd=ROOT,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    ended = in_shell("runbook list >&-")
+
     assert ended.stderr == "Error: cannot write to standard output: it is closed\n"
     assert ended.returncode == 74
 
@@ -222,17 +219,10 @@ def test_output_that_is_closed_is_an_error():
 )
 def test_errors_that_cannot_be_written_change_no_exit_code(where, arguments, code):
     """
-    Of what cannot be said on stderr nobody can be told; the code still tells.
+    Where stderr cannot be written, the exit code still reports the error.
     """
-    command = f"exec {sys.executable} -m jaxmon {arguments} {where}"
-    ended = subprocess.run(
-        ["sh", "-c", command],
-        stdout=subprocess.PIPE,
-        env=clean_environ(),
-        cwd=ROOT,
-        timeout=240,
-        check=False,
-    )
+    ended = in_shell(f"{arguments} {where}")
+
     assert ended.returncode == code
 
 

@@ -33,7 +33,7 @@ _MOST = 0.5
 """Of the recent samples, what has to be known before any is told."""
 
 _FIRST = 4
-"""Samples of a program on a CPU before a time is told: one shows nothing typical."""
+"""Samples of a program on a CPU before its time is exported: one is not typical."""
 
 # Looks come in steps that grow with the time since the work began; or, at work that
 # comes before, with how long the function's own work takes. The larger steps are for

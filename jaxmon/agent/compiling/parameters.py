@@ -64,7 +64,7 @@ def parameters_of(
         keywords: what it was given by name.
     """
     if type(fun) is types.FunctionType and not fun.__code__.co_flags & _REST:
-        return _of_code(fun, 0)  # as most, and in no time
+        return _of_code(fun, 0)  # the common case
     found: Parameters | None = None
     given, by_name = 0, set(keywords)
     for _ in range(_DEEP):
