@@ -75,7 +75,7 @@ def measure() -> list[Row]:
 
 
 def _layer_alone() -> Row:
-    from jaxmon.agent.calling.counted import CountedFunction
+    from jaxmon.agent.counted import CountedFunction
     from jaxmon.agent.meters import Meters
 
     nothing = partial(abs)  # in C, as JAX's object is

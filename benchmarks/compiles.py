@@ -97,8 +97,8 @@ def stopwatch(*observers: tuple[Any, str]) -> Iterator[list[float]]:
     Args:
         observers: classes and names of methods; all of ours, if none are given.
     """
-    from jaxmon.agent.compiling.compiles import Compiles
-    from jaxmon.agent.compiling.misses import Misses
+    from jaxmon.agent.compiles.misses import Misses
+    from jaxmon.agent.compiles.part import Compiles
 
     spent: list[float] = []
 

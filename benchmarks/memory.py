@@ -43,7 +43,7 @@ def measure() -> list[Row]:
 def _sizes(
     jax: Any, agent: Any, name: str, makers: list[Callable[[int], Any]]
 ) -> Iterator[Row]:
-    from jaxmon.agent.holding import pprof
+    from jaxmon.agent.memory import pprof
 
     kept: list[Any] = []
     for size in SIZES:

@@ -31,7 +31,7 @@ def measure() -> list[Row]:
 def _of_leaves(leaves: int, rounds: int) -> list[Row]:
     from time import perf_counter
 
-    from jaxmon.agent.compiling.recompiles import Recompiles
+    from jaxmon.agent.recompiles.part import Recompiles
 
     step, arguments = _program(leaves)
     whole, ours, signatures, comparisons = [], [], [], []

@@ -44,7 +44,7 @@ def _settings() -> Any:
 
 
 def _handing_over(shared: Any) -> list[Row]:
-    from jaxmon.agent.compiling.programs import Programs
+    from jaxmon.agent.compiles.programs import Programs
 
     programs = Programs(shared)
     programs.start()
@@ -57,7 +57,7 @@ def _handing_over(shared: Any) -> list[Row]:
 
 
 def _watching(shared: Any) -> list[Row]:
-    from jaxmon.agent.caching.cache import PersistentCache
+    from jaxmon.agent.cache.part import PersistentCache
 
     with tempfile.TemporaryDirectory() as directory:
         jax = shared.jax
@@ -103,8 +103,8 @@ def _write(cache: Any) -> None:
 def _reading() -> list[Row]:
     import jax
 
-    from jaxmon.agent.compiling import hlo
-    from jaxmon.agent.compiling.programs import facts
+    from jaxmon.agent.compiles import hlo
+    from jaxmon.agent.compiles.programs import facts
 
     rows = []
     for layers in (4, 24):
@@ -131,7 +131,7 @@ def _reading() -> list[Row]:
 
 
 def _listing() -> Row:
-    from jaxmon.agent.caching.cache_directory import look
+    from jaxmon.agent.cache.directory import look
 
     with tempfile.TemporaryDirectory() as directory:
         for number in range(ENTRIES):

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from jaxmon.agent import Agent as Agent
     from jaxmon.agent import instrument as instrument
     from jaxmon.agent import uninstrument as uninstrument
-    from jaxmon.agent.checking.determinism import check_determinism as check_determinism
-    from jaxmon.agent.checking.deviations import DeterminismCheck as DeterminismCheck
-    from jaxmon.agent.checking.deviations import Deviation as Deviation
-    from jaxmon.agent.checking.gradients import GradientCheck as GradientCheck
-    from jaxmon.agent.checking.gradients import check_gradients as check_gradients
+    from jaxmon.agent.checks.determinism import check_determinism as check_determinism
+    from jaxmon.agent.checks.deviations import DeterminismCheck as DeterminismCheck
+    from jaxmon.agent.checks.deviations import Deviation as Deviation
+    from jaxmon.agent.checks.gradients import GradientCheck as GradientCheck
+    from jaxmon.agent.checks.gradients import check_gradients as check_gradients
     from jaxmon.errors import BudgetExceeded as BudgetExceeded
     from jaxmon.errors import JaxmonError as JaxmonError
     from jaxmon.errors import SettingsError as SettingsError
@@ -46,11 +46,11 @@ _HOMES = {
     "Agent": "jaxmon.agent",
     "instrument": "jaxmon.agent",
     "uninstrument": "jaxmon.agent",
-    "check_determinism": "jaxmon.agent.checking.determinism",
-    "DeterminismCheck": "jaxmon.agent.checking.deviations",
-    "Deviation": "jaxmon.agent.checking.deviations",
-    "GradientCheck": "jaxmon.agent.checking.gradients",
-    "check_gradients": "jaxmon.agent.checking.gradients",
+    "check_determinism": "jaxmon.agent.checks.determinism",
+    "DeterminismCheck": "jaxmon.agent.checks.deviations",
+    "Deviation": "jaxmon.agent.checks.deviations",
+    "GradientCheck": "jaxmon.agent.checks.gradients",
+    "check_gradients": "jaxmon.agent.checks.gradients",
     "BudgetExceeded": "jaxmon.errors",
     "JaxmonError": "jaxmon.errors",
     "SettingsError": "jaxmon.errors",

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from jaxmon import interrupts
 from jaxmon.errors import JaxmonError
-from jaxmon.file_lock import FileLock, identity
+from jaxmon.files.lock import FileLock, identity
 
 
 MAX_SLOTS = 1024

@@ -13,8 +13,8 @@ from typing import Any
 
 import trustme
 
-from jaxmon.exposition.server import Response, Server
-from jaxmon_exporter.gate import Gate
+from jaxmon.http.server import Response, Server
+from jaxmon_exporter.web.gate import Gate
 
 
 PAGE = b"the page\n"

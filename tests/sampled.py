@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmon.agent import Agent
-from jaxmon.agent.calling.sampling import Sampling
+from jaxmon.agent.sampling.part import Sampling
 from tests.instrumented import samples
 from tests.support import until
 

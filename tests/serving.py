@@ -14,7 +14,7 @@ from threading import Event
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.exposition.histogram import Histogram
-from jaxmon.exposition.server import Request, Response, Server, metrics_handler
+from jaxmon.http.server import Request, Response, Server, metrics_handler
 
 
 BIG = b"x" * 16_000_000

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import jax
 
-from jaxmon.agent.calling.sampling import Sampling
+from jaxmon.agent.sampling.part import Sampling
 from tests import naps
 from tests.sampled import arm, execution_times, idle
 

@@ -22,7 +22,7 @@ from xml.etree import ElementTree as ET
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, series
-from jaxmon_exporter.collectors.nvml import NvidiaGpus
+from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus
 
 
 # Of a GPU: with fewer rows that both tell, something else is wrong.

@@ -8,8 +8,8 @@ import os
 import sys
 from http.client import HTTPException
 
-from jaxmon.exposition import client
-from jaxmon.exposition.bounded import Bounds, connected
+from jaxmon.http import client
+from jaxmon.http.stream import Bounds, connected
 
 
 _SECONDS = 4.0

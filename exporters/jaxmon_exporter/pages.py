@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from jaxmon.exposition.page import shared
-from jaxmon.exposition.server import Request, Response
+from jaxmon.http.page import shared
+from jaxmon.http.server import Request, Response
 
 
 if TYPE_CHECKING:

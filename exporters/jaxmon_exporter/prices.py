@@ -15,12 +15,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from jaxmon.bounded_file import read_text
 from jaxmon.catalog import ACCELERATOR_COST_DOLLARS_PER_HOUR, ACCELERATOR_INFO
 from jaxmon.errors import CommandError, ConfigFileError
 from jaxmon.exposition.families import Family, Sample, series
 from jaxmon.exposition.parse import labels
-from jaxmon.yaml_file import compose
+from jaxmon.files.bounded import read_text
+from jaxmon.formats.yaml_file import compose
 
 
 log = logging.getLogger("jaxmon.exporter")

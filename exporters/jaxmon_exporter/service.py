@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING
 
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError
-from jaxmon.exposition.container import ContainerFamilies
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
-from jaxmon.exposition.hosts import Hosts
-from jaxmon.exposition.process import ProcessFamilies
-from jaxmon.exposition.server import Server, metrics_handler
+from jaxmon.http.hosts import Hosts
+from jaxmon.http.server import Server, metrics_handler
+from jaxmon.resources.container import ContainerFamilies
+from jaxmon.resources.process import ProcessFamilies
 from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collecting import Collector
-from jaxmon_exporter.collectors.agents import Agents
-from jaxmon_exporter.collectors.gpm import Gpm
+from jaxmon_exporter.collectors.agents.collector import Agents
 from jaxmon_exporter.collectors.host import Host
-from jaxmon_exporter.collectors.nvml import NvidiaGpus
-from jaxmon_exporter.collectors.nvml_session import driver_is_here
-from jaxmon_exporter.collectors.tpu import Tpus
+from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus
+from jaxmon_exporter.collectors.nvidia.gpm import Gpm
+from jaxmon_exporter.collectors.nvidia.session import driver_is_here
+from jaxmon_exporter.collectors.tpu.collector import Tpus
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.polling import Polling
 from jaxmon_exporter.precedence import unserved
@@ -41,10 +41,10 @@ from jaxmon_exporter.precedence import unserved
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jaxmon_exporter.dcgm_names import DcgmNames
-    from jaxmon_exporter.gate import Gate
+    from jaxmon_exporter.compat.names import DcgmNames
     from jaxmon_exporter.prices import Prices
     from jaxmon_exporter.summary import Summary
+    from jaxmon_exporter.web.gate import Gate
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -238,13 +238,13 @@ def _load(disabled: AbstractSet[str]) -> None:
 
 
 def _gate(path: Path) -> Gate:
-    from jaxmon_exporter.gate import Gate  # noqa: PLC0415 - see above
+    from jaxmon_exporter.web.gate import Gate  # noqa: PLC0415 - see above
 
     return Gate(path)
 
 
 def _names() -> DcgmNames:
-    from jaxmon_exporter.dcgm_names import DcgmNames  # noqa: PLC0415 - see above
+    from jaxmon_exporter.compat.names import DcgmNames  # noqa: PLC0415 - see above
 
     return DcgmNames()
 
@@ -256,7 +256,7 @@ def _prices(prices: Mapping[str, float]) -> Prices:
 
 
 def _demo() -> Collector:
-    from jaxmon_exporter.collectors.demo import Demo  # noqa: PLC0415 - see above
+    from jaxmon_exporter.collectors.synthetic.collector import Demo  # noqa: PLC0415 - see above
 
     return Demo()
 
@@ -283,6 +283,6 @@ def _collectors(options: Options, give_up: Callable[[str], None]) -> list[Collec
 def _secondary(options: Options) -> list[Collector]:
     if not options.dcgm or "dcgm" in options.disabled:
         return []
-    from jaxmon_exporter.collectors.dcgm import Dcgm  # noqa: PLC0415 - see above
+    from jaxmon_exporter.collectors.dcgm.collector import Dcgm  # noqa: PLC0415 - see above
 
     return [Dcgm(options.dcgm, interval=options.dcgm_interval)]

@@ -6,6 +6,6 @@ families, `agent` serves them, `current` keeps the one of this process. What onl
 agent that runs needs is loaded with it, so that nothing goes wrong there without one.
 """
 
+from jaxmon.agent.agent import Agent as Agent
 from jaxmon.agent.current import instrument as instrument
 from jaxmon.agent.current import uninstrument as uninstrument
-from jaxmon.agent.handle import Agent as Agent

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Unpack
 
 from jaxmon import interrupts
+from jaxmon.agent.agent import Agent
 from jaxmon.agent.guard import Guard, log
-from jaxmon.agent.handle import Agent
 from jaxmon.errors import JaxmonError
 from jaxmon.settings import Options, Settings, load
 
@@ -103,7 +103,7 @@ def running() -> Agent | None:
 
 
 def _start(jax: ModuleType, settings: Settings) -> Agent:
-    from jaxmon.agent.agent import RunningAgent  # noqa: PLC0415 - what may go wrong
+    from jaxmon.agent.runtime import RunningAgent  # noqa: PLC0415 - what may go wrong
 
     agent = RunningAgent(jax, settings)
     _watch_forks()

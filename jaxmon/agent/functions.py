@@ -15,8 +15,9 @@ from threading import RLock
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.calling.counted import uncounted
-from jaxmon.agent.kinds import (
+from jaxmon.agent.counted import uncounted
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.inspection import (
     ABSENT,
     field_of,
     found_in,
@@ -26,7 +27,6 @@ from jaxmon.agent.kinds import (
     package_of,
 )
 from jaxmon.agent.meters import Meters
-from jaxmon.agent.tally import Tally
 from jaxmon.catalog import COMPILE_SECONDS
 from jaxmon.exposition.histogram import Histogram
 

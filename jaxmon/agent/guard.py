@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from jaxmon import interrupts
-from jaxmon.agent.tally import Tally
+from jaxmon.agent.counters import Tally
 
 
 log = logging.getLogger("jaxmon")

@@ -9,13 +9,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from jaxmon.agent.agent import Agent
 from jaxmon.agent.events import Event
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function, label
-from jaxmon.agent.handle import Agent
-from jaxmon.agent.holding import memory_profile
-from jaxmon.agent.holding.holdings import Growth, Holdings, holdings
-from jaxmon.agent.holding.memory_profile import MemoryProfile
-from jaxmon.agent.kinds import name_of
+from jaxmon.agent.inspection import name_of
+from jaxmon.agent.memory import profile as memory_profile
+from jaxmon.agent.memory.holdings import Growth, Holdings, holdings
+from jaxmon.agent.memory.profile import MemoryProfile
 from jaxmon.errors import JaxmonError
 
 

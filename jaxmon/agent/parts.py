@@ -4,18 +4,18 @@ The parts of an agent, put together.
 
 from __future__ import annotations
 
-from jaxmon.agent.caching.cache import PersistentCache
-from jaxmon.agent.calling.sampling import Sampling
-from jaxmon.agent.checking.determinism import Determinism
-from jaxmon.agent.checking.numerics import Numerics
-from jaxmon.agent.compiling.programs import Programs
+from jaxmon.agent.cache.part import PersistentCache
+from jaxmon.agent.checks.determinism import Determinism
+from jaxmon.agent.checks.numerics import Numerics
+from jaxmon.agent.compiles.programs import Programs
 from jaxmon.agent.context import Context, Part
-from jaxmon.agent.devices.device_figures import DeviceFigures
-from jaxmon.agent.devices.identity import Identity
-from jaxmon.agent.failing.errors import Errors
-from jaxmon.agent.holding.allocations import Allocations
-from jaxmon.agent.holding.memory import Memory
-from jaxmon.agent.moving.transfers import Transfers
+from jaxmon.agent.devices.figures import DeviceFigures
+from jaxmon.agent.devices.part import Identity
+from jaxmon.agent.errors.part import Errors
+from jaxmon.agent.memory.lines import Allocations
+from jaxmon.agent.memory.part import Memory
+from jaxmon.agent.sampling.part import Sampling
+from jaxmon.agent.transfers.part import Transfers
 
 
 class Parts:

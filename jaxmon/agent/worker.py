@@ -14,8 +14,8 @@ from queue import Empty, SimpleQueue
 from typing import TypeAlias, TypeVar
 
 from jaxmon import interrupts
+from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.tally import Tally
 from jaxmon.threads import DaemonThread
 
 

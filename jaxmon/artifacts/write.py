@@ -8,8 +8,9 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from jaxmon import bounded_file, whole_file
 from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.files import bounded as bounded_file
+from jaxmon.files import whole as whole_file
 
 
 Artifacts = Mapping[str, str]

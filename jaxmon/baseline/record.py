@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmon import bounded_file, json_text, whole_file
 from jaxmon.baseline.figures import FIGURES
-from jaxmon.bounded_file import kind
 from jaxmon.errors import BaselineError, ConfigFileError
+from jaxmon.files import bounded as bounded_file
+from jaxmon.files import whole as whole_file
+from jaxmon.files.bounded import kind
+from jaxmon.formats import json_text
 
 
 SCHEMA = 1

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmon import bounded_file, json_text, scratch
 from jaxmon.baseline.record import MOST_BYTES, Record, checked, from_processes
 from jaxmon.bootstrap import environment
 from jaxmon.errors import BaselineError
+from jaxmon.files import bounded as bounded_file
+from jaxmon.files import scratch
+from jaxmon.formats import json_text
 
 
 # The agent of a recorded process serves nobody, and reads every program.

@@ -8,25 +8,16 @@ unit and ``_total`` included). See `docs/metrics.md`, which is generated from he
 
 from __future__ import annotations
 
-from jaxmon.catalog import (
-    accelerators,
-    activity,
-    calls,
-    gpus,
-    host,
-    links,
-    marks,
-    memory,
-    process,
-    tpus,
-)
+from jaxmon.catalog import accelerators, calls, gpus, host, links, memory, process, tpus
+from jaxmon.catalog import gpu_activity as activity
+from jaxmon.catalog import indicators as marks
 from jaxmon.catalog.accelerators import *  # noqa: F403 - one table on several sheets
-from jaxmon.catalog.activity import *  # noqa: F403
 from jaxmon.catalog.calls import *  # noqa: F403
+from jaxmon.catalog.gpu_activity import *  # noqa: F403
 from jaxmon.catalog.gpus import *  # noqa: F403
 from jaxmon.catalog.host import *  # noqa: F403
+from jaxmon.catalog.indicators import *  # noqa: F403
 from jaxmon.catalog.links import *  # noqa: F403
-from jaxmon.catalog.marks import *  # noqa: F403
 from jaxmon.catalog.memory import *  # noqa: F403
 from jaxmon.catalog.model import AGENT as AGENT
 from jaxmon.catalog.model import BOTH as BOTH

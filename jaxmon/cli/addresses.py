@@ -15,7 +15,7 @@ def page(_context: click.Context, _parameter: click.Parameter, url: str) -> str:
     """
     if not url:
         return ""
-    from jaxmon_exporter.http_page import usable
+    from jaxmon_exporter.collectors.dcgm.fetch import usable
 
     try:
         return usable(url)
@@ -27,7 +27,7 @@ def listened(_context: click.Context, _parameter: click.Parameter, host: str) ->
     """
     Return *host*, an address to listen on.
     """
-    from jaxmon.exposition.listeners import numeric_address
+    from jaxmon.http.listeners import numeric_address
 
     try:
         numeric_address(host, 0)
@@ -42,7 +42,7 @@ def names(
     """
     Return *chosen* names that `Host` may have.
     """
-    from jaxmon.exposition.hosts import Hosts
+    from jaxmon.http.hosts import Hosts
 
     try:
         Hosts(chosen)

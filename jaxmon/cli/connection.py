@@ -92,7 +92,7 @@ def grafana(
         GrafanaError: the address, the token or the certificates cannot be used.
     """
     from jaxmon.grafana.client import Grafana
-    from jaxmon.grafana.http import Session
+    from jaxmon.grafana.session import Session
 
     token = _token(token_file)
     output.hide(token)
@@ -126,7 +126,7 @@ def _token(file: Path | None) -> str:
             msg = f"no token; set {TOKEN_VARIABLE} or give --token-file"
             raise CommandError(msg)
         return token
-    from jaxmon.bounded_file import read_text
+    from jaxmon.files.bounded import read_text
 
     try:
         token = read_text(file, most=_MAX_BYTES, pipe=True).strip()

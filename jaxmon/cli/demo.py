@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from jaxmon import scratch
 from jaxmon.cli import output, stack
 from jaxmon.cli.active import active
 from jaxmon.cli.children import Child, Children
@@ -33,6 +32,7 @@ from jaxmon.cli.overview import steps, totals_table
 from jaxmon.cli.stack import SCALE, Programs, Stack
 from jaxmon.cli.views import Scene, view
 from jaxmon.errors import CommandError
+from jaxmon.files import scratch
 from jaxmon.settings import SIDECAR_PORT
 
 

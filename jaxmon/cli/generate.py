@@ -29,11 +29,11 @@ def render() -> dict[str, str]:
     from jaxmon.artifacts import (
         alerts,
         autoscaling,
-        cli_doc,
         dashboards,
         metrics_doc,
         settings_doc,
     )
+    from jaxmon.artifacts import reference as cli_doc
     from jaxmon.artifacts.slo.load import DEFAULT
     from jaxmon.cli.main import load, main
 

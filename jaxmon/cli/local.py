@@ -9,9 +9,9 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
-from jaxmon import json_text
 from jaxmon.errors import CommandError
-from jaxmon.exposition import client
+from jaxmon.formats import json_text
+from jaxmon.http import client
 from jaxmon.report.layout import clean
 
 

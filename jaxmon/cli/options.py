@@ -78,7 +78,7 @@ class Url(click.types.StringParamType):
         Raises:
             click.BadParameter: it is none.
         """
-        from jaxmon.exposition.addresses import parts_of
+        from jaxmon.http.urls import parts_of
 
         address = str(value)
         try:

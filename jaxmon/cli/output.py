@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from jaxmon.errors import CommandError
-from jaxmon.exposition.redaction import Secrets
+from jaxmon.http.redaction import Secrets
 from jaxmon.report.layout import clean, shortened
 
 

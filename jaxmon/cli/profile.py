@@ -130,8 +130,8 @@ def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
     """
     Return the trace of *worker*, and why it is shorter than asked for, if it is.
     """
-    from jaxmon.exposition import client
-    from jaxmon.exposition.bounded import TooLargeError
+    from jaxmon.http import client
+    from jaxmon.http.stream import TooLargeError
 
     target = f"/debug/profile?seconds={seconds:g}"
     try:
@@ -179,7 +179,7 @@ def _write(
     import socket
     import time
 
-    from jaxmon import whole_file
+    from jaxmon.files import whole as whole_file
     from jaxmon.profile import perfetto
 
     stamp = time.strftime("%Y_%m_%d_%H_%M_%S")

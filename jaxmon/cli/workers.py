@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmon import json_text, rundir
+from jaxmon import rundir
 from jaxmon.errors import CommandError
-from jaxmon.exposition import fetch
-from jaxmon.exposition.fetch import FetchError, fetch_all
+from jaxmon.formats import json_text
+from jaxmon.http import fetch
+from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.report.layout import clean, shortened
 
 

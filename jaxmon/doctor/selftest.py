@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxmon import json_text, subprocesses
+from jaxmon import subprocesses
 from jaxmon.doctor.finding import Finding
+from jaxmon.formats import json_text
 from jaxmon.settings import PREFIX
 
 

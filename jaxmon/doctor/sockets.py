@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaxmon import rundir
-from jaxmon.bounded_file import kind
 from jaxmon.doctor.finding import Finding
-from jaxmon.exposition import fetch
-from jaxmon.exposition.fetch import FetchError, fetch_all
+from jaxmon.files.bounded import kind
+from jaxmon.http import fetch
+from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.rundir import RunDirError
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
-from jaxmon import whole_file
+from jaxmon.files import whole as whole_file
 from jaxmon.grafana.client import Stored
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 from urllib.parse import quote
 
 from jaxmon.grafana.content import Body
-from jaxmon.grafana.http import Answer, GrafanaError, Session
+from jaxmon.grafana.session import Answer, GrafanaError, Session
 
 
 ROOT_FOLDER = "general"

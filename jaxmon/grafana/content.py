@@ -17,9 +17,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from jaxmon import json_text
-from jaxmon.bounded_file import read_text
 from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.files.bounded import read_text
+from jaxmon.formats import json_text
 from jaxmon.version import version
 
 

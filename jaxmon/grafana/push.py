@@ -17,8 +17,8 @@ from pathlib import Path
 from jaxmon.grafana import backup
 from jaxmon.grafana.client import ROOT_FOLDER, ConflictError, Grafana, Stored
 from jaxmon.grafana.content import Dashboard
-from jaxmon.grafana.http import GrafanaError
 from jaxmon.grafana.plan import State, Step, decide
+from jaxmon.grafana.session import GrafanaError
 
 
 class Outcome(StrEnum):

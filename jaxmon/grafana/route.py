@@ -16,9 +16,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from jaxmon.errors import JaxmonError
-from jaxmon.exposition import client
-from jaxmon.exposition.addresses import without_user
-from jaxmon.exposition.bounded import Bounds, Stream, connected
+from jaxmon.http import client
+from jaxmon.http.stream import Bounds, Stream, connected
+from jaxmon.http.urls import without_user
 
 
 _PORTS = {"http": 80, "https": 443}

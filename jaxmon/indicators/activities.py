@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from jaxmon.indicators.current import recorder, report
 from jaxmon.indicators.decorate import F, decorated
-from jaxmon.indicators.ends import End, noting, now, when_dropped
+from jaxmon.indicators.endings import End, noting, now, when_dropped
 
 
 SITE = "activities"

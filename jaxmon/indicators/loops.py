@@ -13,7 +13,7 @@ from weakref import ref
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
 from jaxmon.exposition.histogram import Histogram
-from jaxmon.indicators.ends import End, noting, when_dropped
+from jaxmon.indicators.endings import End, noting, when_dropped
 from jaxmon.indicators.labels import Labels
 
 

@@ -11,7 +11,7 @@ from weakref import ref
 
 from jaxmon.indicators.current import Indicators, recorder, report
 from jaxmon.indicators.decorate import F, decorated
-from jaxmon.indicators.ends import now
+from jaxmon.indicators.endings import now
 from jaxmon.indicators.routes import Outcome, Route
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
 from jaxmon.indicators.current import Indicators, recorder, report
-from jaxmon.indicators.ends import End, now
+from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.timeline import DATA_WAIT
 
 

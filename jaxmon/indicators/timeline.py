@@ -17,7 +17,7 @@ from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
-from jaxmon.indicators.ends import End, now
+from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.labels import OTHER, Labels
 
 

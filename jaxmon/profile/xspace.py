@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jaxmon import wire
-from jaxmon.wire import Value
+from jaxmon.formats import protobuf as wire
+from jaxmon.formats.protobuf import Value
 
 
 @dataclass(frozen=True, slots=True)

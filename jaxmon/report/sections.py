@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby, islice
 
+from jaxmon.report.advice.words import what_to_do
 from jaxmon.report.layout import (
     INDENT,
     UNKNOWN,
@@ -23,7 +24,6 @@ from jaxmon.report.layout import (
     wrapped,
 )
 from jaxmon.report.model import Advice, Function, Recompile, Snapshot
-from jaxmon.report.words import what_to_do
 
 
 _MOST_FUNCTIONS = 12

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TypeVar
 
 from jaxmon.agent.events import Event
-from jaxmon.agent.holding.holdings import Growth
 from jaxmon.agent.ledger import UNSEEN, Cost, FunctionCost
+from jaxmon.agent.memory.holdings import Growth
 
 
 _T = TypeVar("_T")

@@ -17,7 +17,7 @@ import pytest
 from jaxmon.artifacts import alerts
 from jaxmon.artifacts.dashboards import render_all
 from jaxmon.catalog import JIT_CALLS, PROCESS_START_TIME_SECONDS
-from jaxmon_exporter.collectors.tpu_reading import BYTES_SENT_AGAIN
+from jaxmon_exporter.collectors.tpu.reading import BYTES_SENT_AGAIN
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Runtime
 from tests.panels import Grafana, is_sidecars, panels, problems, settled

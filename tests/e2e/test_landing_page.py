@@ -17,7 +17,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
-from jaxmon.exposition.server import Server, metrics_handler
+from jaxmon.http.server import Server, metrics_handler
 from tests.fakes.nvml.build import build
 from tests.support import clean_environ, free_port, require_program, until
 

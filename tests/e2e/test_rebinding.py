@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
-from jaxmon.exposition.server import Response, Server
+from jaxmon.http.server import Response, Server
 from tests.support import require_program
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from jaxmon.exposition.server import Handler, Response, Server
-from jaxmon_exporter.collectors.agents import Agents
+from jaxmon.http.server import Handler, Response, Server
+from jaxmon_exporter.collectors.agents.collector import Agents
 
 
 GOOD = b"""\

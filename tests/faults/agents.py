@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from jaxmon.exposition.server import Response, Server
+from jaxmon.http.server import Response, Server
 from tests.faults.matrix import Area
 from tests.faults.stage import Page, Sidecar, Stage, errors, success
 from tests.support import ROOT, clean_environ
@@ -30,8 +30,8 @@ import signal, sys
 # Before there are threads, which would take the signal.
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 from pathlib import Path
-from jaxmon.agent.local_socket import LocalSocket
-from jaxmon.exposition.server import Response, Server
+from jaxmon.agent.serving import LocalSocket
+from jaxmon.http.server import Response, Server
 server = Server({"/metrics": lambda _: Response(sys.argv[2].encode())})
 local = LocalSocket(server, Path(sys.argv[1]))
 local.open()

@@ -24,7 +24,7 @@ from tests.push_site import Site, check_site
 
 if TYPE_CHECKING:
     from jaxmon.agent import Agent
-    from jaxmon.agent.calling.sampling import Sampling
+    from jaxmon.agent.sampling.part import Sampling
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from jaxmon.catalog import JIT_CALLS, PROCESS_OPEN_FDS, SCRAPE_SECONDS
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.exposition.histogram import Histogram
-from jaxmon.exposition.process import ProcessFamilies
-from jaxmon.exposition.server import metrics_handler
+from jaxmon.http.server import metrics_handler
+from jaxmon.resources.process import ProcessFamilies
 from jaxmon_exporter.collecting import CollectorUnavailable
-from jaxmon_exporter.collectors.agents import Agents
+from jaxmon_exporter.collectors.agents.collector import Agents
 from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import (
     GOOD,

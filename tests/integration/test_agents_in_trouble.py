@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.exposition.server import Request, Response
-from jaxmon_exporter.collectors.agents import Agents
+from jaxmon.http.server import Request, Response
+from jaxmon_exporter.collectors.agents.collector import Agents
 from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import (
     GOOD,

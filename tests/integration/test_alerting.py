@@ -17,7 +17,7 @@ from jaxmon import catalog
 from jaxmon.artifacts import alerts, runbooks
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
-from jaxmon.exposition.server import Server, metrics_handler
+from jaxmon.http.server import Server, metrics_handler
 from tests.alertmanager import Alertmanager, Webhook
 from tests.support import Prometheus, http_get, until
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmon.agent.holding import pprof
+from jaxmon.agent.memory import pprof
 from tests import support
 from tests.instrumented import instrumented, samples, value
 

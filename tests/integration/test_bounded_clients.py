@@ -19,14 +19,14 @@ from jaxmon.cli import local
 from jaxmon.cli.stack import Stack
 from jaxmon.cli.workers import running
 from jaxmon.errors import CommandError
-from jaxmon.exposition import client
-from jaxmon.exposition.bounded import Bounds, TooLargeError, connected
-from jaxmon.exposition.fetch import FetchError, fetch_all
-from jaxmon.grafana import http
-from jaxmon.grafana.http import GrafanaError, Session
+from jaxmon.grafana import session as http
+from jaxmon.grafana.session import GrafanaError, Session
+from jaxmon.http import client
+from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.http.stream import Bounds, TooLargeError, connected
+from jaxmon_exporter.collectors.dcgm.fetch import PageUnavailable, fetch_page
 from jaxmon_exporter.grpc.ask import ask
 from jaxmon_exporter.grpc.call import GONE, Call, Failure
-from jaxmon_exporter.http_page import PageUnavailable, fetch_page
 from tests.fakes.hostile import ENDLESS, Answer, Hostile, hostile
 from tests.support import ROOT
 

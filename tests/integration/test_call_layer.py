@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 import jaxmon
-from jaxmon.agent.calling import codes, counted
+from jaxmon.agent import counted
+from jaxmon.agent.jaxlink import jit as codes
 from tests.instrumented import instrumented, value
 
 

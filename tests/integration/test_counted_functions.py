@@ -23,10 +23,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmon.agent import Agent
-from jaxmon.agent.calling import counted
-from jaxmon.agent.calling.counted import CountedFunction
-from jaxmon.agent.probe import Probe
+from jaxmon.agent import Agent, counted
+from jaxmon.agent.counted import CountedFunction
+from jaxmon.agent.jaxlink.probe import Probe
 from tests.instrumented import instrumented, value
 from tests.jitting import CASES, attributes_of, body, comparable, failure
 

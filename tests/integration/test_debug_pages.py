@@ -243,7 +243,7 @@ def test_reading_is_quick_while_the_program_works(
 import json, threading
 import jax, jaxmon, numpy as np
 from pathlib import Path
-from jaxmon.exposition.fetch import fetch_all
+from jaxmon.http.fetch import fetch_all
 
 agent = jaxmon.instrument(port=None)
 stop = threading.Event()

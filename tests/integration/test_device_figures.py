@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.exposition.server import Response, Server
+from jaxmon.http.server import Response, Server
 from tests.faults.stage import Sidecar, Stage, up
 from tests.support import clean_environ
 
@@ -23,7 +23,8 @@ POWER = "jaxmon_accelerator_power_watts"
 PROGRAM = """
 import sys, time
 import jax, jaxmon
-from jaxmon.agent.devices import device_figures, identity
+from jaxmon.agent.devices import figures as device_figures
+from jaxmon.agent.devices import part as identity
 named = iter(sys.argv[1:])
 identity.hardware = lambda _: (next(named, ""), "0000:1a:00.0")
 device_figures.EVERY = 0.1

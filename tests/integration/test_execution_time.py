@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
-from jaxmon.agent.calling.sampling import Sampling
+from jaxmon.agent.sampling.part import Sampling
 from tests import naps
 from tests.instrumented import instrumented
 from tests.sampled import (
@@ -57,7 +57,7 @@ def accelerated(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Have naps taken for programs of an accelerator: both leave the processor alone.
     """
-    monkeypatch.setattr("jaxmon.agent.calling.window.on_host", lambda _: False)
+    monkeypatch.setattr("jaxmon.agent.sampling.window.on_host", lambda _: False)
 
 
 @pytest.mark.ground_truth
@@ -280,7 +280,7 @@ GOES_ON = """
 import json
 from tests.instrumented import instrumented
 from tests.sampled import BY_HAND, arm, calibrated, chain, figures, idle, operand, timed
-from jaxmon.agent.calling.counted import taken
+from jaxmon.agent.counted import taken
 with instrumented(**BY_HAND) as agent:
     sampling = agent._parts.sampling
     step, x = chain("slow", calibrated(0.6)), operand()

@@ -254,10 +254,10 @@ def test_a_failure_in_the_report_is_contained(python_script) -> None:
     The program ends as it did; the failure is said in a line of the log.
     """
     broken = """
-import jaxmon.agent.showing.exit_report
+import jaxmon.agent.reports.exit_report
 def fail(*_):
     raise RuntimeError("broken")
-jaxmon.agent.showing.exit_report.read = fail
+jaxmon.agent.reports.exit_report.read = fail
 """
     result = python_script(PROGRAM + broken + "sys.exit(7)")
 

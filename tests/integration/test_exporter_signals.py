@@ -61,7 +61,7 @@ main(["exporter", "--port", "0", "{option}", sys.argv[1]])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
     ("module", "name", "option"),
-    [("web_config", "read_text", "--web-config"), ("prices", "from_file", "--prices")],
+    [("web.config", "read_text", "--web-config"), ("prices", "from_file", "--prices")],
 )
 def test_a_signal_ends_it_while_files_are_loaded(
     *, run_dir: Path, tmp_path: Path, module: str, name: str, option: str, number: int

@@ -19,9 +19,9 @@ from click.testing import CliRunner
 
 from jaxmon.cli.logs import LogFormatter
 from jaxmon.cli.main import main
-from jaxmon.exposition.server import Handler, Response, Server
+from jaxmon.http.server import Handler, Response, Server
 from jaxmon.profile import xspace
-from jaxmon_exporter.http_page import PageUnavailable, fetch_page
+from jaxmon_exporter.collectors.dcgm.fetch import PageUnavailable, fetch_page
 from tests.fakes.hostile import Answer, hostile
 from tests.fakes.http import FaultyServer, Reply, Seen
 from tests.hostile_text import HOSTILE, harmful
@@ -142,7 +142,7 @@ def test_a_proxy_that_repeats_its_password(monkeypatch):
     """
     first = f"HTTP/1.1 407 {TOKEN} Basic {BASIC} \x1b[31m\r\n\r\n".encode()
     monkeypatch.setenv("no_proxy", "")
-    monkeypatch.setattr("jaxmon.grafana.http._backoff", lambda _: 0.0)
+    monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.0)
     with hostile(Answer(first, b"")) as server:
         proxy = server.url.replace("//", f"//user:{quote(TOKEN, safe='')}@")
         monkeypatch.setenv("https_proxy", proxy)

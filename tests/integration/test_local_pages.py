@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.exposition.server import Request, Response, Server
+from jaxmon.http.server import Request, Response, Server
 from tests.support import until
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.agent.context import context_of
-from jaxmon.agent.holding.holdings import holdings
-from jaxmon.agent.holding.memory import Memory
+from jaxmon.agent.memory.holdings import holdings
+from jaxmon.agent.memory.part import Memory
 from jaxmon.settings import Settings
 from tests import support
 from tests.instrumented import instrumented, value

@@ -75,7 +75,7 @@ def test_a_missing_symbol_costs_its_hook_only(
     # Causes have no place of their own: they need both.
     causes = {"causes"} if lost & {"misses", "compiles"} else set()
     assert inactive == lost | causes
-    assert type(counted).__module__ == "jaxmon.agent.calling.counted"
+    assert type(counted).__module__ == "jaxmon.agent.counted"
     assert len(caplog.records) == len(lost)
     for record in caplog.records:
         assert "cannot attach to JAX" in record.getMessage()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.exposition.messages import Request, Response
-from jaxmon.exposition.server import Server
+from jaxmon.http.messages import Request, Response
+from jaxmon.http.server import Server
 from tests.fakes.nvml.gpus import UUID
 from tests.support import Prometheus, clean_environ, http_get, until
 

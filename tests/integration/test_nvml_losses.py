@@ -241,7 +241,7 @@ def test_missing_pynvml_names_the_extra(nvml_library: Path) -> None:
     """Without nvidia-ml-py the collector says what to install."""
     source = (
         "import sys; sys.modules['pynvml'] = None\n"
-        "from jaxmon_exporter.collectors.nvml import NvidiaGpus\n"
+        "from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus\n"
         "from jaxmon_exporter.polling import Poller\n"
         "poller = Poller(NvidiaGpus()); poller.poll()\n"
         "print(poller.status().reason, poller.status().message)\n"
@@ -262,7 +262,7 @@ def test_broken_pynvml_is_no_missing_one(nvml_library: Path, tmp_path: Path) -> 
     (tmp_path / "pynvml.py").write_text("from ctypes import no_such_thing\n")
     source = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from jaxmon_exporter.collectors.nvml import NvidiaGpus\n"
+        "from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus\n"
         "from jaxmon_exporter.polling import Poller\n"
         "poller = Poller(NvidiaGpus()); poller.poll()\n"
         "print(poller.status().reason, poller.status().message)\n"
@@ -283,7 +283,7 @@ def test_host_without_a_driver_does_not_load_pynvml(tmp_path: Path) -> None:
     (tmp_path / "libnvidia-ml.so.1").write_text("no library" * 1000)
     source = (
         "import sys\n"
-        "from jaxmon_exporter.collectors.nvml import NvidiaGpus\n"
+        "from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus\n"
         "from jaxmon_exporter.polling import Poller\n"
         "poller = Poller(NvidiaGpus()); poller.poll()\n"
         "print(poller.status().reason, 'pynvml' in sys.modules)\n"

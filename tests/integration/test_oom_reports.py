@@ -16,7 +16,7 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 from jaxmon.agent import Agent, guard
-from jaxmon.agent.failing import oom_text
+from jaxmon.agent.oom import text as oom_text
 from tests.failing import FULL, kinds
 from tests.instrumented import instrumented, value
 from tests.support import run_python

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from jaxmon.errors import CommandError
-from jaxmon_exporter import gate
+from jaxmon_exporter.web import gate
 from tests.guarded import PAGE, TLS, Site
 from tests.support import until
 

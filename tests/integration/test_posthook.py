@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import pytest
 
-from jaxmon.agent.calling.posthook import PostHook
+from jaxmon.agent.jaxlink.posthook import PostHook
 
 
 ROUNDS = 2_000

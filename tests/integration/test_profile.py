@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import pytest
 
 from jaxmon.agent import Agent
-from jaxmon.agent.showing import profile
-from jaxmon.exposition import client
+from jaxmon.agent.reports import profile
+from jaxmon.http import client
 from jaxmon.profile import table, xspace
 from tests.instrumented import instrumented, value
 from tests.support import until

@@ -20,9 +20,9 @@ import pytest
 
 from jaxmon import rundir
 from jaxmon.doctor import sockets as doctor
-from jaxmon.exposition import fetch
-from jaxmon.exposition.fetch import FetchError, fetch_all
-from jaxmon.file_lock import identity
+from jaxmon.files.lock import identity
+from jaxmon.http import fetch
+from jaxmon.http.fetch import FetchError, fetch_all
 from tests import support
 from tests.support import until
 
@@ -33,9 +33,9 @@ import signal, sys
 # Before there are threads, which would take the signal.
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 from pathlib import Path
-from jaxmon.agent import local_socket
-from jaxmon.agent.local_socket import LocalSocket
-from jaxmon.exposition.server import Response, Server
+from jaxmon.agent import serving as local_socket
+from jaxmon.agent.serving import LocalSocket
+from jaxmon.http.server import Response, Server
 name, every = sys.argv[2], float(sys.argv[3])
 page = lambda _: Response(name.encode())
 server = Server({"/metrics": page, "/-/healthy": page})
@@ -336,7 +336,7 @@ def test_comings_and_goings_are_never_seen_as_broken(
 REAL = """
 import json, sys
 import jax, jaxmon
-from jaxmon.agent import local_socket
+from jaxmon.agent import serving as local_socket
 local_socket.EVERY = 0.05
 agent = jaxmon.instrument()
 for line in sys.stdin:

@@ -15,9 +15,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxmon.agent import Agent
-from jaxmon.agent.calling import counted
-from jaxmon.agent.calling.sampling import Sample, Sampling
+from jaxmon.agent import Agent, counted
+from jaxmon.agent.sampling.part import Sample, Sampling
 from tests.instrumented import instrumented, value
 from tests.sampled import (
     BY_HAND,

@@ -17,7 +17,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
-from jaxmon.exposition.server import Response, Server
+from jaxmon.http.server import Response, Server
 from tests.serving import Site, everything, head_of, sites, status
 from tests.support import Prometheus
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.exposition.server import Response, Server
+from jaxmon.http.server import Response, Server
 from tests.serving import BIG, Site, everything, head_of, sites, status
 from tests.support import require_program, until
 

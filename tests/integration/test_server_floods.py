@@ -17,7 +17,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.exposition.server import Response
+from jaxmon.http.server import Response
 from tests.serving import Site, everything, head_of, sites, status
 from tests.support import until
 

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from jaxmon.exposition.hosts import Hosts
-from jaxmon.exposition.server import Response, Server
+from jaxmon.http.hosts import Hosts
+from jaxmon.http.server import Response, Server
 from tests.guarded import Site
 from tests.serving import everything, status
 

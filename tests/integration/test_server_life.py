@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from jaxmon.exposition.server import Request, Response, Server
+from jaxmon.http.server import Request, Response, Server
 from tests.serving import BIG, Site, everything, head_of, sites
 from tests.support import run_python, until
 
@@ -112,7 +112,7 @@ class TestFailures:
 
 DESCRIPTORS = """
 import os, resource, socket, threading
-from jaxmon.exposition.server import Response, Server
+from jaxmon.http.server import Response, Server
 
 failed = threading.Event()
 server = Server({"/": lambda _: Response(b"")}, on_error=lambda *_: failed.set())
@@ -245,7 +245,7 @@ class TestLife:
 
 EXIT = """
 import socket, urllib.request
-from jaxmon.exposition.server import Response, Server
+from jaxmon.http.server import Response, Server
 server = Server({"/": lambda _: Response(b"")})
 port = server.listen_tcp("127.0.0.1", 0)
 server.start()
@@ -258,7 +258,7 @@ idle.close()
 
 FORK = """
 import gc, http.client, os, sys
-from jaxmon.exposition.server import Response, Server
+from jaxmon.http.server import Response, Server
 
 def sockets():
     names = []

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
-from jaxmon.agent.calling.sampling import Sample
-from jaxmon.agent.checking import shadow as shadow_module
+from jaxmon.agent.checks import shadow as shadow_module
+from jaxmon.agent.sampling.part import Sample
 from tests.instrumented import instrumented, value
 from tests.support import run_python, until
 
@@ -177,7 +177,7 @@ def test_arguments_that_may_change_or_are_large_are_not_repeated(
     """
     NumPy arguments can be overwritten meanwhile, and memory is the program's.
     """
-    monkeypatch.setattr("jaxmon.agent.checking.shadow.LIMIT_BYTES", 100)
+    monkeypatch.setattr("jaxmon.agent.checks.shadow.LIMIT_BYTES", 100)
 
     @jax.jit
     def of_numpy(x):
@@ -201,8 +201,8 @@ SPREAD = """
 import json
 import jax, jaxmon, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxmon.agent.calling.sampling import Sample
-from jaxmon.agent.checking import shadow as shadow_module
+from jaxmon.agent.sampling.part import Sample
+from jaxmon.agent.checks import shadow as shadow_module
 agent = jaxmon.instrument(
     port=None, socket=False, shadow_interval=0.1, sample_rate=0
 )

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
-from jaxmon.agent.compiling.signing import Signatures
+from jaxmon.agent.recompiles.signing import Signatures
 from tests.instrumented import instrumented
 
 

@@ -15,9 +15,9 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from jaxmon.agent.agent import RunningAgent
-from jaxmon.agent.hooks import Hooks
+from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.parts import Parts
+from jaxmon.agent.runtime import RunningAgent
 from tests import leaks
 from tests.bombs import ACTIVE, Bomb, InjectedError
 from tests.instrumented import SILENT, samples

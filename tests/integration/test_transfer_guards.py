@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxmon
-from jaxmon.agent.calling.sampling import Sample
+from jaxmon.agent.sampling.part import Sample
 from tests.instrumented import instrumented, value
 from tests.support import until
 

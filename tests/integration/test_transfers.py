@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import jaxmon
-from jaxmon.agent.calling.sampling import Sample
-from jaxmon.agent.checking import deviations, numerics
-from jaxmon.agent.moving import crossings, origins
+from jaxmon.agent.checks import deviations, numerics
+from jaxmon.agent.sampling.part import Sample
+from jaxmon.agent.transfers import crossings, origins
 from tests import leaks, support
 from tests.instrumented import instrumented, samples, value
 

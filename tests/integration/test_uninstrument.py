@@ -22,7 +22,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from jaxmon.agent.calling.counted import CountedFunction
+from jaxmon.agent.counted import CountedFunction
 from tests import leaks
 from tests.instrumented import SILENT, instrumented, value
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.exposition.addresses import parts_of, without_user
+from jaxmon.http.urls import parts_of, without_user
 
 
 GOOD = (

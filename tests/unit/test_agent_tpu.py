@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from jaxmon.agent.devices import identity, tpu
+from jaxmon.agent.devices import part as identity
+from jaxmon.agent.devices import tpu
 from tests.fakes.tpu.hosts import Host
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from jaxmon.agent.holding import allocators
+from jaxmon.agent.memory import allocators
 
 
 # As JAX tells it of an H100 that holds its memory from the start.

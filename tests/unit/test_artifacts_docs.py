@@ -9,7 +9,8 @@ from dataclasses import fields
 import click
 import pytest
 
-from jaxmon.artifacts import cli_doc, metrics_doc, settings_doc
+from jaxmon.artifacts import metrics_doc, settings_doc
+from jaxmon.artifacts import reference as cli_doc
 from jaxmon.artifacts.write import check
 from jaxmon.catalog import METRICS, Metric
 from jaxmon.cli import generate

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.agent.caching import cache_directory
-from jaxmon.agent.caching.cache_directory import Listing, is_local, look
+from jaxmon.agent.cache import directory as cache_directory
+from jaxmon.agent.cache.directory import Listing, is_local, look
 
 
 def filled(directory: Path) -> Path:

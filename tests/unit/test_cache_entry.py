@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.agent.caching import cache_entry
-from jaxmon.agent.caching.cache_entry import made_under
+from jaxmon.agent.cache import cache_entry
+from jaxmon.agent.cache.cache_entry import made_under
 
 
 OPTIONS = b"\xb2\x136/mnt/cache/xla_gpu_per_fusion_autotune_cache_dir\xb8\x13"

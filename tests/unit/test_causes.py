@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxmon.agent.compiling.causes import SHOWN, Cause, Causes, source_of
-from jaxmon.agent.compiling.signatures import (
+from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.recompiles.causes import SHOWN, Cause, Causes, source_of
+from jaxmon.agent.recompiles.signatures import (
     LEAF,
     Argument,
     Beyond,
@@ -19,8 +20,7 @@ from jaxmon.agent.compiling.signatures import (
     Signature,
     Static,
 )
-from jaxmon.agent.compiling.stack import Jitted
-from jaxmon.agent.compiling.values import value_of
+from jaxmon.agent.recompiles.values import value_of
 
 
 def jitted(fun: Any, source: str | None = "f at file.py:1") -> Jitted:

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from jaxmon.agent.calling import codes
+from jaxmon.agent.jaxlink import jit as codes
 
 
 ORIGINAL: Any = jax._src.pjit._cpp_pjit

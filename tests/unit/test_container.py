@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jaxmon.exposition.container import ContainerFamilies
+from jaxmon.resources.container import ContainerFamilies
 
 
 STALLED = (

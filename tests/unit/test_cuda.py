@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from jaxmon.agent.devices import cuda, identity
-from jaxmon.agent.devices.cuda import Gpu
+from jaxmon.agent.devices import hardware as cuda
+from jaxmon.agent.devices import part as identity
+from jaxmon.agent.devices.hardware import Gpu
 from tests.support import require_program
 
 

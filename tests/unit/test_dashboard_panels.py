@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.artifacts.shape import SCRAPED_LABELS
+from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
 from jaxmon.catalog import BY_NAME
 from tests.rendered import DASHBOARDS, EVERY_DASHBOARD, panels
 

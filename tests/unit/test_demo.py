@@ -5,7 +5,7 @@ The synthetic fleet: deterministic, monotonic, complete.
 from __future__ import annotations
 
 from jaxmon.catalog import ACCELERATOR_ENERGY_JOULES, BY_NAME, COMPILE_SECONDS
-from jaxmon_exporter.collectors.demo import Demo
+from jaxmon_exporter.collectors.synthetic.collector import Demo
 
 
 class Clock:

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxmon.agent.checking.deviations import DeterminismCheck, Deviation, Result, merged
+from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation, Result, merged
 
 
 def found(one: Any, other: Any) -> list[Deviation]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxmon.agent.compiling.differences import differences
-from jaxmon.agent.compiling.options import Options
-from jaxmon.agent.compiling.placements import Placement
-from jaxmon.agent.compiling.signatures import (
+from jaxmon.agent.recompiles.differences import differences
+from jaxmon.agent.recompiles.options import Options
+from jaxmon.agent.recompiles.placements import Placement
+from jaxmon.agent.recompiles.signatures import (
     LEAF,
     NONE,
     Argument,
@@ -21,7 +21,7 @@ from jaxmon.agent.compiling.signatures import (
     Signature,
     Static,
 )
-from jaxmon.agent.compiling.values import value_of
+from jaxmon.agent.recompiles.values import value_of
 
 
 class Plain:

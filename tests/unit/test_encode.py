@@ -25,7 +25,7 @@ from jaxmon.exposition.encode import (
 )
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
-from jaxmon_exporter.compat import FOREIGN
+from jaxmon_exporter.compat.dcgm import FOREIGN
 from tests.support import require_program
 
 

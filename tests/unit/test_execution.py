@@ -8,8 +8,8 @@ import math
 
 import pytest
 
-from jaxmon.agent.calling.execution import Called, Execution, Pace, Recent
-from jaxmon.agent.calling.work import Work
+from jaxmon.agent.sampling.execution import Called, Execution, Pace, Recent
+from jaxmon.agent.sampling.work import Work
 
 
 NEVER = -math.inf

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon.agent.failing import failures
-from jaxmon.agent.failing.failures import (
+from jaxmon.agent.jaxlink import failures
+from jaxmon.agent.jaxlink.failures import (
     is_from_jax,
     is_runtime_error,
     kind_of,

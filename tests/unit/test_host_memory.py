@@ -8,8 +8,8 @@ import os
 import resource
 from pathlib import Path
 
-from jaxmon.agent.failing import host_memory
-from jaxmon.agent.failing.host_memory import HostMemory
+from jaxmon.resources import host_memory
+from jaxmon.resources.host_memory import HostMemory
 
 
 PAGE = os.sysconf("SC_PAGE_SIZE")

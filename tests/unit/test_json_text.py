@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from jaxmon import json_text
-from jaxmon.json_text import MAX_DEPTH, parse
+from jaxmon.formats import json_text
+from jaxmon.formats.json_text import MAX_DEPTH, parse
 
 
 def nested(depth: int) -> str:

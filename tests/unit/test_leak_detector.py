@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from jaxmon.agent.holding.leak_detector import MIN_LOOKS, Leak, LeakDetector
-from jaxmon.agent.holding.memory_profile import Line, MemoryProfile
+from jaxmon.agent.memory.leaks import MIN_LOOKS, Leak, LeakDetector
+from jaxmon.agent.memory.profile import Line, MemoryProfile
 
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.listeners import Listeners
+from jaxmon.agent.jaxlink.listeners import Listeners
 
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmon.agent.holding.live import kinds
+from jaxmon.agent.memory.live import kinds
 
 
 class Sharding:
@@ -193,7 +193,7 @@ def test_shards_of_less_than_a_byte_for_each_element(
 import json
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxmon.agent.holding.live import kinds
+from jaxmon.agent.memory.live import kinds
 mesh = Mesh(np.array(jax.devices()), ("x",))
 sharding = NamedSharding(mesh, PartitionSpec(*{("x",) if spread else ()!r}))
 array = jax.device_put(np.ones((8, 6), jnp.int4), sharding)

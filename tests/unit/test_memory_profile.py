@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 
-from jaxmon.agent.holding.memory_profile import Line, MemoryProfile
+from jaxmon.agent.memory.profile import Line, MemoryProfile
 
 
 def line(number: int, size: int, arrays: int = 1, device: str = "0") -> Line:

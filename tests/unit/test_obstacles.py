@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.agent.caching.obstacles import Refused, Situation, obstacles
+from jaxmon.agent.cache.obstacles import Refused, Situation, obstacles
 
 
 HEALTHY = Situation(directory="/cache", asked=True, hits=3, size=10, free=100)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.failing.oom_text import advice, render, requested_bytes
+from jaxmon.agent.oom.text import advice, render, requested_bytes
 
 
 GIB = 1 << 30

@@ -18,14 +18,14 @@ import pytest
 from jaxmon.catalog import HOST_CPUS, HOST_LOAD_1M
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, gauge
-from jaxmon.exposition.server import Request, Response
+from jaxmon.http.server import Request, Response
 from jaxmon_exporter import pages
 from jaxmon_exporter.options import COLLECTORS, Options
 from jaxmon_exporter.service import Service
 
 
 if TYPE_CHECKING:
-    from jaxmon.exposition.process import ProcessFamilies
+    from jaxmon.resources.process import ProcessFamilies
     from jaxmon_exporter.prices import Prices
 
 GET = Request("GET", "/")

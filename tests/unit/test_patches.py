@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from jaxmon.agent.patches import Patches
+from jaxmon.agent.jaxlink.patches import Patches
 
 
 def test_puts_back_what_was_there_in_reverse() -> None:

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.caching.cache import PersistentCache
-from jaxmon.agent.caching.cache_directory import Listing
+from jaxmon.agent.cache.directory import Listing
+from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, FunctionTable
 from jaxmon.agent.guard import Guard

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxmon.agent.showing.plain import dumps, last, plain
+from jaxmon.agent.reports.json_types import dumps, last, plain
 
 
 class Slow:

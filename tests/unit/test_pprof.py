@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from jaxmon.agent.holding import pprof
-from jaxmon.agent.holding.pprof import Frame, ProfileError, Sample
+from jaxmon.agent.memory import pprof
+from jaxmon.agent.memory.pprof import Frame, ProfileError, Sample
 
 
 def varint(value: int) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.catalog import METRICS
-from jaxmon.exposition.process import ProcessFamilies
+from jaxmon.resources.process import ProcessFamilies
 from tests.support import run_python
 
 
@@ -98,7 +98,7 @@ def test_prometheus_client_is_not_loaded() -> None:
     run_python(
         "-c",
         "import sys\n"
-        "from jaxmon.exposition.process import ProcessFamilies\n"
+        "from jaxmon.resources.process import ProcessFamilies\n"
         "assert ProcessFamilies().collect()\n"
         "assert 'prometheus_client' not in sys.modules\n",
     ).ok()

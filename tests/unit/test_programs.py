@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.compiling import hlo
-from jaxmon.agent.compiling.programs import Programs, facts
+from jaxmon.agent.compiles import hlo
+from jaxmon.agent.compiles.programs import Programs, facts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.guard import Guard

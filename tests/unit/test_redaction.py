@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from jaxmon.exposition.redaction import Secrets
+from jaxmon.http.redaction import Secrets
 
 
 PASSWORD = 'p&ss/w+rd "of" <lärge> length\\'  # noqa: S105 - opens nothing

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.report.compiling import STORM
+from jaxmon.report.advice.compiles import STORM
+from jaxmon.report.advice.words import WHAT_TO_DO, WHY
 from jaxmon.report.model import Advice
-from jaxmon.report.words import WHAT_TO_DO, WHY
 from tests.reports import Case, advice, function
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.agent.failing.report_dir import (
+from jaxmon.agent.oom.directory import (
     MAX_BYTES,
     MAX_REPORTS,
     ReportDirectory,

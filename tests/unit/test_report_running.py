@@ -8,7 +8,7 @@ import jax.errors
 import pytest
 
 from jaxmon import catalog
-from jaxmon.report.words import ERROR_TYPES, ERRORS
+from jaxmon.report.advice.words import ERROR_TYPES, ERRORS
 from tests.reports import GIB, Case, advice, function
 
 

@@ -9,7 +9,7 @@ import selectors
 import time
 from typing import TYPE_CHECKING
 
-from jaxmon.exposition.loop import new_loop
+from jaxmon.http.loop import new_loop
 
 
 if TYPE_CHECKING:

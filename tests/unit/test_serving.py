@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.agent.compiling.misses import Miss
-from jaxmon.agent.compiling.serving import Serving
+from jaxmon.agent.compiles.misses import Miss
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.serving import Serving
 
 
 class Known:

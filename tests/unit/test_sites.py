@@ -11,9 +11,9 @@ import jax
 import pytest
 
 from jaxmon import demo
-from jaxmon.agent.holding import sites
-from jaxmon.agent.holding.pprof import Frame
-from jaxmon.agent.holding.sites import UNKNOWN, Sites, shown
+from jaxmon.agent import source_lines as sites
+from jaxmon.agent.memory.pprof import Frame
+from jaxmon.agent.source_lines import UNKNOWN, Sites, shown
 from jaxmon.indicators import decorate
 
 

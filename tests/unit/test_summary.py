@@ -14,7 +14,12 @@ import pytest
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, labels_text
-from jaxmon_exporter.collectors.demo import ACCELERATORS, FUNCTIONS, WORKERS, Demo
+from jaxmon_exporter.collectors.synthetic.collector import (
+    ACCELERATORS,
+    FUNCTIONS,
+    WORKERS,
+    Demo,
+)
 from jaxmon_exporter.polling import Status
 from jaxmon_exporter.summary import Summary, summarise
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from jaxmon.agent.tally import Tally
+from jaxmon.agent.counters import Tally
 
 
 def test_counts_from_zero() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon_exporter.collectors.tpu_addresses import PROBED_PORTS, Address, addresses
+from jaxmon_exporter.collectors.tpu.addresses import PROBED_PORTS, Address, addresses
 
 
 ONE, PORTS, PRIMARY = (

@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from jaxmon.errors import WireError
-from jaxmon_exporter.collectors import tpu_messages
-from jaxmon_exporter.collectors.tpu_messages import Distribution, measures
+from jaxmon_exporter.collectors.tpu import messages as tpu_messages
+from jaxmon_exporter.collectors.tpu.messages import Distribution, measures
 from tests.fakes.tpu import encoding, shapes
 from tests.protobuf import double, field, packed
 
@@ -74,7 +74,7 @@ def test_measures_without_a_number_are_skipped() -> None:
 
 def test_long_names_do_not_fit() -> None:
     """All names that are asked for have a length of one byte."""
-    from jaxmon_exporter.collectors.tpu_reading import NAMES
+    from jaxmon_exporter.collectors.tpu.reading import NAMES
 
     assert max(map(len, NAMES)) <= tpu_messages.LONGEST_NAME
     assert len(set(NAMES)) == len(NAMES)

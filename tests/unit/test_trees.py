@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.agent.compiling.parameters import parameters_of
-from jaxmon.agent.compiling.trees import names_of
+from jaxmon.agent.recompiles.parameters import parameters_of
+from jaxmon.agent.recompiles.trees import names_of
 
 
 def test_positional_arguments_have_the_names_of_the_signature() -> None:

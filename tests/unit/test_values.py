@@ -14,14 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from jaxmon.agent.callables import bare_name, place_of
-from jaxmon.agent.compiling.looks import LIMIT, Look
-from jaxmon.agent.compiling.values import (
-    is_by_identity,
-    text_of,
-    value_of,
-)
 from jaxmon.agent.guard import Guard
+from jaxmon.agent.recompiles.callables import bare_name, place_of
+from jaxmon.agent.recompiles.looks import LIMIT, Look
+from jaxmon.agent.recompiles.values import is_by_identity, text_of, value_of
 
 
 class Rude:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from jaxmon.agent.calling.watcher import Watcher
 from jaxmon.agent.guard import LIMIT, Guard
+from jaxmon.agent.watcher import Watcher
 from tests.support import until
 
 

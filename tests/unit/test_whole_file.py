@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import whole_file
+from jaxmon.files import whole as whole_file
 from tests.support import run_python
 
 
@@ -81,7 +81,7 @@ def test_a_link_stays_one(tmp_path):
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-from jaxmon import whole_file
+from jaxmon.files import whole as whole_file
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

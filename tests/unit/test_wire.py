@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from jaxmon import wire
 from jaxmon.errors import WireError
+from jaxmon.formats import protobuf as wire
 from tests.protobuf import field, number
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmon.agent.calling.work import Work, numbers, small, unready
+from jaxmon.agent.sampling.work import Work, numbers, small, unready
 
 
 def kept(*sizes: int) -> list[int]:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from jaxmon.errors import ConfigFileError
-from jaxmon.yaml_file import MAX_DEPTH, MAX_VALUES, compose
+from jaxmon.formats.yaml_file import MAX_DEPTH, MAX_VALUES, compose
 
 
 BOMB = (

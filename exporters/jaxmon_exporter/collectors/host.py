@@ -2,7 +2,7 @@
 CPU, memory, pressure, network and disks of the host.
 
 In a container these are the node's figures, not the container's, which
-`jaxmon.exposition.container` tells.
+`jaxmon.resources.container` tells.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from jaxmon.catalog import (
     HOST_PRESSURE_SECONDS,
     PRESSURE_RESOURCES,
 )
-from jaxmon.exposition.container import stalled
 from jaxmon.exposition.families import Family, Sample, gauge, series
+from jaxmon.resources.container import stalled
 from jaxmon_exporter.collecting import partial_failures
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from errno import EAGAIN, EINPROGRESS
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.exposition.bounded import addresses
+from jaxmon.http.stream import addresses
 from jaxmon_exporter.grpc.call import (
     GONE,
     SLOW,

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
-from jaxmon.artifacts.alerts import compiling, hardware, memory, sight, starts
+from jaxmon.artifacts.alerts import compiles as compiling
+from jaxmon.artifacts.alerts import hardware, memory, starts
+from jaxmon.artifacts.alerts import monitoring as sight
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
 from jaxmon.artifacts.promql import gauge
 from jaxmon.artifacts.slo import Thresholds, durations

@@ -7,8 +7,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 
-from jaxmon import scratch, subprocesses
+from jaxmon import subprocesses
 from jaxmon.artifacts.alerts.build import ALERTMANAGER, ALERTS, RECORDING
+from jaxmon.files import scratch
 
 
 _SECONDS = 60.0

@@ -8,10 +8,7 @@ from jaxmon.artifacts.dashboards.choices import ANNOTATIONS, VARIABLES
 from jaxmon.artifacts.dashboards.model import Dashboard
 from jaxmon.artifacts.dashboards.rows import (
     accelerators,
-    compilation,
-    determinism,
     errors,
-    execution,
     functions,
     gpus,
     memory,
@@ -23,6 +20,9 @@ from jaxmon.artifacts.dashboards.rows import (
     training,
     transfers,
 )
+from jaxmon.artifacts.dashboards.rows import calls as execution
+from jaxmon.artifacts.dashboards.rows import checks as determinism
+from jaxmon.artifacts.dashboards.rows import compiles as compilation
 from jaxmon.artifacts.slo import Slos
 
 

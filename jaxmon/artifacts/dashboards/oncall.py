@@ -8,7 +8,6 @@ from jaxmon.artifacts.dashboards.choices import ANNOTATIONS, VARIABLES
 from jaxmon.artifacts.dashboards.model import Dashboard
 from jaxmon.artifacts.dashboards.rows import (
     accelerators,
-    compilation,
     errors,
     memory,
     monitoring,
@@ -17,6 +16,7 @@ from jaxmon.artifacts.dashboards.rows import (
     services,
     training,
 )
+from jaxmon.artifacts.dashboards.rows import compiles as compilation
 from jaxmon.artifacts.slo import Slos
 
 

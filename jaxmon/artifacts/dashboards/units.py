@@ -4,7 +4,7 @@ Units of the catalogue, and what Grafana calls them.
 
 from __future__ import annotations
 
-from jaxmon.artifacts.shape import PER_SECOND
+from jaxmon.artifacts.promql.shape import PER_SECOND
 
 
 UNITS = {

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from jaxmon.artifacts.promql.shape import SCALAR, Shape
 from jaxmon.artifacts.promql.windows import checked
-from jaxmon.artifacts.shape import SCALAR, Shape
 
 
 _ATOMIC, _COMPARED, _SET = 3, 1, 0

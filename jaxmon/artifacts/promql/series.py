@@ -10,8 +10,8 @@ from typing import Literal
 
 from jaxmon.artifacts.promql.expressions import Expr
 from jaxmon.artifacts.promql.matchers import Matcher, eq
+from jaxmon.artifacts.promql.shape import SCRAPED_LABELS, Shape, shape_of
 from jaxmon.artifacts.promql.windows import RATE_INTERVAL, checked
-from jaxmon.artifacts.shape import SCRAPED_LABELS, Shape, shape_of
 from jaxmon.catalog import Metric
 
 

@@ -14,7 +14,7 @@ from typing import Protocol, Self
 from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.promql import Counter, Expr, Matcher
-from jaxmon.artifacts.shape import SCRAPED_LABELS
+from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
 from jaxmon.artifacts.slo import durations
 from jaxmon.catalog import Metric
 

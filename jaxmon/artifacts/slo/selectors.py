@@ -8,7 +8,7 @@ import difflib
 import re
 
 from jaxmon.artifacts.promql import Matcher
-from jaxmon.artifacts.shape import SCRAPED_LABELS
+from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
 from jaxmon.artifacts.slo import patterns
 from jaxmon.artifacts.slo.indicators import Selector
 from jaxmon.artifacts.slo.source import Source

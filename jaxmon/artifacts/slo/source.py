@@ -14,10 +14,10 @@ from typing import NoReturn
 import yaml
 
 from jaxmon.artifacts.slo import durations
-from jaxmon.bounded_file import read_text
 from jaxmon.errors import ConfigFileError, SloError
+from jaxmon.files.bounded import read_text
+from jaxmon.formats.yaml_file import compose
 from jaxmon.report.layout import clean, shortened
-from jaxmon.yaml_file import compose
 
 
 # In a text, which may have lines.

@@ -21,7 +21,7 @@ DRIVER = """
 import json, logging, os, sys, threading
 from pathlib import Path
 from jaxmon.exposition.encode import encode
-from jaxmon_exporter.collectors import gpm, nvml
+from jaxmon_exporter.collectors.nvidia import collector as nvml, gpm
 from jaxmon_exporter.polling import Poller
 
 lines = []

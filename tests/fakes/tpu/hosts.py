@@ -24,7 +24,7 @@ COLLECTOR = """
 import json, logging, sys
 from pathlib import Path
 from jaxmon.exposition.encode import encode
-from jaxmon_exporter.collectors.tpu import Tpus
+from jaxmon_exporter.collectors.tpu.collector import Tpus
 from jaxmon_exporter.polling import Poller
 
 lines, now = [], [1000.0]

@@ -1,0 +1,3 @@
+"""
+The agents of this host, read over their sockets.
+"""

@@ -1,0 +1,129 @@
+"""
+What the page of one agent adds to the page of all.
+"""
+
+from __future__ import annotations
+
+from jaxmon.catalog import BORROWED, BY_NAME, METRICS, Metric
+from jaxmon.errors import PageError
+from jaxmon.exposition.encode import names_of
+from jaxmon.exposition.families import Family
+from jaxmon.exposition.parse import labels, parse, relabel, to_family
+from jaxmon_exporter.collectors.agents.distributions import check_distribution
+from jaxmon_exporter.precedence import device_of
+
+
+# An agent may be newer than this, but must not say that a target is down.
+_OURS = ("jaxmon_", "process_", "python_")
+# What is kept beyond a poll, such as how a new metric is introduced, must be short.
+_LONGEST = 1000
+_LONGEST_SERIES = 8192
+_SHOWN = 80
+_BORROWED = {metric.name for metric in BORROWED}
+_CATALOGUE = {name for metric in METRICS for name in names_of(metric)}
+
+
+def families(worker: str, page: str) -> list[Family]:
+    """
+    Return an agent's page as families with the label *worker*.
+
+    Raises:
+        PageError: it is no page, or one that would spoil the page of all agents.
+    """
+    found = [
+        # A device is not the worker's: others may use it, and the driver tells of it.
+        to_family(one if one.name in _BORROWED else relabel(one, "worker", worker))
+        for one in parse(page)
+    ]
+    taken: dict[str, str] = {}
+    for family in found:
+        _check(family)
+        _claim(family.metric, taken)
+    return found
+
+
+def _claim(metric: Metric, taken: dict[str, str]) -> None:
+    """
+    Add the names of a metric to those that are *taken*, by whom.
+
+    Raises:
+        PageError: another one has one of them; on a page with both, none can be read.
+    """
+    who = f"{metric.kind} {metric.name}"
+    names = names_of(metric)
+    for name in names:
+        other = taken.get(name, who)
+        if other != who:
+            msg = f"{who} and {other} cannot be on one page"
+            raise PageError(msg)
+    taken.update(dict.fromkeys(names, who))
+
+
+def compatible(
+    page: list[Family], taken: dict[str, str]
+) -> tuple[list[Family], list[PageError]]:
+    """
+    Return what of *page* can stand beside the pages before it, which have *taken* some
+    names, and why the rest cannot: agents of other releases may mean something else by
+    a name that the catalogue does not have.
+    """
+    kept, errors = [], []
+    for family in page:
+        try:
+            if family.metric.name not in BY_NAME:
+                _claim(family.metric, taken)
+        except PageError as error:
+            errors.append(error)
+        else:
+            kept.append(family)
+    return kept, errors
+
+
+def _check(family: Family) -> None:
+    """
+    Refuse what only others may say, other kinds, and series given twice.
+    """
+    name = family.metric.name
+    known = BY_NAME.get(name)
+    if known is None and len(name) + len(family.metric.help) > _LONGEST:
+        msg = f"{name[:_SHOWN]} has a name and help of more than {_LONGEST} characters"
+        raise PageError(msg)
+    if not name.startswith(_OURS):
+        msg = f"{name} is no metric of jaxmon; they begin with {', '.join(_OURS)}"
+        raise PageError(msg)
+    if known is not None and "agent" not in known.sources:
+        msg = f"{name} is not an agent's to export"
+        raise PageError(msg)
+    if known is None and not _CATALOGUE.isdisjoint(names_of(family.metric)):
+        msg = f"{name} is a name that a metric of jaxmon has for its parts"
+        raise PageError(msg)
+    if known is not None and known is not family.metric:
+        msg = f"{name} is a {family.metric.kind} there and a {known.kind} here"
+        raise PageError(msg)
+    if name in _BORROWED:
+        _check_devices(family)
+    if len({one for one, _ in family.samples}) < len(family.samples):
+        msg = f"{name} has a series twice"
+        raise PageError(msg)
+    if max((len(one) for one, _ in family.samples), default=0) > _LONGEST_SERIES:
+        msg = f"{name} has a series of more than {_LONGEST_SERIES} characters"
+        raise PageError(msg)
+    if family.metric.kind in ("histogram", "summary"):
+        check_distribution(family)
+
+
+def _check_devices(family: Family) -> None:
+    """
+    Refuse what does not say of which device it is, or less than others rely on.
+    """
+    metric = family.metric
+    for name, _ in family.samples:
+        if len(name) > _LONGEST:
+            msg = f"{metric.name} has a series of more than {_LONGEST} characters"
+            raise PageError(msg)
+        if not device_of(name):
+            msg = f"{metric.name} does not begin with the uuid of a device"
+            raise PageError(msg)
+        if missing := set(metric.labels) - labels(name).keys():
+            msg = f"{metric.name} has no label {', '.join(sorted(missing))}"
+            raise PageError(msg)

@@ -1,0 +1,3 @@
+"""
+The page of a dcgm-exporter on this host.
+"""

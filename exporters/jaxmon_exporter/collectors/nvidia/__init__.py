@@ -1,0 +1,3 @@
+"""
+NVIDIA GPUs, read through NVML.
+"""

@@ -1,0 +1,255 @@
+"""
+Figures that NVML has a function of its own for.
+
+A further figure is a further row of `CALLS`. Where two rows give the same figure, the
+first that a device answers is kept; the other is for older or newer drivers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from ctypes import byref
+from dataclasses import dataclass
+
+from jaxmon import catalog
+from jaxmon_exporter.collectors.nvidia.codes import Handle, Nvml
+from jaxmon_exporter.collectors.nvidia.device import Device, Figure, Reading
+
+
+Values = Sequence[float | None]
+
+_MEGA = 1e6
+_SLOWEST_STATE = 15
+# NVML's states end with "completed", and tell apart what came of it.
+_FABRIC_FAILED = 4
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Call:
+    """
+    One question, and the figures that its answer holds.
+
+    Args:
+        ask: returns a value for each of *figures*, in the unit of its metric;
+            `None` omits it.
+        steady: they hardly change; asked only when a device is looked at closely.
+    """
+
+    ask: Callable[[Nvml, Handle], Values]
+    figures: tuple[Figure, ...]
+    steady: bool = False
+
+
+def read(nvml: Nvml, device: Device, failures: Counter[str]) -> list[Reading]:
+    """
+    Return what *device* answers to each call that it supports, and is due.
+
+    Raises:
+        Lost: it does not answer.
+        NVMLError: the driver as a whole failed.
+    """
+    found: list[Reading] = []
+    for call in CALLS if device.close else _LIVELY:
+        if not device.awake(call):
+            continue
+        try:
+            values = call.ask(nvml, device.handle)
+        except nvml.NVMLError as error:
+            device.judge(call, error, failures)
+        except AttributeError:
+            # An older pynvml does not know the function.
+            unknown = nvml.NVMLError(nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+            device.judge(call, unknown, failures)
+        else:
+            answers = zip(call.figures, values, strict=True)
+            device.take(call, answers, device.steady if call.steady else found)
+    return found
+
+
+_USED = Figure(catalog.ACCELERATOR_MEMORY_USED_BYTES)
+_SIZE = Figure(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
+_FREE = Figure(catalog.ACCELERATOR_MEMORY_FREE_BYTES)
+_RESERVED = Figure(catalog.ACCELERATOR_MEMORY_RESERVED_BYTES)
+_HEAT = Figure(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, ("gpu",))
+_EVENTS = tuple(
+    Figure(catalog.GPU_CLOCK_EVENT_ACTIVE, (name,)) for name in catalog.CLOCK_EVENTS
+)
+
+
+def _call(ask: Callable[[Nvml, Handle], Values], *figures: Figure) -> Call:
+    return Call(ask, figures)
+
+
+def _steady(ask: Callable[[Nvml, Handle], Values], *figures: Figure) -> Call:
+    return Call(ask, figures, steady=True)
+
+
+def _utilization(nvml: Nvml, gpu: Handle) -> Values:
+    rates = nvml.nvmlDeviceGetUtilizationRates(gpu)
+    return rates.gpu / 100, rates.memory / 100
+
+
+def _memory(nvml: Nvml, gpu: Handle) -> Values:
+    # Version 2 keeps what the driver reserves out of "used".
+    memory = nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2)
+    return memory.used, memory.total, memory.free, memory.reserved
+
+
+def _memory_of_old_drivers(nvml: Nvml, gpu: Handle) -> Values:
+    memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
+    return memory.used, memory.total, memory.free
+
+
+def _bar1(nvml: Nvml, gpu: Handle) -> Values:
+    bar1 = nvml.nvmlDeviceGetBAR1MemoryInfo(gpu)
+    return bar1.bar1Used, bar1.bar1Total
+
+
+def _temperature(nvml: Nvml, gpu: Handle) -> Values:
+    return (nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),)
+
+
+def _temperature_of_new_drivers(nvml: Nvml, gpu: Handle) -> Values:
+    return (nvml.nvmlDeviceGetTemperatureV(gpu, nvml.NVML_TEMPERATURE_GPU),)
+
+
+def _performance_state(nvml: Nvml, gpu: Handle) -> Values:
+    state = nvml.nvmlDeviceGetPerformanceState(gpu)
+    return (state if state <= _SLOWEST_STATE else None,)
+
+
+def _sram(nvml: Nvml, gpu: Handle) -> Values:
+    sram = nvml.c_nvmlEccSramErrorStatus_v1_t()
+    nvml.nvmlDeviceGetSramEccErrorStatus(gpu, byref(sram))
+    return (
+        sram.volatileCor,
+        sram.volatileUncParity + sram.volatileUncSecDed,
+        sram.aggregateCor,
+        sram.aggregateUncParity + sram.aggregateUncSecDed,
+        sram.bThresholdExceeded,
+    )
+
+
+def _fabric(nvml: Nvml, gpu: Handle) -> Values:
+    fabric = nvml.c_nvmlGpuFabricInfo_v2_t()
+    nvml.nvmlDeviceGetGpuFabricInfoV(gpu, byref(fabric))
+    if fabric.state == nvml.NVML_GPU_FABRIC_STATE_COMPLETED and fabric.status:
+        return (_FABRIC_FAILED,)
+    # 0: this GPU takes part in none.
+    return (fabric.state or None,)
+
+
+def _license(nvml: Nvml, gpu: Handle) -> Values:
+    found = nvml.nvmlDeviceGetGridLicensableFeatures_v4(gpu)
+    if not found.isGridLicenseSupported:
+        # No virtual GPU, and it will not become one.
+        raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
+    features = found.gridLicensableFeatures[: found.licensableFeaturesCount]
+    of_vgpus = nvml.NVML_GRID_LICENSE_FEATURE_CODE_VGPU
+    states = [one.featureState > 0 for one in features if one.featureCode == of_vgpus]
+    return (states[0] if states else None,)
+
+
+def _link_generation(nvml: Nvml, gpu: Handle) -> Values:
+    return (
+        nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
+        nvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu),
+    )
+
+
+def _link_width(nvml: Nvml, gpu: Handle) -> Values:
+    return (
+        nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),
+        nvml.nvmlDeviceGetMaxPcieLinkWidth(gpu),
+    )
+
+
+def _clock(name: str, number: int) -> Call:
+    def ask(nvml: Nvml, gpu: Handle) -> Values:
+        return (nvml.nvmlDeviceGetClockInfo(gpu, number) * _MEGA,)
+
+    return _call(ask, Figure(catalog.ACCELERATOR_CLOCK_HERTZ, (name,)))
+
+
+def _engine(name: str, function: str) -> Call:
+    def ask(nvml: Nvml, gpu: Handle) -> Values:
+        return (getattr(nvml, function)(gpu)[0] / 100,)
+
+    return _call(ask, Figure(catalog.GPU_ENGINE_UTILIZATION_RATIO, (name,)))
+
+
+def _clock_events(function: str) -> Call:
+    def ask(nvml: Nvml, gpu: Handle) -> Values:
+        mask = getattr(nvml, function)(gpu)
+        return [float(mask >> bit & 1) for bit in range(len(_EVENTS))]
+
+    return _call(ask, *_EVENTS)
+
+
+CALLS = (
+    _call(
+        _utilization,
+        Figure(catalog.ACCELERATOR_UTILIZATION_RATIO),
+        Figure(catalog.GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO),
+    ),
+    _engine("encoder", "nvmlDeviceGetEncoderUtilization"),
+    _engine("decoder", "nvmlDeviceGetDecoderUtilization"),
+    _engine("jpeg", "nvmlDeviceGetJpgUtilization"),
+    _engine("ofa", "nvmlDeviceGetOfaUtilization"),
+    _call(_memory, _USED, _SIZE, _FREE, _RESERVED),
+    _call(_memory_of_old_drivers, _USED, _SIZE, _FREE),
+    _call(
+        _bar1,
+        Figure(catalog.GPU_BAR1_USED_BYTES),
+        Figure(catalog.GPU_BAR1_SIZE_BYTES),
+    ),
+    _call(_temperature, _HEAT),
+    _call(_temperature_of_new_drivers, _HEAT),
+    _call(
+        lambda nvml, gpu: (nvml.nvmlDeviceGetMarginTemperature(gpu),),
+        Figure(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS),
+    ),
+    _call(
+        lambda nvml, gpu: (nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3,),
+        Figure(catalog.ACCELERATOR_POWER_WATTS),
+    ),
+    _call(
+        lambda nvml, gpu: (nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1e3,),
+        Figure(catalog.ACCELERATOR_POWER_LIMIT_WATTS),
+    ),
+    _call(
+        lambda nvml, gpu: (nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3,),
+        Figure(catalog.ACCELERATOR_ENERGY_JOULES),
+    ),
+    *(_clock(name, number) for number, name in enumerate(catalog.CLOCKS)),
+    _clock_events("nvmlDeviceGetCurrentClocksEventReasons"),
+    _clock_events("nvmlDeviceGetCurrentClocksThrottleReasons"),
+    _call(_performance_state, Figure(catalog.GPU_PERFORMANCE_STATE)),
+    _steady(
+        lambda nvml, gpu: (nvml.nvmlDeviceGetPersistenceMode(gpu),),
+        Figure(catalog.GPU_PERSISTENCE_MODE),
+    ),
+    _steady(_license, Figure(catalog.GPU_VGPU_LICENSED)),
+    _steady(
+        _link_generation,
+        *(
+            Figure(catalog.GPU_PCIE_LINK_GENERATION, (kind,))
+            for kind in catalog.LINK_KINDS
+        ),
+    ),
+    _steady(
+        _link_width,
+        *(Figure(catalog.GPU_PCIE_LINK_WIDTH, (kind,)) for kind in catalog.LINK_KINDS),
+    ),
+    _steady(
+        _sram,
+        Figure(catalog.GPU_SRAM_ECC_ERRORS, ("corrected", "volatile")),
+        Figure(catalog.GPU_SRAM_ECC_ERRORS, ("uncorrected", "volatile")),
+        Figure(catalog.GPU_SRAM_ECC_ERRORS, ("corrected", "aggregate")),
+        Figure(catalog.GPU_SRAM_ECC_ERRORS, ("uncorrected", "aggregate")),
+        Figure(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED),
+    ),
+    _steady(_fabric, Figure(catalog.GPU_FABRIC_STATE)),
+)
+_LIVELY = tuple(call for call in CALLS if not call.steady)

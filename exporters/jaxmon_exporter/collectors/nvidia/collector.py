@@ -1,0 +1,219 @@
+"""
+NVIDIA GPUs, read through NVML without root, DCGM or a profiler.
+
+What is read are the tables of `nvml_calls` and `nvml_fields`, MIG devices and, if
+asked for, processes. What a device does not support is learned once and not asked for
+again; a device that is lost keeps its identity and shows ``up 0`` while the others go
+on; a driver that fails is initialised again, at the pace of the poller's backoff.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from jaxmon.exposition.families import Family
+from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
+from jaxmon_exporter.collectors.nvidia import calls as nvml_calls
+from jaxmon_exporter.collectors.nvidia import fields as nvml_fields
+from jaxmon_exporter.collectors.nvidia import mig, processes
+from jaxmon_exporter.collectors.nvidia.codes import DRIVER, LOST, Nvml
+from jaxmon_exporter.collectors.nvidia.device import (
+    Device,
+    Lost,
+    Reading,
+    identify,
+    text,
+)
+from jaxmon_exporter.collectors.nvidia.session import (
+    DRIVER_MISMATCH,
+    INIT_FAILED,
+    Session,
+    unavailable,
+)
+from jaxmon_exporter.collectors.nvidia.xids import Xids
+
+
+log = logging.getLogger("jaxmon.exporter")
+
+# After these only a new process, or a new container, reaches the driver again.
+_FOR_GOOD = {DRIVER_MISMATCH, INIT_FAILED}
+# What hardly changes is read this often; one device at a time, where there are several.
+_STEADY_SECONDS = 30.0
+
+
+class NvidiaGpus:
+    """
+    Reads every GPU that the driver shows to this process.
+
+    Args:
+        processes: of how many processes per GPU to tell the memory; 0 of none.
+        give_up: called with a message when NVML worked here before, and now only a
+            new process can reach the driver; may be called at each poll.
+        sysfs: where the kernel tells of PCI devices.
+    """
+
+    name = "nvml"
+    deadline = 5.0
+
+    def __init__(
+        self,
+        *,
+        interval: float = 5.0,
+        processes: int = 0,
+        give_up: Callable[[str], None] | None = None,
+        sysfs: Path = Path("/sys"),
+    ) -> None:
+        self.interval = interval
+        self._every = max(1, round(_STEADY_SECONDS / interval))
+        self._processes = processes
+        self._give_up = give_up
+        self._sysfs = sysfs
+        self._session = Session(self.name)
+        self._devices: dict[str, Device] = {}
+        self._count = 0
+        self._failures: Counter[str] = Counter()
+        self._xids = Xids(self._failures)
+
+    def collect(self) -> Iterable[Family]:
+        """
+        Read all devices; while the driver is well, that takes microseconds per
+        figure.
+
+        Raises:
+            CollectorUnavailable: no pynvml, no driver, no device.
+        """
+        try:
+            nvml = self._session.open()
+        except CollectorUnavailable as error:
+            self._note_failure(error)
+            raise
+        readings: list[Reading] = []
+        try:
+            self._take_inventory(nvml)
+            for device in self._devices.values():
+                readings += self._read(nvml, device)
+        except nvml.NVMLError as error:
+            self.close()
+            failure = unavailable(error)
+            self._note_failure(failure)
+            raise failure from error
+        if not self._count:
+            reason = "no_devices"
+            raise CollectorUnavailable(reason, "the driver shows no GPU here")
+        return [
+            *_families(readings),
+            *self._xids.families(),
+            partial_failures(self.name, self._failures),
+        ]
+
+    def close(self) -> None:
+        """
+        Shut NVML down; identities and counts of the devices stay.
+        """
+        if (nvml := self._session.nvml) is not None:
+            self._xids.close(nvml)
+        self._session.close()
+
+    def _note_failure(self, failure: CollectorUnavailable) -> None:
+        """
+        Note that the whole driver failed: known devices are down with it.
+        """
+        # A new process that fares no better must not end again: it would never stop.
+        if failure.reason in _FOR_GOOD and self._devices and self._give_up:
+            self._give_up(str(failure))
+        down: list[Reading] = []
+        for device in self._devices.values():
+            # Its handle does not outlive the driver.
+            device.lost = True
+            down += [*device.identity, device.up()]
+        failure.families = [*_families(down), *self._xids.families()]
+
+    def _take_inventory(self, nvml: Nvml) -> None:
+        """
+        Find the devices, again whenever one of them is not in order.
+        """
+        self._count = max(self._count, nvml.nvmlDeviceGetCount())
+        in_order = [device for device in self._devices.values() if not device.lost]
+        if len(in_order) == self._count:
+            return
+        for device in self._devices.values():
+            device.handle = None
+        for index in range(self._count):
+            try:
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                uuid = text(nvml.nvmlDeviceGetUUID(handle))
+                identity = identify(nvml, handle, uuid, index, self._sysfs)
+            except nvml.NVMLError as error:
+                if error.value in DRIVER:
+                    raise
+                log.debug("GPU %d does not say who it is: %s", index, error)
+            else:
+                place = len(self._devices)
+                device = self._devices.setdefault(uuid, Device(uuid, place))
+                device.handle, device.identity = handle, identity
+        # A device that was lost before we first saw it has no name to be down under.
+        if (nameless := self._count - len(self._devices)) > 0:
+            self._failures["device_unidentified"] += nameless
+
+    def _read(self, nvml: Nvml, device: Device) -> list[Reading]:
+        """
+        Return the figures of one device; of a lost one, who it was.
+        """
+        # First: the Xid that explains a loss was queued before it.
+        listening = self._xids.drain(nvml, device.uuid)
+        if device.lost:
+            # Whatever brought it back may support more.
+            device.forget()
+            self._xids.forget(device.uuid)
+        try:
+            found = self._figures(nvml, device)
+        except Lost as error:
+            self._note_loss(device, error)
+            return [*device.identity, device.up()]
+        if device.lost:
+            log.info("GPU %s is back", device.uuid)
+        if device.lost or not listening:
+            self._xids.listen(nvml, device.uuid, device.handle)
+        device.lost = False
+        return [*device.identity, device.up(), *found]
+
+    def _figures(self, nvml: Nvml, device: Device) -> list[Reading]:
+        if device.handle is None:
+            msg = "the driver does not find it"
+            raise Lost(msg)
+        device.begin(self._every)
+        found = [
+            *nvml_calls.read(nvml, device, self._failures),
+            *nvml_fields.read(nvml, device, self._failures),
+            *mig.read(nvml, device, self._failures),
+        ]
+        if self._processes:
+            found += processes.read(nvml, device, self._failures, self._processes)
+        if device.unanswered and not found:
+            # Drivers have many codes for a GPU that is dead, as for one that is busy.
+            msg = "it answers nothing"
+            raise Lost(msg)
+        return found + device.steady
+
+    def _note_loss(self, device: Device, loss: Lost) -> None:
+        if not device.lost:
+            cause: Any = loss.__cause__
+            log.warning("GPU %s is lost: %s", device.uuid, cause or loss)
+            self._failures[LOST[cause.value] if cause else "device_lost"] += 1
+        device.lost = True
+
+
+def _families(readings: Iterable[Reading]) -> list[Family]:
+    """
+    Return one family for each metric.
+    """
+    found: dict[str, Family] = {}
+    for metric, sample in readings:
+        if (family := found.get(metric.name)) is None:
+            family = found[metric.name] = Family(metric)
+        family.samples.append(sample)
+    return list(found.values())

@@ -1,0 +1,262 @@
+"""
+A GPU of the inventory, and what a failed question about it means.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from jaxmon.catalog import (
+    ACCELERATOR_INFO,
+    ACCELERATOR_NUMA_NODE,
+    ACCELERATOR_UP,
+    GPU_INFO,
+    Metric,
+)
+from jaxmon.exposition.families import Sample, series
+from jaxmon_exporter.collectors.nvidia.codes import (
+    DRIVER,
+    LOST,
+    NO_PERMISSION,
+    NORMAL_ABSENCE,
+    UNSUPPORTED,
+    Handle,
+    Nvml,
+)
+
+
+log = logging.getLogger("jaxmon.exporter")
+
+Reading: TypeAlias = tuple[Metric, Sample]
+
+# Polls until a question that we may not ask is asked again: five minutes or so.
+_PATIENCE = 60
+
+
+class Lost(Exception):  # noqa: N818 - an outcome
+    """
+    A device no longer answers.
+    """
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Figure:
+    """
+    One number that NVML can tell about a device.
+
+    Questions that can give the same one share the object: it is looked up for each
+    number of each device at each poll.
+
+    Args:
+        metric: its first label is ``uuid``.
+        labels: values of the labels after ``uuid``.
+    """
+
+    metric: Metric
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Device:
+    """
+    A device of the inventory; its identity outlives the device.
+
+    Args:
+        place: among all devices; they take turns at being looked at closely.
+        close: this poll asks also for what hardly changes.
+        steady: what hardly changes, as last read.
+        unanswered: questions of this poll that got no answer, not even a refusal.
+        asleep: what is not asked before which poll: for ever where it is unsupported.
+        sources: which question answers each figure, for as long as it is the same
+            device: two counters of the same thing do not agree.
+    """
+
+    uuid: str
+    place: int = 0
+    identity: list[Reading] = field(default_factory=list)
+    handle: Handle = None
+    lost: bool = False
+    polls: int = 0
+    close: bool = True
+    steady: list[Reading] = field(default_factory=list)
+    unanswered: int = 0
+    asleep: dict[object, float] = field(default_factory=dict)
+    sources: dict[Figure, object] = field(default_factory=dict)
+    _divided: bool | None = None
+    _close_at: int = 0
+    _names: dict[Figure, str] = field(default_factory=dict)
+
+    def begin(self, every: int) -> None:
+        """
+        Begin a poll; one in *every* looks closely, the first among them.
+        """
+        self.polls += 1
+        self.unanswered = 0
+        self.close = self.polls >= self._close_at
+        if self.close:
+            self.steady = []
+            first = not self._close_at
+            self._close_at = self.polls + every - (self.place % every if first else 0)
+
+    def awake(self, question: object) -> bool:
+        """
+        Tell whether *question* may be asked at this poll.
+        """
+        return self.asleep.get(question, 0.0) <= self.polls
+
+    def forget(self) -> None:
+        """
+        Ask everything again: a reset device or a new driver may support more.
+        """
+        self.asleep.clear()
+        self.sources.clear()
+        self._close_at = 0
+
+    def note_division(self, divided: bool) -> None:  # noqa: FBT001 - all there is
+        """
+        Ask everything again from the next poll on if MIG mode was switched: a whole
+        GPU supports what a divided one does not, and Hopper needs no reset between.
+        """
+        before, self._divided = self._divided, divided
+        if before is not None and before is not divided:
+            self.forget()
+
+    def reading(self, figure: Figure, value: float, source: object) -> Reading | None:
+        """
+        Return *value* under its name, `None` when another source gives the figure.
+        """
+        if self.sources.setdefault(figure, source) is not source:
+            return None
+        if (name := self._names.get(figure)) is None:
+            name = series(figure.metric, self.uuid, *figure.labels)
+            self._names[figure] = name
+        return figure.metric, (name, value)
+
+    def take(
+        self,
+        question: object,
+        answers: Iterable[tuple[Figure, float | None]],
+        found: list[Reading],
+    ) -> None:
+        """
+        Add to *found* what a *question* answered, `None` where it has no value.
+
+        When others are the source of all its figures, it is never asked again.
+        """
+        superseded = True
+        for figure, value in answers:
+            if value is None:
+                superseded = False
+            elif (reading := self.reading(figure, value, question)) is not None:
+                superseded = False
+                found.append(reading)
+        if superseded:
+            self.asleep[question] = math.inf
+
+    def judge(
+        self,
+        question: object,
+        error: Any,
+        failures: Counter[str],
+        *,
+        unsupported: bool = False,
+    ) -> None:
+        """
+        Do what a failed *question* asks for.
+
+        Raises:
+            Lost: the device is, and with it everything else about it.
+            NVMLError: the driver as a whole failed.
+        """
+        code = error.value
+        if code in UNSUPPORTED or unsupported:
+            log.debug("%s: never again %s: %s", self.uuid, question, error)
+            self.asleep[question] = math.inf
+        elif code in LOST:
+            raise Lost from error
+        elif code in DRIVER:
+            raise error
+        elif code == NO_PERMISSION:
+            failures["no_permission"] += 1
+            self.asleep[question] = self.polls + _PATIENCE
+        else:
+            self.unanswered += 1
+            if code not in NORMAL_ABSENCE:
+                failures["figure_failed"] += 1
+
+    def up(self) -> Reading:
+        """
+        Return whether the device answers.
+        """
+        value = 0.0 if self.lost else 1.0
+        return ACCELERATOR_UP, (series(ACCELERATOR_UP, self.uuid), value)
+
+
+def identify(
+    nvml: Nvml, handle: Handle, uuid: str, index: int, sysfs: Path
+) -> list[Reading]:
+    """
+    Return who a device is: what does not change while its driver is loaded.
+
+    Raises:
+        NVMLError: it does not say its name or its place.
+    """
+    address = pci_address(text(nvml.nvmlDeviceGetPciInfo(handle).busId))
+    model = text(nvml.nvmlDeviceGetName(handle))
+    driver = text(nvml.nvmlSystemGetDriverVersion())
+    vbios = _or_nothing(nvml, lambda: text(nvml.nvmlDeviceGetVbiosVersion(handle)))
+    cuda = _or_nothing(nvml, lambda: _cuda(nvml.nvmlSystemGetCudaDriverVersion()))
+    info = series(ACCELERATOR_INFO, uuid, index, "nvidia", model, driver, address)
+    found = [
+        (ACCELERATOR_INFO, (info, 1.0)),
+        (GPU_INFO, (series(GPU_INFO, uuid, vbios, cuda), 1.0)),
+    ]
+    if (node := _numa_node(sysfs, address)) is not None:
+        name = series(ACCELERATOR_NUMA_NODE, uuid)
+        found.append((ACCELERATOR_NUMA_NODE, (name, node)))
+    return found
+
+
+def pci_address(bus_id: str) -> str:
+    """
+    Return NVML's ``00000000:07:00.0`` as CUDA and sysfs spell it: ``0000:07:00.0``.
+    """
+    domain, colon, rest = bus_id.lower().partition(":")
+    return f"{domain[-4:]}{colon}{rest}"
+
+
+def text(value: str | bytes) -> str:
+    """
+    Return a string of NVML; older pynvml gives bytes.
+    """
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _cuda(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _or_nothing(nvml: Nvml, read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except nvml.NVMLError as error:
+        if error.value in DRIVER:
+            raise
+        return ""
+
+
+def _numa_node(sysfs: Path, address: str) -> int | None:
+    """
+    Return the node, `None` where the kernel knows none.
+    """
+    try:
+        node = int((sysfs / "bus/pci/devices" / address / "numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None

@@ -1,0 +1,184 @@
+"""
+Figures that NVML numbers: all of a device are asked for in one call.
+
+A further figure is a further row of `FIELDS`. Where two rows give the same figure, the
+first that a device answers is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from jaxmon import catalog
+from jaxmon.catalog import Metric
+from jaxmon_exporter.collectors.nvidia.codes import INVALID_ARGUMENT, Nvml
+from jaxmon_exporter.collectors.nvidia.device import Device, Figure, Reading
+
+
+# In the order of NVML's value types.
+_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+# What drivers put where they have no figure.
+_NOTHING = {0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF}
+_ALL_LINKS = 0xFFFFFFFF
+_HOTTEST = 200
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Field:
+    """
+    A numbered figure.
+
+    Args:
+        number: NVML's.
+        divisor: from NVML's unit to that of the metric.
+        scope: which link, where there are several.
+        member: where the value is, whatever its type claims.
+        highest: more than that is nonsense, and so is 0.
+        steady: it hardly changes; asked only when a device is looked at closely.
+    """
+
+    number: int
+    figure: Figure
+    divisor: float = 1
+    scope: int = 0
+    member: str = ""
+    highest: float = 0
+    steady: bool = False
+
+    def value(self, answer: Any) -> float | None:
+        """
+        Return the value in the unit of the metric, `None` where there is none.
+        """
+        kind = answer.valueType
+        if not self.member and not 0 <= kind < len(_MEMBERS):
+            return None
+        raw: float = getattr(answer.value, self.member or _MEMBERS[kind])
+        # Nothing here is ever negative; not a number is not even that.
+        if raw in _NOTHING or not raw >= 0:
+            return None
+        if self.highest and not 0 < raw <= self.highest:
+            return None
+        return raw if self.divisor == 1 else raw / self.divisor
+
+
+def read(nvml: Nvml, device: Device, failures: Counter[str]) -> list[Reading]:
+    """
+    Return what *device* answers to every field that it supports, and is due.
+
+    Raises:
+        Lost: it does not answer.
+        NVMLError: the driver as a whole failed.
+    """
+    fields = FIELDS if device.close else _LIVELY
+    asked = [field for field in fields if device.awake(field)]
+    found: list[Reading] = []
+    if not asked or not device.awake(read):
+        return found
+    try:
+        answers = nvml.nvmlDeviceGetFieldValues(
+            device.handle, [(field.number, field.scope) for field in asked]
+        )
+    except nvml.NVMLError as error:
+        device.judge(read, error, failures)
+        return found
+    for field, answer in zip(asked, answers, strict=True):
+        if code := answer.nvmlReturn:
+            # The argument is the number: an older driver does not know it.
+            unknown = code == INVALID_ARGUMENT
+            device.judge(field, nvml.NVMLError(code), failures, unsupported=unknown)
+        else:
+            into = device.steady if field.steady else found
+            device.take(field, ((field.figure, field.value(answer)),), into)
+    return found
+
+
+def _steady(metric: Metric, **numbers: int) -> Iterator[Field]:
+    for label, number in numbers.items():
+        yield Field(number, Figure(metric, (label,)), steady=True)
+
+
+def _throttle(reason: str, number: int) -> Field:
+    return Field(number, Figure(catalog.GPU_THROTTLE_SECONDS, (reason,)), 1e9)
+
+
+def _ecc(severity: str, scope: str, number: int) -> Field:
+    return Field(number, Figure(catalog.GPU_ECC_ERRORS, (severity, scope)), steady=True)
+
+
+def _links(number: int, figure: Figure, divisor: float = 1) -> Field:
+    return Field(number, figure, divisor, _ALL_LINKS)
+
+
+_SENT = Figure(catalog.GPU_NVLINK_TRANSMIT_BYTES)
+_RECEIVED = Figure(catalog.GPU_NVLINK_RECEIVE_BYTES)
+
+FIELDS = (
+    # Some drivers announce the wrong type, and give nonsense for no sensor.
+    Field(
+        82,
+        Figure(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, ("memory",)),
+        member="uiVal",
+        highest=_HOTTEST,
+    ),
+    Field(186, Figure(catalog.GPU_POWER_INSTANT_WATTS), 1e3),
+    Field(185, Figure(catalog.GPU_POWER_AVERAGE_WATTS), 1e3),
+    _ecc("corrected", "volatile", 3),
+    _ecc("uncorrected", "volatile", 4),
+    _ecc("corrected", "aggregate", 5),
+    _ecc("uncorrected", "aggregate", 6),
+    *_steady(catalog.GPU_REMAPPED_ROWS, corrected=142, uncorrected=143),
+    Field(144, Figure(catalog.GPU_ROW_REMAP_PENDING), steady=True),
+    Field(145, Figure(catalog.GPU_ROW_REMAP_FAILURE), steady=True),
+    *_steady(catalog.GPU_RETIRED_PAGES, corrected=29, uncorrected=30),
+    Field(31, Figure(catalog.GPU_RETIRED_PAGES_PENDING), steady=True),
+    _throttle("power", 74),
+    _throttle("thermal", 75),
+    _throttle("sync_boost", 76),
+    _throttle("board_limit", 77),
+    _throttle("low_utilization", 78),
+    _throttle("reliability", 79),
+    _throttle("sw_thermal", 269),
+    _throttle("hw_thermal", 270),
+    _throttle("hw_power_brake", 271),
+    Field(197, Figure(catalog.GPU_PCIE_TRANSMIT_BYTES)),
+    Field(198, Figure(catalog.GPU_PCIE_RECEIVE_BYTES)),
+    Field(94, Figure(catalog.GPU_PCIE_REPLAYS), steady=True),
+    *_steady(catalog.GPU_PCIE_ERRORS, correctable=173, non_fatal=179, fatal=180),
+    _links(202, _SENT),
+    _links(204, _RECEIVED),
+    # Before Blackwell, in KiB.
+    _links(138, _SENT, 1 / 1024),
+    _links(139, _RECEIVED, 1 / 1024),
+    *_steady(
+        catalog.GPU_NVLINK_ERRORS,
+        crc_flit=38,
+        crc_data=45,
+        replay=52,
+        recovery=59,
+        ecc_data=160,
+    ),
+    *(
+        Field(
+            number,
+            Figure(catalog.GPU_NVLINK_ERRORS, (kind,)),
+            scope=_ALL_LINKS,
+            steady=True,
+        )
+        for kind, number in {
+            "malformed_packet": 206,
+            "buffer_overrun": 207,
+            "receive": 208,
+            "receive_remote": 209,
+            "link_integrity": 211,
+            "transmit_discard": 212,
+            "recovery_failed": 214,
+            "effective": 219,
+            "symbol": 221,
+        }.items()
+    ),
+    Field(230, Figure(catalog.GPU_RECOVERY_ACTION)),
+)
+_LIVELY = tuple(field for field in FIELDS if not field.steady)

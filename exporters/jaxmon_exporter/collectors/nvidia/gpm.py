@@ -1,0 +1,350 @@
+"""
+What the parts of a GPU are busy with: Hopper and later, through NVML's GPM.
+
+GPM needs neither DCGM nor root, and gets in no profiler's way. It compares two samples
+of hardware counters, so this collector keeps the sample of the poll before: a figure
+is the mean from one poll to the next, whoever scrapes, and however often.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from jaxmon.catalog import (
+    GPU_DRAM_ACTIVE_RATIO,
+    GPU_FP16_ACTIVE_RATIO,
+    GPU_FP32_ACTIVE_RATIO,
+    GPU_FP64_ACTIVE_RATIO,
+    GPU_GRAPHICS_ACTIVE_RATIO,
+    GPU_INTEGER_ACTIVE_RATIO,
+    GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
+    GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
+    GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
+    GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
+    GPU_SM_ACTIVE_RATIO,
+    GPU_SM_OCCUPANCY_RATIO,
+    GPU_TENSOR_ACTIVE_RATIO,
+    Metric,
+)
+from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
+from jaxmon_exporter.collectors.nvidia.codes import (
+    DRIVER,
+    LOST,
+    NO_PERMISSION,
+    NORMAL_ABSENCE,
+    UNSUPPORTED,
+    Handle,
+    Nvml,
+)
+from jaxmon_exporter.collectors.nvidia.device import text
+from jaxmon_exporter.collectors.nvidia.fields import FIELDS
+from jaxmon_exporter.collectors.nvidia.session import Session, unavailable
+from jaxmon_exporter.precedence import COUNTERS
+
+
+log = logging.getLogger("jaxmon.exporter")
+
+# By the numbers that NVML gives its metrics; it answers in percent.
+_RATIOS = {
+    1: GPU_GRAPHICS_ACTIVE_RATIO,
+    2: GPU_SM_ACTIVE_RATIO,
+    3: GPU_SM_OCCUPANCY_RATIO,
+    4: GPU_INTEGER_ACTIVE_RATIO,
+    5: GPU_TENSOR_ACTIVE_RATIO,
+    10: GPU_DRAM_ACTIVE_RATIO,
+    11: GPU_FP64_ACTIVE_RATIO,
+    12: GPU_FP32_ACTIVE_RATIO,
+    13: GPU_FP16_ACTIVE_RATIO,
+}
+# In MiB per second.
+_RATES = {
+    20: GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
+    21: GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
+    60: GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
+    61: GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
+}
+# What the collector nvml asks of the same bytes.
+_COUNTING = [one for one in FIELDS if one.figure.metric in COUNTERS.values()]
+_MEBIBYTE = 1 << 20
+_PERCENT = 100
+
+# UUID of a GPU, and the number of an instance of it.
+_Key: TypeAlias = tuple[str, int | None]
+_UNSUPPORTED = "unsupported"
+_ADVICE = {
+    _UNSUPPORTED: "no GPU here tells its activity by itself, which Hopper and later "
+    "do; the collector dcgm can read that of others from a dcgm-exporter",
+    "no_permission": "the driver refuses activity figures to this process",
+}
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Unit:
+    """
+    What is sampled: a GPU, or an instance of one that is split (MIG).
+
+    Args:
+        uuids: of the devices that its figures are about.
+        instance: number of the GPU instance; `None` for the whole.
+        divided: the GPU is split.
+        sample: of the last poll.
+        off: why it is not asked any more; ``""`` while it is.
+        metrics: wanted, by NVML's number.
+    """
+
+    uuids: tuple[str, ...]
+    handle: Handle
+    instance: int | None = None
+    divided: bool = False
+    sample: Any = None
+    off: str = ""
+    metrics: dict[int, Metric] = field(default_factory=dict)
+
+
+class Gpm:
+    """
+    Samples every GPU that the driver shows to this process, and can be sampled.
+
+    Args:
+        interval: seconds between two samples; NVML asks for 0.1 at least.
+        all_rates: tell bytes per second although the driver counts the bytes.
+    """
+
+    name = "gpm"
+    deadline = 5.0
+
+    def __init__(self, *, interval: float = 5.0, all_rates: bool = False) -> None:
+        self.interval = interval
+        self._all_rates = all_rates
+        self._session = Session(self.name)
+        self._units: dict[_Key, _Unit] = {}
+        self._lost: set[_Key] = set()
+        self._failures: Counter[str] = Counter()
+
+    def collect(self) -> Iterable[Family]:
+        """
+        Sample all units and compare with the samples before; the first poll of a
+        unit has nothing to compare.
+
+        Raises:
+            CollectorUnavailable: no driver, no GPU, or none that can be sampled.
+        """
+        nvml = self._session.open()
+        try:
+            self._take_inventory(nvml)
+            found = [
+                family
+                for key, unit in self._units.items()
+                for family in self._read(nvml, key, unit)
+            ]
+        except nvml.NVMLError as error:
+            self.close()
+            raise unavailable(error) from error
+        self._check_any_is_on()
+        return [*found, partial_failures(self.name, self._failures)]
+
+    def close(self) -> None:
+        """
+        Free the samples and let go of NVML. A new driver may support more.
+        """
+        if (nvml := self._session.nvml) is not None:
+            for unit in self._units.values():
+                _free(nvml, unit)
+        self._units.clear()
+        self._session.close()
+
+    def _take_inventory(self, nvml: Nvml) -> None:
+        """
+        Find what there is to sample, and forget what is gone.
+        """
+        count = nvml.nvmlDeviceGetCount()
+        if not count:
+            reason = "no_devices"
+            raise CollectorUnavailable(reason, "the driver shows no GPU here")
+        seen: set[_Key] = set()
+        for index in range(count):
+            try:
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                uuid = text(nvml.nvmlDeviceGetUUID(handle))
+                divided, instances = _division(nvml, handle)
+            except nvml.NVMLError as error:
+                # The collector nvml tells who is lost.
+                if error.value in DRIVER:
+                    raise
+                continue
+            for instance, uuids in ((None, (uuid,)), *instances.items()):
+                key = (uuid, instance)
+                seen.add(key)
+                unit = self._units.get(key)
+                # Divided anew, it is another: it may support more, and nothing of it
+                # compares with what had its number before.
+                if unit is None or (unit.uuids, unit.divided) != (uuids, divided):
+                    if unit is not None:
+                        _free(nvml, unit)
+                    self._units[key] = _Unit(uuids, handle, instance, divided)
+                else:
+                    unit.handle = handle
+        for key in self._units.keys() - seen:
+            _free(nvml, self._units.pop(key))
+            self._lost.discard(key)
+
+    def _read(self, nvml: Nvml, key: _Key, unit: _Unit) -> list[Family]:
+        """
+        Return the figures of one unit since the last poll.
+        """
+        if unit.off:
+            return []
+        try:
+            if not unit.metrics:
+                if not nvml.nvmlGpmQueryDeviceSupport(unit.handle).isSupportedDevice:
+                    unit.off = _UNSUPPORTED
+                    return []
+                unit.metrics = self._wanted(nvml, unit)
+            before = unit.sample
+            unit.sample = _sampled(nvml, unit)
+            try:
+                found = _compared(nvml, unit, before) if before is not None else []
+            finally:
+                _free_sample(nvml, before)
+        except nvml.NVMLError as error:
+            self._note(nvml, key, unit, error)
+            return []
+        self._lost.discard(key)
+        return found
+
+    def _wanted(self, nvml: Nvml, unit: _Unit) -> dict[int, Metric]:
+        """
+        Return what to ask for: rates only where the driver has no counter, and of a
+        whole GPU, so that nobody adds an instance's to them.
+        """
+        if unit.instance is not None:
+            return _RATIOS
+        counted = set()
+        if not self._all_rates:
+            asked = [(field.number, field.scope) for field in _COUNTING]
+            with suppress(nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+                answers = nvml.nvmlDeviceGetFieldValues(unit.handle, asked)
+                counted = {
+                    field.figure.metric.name
+                    for field, answer in zip(_COUNTING, answers, strict=True)
+                    if answer.nvmlReturn == 0 and field.value(answer) is not None
+                }
+        rates = {
+            number: metric
+            for number, metric in _RATES.items()
+            if COUNTERS[metric.name].name not in counted
+        }
+        return {**_RATIOS, **rates}
+
+    def _note(self, nvml: Nvml, key: _Key, unit: _Unit, error: Any) -> None:
+        """
+        Do what a failed call asks for.
+
+        Raises:
+            NVMLError: the driver as a whole failed.
+        """
+        code = error.value
+        if code in DRIVER:
+            raise error
+        # What comes next must not be compared with what was before the failure.
+        _free(nvml, unit)
+        if code in UNSUPPORTED:
+            unit.off = _UNSUPPORTED
+        elif code == NO_PERMISSION:
+            unit.off = "no_permission"
+            self._failures["device_no_permission"] += 1
+            log.warning("GPU %s: activity figures are refused", key[0])
+        elif code in LOST:
+            if key not in self._lost:
+                self._failures["device_lost"] += 1
+            self._lost.add(key)
+        elif code not in NORMAL_ABSENCE:
+            self._failures["sample_failed"] += 1
+
+    def _check_any_is_on(self) -> None:
+        reasons = {unit.off for unit in self._units.values()}
+        if reasons and "" not in reasons:
+            (reason, *_) = sorted(reasons)
+            families = [partial_failures(self.name, self._failures)]
+            raise CollectorUnavailable(reason, _ADVICE[reason], families)
+
+
+def _division(nvml: Nvml, handle: Handle) -> tuple[bool, dict[int, tuple[str, ...]]]:
+    """
+    Return whether a GPU is split, and its instances, each with its devices' UUIDs.
+    """
+    found: dict[int, list[str]] = {}
+    try:
+        current, _ = nvml.nvmlDeviceGetMigMode(handle)
+        slots = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
+    except nvml.NVMLError as error:
+        if error.value in DRIVER | dict.fromkeys(LOST):
+            raise
+        return False, {}
+    for slot in range(slots):
+        try:
+            device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
+            instance = nvml.nvmlDeviceGetGpuInstanceId(device)
+            uuid = text(nvml.nvmlDeviceGetUUID(device))
+        except nvml.NVMLError as error:
+            if error.value in DRIVER | dict.fromkeys(LOST):
+                raise
+        else:
+            found.setdefault(instance, []).append(uuid)
+    return bool(current), {one: tuple(uuids) for one, uuids in found.items()}
+
+
+def _sampled(nvml: Nvml, unit: _Unit) -> Any:
+    sample = nvml.nvmlGpmSampleAlloc()
+    try:
+        if unit.instance is None:
+            nvml.nvmlGpmSampleGet(unit.handle, sample)
+        else:
+            nvml.nvmlGpmMigSampleGet(unit.handle, unit.instance, sample)
+    except nvml.NVMLError:
+        _free_sample(nvml, sample)
+        raise
+    return sample
+
+
+def _compared(nvml: Nvml, unit: _Unit, before: Any) -> list[Family]:
+    """
+    Return the figures between two samples; what NVML does not know is left out.
+    """
+    request = nvml.c_nvmlGpmMetricsGet_t()
+    request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = len(unit.metrics)
+    request.sample1, request.sample2 = before, unit.sample
+    for place, number in enumerate(unit.metrics):
+        request.metrics[place].metricId = number
+    nvml.nvmlGpmMetricsGet(request)
+    found = []
+    for place, (number, metric) in enumerate(unit.metrics.items()):
+        answer = request.metrics[place]
+        if answer.nvmlReturn == 0 and math.isfinite(answer.value):
+            value = (
+                answer.value * _MEBIBYTE
+                if number in _RATES
+                else answer.value / _PERCENT
+            )
+            samples = [(series(metric, uuid), value) for uuid in unit.uuids]
+            found.append(Family(metric, samples))
+    return found
+
+
+def _free(nvml: Nvml, unit: _Unit) -> None:
+    sample, unit.sample = unit.sample, None
+    _free_sample(nvml, sample)
+
+
+def _free_sample(nvml: Nvml, sample: Any) -> None:
+    if sample is not None:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlGpmSampleFree(sample)

@@ -1,0 +1,103 @@
+"""
+NVML itself: found, started, and let go of.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+from typing import Any
+
+from jaxmon_exporter.collecting import CollectorUnavailable
+from jaxmon_exporter.collectors.nvidia.codes import DRIVER, Nvml
+
+
+DRIVER_MISMATCH = "driver_mismatch"
+INIT_FAILED = "init_failed"
+_NOT_FOUND = "library_not_found"
+_ADVICE = {
+    _NOT_FOUND: "libnvidia-ml.so.1 is not here: no NVIDIA driver on this "
+    "host, or none passed into this container",
+    "driver_not_loaded": "the NVIDIA kernel driver is not loaded",
+    DRIVER_MISMATCH: "the driver was upgraded under this process; restart the exporter",
+    INIT_FAILED: "NVML cannot start; a container that lost its devices must be "
+    "created again",
+}
+
+
+class Session:
+    """
+    A collector's use of NVML, which counts its users: each has its own.
+
+    Args:
+        collector: its name, for advice.
+
+    Attributes:
+        nvml: pynvml while NVML is started, else `None`.
+    """
+
+    def __init__(self, collector: str) -> None:
+        self.nvml: Nvml = None
+        self._collector = collector
+
+    def open(self) -> Nvml:
+        """
+        Return NVML, started; at once where it is already.
+
+        Raises:
+            CollectorUnavailable: no driver, no pynvml, or NVML does not start.
+        """
+        if self.nvml is not None:
+            return self.nvml
+        if not driver_is_here():
+            raise CollectorUnavailable(_NOT_FOUND, _ADVICE[_NOT_FOUND])
+        try:
+            import pynvml  # noqa: PLC0415 - 3 MB, and most hosts need none of it
+        except ModuleNotFoundError as error:
+            if error.name != "pynvml":  # there, and broken
+                raise
+            message = (
+                "the package nvidia-ml-py is missing; pip install 'jaxmon[nvidia]' "
+                f"to read NVIDIA GPUs, or pass --disable {self._collector}"
+            )
+            reason = "not_installed"
+            raise CollectorUnavailable(reason, message) from error
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise unavailable(error, INIT_FAILED) from error
+        self.nvml = pynvml
+        return pynvml
+
+    def close(self) -> None:
+        """
+        Shut NVML down, if it was started; the next `open` starts it again.
+        """
+        nvml, self.nvml = self.nvml, None
+        if nvml is not None:
+            with suppress(nvml.NVMLError):
+                nvml.nvmlShutdown()
+
+
+def driver_is_here() -> bool:
+    """
+    Tell whether the driver's library can be loaded, as pynvml will.
+    """
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def unavailable(error: Any, otherwise: str = "driver_error") -> CollectorUnavailable:
+    """
+    Return the failure of the whole driver that an error of NVML means.
+
+    Args:
+        error: raised by pynvml.
+        otherwise: the reason where NVML's code is none of the driver's.
+    """
+    reason = DRIVER.get(error.value, otherwise)
+    advice = _ADVICE.get(reason, "NVML will be started again")
+    return CollectorUnavailable(reason, f"{error}: {advice}")

@@ -1,0 +1,205 @@
+"""
+Xid errors: what the driver of an NVIDIA GPU reports when something goes wrong.
+
+The driver queues events for whoever registered, so they are drained at each poll,
+on the collector's own thread, and none is lost between two polls. It tells
+nothing of the time before; events while NVML is being initialised again go unseen.
+
+Each GPU has an event set of its own: one that is lost costs nobody else's events,
+and an event needs no search for its GPU.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from jaxmon.catalog import (
+    CRITICAL_XIDS,
+    GPU_XID_ERRORS,
+    GPU_XID_LAST_TIMESTAMP_SECONDS,
+)
+from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.collectors.nvidia.codes import (
+    DRIVER,
+    LOST,
+    NO_PERMISSION,
+    TIMEOUT,
+    UNSUPPORTED,
+    EventSet,
+    Handle,
+    Nvml,
+    failure,
+)
+
+
+log = logging.getLogger("jaxmon.exporter")
+
+# NVML does not say that 0 means not to wait; NVIDIA's own DCGM relies on it.
+_NO_WAIT = 0
+# A storm must not hold the poll; what is left stays queued for the next one.
+_MOST_PER_POLL = 1000
+_MOST_XIDS = 64
+_OTHER = "other"
+
+
+class Xids:
+    """
+    Counts the Xid errors of every GPU since it was first listened to.
+
+    Counts outlive event sets: they go on when a GPU is lost, and when it is back.
+
+    Args:
+        failures: where failures are counted, by reason.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self, failures: Counter[str], *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._failures = failures
+        self._clock = clock
+        self._sets: dict[str, EventSet] = {}
+        self._failing: set[str] = set()
+        self._refused: set[str] = set()
+        self._counts: dict[str, dict[str, int]] = {}
+        self._last: dict[tuple[str, str], float] = {}
+        # Made anew when a count changes, which is hardly ever.
+        self._families: list[Family] | None = None
+
+    def listen(self, nvml: Nvml, uuid: str, handle: Handle) -> None:
+        """
+        Have the driver queue the events of a GPU, from now on.
+
+        Counts start at 0 only here: a GPU that cannot report has none. That it
+        cannot, or that we may not listen, is learned once.
+
+        Raises:
+            NVMLError: the driver as a whole failed.
+        """
+        self._free(nvml, uuid)
+        if uuid in self._refused:
+            return
+        wanted = nvml.nvmlEventTypeXidCriticalError
+        try:
+            if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & wanted:
+                self._refuse(nvml, uuid)
+                return
+            self._sets[uuid] = nvml.nvmlEventSetCreate()
+            nvml.nvmlDeviceRegisterEvents(handle, wanted, self._sets[uuid])
+        except nvml.NVMLError as error:
+            # What a set is good for after this, NVML leaves open.
+            self._free(nvml, uuid)
+            if error.value in DRIVER:
+                raise
+            self._note(nvml, uuid, error)
+        else:
+            self._counts.setdefault(uuid, dict.fromkeys(CRITICAL_XIDS, 0))
+            self._families = None
+
+    def forget(self, uuid: str) -> None:
+        """
+        Let `listen` ask again what a GPU could not: a reset one may support more.
+        """
+        self._refused.discard(uuid)
+
+    def drain(self, nvml: Nvml, uuid: str) -> bool:
+        """
+        Count the events that the driver queued for a GPU; does not wait for any.
+
+        Returns:
+            `False` when `listen` is due: never called, or the event set failed twice
+            in a row. After once, what the driver has queued may still come.
+
+        Raises:
+            NVMLError: the driver as a whole failed.
+        """
+        events = self._sets.get(uuid)
+        if events is None:
+            return False
+        try:
+            for _ in range(_MOST_PER_POLL):
+                self._count(uuid, nvml.nvmlEventSetWait_v2(events, _NO_WAIT).eventData)
+        except nvml.NVMLError as error:
+            if error.value in DRIVER:
+                raise
+            if error.value != TIMEOUT:
+                self._note(nvml, uuid, error)
+                again = uuid in self._failing
+                self._failing.add(uuid)
+                return not again
+        self._failing.discard(uuid)
+        return True
+
+    def families(self) -> list[Family]:
+        """
+        Return all counts, also of GPUs that are lost, and when each last rose.
+        """
+        if self._families is None:
+            self._families = self._made()
+        return self._families
+
+    def close(self, nvml: Nvml) -> None:
+        """
+        Drain and free the event sets, before NVML is shut down; the counts stay.
+        """
+        for uuid in list(self._sets):
+            with suppress(nvml.NVMLError):
+                self.drain(nvml, uuid)
+            self._free(nvml, uuid)
+        # A new driver may support more.
+        self._refused.clear()
+
+    def _made(self) -> list[Family]:
+        counted = [
+            (series(GPU_XID_ERRORS, uuid, xid), float(count))
+            for uuid, counts in self._counts.items()
+            for xid, count in counts.items()
+        ]
+        last = [
+            (series(GPU_XID_LAST_TIMESTAMP_SECONDS, uuid, xid), moment)
+            for (uuid, xid), moment in self._last.items()
+        ]
+        return [
+            Family(GPU_XID_ERRORS, counted),
+            Family(GPU_XID_LAST_TIMESTAMP_SECONDS, last),
+        ]
+
+    def _note(self, nvml: Nvml, uuid: str, error: Any) -> None:
+        """
+        Do what a failed call asks for; that a GPU is lost is for others to count.
+        """
+        log.debug("%s: no Xid errors: %s", uuid, error)
+        code = error.value
+        if code not in UNSUPPORTED | LOST.keys():
+            self._failures[failure(code, "events_failed")] += 1
+        if code in UNSUPPORTED | {NO_PERMISSION}:
+            self._refuse(nvml, uuid)
+
+    def _refuse(self, nvml: Nvml, uuid: str) -> None:
+        self._refused.add(uuid)
+        self._counts.pop(uuid, None)
+        self._families = None
+        self._free(nvml, uuid)
+
+    def _count(self, uuid: str, number: int) -> None:
+        self._families = None
+        counts, xid = self._counts[uuid], str(number)
+        if xid not in counts and len(counts) >= _MOST_XIDS:
+            xid = _OTHER
+        counts[xid] = counts.get(xid, 0) + 1
+        # NVML's events have no time: it is when we read them, a poll late at most.
+        self._last[uuid, xid] = self._clock()
+
+    def _free(self, nvml: Nvml, uuid: str) -> None:
+        self._failing.discard(uuid)
+        if (events := self._sets.pop(uuid, None)) is None:
+            return
+        try:
+            nvml.nvmlEventSetFree(events)
+        except nvml.NVMLError as error:
+            log.debug("%s: the event set was not freed: %s", uuid, error)

@@ -1,0 +1,3 @@
+"""
+A fleet of accelerators that do not exist, for `--demo`.
+"""

@@ -1,0 +1,3 @@
+"""
+TPUs, as the runtimes of the programs on them report.
+"""

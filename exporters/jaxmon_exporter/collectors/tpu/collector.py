@@ -1,0 +1,210 @@
+"""
+TPUs: chips from the PCI bus, figures from the runtimes of the processes that use them.
+
+Chips without a process are idle, and a process without a server is one that does
+not tell: neither is a failure of the collector.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxmon import tpus
+from jaxmon.catalog import ACCELERATOR_INFO, ACCELERATOR_UP, TPU_OWNER_PID
+from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.tpus import Chip
+from jaxmon_exporter.collecting import Clock, CollectorUnavailable, partial_failures
+from jaxmon_exporter.collectors.tpu import addresses as tpu_addresses
+
+
+# Loaded when there is a TPU: half a megabyte and some milliseconds of every start.
+if TYPE_CHECKING:
+    from jaxmon_exporter.collectors.tpu.figures import Figures
+    from jaxmon_exporter.collectors.tpu.hangs import Hangs
+    from jaxmon_exporter.collectors.tpu.reading import Reading
+    from jaxmon_exporter.collectors.tpu.runtimes import Runtimes
+
+
+_OWNERS_EVERY = 30.0
+
+
+class Tpus:
+    """
+    Reads every TPU of this host, and every runtime that serves figures.
+
+    Args:
+        interval: seconds between two looks.
+        root: where ``sys``, ``dev`` and ``proc`` are.
+        environ: may tell where the runtimes serve.
+        clock: seconds, monotonic.
+    """
+
+    name = "tpu"
+    deadline = 8.0
+
+    def __init__(
+        self,
+        *,
+        interval: float = 5.0,
+        root: Path = tpus.ROOT,
+        environ: Mapping[str, str] = os.environ,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.interval = interval
+        self._root = root
+        self._clock = clock
+        self._failures: Counter[str] = Counter()
+        self._addresses, self._configured = tpu_addresses.addresses(environ)
+        self._chips: dict[str, Chip] = {}
+        self._owners: dict[str, int] = {}
+        self._owners_at: float | None = None
+
+    def collect(self) -> Iterable[Family]:
+        """
+        Read chips and runtimes: some milliseconds, and five seconds at most however
+        many runtimes do not answer.
+
+        Raises:
+            CollectorUnavailable: no TPU, or h2 is not installed.
+        """
+        chips = tpus.find(self._root)
+        present = {chip.uuid for chip in chips}
+        # A chip that is lost keeps its place, until the host is put together anew.
+        if not present <= self._chips.keys():
+            self._chips = {chip.uuid: chip for chip in chips}
+        if not self._chips and not self._configured:
+            reason, message = "no_devices", "there is no TPU on this host's PCI bus"
+            raise CollectorUnavailable(reason, message)
+        identity = [*self._identity(present), *self._owned(chips)]
+        if not self._addresses:  # switched off by the variable that switches them on
+            return identity
+        from jaxmon_exporter.collectors.tpu.figures import Figures  # noqa: PLC0415 - see above
+
+        readings = self._read(identity)
+        uuids, per_chip = self._layout(readings, present)
+        figures = Figures(uuids, per_chip, readings, self._failures)
+        found = [*identity, self._runtimes.up(), *figures.families()]
+        self._watch(figures)
+        return [*found, partial_failures(self.name, self._failures)]
+
+    def close(self) -> None:
+        """
+        Nothing is held between polls.
+        """
+
+    @cached_property
+    def _runtimes(self) -> Runtimes:
+        from jaxmon_exporter.collectors.tpu.runtimes import Runtimes  # noqa: PLC0415 - see above
+
+        return Runtimes(
+            self._addresses, configured=self._configured, failures=self._failures
+        )
+
+    @cached_property
+    def _hangs(self) -> Hangs:
+        from jaxmon_exporter.collectors.tpu.hangs import Hangs  # noqa: PLC0415 - see above
+
+        return Hangs(self._clock)
+
+    def _read(self, identity: Sequence[Family]) -> list[Reading]:
+        try:
+            return self._runtimes.read()
+        except ImportError as error:
+            reason = "not_installed"
+            message = (
+                "the package h2 is missing; pip install 'jaxmon[tpu]' to read what "
+                "TPUs do, or pass --disable tpu"
+            )
+            raise CollectorUnavailable(reason, message, identity) from error
+
+    def _layout(
+        self, readings: Sequence[Reading], present: set[str]
+    ) -> tuple[list[str], int]:
+        """
+        Return the uuids of the chips in order, and how many cores each has.
+
+        Where the PCI bus is hidden, by their numbers: a runtime tells the memory of
+        each core, and the duty cycle of each chip.
+        """
+        if not self._chips:
+            return _guessed(readings)
+        per_chip = next(iter(self._chips.values())).model.cores
+        told = sum(reading.count_cores() for reading in readings)
+        if told == len(present) * per_chip:
+            # A program that began after the loss of a chip counts without it.
+            return [uuid for uuid in self._chips if uuid in present], per_chip
+        return list(self._chips), per_chip
+
+    def _identity(self, present: set[str]) -> list[Family]:
+        info, up = ACCELERATOR_INFO, ACCELERATOR_UP
+        known = self._chips.values()
+        return [
+            Family(
+                info,
+                [
+                    (
+                        series(
+                            info,
+                            chip.uuid,
+                            chip.index,
+                            "google",
+                            chip.model.name,
+                            "",
+                            chip.pci_bus_id,
+                        ),
+                        1.0,
+                    )
+                    for chip in known
+                ],
+            ),
+            Family(
+                up,
+                [
+                    (series(up, chip.uuid), float(chip.uuid in present))
+                    for chip in known
+                ],
+            ),
+        ]
+
+    def _owned(self, chips: Sequence[Chip]) -> list[Family]:
+        """
+        Return who has the chips open; looked up now and then, for it takes a while.
+        """
+        now = self._clock()
+        if self._owners_at is None or now - self._owners_at >= _OWNERS_EVERY:
+            nodes = frozenset(chip.node for chip in chips if chip.node)
+            self._owners = tpus.owners(self._root, nodes) if nodes else {}
+            self._owners_at = now
+        return [
+            gauge(TPU_OWNER_PID, self._owners[chip.node], chip.uuid)
+            for chip in chips
+            if chip.node in self._owners
+        ]
+
+    def _watch(self, figures: Figures) -> None:
+        """
+        Log where cores stand that do not move on while programs wait.
+        """
+        if hung := self._hangs.look(figures.states()):
+            words = self._runtimes.words(runtime for _, _, runtime, _ in hung)
+            for uuid, core, runtime, state in hung:
+                where = words.get((runtime, state.chip, state.core))
+                self._hangs.tell(uuid, core, state, where)
+
+
+def _guessed(readings: Sequence[Reading]) -> tuple[list[str], int]:
+    """
+    Return names for chips that cannot be seen, and how many cores each has.
+    """
+    cores = chips = 0
+    for reading in readings:
+        cores += reading.count_cores()
+        chips += reading.count_chips()
+    per_chip = max(1, cores // chips) if chips else 1
+    return [f"TPU-{index}" for index in range(cores // per_chip)], per_chip

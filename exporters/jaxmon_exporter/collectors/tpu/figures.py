@@ -1,0 +1,278 @@
+"""
+What runtimes of TPUs tell, as families: each figure at its chip and core.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import fsum
+from typing import TypeVar
+
+from jaxmon.catalog import (
+    ACCELERATOR_MEMORY_BANDWIDTH_RATIO,
+    ACCELERATOR_MEMORY_SIZE_BYTES,
+    ACCELERATOR_MEMORY_USED_BYTES,
+    ACCELERATOR_UTILIZATION_RATIO,
+    TPU_COLLECTIVE_SECONDS,
+    TPU_CORE_ERROR,
+    TPU_CORE_IDLE_SECONDS,
+    TPU_CORE_PROGRAM_ID,
+    TPU_CORE_PROGRAM_POSITION,
+    TPU_CORE_QUEUED_PROGRAMS,
+    TPU_CORE_RUN_ID,
+    TPU_DCN_RETRANSMIT_BYTES,
+    TPU_DCN_TRANSMIT_BYTES,
+    TPU_DUTY_CYCLE_RATIO,
+    TPU_HLO_EXECUTION_SECONDS,
+    TPU_HLO_QUEUE_SIZE,
+    TPU_ICI_LINK_HEALTH,
+    TPU_MEGASCALE_ERRORS,
+    TPU_RUNTIME_UPTIME_SECONDS,
+    TPU_THROTTLE_SCORE,
+    TPU_TRANSFER_SECONDS,
+    Metric,
+)
+from jaxmon.exposition.families import Family, Sample, series
+from jaxmon_exporter.collectors.tpu import places as tpu_places
+from jaxmon_exporter.collectors.tpu import reading as tpu_reading
+from jaxmon_exporter.collectors.tpu.messages import CoreState, Distribution
+from jaxmon_exporter.collectors.tpu.places import Key, Place
+from jaxmon_exporter.collectors.tpu.reading import Reading
+from jaxmon_exporter.collectors.tpu.tpu_histogram import histogram
+
+
+T = TypeVar("T")
+
+# Of a process, not of a chip: metric, further labels, name at the runtime.
+_LATENCIES = (
+    (TPU_COLLECTIVE_SECONDS, (), tpu_reading.COLLECTIVE),
+    (TPU_TRANSFER_SECONDS, ("dcn_transmit",), tpu_reading.DCN_SENT),
+    (TPU_TRANSFER_SECONDS, ("dcn_receive",), tpu_reading.DCN_RECEIVED),
+    (TPU_TRANSFER_SECONDS, ("device_to_host",), tpu_reading.TO_HOST),
+    (TPU_TRANSFER_SECONDS, ("host_to_device",), tpu_reading.FROM_HOST),
+)
+_COUNTERS = (
+    (TPU_DCN_TRANSMIT_BYTES, tpu_reading.BYTES_SENT),
+    (TPU_DCN_RETRANSMIT_BYTES, tpu_reading.BYTES_SENT_AGAIN),
+    (TPU_MEGASCALE_ERRORS, tpu_reading.ERRORS),
+)
+_WORST = (
+    (TPU_ICI_LINK_HEALTH, tpu_reading.LINK_HEALTH),
+    (TPU_THROTTLE_SCORE, tpu_reading.THROTTLE_SCORE),
+)
+
+_PERCENT = 100
+# Beyond this a float no longer tells neighbours apart.
+_EXACT = (1 << 53) - 1
+
+
+class Figures:
+    """
+    The families of one poll.
+
+    Args:
+        uuids: of the chips, in order.
+        per_chip: cores of a chip.
+        readings: of the runtimes that answered, in order.
+        failures: counts what could not be told apart.
+    """
+
+    def __init__(
+        self,
+        uuids: Sequence[str],
+        per_chip: int,
+        readings: Sequence[Reading],
+        failures: Counter[str],
+    ) -> None:
+        self._uuids = uuids
+        self._per_chip = per_chip
+        self._readings = readings
+        self._failures = failures
+
+    def families(self) -> Iterator[Family]:
+        """
+        Yield everything that the runtimes told.
+        """
+        yield from self._memory()
+        yield from self._shares()
+        yield from self._queues()
+        yield self._executions()
+        yield from self._processes()
+        yield from self._states()
+
+    def states(self) -> Iterator[tuple[str, int, str, CoreState]]:
+        """
+        Yield uuid, core, runtime and state of each tensor core; of a core that is
+        listed twice the first counts.
+        """
+        told: set[tuple[int, int]] = set()
+        keys = [
+            (one.runtime, state.chip) for one in self._readings for state in one.states
+        ]
+        chips = self._complete(keys, tpu_places.numbered(keys, len(self._uuids)))
+        for reading in self._readings:
+            for state in reading.states:
+                chip = chips.get((reading.runtime, state.chip))
+                if chip is None or not 0 <= state.core < self._per_chip:
+                    continue
+                if (chip, state.core) not in told:
+                    told.add((chip, state.core))
+                    yield self._uuids[chip], state.core, reading.runtime, state
+
+    def _memory(self) -> Iterator[Family]:
+        """
+        Yield size and use by chip, where all of its cores are told.
+        """
+        for metric, name in (
+            (ACCELERATOR_MEMORY_SIZE_BYTES, tpu_reading.MEMORY_TOTAL),
+            (ACCELERATOR_MEMORY_USED_BYTES, tpu_reading.MEMORY_USED),
+        ):
+            chips: dict[int, list[float]] = defaultdict(list)
+            for place, value in self._by_core(name):
+                chips[place.chip].append(value)
+            whole = {
+                chip: sum(values)
+                for chip, values in chips.items()
+                if len(values) == self._per_chip
+            }
+            yield self._chip_family(metric, whole)
+
+    def _shares(self) -> Iterator[Family]:
+        duty = self._by_chip(tpu_reading.DUTY_CYCLE)
+        yield self._chip_family(TPU_DUTY_CYCLE_RATIO, duty)
+        yield self._chip_family(ACCELERATOR_UTILIZATION_RATIO, duty)
+        bandwidth = self._by_chip(tpu_reading.BANDWIDTH)
+        yield self._chip_family(ACCELERATOR_MEMORY_BANDWIDTH_RATIO, bandwidth)
+
+    def _queues(self) -> Iterator[Family]:
+        for metric, name in (
+            (TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
+            (TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
+        ):
+            yield Family(
+                metric,
+                [
+                    (series(metric, self._uuids[place.chip], place.core), value)
+                    for place, value in sorted(self._by_core(name))
+                ],
+            )
+
+    def _executions(self) -> Family:
+        found: dict[Key, list[Distribution]] = defaultdict(list)
+        for reading in self._readings:
+            for device, distribution in reading.distributions(tpu_reading.EXECUTION):
+                if device is not None:
+                    found[reading.runtime, device].append(distribution)
+        places = self._placed(found)
+        samples: list[Sample] = []
+        for key, place in sorted(places.items(), key=lambda item: item[1]):
+            labels = (self._uuids[place.chip], str(place.core))
+            samples += histogram(TPU_HLO_EXECUTION_SECONDS, labels, found[key])
+        return Family(TPU_HLO_EXECUTION_SECONDS, samples)
+
+    def _processes(self) -> Iterator[Family]:
+        """
+        Yield what belongs to a process rather than to a chip.
+        """
+        for reading in self._readings:
+            runtime = reading.runtime
+            for metric, labels, name in _LATENCIES:
+                told = [one for _, one in reading.distributions(name)]
+                # Sizes of buffers are apart there; their sum is exact.
+                yield Family(metric, histogram(metric, (runtime, *labels), told))
+            for metric, name in _COUNTERS:
+                yield _of_runtime(metric, runtime, reading.values(name), sum)
+            yield _of_runtime(
+                TPU_RUNTIME_UPTIME_SECONDS,
+                runtime,
+                reading.values(tpu_reading.UPTIME),
+                max,
+            )
+            for metric, part in _WORST:
+                values = [
+                    value
+                    for name in reading.measures
+                    if part in name
+                    for value in reading.values(name)
+                ]
+                yield _of_runtime(metric, runtime, values, max)
+
+    def _states(self) -> Iterator[Family]:
+        for uuid, core, _, state in self.states():
+            for metric, value in (
+                (TPU_CORE_QUEUED_PROGRAMS, state.queued),
+                (TPU_CORE_PROGRAM_ID, state.program),
+                (TPU_CORE_RUN_ID, state.run),
+                (TPU_CORE_PROGRAM_POSITION, state.counter),
+                (TPU_CORE_ERROR, int(bool(state.error))),
+            ):
+                if value is not None:
+                    yield Family(metric, [(series(metric, uuid, core), value & _EXACT)])
+
+    def _by_core(self, name: str) -> list[tuple[Place, float]]:
+        """
+        Return a metric that numbers cores.
+        """
+        told = {
+            (reading.runtime, device): value
+            for reading in self._readings
+            for device, value in reading.numbers(name).items()
+        }
+        return [(place, told[key]) for key, place in self._placed(told).items()]
+
+    def _by_chip(self, name: str) -> dict[int, float]:
+        """
+        Return shares of a metric that has a value for each chip, or for each core.
+        """
+        chips: dict[int, list[float]] = defaultdict(list)
+        for reading in self._readings:
+            places = self._held_by(reading.runtime)
+            for place, percent in tpu_places.spread(
+                reading.numbers(name), places, self._per_chip
+            ):
+                chips[place.chip].append(percent / _PERCENT)
+        return {chip: fsum(shares) / len(shares) for chip, shares in chips.items()}
+
+    def _held_by(self, runtime: str) -> list[Place]:
+        """
+        Return the cores that a process holds: those whose memory it tells.
+        """
+        keys = [
+            (reading.runtime, device)
+            for reading in self._readings
+            for device in reading.numbers(tpu_reading.MEMORY_TOTAL)
+        ]
+        placed = self._placed(keys)
+        return [place for (one, _), place in placed.items() if one == runtime]
+
+    def _placed(self, keys: Iterable[Key]) -> dict[Key, Place]:
+        known = list(keys)
+        return self._complete(
+            known, tpu_places.cores(known, len(self._uuids), self._per_chip)
+        )
+
+    def _complete(self, keys: Sequence[Key], placed: dict[Key, T]) -> dict[Key, T]:
+        if keys and not placed:
+            self._failures["device_unplaced"] += 1
+        return placed
+
+    def _chip_family(self, metric: Metric, values: Mapping[int, float]) -> Family:
+        return Family(
+            metric,
+            [
+                (series(metric, self._uuids[chip]), values[chip])
+                for chip in sorted(values)
+            ],
+        )
+
+
+def _of_runtime(
+    metric: Metric,
+    runtime: str,
+    values: Sequence[float],
+    together: Callable[[Sequence[float]], float],
+) -> Family:
+    if not values:
+        return Family(metric)
+    return Family(metric, [(series(metric, runtime), together(values))])

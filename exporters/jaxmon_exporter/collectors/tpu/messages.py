@@ -1,0 +1,341 @@
+"""
+Requests to the runtime of a TPU, and what its replies say.
+
+The few fields that are read, out of the schema that Google publishes with its tool
+``tpu-info``. What is unknown is skipped, as protocol buffers ask.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import TypeAlias
+
+from jaxmon.errors import WireError
+from jaxmon.formats import protobuf as wire
+
+
+Attribute: TypeAlias = "int | str"
+
+_SERVICE = "/tpu.monitoring.runtime.RuntimeMetricService"
+METRIC = f"{_SERVICE}/GetRuntimeMetric"
+NAMES = f"{_SERVICE}/ListSupportedMetrics"
+STATUS = f"{_SERVICE}/GetTpuRuntimeStatus"
+
+# One byte tells the length.
+LONGEST_NAME = 127
+
+# A reply is bounded by its size; what is made of it, by these.
+_MOST_BOUNDS = 1000
+_MOST_MEASURES = 4096
+_MOST_DEPTH = 4
+_MOST_FIELDS = 1 << 14
+
+_SIGN = 1 << 63
+_DOUBLE = struct.Struct("<d")
+_TENSOR_CORE = 1
+_TENSOR_CORE_SEQUENCER = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """
+    Observations in buckets.
+
+    Args:
+        count: of all observations.
+        mean: of all observations.
+        bounds: upper bound of each bucket but the last.
+        counts: of each bucket; those at the end may be left out if they are 0.
+    """
+
+    count: int
+    mean: float
+    bounds: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """
+    One figure of a metric.
+
+    Args:
+        attributes: what it belongs to, such as ``device-id``.
+        value: a number, or a distribution.
+    """
+
+    attributes: dict[str, Attribute]
+    value: float | Distribution
+
+    @property
+    def device(self) -> int | None:
+        """
+        Number of the core, or chip, by whichever name and type it is told.
+        """
+        for key in ("device_ordinal", "device-id", "device_id"):
+            value = self.attributes.get(key)
+            if isinstance(value, str) and value.isdecimal() and value.isascii():
+                return int(value)
+            if isinstance(value, int):
+                return value
+        # Some name the attribute otherwise; its value is a number all the same.
+        values = list(self.attributes.values())
+        return values[0] if len(values) == 1 and isinstance(values[0], int) else None
+
+
+@dataclass(frozen=True, slots=True)
+class CoreState:
+    """
+    Where a tensor core stands.
+
+    Args:
+        chip: number of its chip.
+        core: which core of the chip.
+        program: number of the program on it.
+        run: number of its run.
+        counter: instruction at which it stands.
+        location: the same in words, if asked for.
+        queued: programs that wait.
+        error: message, ``""`` if there is none.
+    """
+
+    chip: int
+    core: int
+    program: int | None = None
+    run: int | None = None
+    counter: int | None = None
+    location: str = ""
+    queued: int = 0
+    error: str = ""
+
+
+def metric_request(name: str, *, own: bool) -> bytes:
+    """
+    Return a request for the metric *name*, of `LONGEST_NAME` bytes at most; of one
+    process alone if *own*, else of all processes of the host, as far as the runtime
+    gathers them.
+    """
+    raw = name.encode()
+    return b"\x0a" + bytes([len(raw)]) + raw + (b"\x10\x01" if own else b"")
+
+
+def list_request() -> bytes:
+    """
+    Return a request for the names of all metrics.
+    """
+    return b""
+
+
+def status_request(*, words: bool) -> bytes:
+    """
+    Return a request for the state of the cores; places in words cost more.
+    """
+    return b"\x08\x01" if words else b""
+
+
+def measures(reply: bytes) -> list[Measure]:
+    """
+    Return the figures of a metric.
+
+    Raises:
+        WireError: *reply* is none.
+    """
+    found = []
+    for metric in _Message(reply).messages(1):
+        for measure in islice(metric.messages(3), _MOST_MEASURES):
+            value = _value(measure)
+            if value is not None:
+                found.append(Measure(_attributes(measure.messages(1)), value))
+    return found
+
+
+def names(reply: bytes) -> frozenset[str]:
+    """
+    Return the names of a list of metrics.
+
+    Raises:
+        WireError: *reply* is none.
+    """
+    return frozenset(metric.text(1) for metric in _Message(reply).messages(1))
+
+
+def core_states(reply: bytes) -> list[CoreState]:
+    """
+    Return the state of each tensor core.
+
+    Raises:
+        WireError: *reply* is none.
+    """
+    return [
+        found
+        for entry in islice(_Message(reply).messages(2), _MOST_MEASURES)
+        for state in entry.messages(2)
+        if (found := _core_state(state)) is not None
+    ]
+
+
+class _Message:
+    """
+    A message, its fields by number. Of a field given twice the last one counts.
+
+    Raises:
+        WireError: it is none.
+    """
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, raw: bytes | memoryview) -> None:
+        self._fields: dict[int, list[wire.Value]] = defaultdict(list)
+        for count, (number, value) in enumerate(wire.fields(raw)):
+            if count == _MOST_FIELDS:
+                msg = f"a message of more than {_MOST_FIELDS} fields"
+                raise WireError(msg)
+            self._fields[number].append(value)
+
+    def messages(self, number: int) -> Iterator[_Message]:
+        for value in self._fields.get(number, ()):
+            if not isinstance(value, int):
+                yield _Message(value)
+
+    def message(self, number: int) -> _Message | None:
+        for value in reversed(self._fields.get(number, ())):
+            if not isinstance(value, int):
+                return _Message(value)
+        return None
+
+    def count(self, number: int) -> int:
+        return len(self._fields.get(number, ()))
+
+    def integer(self, number: int) -> int | None:
+        for value in reversed(self._fields.get(number, ())):
+            if isinstance(value, int):
+                return value - 2 * _SIGN if value >= _SIGN else value
+        return None
+
+    def integers(self, number: int) -> list[int]:
+        return [
+            one - 2 * _SIGN if one >= _SIGN else one
+            for value in self._fields.get(number, ())
+            for one in wire.packed(value)
+        ]
+
+    def double(self, number: int) -> float | None:
+        found = self.doubles(number)
+        return found[-1] if found else None
+
+    def doubles(self, number: int) -> list[float]:
+        found: list[float] = []
+        for value in self._fields.get(number, ()):
+            if isinstance(value, int) or len(value) % _DOUBLE.size:
+                msg = f"field {number} is no double, nor several"
+                raise WireError(msg)
+            found += (one for (one,) in _DOUBLE.iter_unpack(value))
+        return found
+
+    def text(self, number: int) -> str:
+        found = self._fields.get(number, ())
+        return wire.text(found[-1]) if found else ""
+
+    def has(self, number: int) -> bool:
+        return number in self._fields
+
+
+def _attributes(messages: Iterable[_Message], depth: int = 0) -> dict[str, Attribute]:
+    """
+    Return names and values of attributes, and of lists of them.
+    """
+    found: dict[str, Attribute] = {}
+    for attribute in messages:
+        for value in attribute.messages(2):
+            integer = value.integer(3)
+            if integer is not None:
+                found[attribute.text(1)] = integer
+            elif value.has(1):
+                found[attribute.text(1)] = value.text(1)
+            elif depth < _MOST_DEPTH:
+                for more in value.messages(6):
+                    found |= _attributes(more.messages(1), depth + 1)
+    return found
+
+
+def _value(measure: _Message) -> float | Distribution | None:
+    distribution = measure.message(5)
+    if distribution is not None:
+        return _distribution(distribution)
+    gauge, counter = measure.message(3), measure.message(4)
+    number = gauge or counter
+    # A text is no figure, and neither is a measure of nothing.
+    if number is None or (gauge is not None and gauge.has(3)):
+        return None
+    found = number.double(1)
+    if found is None:
+        found = number.integer(2)
+    if found is None:
+        found = number.integer(4) if gauge is not None else None
+    return found if found is not None and math.isfinite(found) else None
+
+
+def _distribution(message: _Message) -> Distribution | None:
+    count, mean = message.integer(1) or 0, message.double(2) or 0.0
+    options = message.message(6)
+    bounds = _bounds(options) if options is not None else ()
+    counts = message.integers(7)[: len(bounds) + 1]
+    if count < 0 or mean < 0 or not math.isfinite(mean) or any(n < 0 for n in counts):
+        return None
+    return Distribution(count, mean, bounds, tuple(counts))
+
+
+def _bounds(options: _Message) -> tuple[float, ...]:
+    """
+    Return the upper bounds of all buckets but the last, which has none.
+
+    The lower bound of a bucket is in it, the upper one is not: Prometheus counts
+    the other way round, which no measured time notices.
+    """
+    found: list[float] = []
+    exponential, explicit, linear = (options.message(kind) for kind in (2, 3, 4))
+    if explicit is not None:
+        found = explicit.doubles(1)[:_MOST_BOUNDS]
+    elif exponential is not None:
+        growth = exponential.double(2) or 0.0
+        scale = exponential.double(3) or 0.0
+        try:
+            found = [scale * growth**step for step in _steps(exponential)]
+        except OverflowError:
+            return ()
+    elif linear is not None:
+        width, offset = linear.double(2) or 0.0, linear.double(3) or 0.0
+        found = [offset + width * step for step in _steps(linear)]
+    rising = all(low < high for low, high in pairwise(found))
+    return tuple(found) if rising and all(map(math.isfinite, found)) else ()
+
+
+def _steps(options: _Message) -> range:
+    finite = options.integer(1) or 0
+    return range(finite + 1) if 0 < finite < _MOST_BOUNDS else range(0)
+
+
+def _core_state(state: _Message) -> CoreState | None:
+    identity = state.message(1)
+    on_chip = identity.message(3) if identity else None
+    if identity is None or on_chip is None or on_chip.integer(1) != _TENSOR_CORE:
+        return None
+    sequencers = [
+        one for one in state.messages(2) if one.integer(1) == _TENSOR_CORE_SEQUENCER
+    ]
+    at = sequencers[0] if sequencers else _Message(b"")
+    return CoreState(
+        chip=identity.integer(2) or 0,
+        core=on_chip.integer(2) or 0,
+        program=at.integer(6),
+        run=at.integer(7),
+        counter=at.integer(3),
+        location=at.text(8),
+        queued=state.count(6),
+        error=state.text(7),
+    )

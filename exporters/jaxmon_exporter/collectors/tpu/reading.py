@@ -1,0 +1,142 @@
+"""
+What one runtime of TPUs tells in one poll: metrics by its names for them, and cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from jaxmon_exporter.collectors.tpu.messages import (
+    LONGEST_NAME,
+    CoreState,
+    Distribution,
+    Measure,
+)
+
+
+MEMORY_TOTAL = "tpu.runtime.hbm.memory.total.bytes"
+MEMORY_USED = "tpu.runtime.hbm.memory.usage.bytes"
+DUTY_CYCLE = "tpu.runtime.tensorcore.dutycycle.percent"
+BANDWIDTH = "tpu.runtime.hbm.utilization.percent"
+IDLE = "tpu.runtime.tensorcore.idle_duration.seconds"
+QUEUE = "hlo.queue.size.gauge"
+EXECUTION = "hlo.execution.timing.distribution.microseconds"
+UPTIME = "tpu.runtime.uptime.seconds.gauge"
+
+
+def _latencies(of: str) -> str:
+    return f"megascale.{of}_latencies.microsecond.cumulative.distribution"
+
+
+# Of the process, not of a chip.
+COLLECTIVE = _latencies("collective_end_to_end")
+DCN_SENT = _latencies("dcn_transfer")
+DCN_RECEIVED = _latencies("dcn_inbound_transfer")
+TO_HOST = _latencies("device_to_host_transfer")
+FROM_HOST = _latencies("host_to_device_transfer")
+BYTES_SENT = "megascale.grpc_tcp_bytes_sent.cumulative.count"
+BYTES_SENT_AGAIN = "megascale.grpc_tcp_bytes_retransmitted.cumulative.count"
+ERRORS = "megascale.error_count"
+
+NAMES = (
+    MEMORY_TOTAL,
+    MEMORY_USED,
+    DUTY_CYCLE,
+    BANDWIDTH,
+    IDLE,
+    QUEUE,
+    EXECUTION,
+    UPTIME,
+    COLLECTIVE,
+    DCN_SENT,
+    DCN_RECEIVED,
+    TO_HOST,
+    FROM_HOST,
+    BYTES_SENT,
+    BYTES_SENT_AGAIN,
+    ERRORS,
+)
+"""What every runtime is asked for, until it says that it has no such metric."""
+
+# Google's library tells these; by which name a runtime does, its own list says.
+LINK_HEALTH = "ici_link_health"
+THROTTLE_SCORE = "throttle_score"
+
+_MOST_FURTHER = 8
+_TENSOR_CORE = "TENSOR_CORE"
+
+
+def further_names(listed: Iterable[str]) -> list[str]:
+    """
+    Return names out of a runtime's own list that are of use, too.
+    """
+    wanted = (LINK_HEALTH, THROTTLE_SCORE)
+    found = (name for name in listed if any(part in name for part in wanted))
+    fitting = (name for name in found if len(name.encode()) <= LONGEST_NAME)
+    return sorted(fitting)[:_MOST_FURTHER]
+
+
+@dataclass(slots=True)
+class Reading:
+    """
+    What one runtime told in one poll.
+
+    Args:
+        runtime: value of the label.
+        measures: by name of the metric.
+        states: of its cores.
+    """
+
+    runtime: str
+    measures: dict[str, list[Measure]] = field(default_factory=dict)
+    states: list[CoreState] = field(default_factory=list)
+
+    def count_cores(self) -> int:
+        """
+        Return how many cores tell their memory.
+        """
+        return len(self.numbers(MEMORY_TOTAL))
+
+    def count_chips(self) -> int:
+        """
+        Return how many chips, or cores, tell their duty cycle.
+        """
+        return len(self.numbers(DUTY_CYCLE))
+
+    def numbers(self, name: str) -> dict[int, float]:
+        """
+        Return the numbers of a metric by device.
+        """
+        return {
+            measure.device: measure.value
+            for measure in self.measures.get(name, ())
+            if measure.device is not None
+            and not isinstance(measure.value, Distribution)
+            and _on_tensor_core(measure)
+        }
+
+    def distributions(self, name: str) -> list[tuple[int | None, Distribution]]:
+        """
+        Return the distributions of a metric, with their devices.
+        """
+        return [
+            (measure.device, measure.value)
+            for measure in self.measures.get(name, ())
+            if isinstance(measure.value, Distribution) and _on_tensor_core(measure)
+        ]
+
+    def values(self, name: str) -> list[float]:
+        """
+        Return all numbers of a metric, whatever they belong to.
+        """
+        return [
+            measure.value
+            for measure in self.measures.get(name, ())
+            if not isinstance(measure.value, Distribution)
+        ]
+
+
+def _on_tensor_core(measure: Measure) -> bool:
+    kind = measure.attributes.get("core_type", _TENSOR_CORE)
+    return kind == _TENSOR_CORE

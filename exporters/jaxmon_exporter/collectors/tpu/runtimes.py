@@ -1,0 +1,209 @@
+"""
+The runtimes of this host's TPUs: which answer, and what they tell.
+
+Several requests to several processes are under way at once, under one deadline. A
+runtime that goes is looked for again by every poll.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from jaxmon.catalog import TPU_RUNTIME_UP
+from jaxmon.errors import WireError
+from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.collectors.tpu import messages as tpu_messages
+from jaxmon_exporter.collectors.tpu.addresses import Address
+from jaxmon_exporter.collectors.tpu.reading import NAMES, UPTIME, Reading, further_names
+from jaxmon_exporter.grpc.ask import ask
+from jaxmon_exporter.grpc.call import Call, Failure, Reply
+
+
+log = logging.getLogger("jaxmon.exporter")
+
+_SECONDS = 1.5  # for the replies of all runtimes together
+_NO_WORDS = tpu_messages.status_request(words=False)
+
+
+@dataclass(slots=True)
+class _Runtime:
+    """
+    What is known of who serves at an address.
+
+    Args:
+        up: it answers.
+        slow: somebody is there, and does not answer.
+        met: it has answered once.
+        further: metrics of its own list that are of use.
+        unknown: metrics and methods that it does not have.
+        uptime: seconds, as it told last.
+    """
+
+    address: Address
+    up: bool = False
+    slow: bool = False
+    met: bool = False
+    further: list[str] = field(default_factory=list)
+    unknown: set[str] = field(default_factory=set)
+    uptime: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.address.name
+
+    def call(self, method: str, request: bytes) -> Call:
+        return Call(self.address.target, method, request)
+
+    def names(self) -> list[str]:
+        """
+        Return what to ask it for.
+        """
+        return [name for name in (*NAMES, *self.further) if name not in self.unknown]
+
+    def renew(self) -> None:
+        """
+        Forget what it could not do: it is another one, or may be.
+        """
+        self.unknown.clear()
+        self.uptime = 0.0
+
+
+class Runtimes:
+    """
+    Reads all of them.
+
+    Args:
+        addresses: where they may be.
+        configured: the operator named these addresses.
+        failures: counts what went wrong.
+    """
+
+    def __init__(
+        self, addresses: Sequence[Address], *, configured: bool, failures: Counter[str]
+    ) -> None:
+        self._runtimes = [_Runtime(address) for address in addresses]
+        self._configured = configured
+        self._failures = failures
+
+    def read(self) -> list[Reading]:
+        """
+        Ask all runtimes; those not known to be up are greeted first.
+
+        Raises:
+            ImportError: somebody listens, and h2 is not installed.
+        """
+        self._greet([one for one in self._runtimes if not one.up])
+        up = [one for one in self._runtimes if one.up]
+        # Several processes each tell their own; a single one tells for all. One that
+        # hangs is left to itself: another that asks it would hang as well.
+        own = sum(one.up or one.slow for one in self._runtimes) > 1
+        asked = [
+            (one, name, one.call(tpu_messages.METRIC, request))
+            for one in up
+            for name in one.names()
+            for request in (tpu_messages.metric_request(name, own=own),)
+        ]
+        asked += [
+            (one, tpu_messages.STATUS, one.call(tpu_messages.STATUS, _NO_WORDS))
+            for one in up
+            if tpu_messages.STATUS not in one.unknown
+        ]
+        replies = ask([call for _, _, call in asked], _SECONDS)
+        readings = {one.name: Reading(one.name) for one in up}
+        answered = set()
+        for (one, name, _), reply in zip(asked, replies, strict=True):
+            if not isinstance(reply, Failure) or not reply.slow:
+                answered.add(one.name)
+            self._take(one, readings[one.name], name, reply)
+        for one in up:
+            self._judge(one, readings[one.name], slow=one.name not in answered)
+        return [readings[one.name] for one in up if one.up]
+
+    def up(self) -> Family:
+        """
+        Return which runtimes answer: those that ever did, or the usual one.
+        """
+        listed = [one for one in self._runtimes if one.met or self._configured]
+        return Family(
+            TPU_RUNTIME_UP,
+            [
+                (series(TPU_RUNTIME_UP, one.name), float(one.up))
+                for one in listed or self._runtimes[:1]
+            ],
+        )
+
+    def words(self, names: Iterable[str]) -> dict[tuple[str, int, int], str]:
+        """
+        Return where the cores of the runtimes *names* stand, by runtime, chip and core.
+        """
+        wanted = set(names)
+        asked = [one for one in self._runtimes if one.name in wanted]
+        request = tpu_messages.status_request(words=True)
+        replies = ask(
+            [one.call(tpu_messages.STATUS, request) for one in asked], _SECONDS
+        )
+        found: dict[tuple[str, int, int], str] = {}
+        for one, reply in zip(asked, replies, strict=True):
+            reading = Reading(one.name)
+            self._take(one, reading, tpu_messages.STATUS, reply)
+            for state in reading.states:
+                found[one.name, state.chip, state.core] = state.location
+        return found
+
+    def _greet(self, silent: Sequence[_Runtime]) -> None:
+        request = tpu_messages.list_request()
+        replies = ask(
+            [one.call(tpu_messages.NAMES, request) for one in silent], _SECONDS
+        )
+        for one, reply in zip(silent, replies, strict=True):
+            one.renew()
+            one.slow = isinstance(reply, Failure) and reply.slow
+            if one.slow:
+                self._failures["runtime_slow"] += 1
+            elif isinstance(reply, bytes):
+                one.up = one.met = True
+                try:
+                    one.further = further_names(tpu_messages.names(reply))
+                except WireError:
+                    self._failures["bad_reply"] += 1
+            elif reply.unknown:  # an old one, that has no list
+                one.up = one.met = True
+
+    def _take(self, one: _Runtime, reading: Reading, name: str, reply: Reply) -> None:
+        """
+        Put a reply about *name* into *reading*, or take note of a failure.
+        """
+        if isinstance(reply, bytes):
+            try:
+                if name == tpu_messages.STATUS:
+                    reading.states = tpu_messages.core_states(reply)
+                else:
+                    reading.measures[name] = tpu_messages.measures(reply)
+            except WireError:
+                self._failures["bad_reply"] += 1
+        elif reply.unknown:
+            log.debug("TPU runtime %s has no %s: %s", one.name, name, reply.code)
+            one.unknown.add(name)
+        elif reply.slow:
+            # Not gone: other replies may come, and are what one wants to see now.
+            self._failures["runtime_slow"] += 1
+        elif reply.gone:
+            one.up = False
+        else:
+            self._failures["request_failed"] += 1
+
+    def _judge(self, one: _Runtime, reading: Reading, *, slow: bool) -> None:
+        """
+        Decide whether a runtime is still up, and still the same.
+        """
+        uptime = max(reading.values(UPTIME), default=0.0)
+        if uptime < one.uptime:
+            one.renew()
+        one.uptime = uptime
+        one.slow = slow
+        one.up = one.up and not slow
+        if not one.up:
+            log.info("TPU runtime %s does not answer any more", one.name)

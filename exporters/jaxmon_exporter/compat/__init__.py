@@ -1,0 +1,3 @@
+"""
+The names that other exporters have for our figures.
+"""

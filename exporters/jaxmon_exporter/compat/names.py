@@ -1,0 +1,203 @@
+"""
+Figures of a page again, under the names of `compat`.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, Sample, labels_text
+from jaxmon.exposition.parse import labels
+from jaxmon_exporter.compat.dcgm import FOREIGN, LICENSE, ROWS, XID, XID_TEXTS, Row
+
+
+_DRIVER = "DCGM_FI_DRIVER_VERSION"
+_VALUES = re.compile(r'="((?:[^"\\]|\\.)*)"')
+_WANTED = {(ours.name, row.labels): row for row in ROWS for ours in row.ours}
+_METRICS = {ours.name for row in ROWS for ours in row.ours}
+# Far more than a host has; who tells of devices that are none must not fill memory.
+_MOST_PLACES = 1 << 14
+_IDENTITIES = {catalog.ACCELERATOR_INFO.name, catalog.GPU_MIG_INFO.name}
+
+
+class DcgmNames:
+    """
+    Gives the series of a page their names in dcgm-exporter.
+
+    Args:
+        hostname: for the label ``Hostname``.
+    """
+
+    def __init__(self, hostname: str | None = None) -> None:
+        self._hostname = hostname or socket.gethostname()
+        self._plan = _Plan((), {})
+
+    def families(self, found: Sequence[Family]) -> list[Family]:
+        """
+        Return figures of *found* again, under dcgm-exporter's names.
+
+        Of the accelerators only NVIDIA's have such names; instances of one (MIG) have
+        its labels, and their own. May be called on several threads.
+        """
+        plan = self._plan
+        identities = tuple(
+            name
+            for family in found
+            if family.metric.name in _IDENTITIES
+            for name, _ in family.samples
+        )
+        if identities != plan.identities:
+            plan = _Plan(identities, _devices(found, self._hostname))
+            self._plan = plan
+        sums: dict[_Place, list[float]] = {}
+        for family in found:
+            if family.metric.name in _METRICS:
+                for name, value in family.samples:
+                    if (place := plan.place(family.metric.name, name)) is not None:
+                        sums.setdefault(place, []).append(value)
+        pages = {name: Family(metric) for name, metric in FOREIGN.items()}
+        seen: set[str] = set()
+        for place, parts in sums.items():
+            row, foreign = place.row, place.foreign
+            # Devices of one instance share its figures.
+            if len(parts) == len(row.ours) and foreign not in seen:
+                seen.add(foreign)
+                sample = (foreign, row.convert(sum(parts)))
+                pages[row.foreign.name].samples.append(sample)
+        pages[XID.name].samples += _xids(found, plan.devices)
+        pages[LICENSE.name].samples += _licenses(found, plan.devices)
+        return [family for family in pages.values() if family.samples]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """
+    Where figures of one device go that make up one of dcgm-exporter's.
+
+    Args:
+        foreign: the series there.
+    """
+
+    row: Row
+    foreign: str
+
+
+class _Plan:
+    """
+    Where the series of a page go while its devices stay the same.
+
+    Args:
+        identities: series that name the devices.
+        devices: text of dcgm-exporter's labels, by our UUID.
+    """
+
+    def __init__(self, identities: tuple[str, ...], devices: Mapping[str, str]) -> None:
+        self.identities = identities
+        self.devices = devices
+        self._places: dict[str, _Place | None] = {}
+        self._of: dict[tuple[int, str], _Place] = {}
+
+    def place(self, metric: str, name: str) -> _Place | None:
+        """
+        Return the place of our series *name*, `None` when it has none.
+        """
+        try:
+            return self._places[name]
+        except KeyError:
+            if len(self._places) >= _MOST_PLACES:
+                self._places.clear()
+            return self._places.setdefault(name, self._found(metric, name))
+
+    def _found(self, metric: str, name: str) -> _Place | None:
+        uuid, *rest = _VALUES.findall(name) or ("",)
+        row = _WANTED.get((metric, tuple(rest)))
+        labelled = self.devices.get(uuid)
+        if row is None or labelled is None:
+            return None
+        place = _Place(row, f"{row.foreign.name}{{{labelled}}}")
+        # Several of ours make up one of theirs, device by device.
+        return self._of.setdefault((id(row), uuid), place)
+
+
+def _devices(found: Iterable[Family], hostname: str) -> dict[str, str]:
+    """
+    Return the text of dcgm-exporter's labels for each device, by our UUID.
+    """
+    gpus: dict[str, dict[str, str]] = {}
+    parts: list[dict[str, str]] = []
+    for family in found:
+        if family.metric.name == catalog.ACCELERATOR_INFO.name:
+            for name, _ in family.samples:
+                known = labels(name)
+                if known.get("vendor") == "nvidia":
+                    gpus.setdefault(known["uuid"], known)
+        elif family.metric.name == catalog.GPU_MIG_INFO.name:
+            parts += [labels(name) for name, _ in family.samples]
+    texts = {uuid: _text(known, hostname) for uuid, known in gpus.items()}
+    for part in parts:
+        if part["parent"] in gpus:
+            texts[part["uuid"]] = _text(gpus[part["parent"]], hostname, part)
+    return texts
+
+
+def _text(
+    gpu: Mapping[str, str], hostname: str, part: Mapping[str, str] | None = None
+) -> str:
+    domain, colon, rest = gpu["pci_bus_id"].upper().partition(":")
+    known = {
+        "gpu": gpu["index"],
+        "UUID": gpu["uuid"],
+        "pci_bus_id": f"{domain:0>8}{colon}{rest}",
+        "device": f"nvidia{gpu['index']}",
+        "modelName": gpu["model"],
+    }
+    if part is not None:
+        known |= {"GPU_I_PROFILE": part["profile"], "GPU_I_ID": part["gpu_instance"]}
+    known |= {"Hostname": hostname, _DRIVER: gpu["driver"]}
+    return labels_text(tuple(known), known.values())
+
+
+def _xids(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
+    """
+    Return the last Xid error of each GPU that can report one.
+    """
+    last: dict[str, tuple[float, int]] = {}
+    for family in found:
+        if family.metric.name == catalog.GPU_XID_ERRORS.name:
+            for name, _ in family.samples:
+                last.setdefault(_VALUES.findall(name)[0], (0.0, 0))
+        elif family.metric.name == catalog.GPU_XID_LAST_TIMESTAMP_SECONDS.name:
+            for name, time in family.samples:
+                uuid, xid = _VALUES.findall(name)
+                if xid.isdecimal():
+                    last[uuid] = max(last.get(uuid, (0.0, 0)), (time, int(xid)))
+    samples = []
+    for uuid, (_, xid) in last.items():
+        if uuid in devices:
+            text = XID_TEXTS.get(xid, "Unknown Error")
+            more = labels_text(("err_code", "err_msg"), (xid, text))
+            samples.append((f"{XID.name}{{{devices[uuid]},{more}}}", float(xid)))
+    return samples
+
+
+def _licenses(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
+    """
+    Return which GPUs that answer hold a license: 0 for those that need none, too.
+    """
+    held: dict[str, float] = {}
+    for family in found:
+        if family.metric.name == catalog.ACCELERATOR_UP.name:
+            for name, up in family.samples:
+                if up:
+                    held.setdefault(_VALUES.findall(name)[0], 0.0)
+        elif family.metric.name == catalog.GPU_VGPU_LICENSED.name:
+            held |= {_VALUES.findall(name)[0]: value for name, value in family.samples}
+    return [
+        (f"{LICENSE.name}{{{devices[uuid]}}}", value)
+        for uuid, value in held.items()
+        if uuid in devices
+    ]

@@ -1,0 +1,3 @@
+"""
+Who may read the sidecar's pages: TLS and passwords.
+"""

@@ -1,0 +1,390 @@
+"""
+Who may read the pages, and how they are encrypted: Prometheus's web configuration.
+
+The file is that of exporter-toolkit, so one file serves every exporter of a host:
+https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md.
+A key that cannot be honoured is an error, never ignored: it was written to protect.
+
+An error names known keys, line and column, and shows nothing that stands in the file:
+somebody may have written a password where it does not belong.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from jaxmon.errors import ConfigFileError, WebConfigError
+from jaxmon.files.bounded import read_text, require_regular
+from jaxmon.formats.yaml_file import compose
+from jaxmon_exporter.web import ciphers
+
+
+if TYPE_CHECKING:
+    import yaml
+
+
+_VERSIONS = {
+    "TLS10": ssl.TLSVersion.TLSv1,
+    "TLS11": ssl.TLSVersion.TLSv1_1,
+    "TLS12": ssl.TLSVersion.TLSv1_2,
+    "TLS13": ssl.TLSVersion.TLSv1_3,
+}
+# Go can also ask for certificates without verifying them; Python's ssl cannot, and
+# what is not verified protects nothing.
+_CLIENT_AUTH = {
+    "NoClientCert": ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+_TOP = ("tls_server_config", "http_server_config", "basic_auth_users")
+_TLS = (
+    "cert_file",
+    "key_file",
+    "client_auth_type",
+    "client_ca_file",
+    "client_allowed_sans",
+    "min_version",
+    "max_version",
+    "cipher_suites",
+    "prefer_server_cipher_suites",
+)
+_HTTP = ("http2", "headers")
+_BCRYPT = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
+# Beyond this a single check takes seconds, and so would every wrong guess.
+_MAX_COST = 16
+_HEADERS = (
+    "Content-Security-Policy",
+    "Strict-Transport-Security",
+    "X-Content-Type-Options",
+    "X-Frame-Options",
+    "X-XSS-Protection",
+)
+# What a plain value may be to YAML; its text is all that counts here.
+_SCALARS = ("str", "int", "float", "bool", "timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """
+    How connections are encrypted.
+
+    Args:
+        cert_file: PEM, the chain included.
+        key_file: PEM.
+        client_auth: what is asked of clients.
+        client_ca_file: PEM of who signs clients' certificates.
+        allowed_sans: one of these names must be in a client's certificate.
+        min_version: of TLS.
+        max_version: of TLS.
+        ciphers: for TLS 1.2, in OpenSSL's spelling.
+    """
+
+    cert_file: Path
+    key_file: Path
+    client_auth: ssl.VerifyMode = ssl.CERT_NONE
+    client_ca_file: Path | None = None
+    allowed_sans: tuple[str, ...] = ()
+    min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    max_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+    ciphers: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """
+        Those of the certificates and keys.
+        """
+        ca = (self.client_ca_file,) if self.client_ca_file else ()
+        return (self.cert_file, self.key_file, *ca)
+
+    def context(self) -> ssl.SSLContext:
+        """
+        Return a context with what the files hold now. An error names keys, not files.
+
+        Raises:
+            WebConfigError: a file cannot be used.
+        """
+        keys = ("cert_file", "key_file", "client_ca_file")
+        for key, path in zip(keys, self.files, strict=False):
+            try:
+                require_regular(path)
+            except ConfigFileError as error:
+                msg = f"TLS cannot be set up, {key}: {error.problem}"
+                raise WebConfigError(msg) from None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.minimum_version = self.min_version
+            context.maximum_version = self.max_version
+            if self.ciphers:
+                context.set_ciphers(":".join(self.ciphers))
+            context.load_cert_chain(self.cert_file, self.key_file, _no_passphrase)
+            if self.client_ca_file is not None:
+                context.load_verify_locations(self.client_ca_file)
+        except (OSError, ValueError) as error:
+            msg = f"TLS cannot be set up from {', '.join(keys[: len(self.files)])}: "
+            raise WebConfigError(msg + str(error)) from None
+        context.verify_mode = self.client_auth
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """
+    What the file says.
+
+    Args:
+        tls: `None` for plain HTTP.
+        users: bcrypt hash by name; empty lets everybody in.
+        headers: added to every response.
+    """
+
+    tls: Tls | None = None
+    users: Mapping[str, bytes] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """
+        The files beside it, to read again when they change.
+        """
+        return self.tls.files if self.tls else ()
+
+
+def load(path: Path) -> WebConfig:
+    """
+    Read *path*; file names in it are relative to its directory.
+
+    Raises:
+        WebConfigError: it cannot be read, or asks for what is not possible here. Shows
+            nothing of what the file holds.
+    """
+    try:
+        top = _Value("", compose(read_text(path), secret=True)).section(_TOP)
+        tls = top["tls_server_config"]
+        http = top["http_server_config"].section(_HTTP)
+        http["http2"].check_flag()
+        return WebConfig(
+            tls=None if tls.empty else _tls(tls, path.parent),
+            users=_users(top["basic_auth_users"]),
+            headers=_headers(http["headers"]),
+        )
+    except ConfigFileError as error:
+        reason = str(error).removeprefix("cannot be read: ")
+        msg = f"web configuration {path} cannot be read: {reason}"
+        raise WebConfigError(msg) from None
+    except WebConfigError as error:
+        msg = f"web configuration {path}: {error}"
+        raise WebConfigError(msg) from None
+
+
+class _Value(NamedTuple):
+    """
+    A value of the file.
+
+    Args:
+        name: the known keys that lead to it.
+        node: `None` if it is not there.
+    """
+
+    name: str
+    node: yaml.Node | None
+
+    def fail(self, problem: str) -> NoReturn:
+        """
+        Complain about this value, and do not show it.
+
+        Raises:
+            WebConfigError: always; names, line, column and *problem*.
+        """
+        msg = f"{self.name or 'the file'} {problem}"
+        if self.node is not None:
+            mark = self.node.start_mark
+            msg += f" (line {mark.line + 1}, column {mark.column + 1})"
+        raise WebConfigError(msg)
+
+    @property
+    def kind(self) -> str:
+        """
+        What it is to YAML: ``null`` also if it is not there.
+        """
+        if self.node is None:
+            return "null"
+        prefix, _, kind = str(self.node.tag).rpartition("tag:yaml.org,2002:")
+        if prefix or kind.startswith("!"):
+            self.fail("has a tag, which means nothing here; put quotes around it")
+        return kind
+
+    @property
+    def empty(self) -> bool:
+        """
+        Whether nothing is said: it is not there, null, an empty text or mapping.
+        """
+        return self.kind == "null" or (self.node is not None and not self.node.value)
+
+    def items(self) -> list[tuple[_Value, _Value]]:
+        """
+        Return keys and values of a mapping, the keys unique.
+        """
+        if self.kind == "null":
+            return []
+        if self.kind != "map":
+            self.fail("must be a mapping")
+        found = []
+        seen = set()
+        for key_node, node in self.node.value:  # type: ignore[union-attr]
+            key = _Value(self.name, key_node)
+            if (name := key.text()) in seen:
+                key.fail("has a key for the second time")
+            seen.add(name)
+            found.append((key, _Value(self.name, node)))
+        return found
+
+    def section(self, known: tuple[str, ...]) -> dict[str, _Value]:
+        """
+        Return the values by key, one for each key that is *known*.
+        """
+        prefix = f"{self.name}." if self.name else ""
+        found = {key: _Value(prefix + key, None) for key in known}
+        for key, value in self.items():
+            name = key.text()
+            if name not in found:
+                key.fail(f"has an unknown key; its keys are {', '.join(known)}")
+            found[name] = _Value(prefix + name, value.node)
+        return found
+
+    def text(self) -> str:
+        """
+        Return a plain value as it is written, nothing as an empty text.
+        """
+        if self.kind == "null":
+            return ""
+        if self.kind not in _SCALARS:
+            self.fail("must be a text")
+        return str(self.node.value)  # type: ignore[union-attr]
+
+    def texts(self) -> list[_Value]:
+        """
+        Return the values of a list of texts.
+        """
+        if self.kind == "null":
+            return []
+        if self.kind != "seq":
+            self.fail("must be a list of texts")
+        found = [_Value(self.name, node) for node in self.node.value]  # type: ignore[union-attr]
+        for one in found:
+            if not one.text():
+                one.fail("must be a list of texts")
+        return found
+
+    def check_flag(self) -> None:
+        """
+        Complain if this is neither true nor false, nor nothing.
+        """
+        if self.kind in ("null", "bool"):
+            return
+        # To YAML 1.1, and so to Prometheus, y and n are truth values as well.
+        plain = self.kind == "str" and self.node.style is None  # type: ignore[union-attr]
+        if plain and self.text() in tuple("yYnN"):
+            return
+        self.fail("must be true or false")
+
+    def one_of(self, table: Mapping[str, Any], default: str) -> Any:
+        """
+        Return what *table* has for this value.
+        """
+        name = self.text() or default
+        if name not in table:
+            self.fail(f"is not possible here; use one of {', '.join(table)}")
+        return table[name]
+
+
+def _tls(section: _Value, directory: Path) -> Tls:
+    found = section.section(_TLS)
+    found["prefer_server_cipher_suites"].check_flag()
+    for name in ("cert_file", "key_file"):
+        if not found[name].text():
+            section.fail(f"needs {name}")
+    authority = found["client_ca_file"]
+    kind = found["client_auth_type"]
+    given = authority.text()
+    client_auth = kind.one_of(
+        _CLIENT_AUTH, "RequireAndVerifyClientCert" if given else "NoClientCert"
+    )
+    if client_auth != ssl.CERT_NONE and not given:
+        kind.fail(f"{kind.text()} needs client_ca_file")
+    if client_auth == ssl.CERT_NONE and given:
+        authority.fail("is of no use with client_auth_type NoClientCert")
+    tls = Tls(
+        cert_file=directory / found["cert_file"].text(),
+        key_file=directory / found["key_file"].text(),
+        client_auth=client_auth,
+        client_ca_file=directory / given if given else None,
+        allowed_sans=tuple(one.text() for one in found["client_allowed_sans"].texts()),
+        min_version=found["min_version"].one_of(_VERSIONS, "TLS12"),
+        max_version=found["max_version"].one_of(_VERSIONS, "TLS13"),
+        ciphers=tuple(_ciphers(found["cipher_suites"].texts())),
+    )
+    if tls.allowed_sans and client_auth != ssl.CERT_REQUIRED:
+        problem = "needs client_auth_type RequireAndVerifyClientCert"
+        found["client_allowed_sans"].fail(problem)
+    if tls.min_version > tls.max_version:
+        found["min_version"].fail("is above max_version")
+    chosen = not found["cipher_suites"].empty
+    if chosen and not tls.ciphers and tls.min_version < _VERSIONS["TLS13"]:
+        problem = "has none for TLS 1.2; add one, or min_version: TLS13"
+        found["cipher_suites"].fail(problem)
+    return tls
+
+
+def _users(found: _Value) -> dict[str, bytes]:
+    users = {}
+    for name, value in found.items():
+        # A colon ends the name in what a client sends.
+        if not name.text() or ":" in name.text():
+            name.fail("has a user whose name is empty or has a colon")
+        text = value.text() if value.kind in _SCALARS else ""
+        if (match := _BCRYPT.fullmatch(text)) is None:
+            value.fail(
+                "has a password that is no bcrypt hash; make one with "
+                "`htpasswd -nBC 10 NAME`"
+            )
+        if int(match[1]) > _MAX_COST:
+            value.fail(f"has a hash of cost {match[1]}; at most {_MAX_COST}")
+        users[name.text()] = text.encode("ascii")
+    if not users and found.kind != "null":
+        found.fail("must map names to bcrypt hashes")
+    return users
+
+
+def _headers(found: _Value) -> dict[str, str]:
+    headers = {}
+    for name, value in found.section(_HEADERS).items():
+        if value.node is None:
+            continue
+        headers[name] = text = value.text()
+        if not (text and text.isprintable() and text.isascii()):
+            value.fail("must be a printable text in ASCII")
+    return headers
+
+
+def _ciphers(names: Iterable[_Value]) -> Iterable[str]:
+    """
+    Yield OpenSSL's names of the suites *names* that are for TLS 1.2.
+    """
+    for name in names:
+        if name.text() not in ciphers.ALWAYS_ON:
+            cipher = ciphers.openssl_name(name.text())
+            if not ciphers.is_possible(cipher):
+                name.fail("has a suite that is not possible here")
+            yield cipher
+
+
+def _no_passphrase() -> str:
+    # Without this, OpenSSL would ask on the terminal, and wait.
+    msg = "the key is encrypted; give one without a passphrase"
+    raise WebConfigError(msg)

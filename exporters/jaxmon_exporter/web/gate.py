@@ -1,0 +1,290 @@
+"""
+Lets clients in, or not: TLS contexts and passwords that follow their file.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import os
+import ssl
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from jaxmon.catalog import WEB_CONFIG_SUCCESS
+from jaxmon.errors import CommandError, WebConfigError
+from jaxmon.exposition.families import Family, gauge
+from jaxmon_exporter.web.config import WebConfig, load
+
+
+log = logging.getLogger("jaxmon.exporter")
+
+OPEN_PATHS = ("/-/healthy", "/-/ready")
+"""Pages for probes, which have no password and learn nothing."""
+
+# Checks that wait for their turn; one more is refused at once.
+_WAITING = 32
+_REMEMBERED = 128
+_MAX_PASSWORD = 1024
+
+
+class Gate:
+    """
+    A web configuration in force. It is read again when one of its files changes; a
+    change that cannot be used is logged once and told by a metric, and what was in
+    force stays.
+
+    Args:
+        path: of the configuration.
+
+    Raises:
+        WebConfigError: it cannot be used.
+        CommandError: it has passwords, and bcrypt is not installed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        # What the files that the newest attempt asked for were like before it.
+        self._stamps: Mapping[Path, object] = {}
+        self._failed = self._serving = False
+        self._config = WebConfig()
+        self._context: ssl.SSLContext | None = None
+        self._bcrypt: ModuleType | None = None
+        self._salt = os.urandom(16)
+        # What was checked before, so that a scrape does not pay for a slow hash.
+        self._known: OrderedDict[bytes, bool] = OrderedDict()
+        self._checking = 0
+        # One thread: guessing passwords must not take more than one core.
+        self._pool = ThreadPoolExecutor(1, "jaxmon-passwords")
+        self._read()
+
+    def reload(self) -> bool:
+        """
+        Read the files now, changed or not, and return whether what they say is in
+        force; any thread, never raises.
+        """
+        with self._lock:
+            self._renew()
+            return not self._failed
+
+    def family(self) -> Family:
+        """
+        Return whether what the files say is in force.
+        """
+        return gauge(WEB_CONFIG_SUCCESS, 0 if self._failed else 1)
+
+    @property
+    def encrypted(self) -> bool:
+        """
+        Tell whether clients must speak TLS. That does not change while it serves.
+        """
+        return self._context is not None
+
+    @property
+    def guards(self) -> bool:
+        """
+        Tell whether clients must speak TLS or have a password.
+        """
+        return self.encrypted or bool(self._config.users)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """
+        Headers for every response.
+        """
+        return dict(self._config.headers)
+
+    def context(self) -> ssl.SSLContext:
+        """
+        Return the context for one more connection, with the newest certificates.
+
+        Costs a few look-ups of files.
+        """
+        self._follow()
+        context = self._context
+        if context is None:
+            msg = "this configuration has no TLS"
+            raise WebConfigError(msg)
+        return context
+
+    def admits(self, path: str, authorization: str | None) -> bool | Future[bool]:
+        """
+        Tell whether a request may be answered; for a password not seen before that
+        takes a slow hash, on a thread of its own.
+
+        Args:
+            path: what is asked for.
+            authorization: the header of that name.
+        """
+        self._follow()
+        users = self._config.users
+        if not users or path in OPEN_PATHS:
+            return True
+        given = _credentials(authorization)
+        if given is None:
+            return False
+        name, password = given
+        hashed = users.get(name)
+        # The hash is part of the key: a changed password is checked anew.
+        material = b"\0".join((name.encode(), password, hashed or b""))
+        key = hmac.digest(self._salt, material, hashlib.sha256)
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+            if self._checking >= _WAITING:
+                return False
+            self._checking += 1
+        # For an unknown name another's hash is worked on, which takes as long.
+        against = hashed or next(iter(users.values()))
+        known = hashed is not None
+        return self._pool.submit(self._check, key, password, against, known=known)
+
+    def close(self) -> None:
+        """
+        End the thread that checks passwords.
+        """
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def admits_certificate(self, certificate: Mapping[str, object] | None) -> bool:
+        """
+        Tell whether a verified client certificate has one of the names asked for.
+
+        Args:
+            certificate: as `ssl.SSLSocket.getpeercert` returns it.
+        """
+        tls = self._config.tls
+        if tls is None or not tls.allowed_sans:
+            return True
+        names = (certificate or {}).get("subjectAltName", ())
+        given = {str(name) for _, name in names}  # type: ignore[attr-defined]
+        return not given.isdisjoint(tls.allowed_sans)
+
+    def _check(
+        self, key: bytes, password: bytes, hashed: bytes, *, known: bool
+    ) -> bool:
+        try:
+            assert self._bcrypt is not None  # noqa: S101 - there are users
+            right = bool(self._bcrypt.checkpw(password, hashed)) and known
+        # A zero byte, or a hash that only looks like one; bcrypt's own failures are no
+        # Exception. What cannot be checked lets nobody in.
+        except BaseException:  # noqa: BLE001 - on a thread of ours
+            right = False
+        finally:
+            with self._lock:
+                self._checking -= 1
+        with self._lock:
+            self._known[key] = right
+            if len(self._known) > _REMEMBERED:
+                # Guesses first: who is known must not pay for those who are not.
+                wrong = (one for one, known in self._known.items() if not known)
+                del self._known[next(wrong, next(iter(self._known)))]
+        return right
+
+    def _follow(self) -> None:
+        """
+        Read the files again if one has changed.
+        """
+        if self._changed():
+            with self._lock:
+                if self._changed():  # nobody else did it meanwhile
+                    self._renew()
+
+    def _changed(self) -> bool:
+        return any(_stamp(path) != stamp for path, stamp in self._stamps.items())
+
+    def _renew(self) -> None:
+        try:
+            self._read()
+        except (WebConfigError, CommandError) as error:
+            self._failed = True
+            log.error(  # noqa: TRY400 - the message says it, no traceback helps
+                "%s; what was in force stays", error
+            )
+        else:
+            if self._failed:
+                log.info("web configuration %s: in force again", self._path)
+            self._failed = False
+
+    def _read(self) -> None:
+        """
+        Put in force what the files say.
+
+        Raises:
+            WebConfigError: they cannot be used, for whatever reason.
+            CommandError: there are passwords, and bcrypt is not installed.
+        """
+        # Files of what is in force, and of what is asked for: a certificate that comes
+        # after the configuration that names it is a change, too. Looked at before they
+        # are read: a change meanwhile shows at the next look.
+        stamps = {path: _stamp(path) for path in (self._path, *self._config.files)}
+        try:
+            config = load(self._path)
+            for path in config.files:
+                stamps.setdefault(path, _stamp(path))
+            context = config.tls.context() if config.tls else None
+            self._require_protection(config)
+            if config.users and self._bcrypt is None:
+                self._bcrypt = _bcrypt()
+        except (WebConfigError, CommandError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rest stays
+            # Its text may quote the file.
+            msg = f"web configuration {self._path}: failed ({type(error).__name__})"
+            raise WebConfigError(msg) from None
+        finally:
+            self._stamps = stamps
+        self._config, self._context, self._serving = config, context, True
+
+    def _require_protection(self, config: WebConfig) -> None:
+        if not self._serving:
+            return
+        if (config.tls is None) != (self._config.tls is None):
+            msg = f"{self._path}: TLS is switched on or off by a restart only"
+            raise WebConfigError(msg)
+        if self._config.users and not config.users:
+            # As of a file that is being written: nobody asked to let everybody in.
+            msg = f"{self._path}: passwords are switched off by a restart only"
+            raise WebConfigError(msg)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # being replaced, or no path at all
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _credentials(authorization: str | None) -> tuple[str, bytes] | None:
+    """
+    Return name and password of a header of basic authentication.
+    """
+    scheme, _, encoded = (authorization or "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        raw = base64.b64decode(encoded.strip(), validate=True)
+        name, colon, password = raw.partition(b":")
+        if not colon or len(password) > _MAX_PASSWORD:
+            return None
+        # Longer ones are cut there by bcrypt, in Prometheus and elsewhere.
+        return name.decode("utf-8"), password[:72]
+    except ValueError:  # not Base64, not ASCII, or no UTF-8 within
+        return None
+
+
+def _bcrypt() -> ModuleType:
+    try:
+        return import_module("bcrypt")
+    except ImportError:
+        msg = "basic_auth_users needs bcrypt: pip install 'jaxmon[web]'"
+        raise CommandError(msg) from None

@@ -1,0 +1,3 @@
+"""
+JAX's persistent compilation cache: who hits it, and why others cannot.
+"""

@@ -1,0 +1,92 @@
+"""
+Programs that were looked for and not found, and why JAX did not keep them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jaxmon.agent.cache.obstacles import Refused
+from jaxmon.agent.jaxlink.cache import JaxCache
+
+
+# Functions that are named for each reason.
+_FUNCTIONS = 50
+
+
+@dataclass(slots=True)
+class Attempt:
+    """
+    What became of a program that was not found.
+
+    Attributes:
+        key: under which it was looked for.
+        module: what XLA calls it.
+        seconds: that compiling it took.
+        callbacks: whether it calls back into Python.
+        unread: whether there is an entry that could not be read.
+        stored: whether JAX was about to write one.
+        failed: whether writing failed.
+        too_large: whether all entries may not take as much.
+    """
+
+    key: str
+    module: str = ""
+    seconds: float = 0.0
+    callbacks: bool = False
+    unread: bool = False
+    stored: bool = False
+    failed: bool = False
+    too_large: bool = False
+
+
+def refusal(attempt: Attempt, jax: JaxCache) -> str | None:
+    """
+    Return why JAX did not keep a program, `None` if it did, or tried to.
+    """
+    reason: str | None = "below_size"
+    if attempt.too_large:
+        reason = "too_large"
+    elif attempt.stored or attempt.failed:
+        reason = None
+    elif attempt.seconds < jax.config.jax_persistent_cache_min_compile_time_secs:
+        reason = "below_threshold"
+    elif attempt.callbacks:
+        reason = "host_callback"
+    elif jax.process != 0:
+        reason = "not_writer"
+    elif not jax.opened:
+        reason = None
+    return reason
+
+
+class Refusals:
+    """
+    Adds up what was compiled and not kept, by reason. Any thread may.
+    """
+
+    def __init__(self) -> None:
+        # Reentrant: see Histogram.
+        self._lock = threading.RLock()
+        self._refused: dict[str, Refused] = {}
+
+    def add(self, reason: str, function: str, seconds: float) -> None:
+        """
+        Add a program of *function* that took *seconds* to compile.
+        """
+        with self._lock:
+            before = self._refused.get(reason, Refused())
+            functions = dict(before.functions)
+            if function in functions or len(functions) < _FUNCTIONS:
+                functions[function] = functions.get(function, 0.0) + seconds
+            self._refused[reason] = Refused(
+                before.programs + 1, before.seconds + seconds, functions
+            )
+
+    def by_reason(self) -> Mapping[str, Refused]:
+        """
+        Return what was refused so far.
+        """
+        return dict(self._refused)

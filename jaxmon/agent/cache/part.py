@@ -1,0 +1,374 @@
+"""
+JAX's persistent compilation cache: who hit it, and why the others could not.
+
+JAX tells of a look-up and of a hit by events, of what it did not keep and of errors
+by nothing but its log and `warnings.warn`. Both happen in functions that JAX looks up
+in its modules, so probes see them: ``compiler._cache_write`` and the ``warn`` that
+``compiler`` and ``lru_cache`` call, while the exception is being handled.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from jaxmon import catalog
+from jaxmon.agent.cache import directory as cache_directory
+from jaxmon.agent.cache.attempts import Attempt, Refusals, refusal
+from jaxmon.agent.cache.directory import Listing
+from jaxmon.agent.cache.obstacles import Obstacle, Situation, obstacles
+from jaxmon.agent.cache.watch import CacheWatch
+from jaxmon.agent.context import Context
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.cache import JaxCache
+from jaxmon.agent.worker import Worker
+from jaxmon.catalog import Metric
+from jaxmon.exposition.families import Family, gauge, series
+
+
+STORED = "/jax/compilation_cache/cache_misses"
+"""JAX's event of an entry that is about to be written, whatever its name says."""
+
+SAVED = "/jax/compilation_cache/compile_time_saved_sec"
+"""JAX's event of a hit: whole seconds of compiling, retrieval deducted."""
+
+_EVERY = 30.0
+
+# Keys that were looked for and not found are remembered, to know our own entries.
+_KEYS = 10_000
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class _Thread(threading.local):
+    attempt: Attempt | None = None
+
+
+class PersistentCache:
+    """
+    Counts look-ups, writes and errors, and tells what is in the way.
+
+    What is called on compiling threads takes microseconds; the directory is looked at
+    by a thread of its own, which may hang with it.
+
+    Args:
+        context: where to read, and where to tell.
+        look: looks at the directory.
+        clock: seconds, for telling that it hangs.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        look: Callable[..., Listing] = cache_directory.look,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._jax = JaxCache(context.jax)
+        self._watch = CacheWatch(self._jax, look=look, clock=clock)
+        self._events = context.events
+        self._requests = {"hit": Tally(), "miss": Tally()}
+        self._functions: dict[Function, dict[str, Tally]] = {}
+        self._writes = Tally()
+        self._errors = {"read": Tally(), "write": Tally()}
+        self._thread = _Thread()
+        # Reentrant: see Histogram.
+        self._lock = threading.RLock()
+        self._saved = 0.0
+        self._refused = Refusals()
+        self._missing: dict[str, set[str]] = {}
+        self._missing_keys = 0
+        self._asked = False
+        self._last_error: str | None = None
+        self._trouble: str | None = None
+        self._queued = False
+        self._told: dict[str, object] = {}
+        self._worker = Worker(
+            "cache",
+            context.guard,
+            every=_EVERY,
+            routine=self._look_again,
+            gives_up=False,
+        )
+
+    # --- observers, on the compiling thread --------------------------------------
+
+    def looked_up(self, function: Function, *, hit: bool, heard: bool = True) -> None:
+        """
+        Take the result of a look-up for *function*, on the compiling thread.
+
+        The event that reports a look-up fires without a cache directory, too.
+
+        Args:
+            function: that was compiled.
+            hit: whether the program was found.
+            heard: whether JAX's word that it writes an entry would have been heard.
+        """
+        attempt, self._thread.attempt = self._thread.attempt, None
+        first, self._asked = not self._asked, True
+        if self._jax.configured:
+            result = "hit" if hit else "miss"
+            self._requests[result].add()
+            tallies = self._functions.get(function)
+            if tallies is None:
+                fresh = {"hit": Tally(), "miss": Tally()}
+                tallies = self._functions.setdefault(function, fresh)
+            tallies[result].add()
+            if hit:
+                with self._lock:
+                    self._trouble = None
+            elif attempt is not None and heard:
+                self._settle(function, attempt)
+        if first:
+            self._look_soon()
+
+    def stored(self) -> None:
+        """
+        Take JAX's word that it is about to write an entry.
+        """
+        if self._thread.attempt is not None:
+            self._thread.attempt.stored = True
+
+    def saved(self, seconds: float) -> None:
+        """
+        Add what a hit saved.
+
+        JAX keeps whole seconds of compile time, so a program that compiled in less
+        than one "saves" less than nothing; a counter must not fall.
+        """
+        with self._lock:
+            # In this order, what is no number is 0 as well.
+            self._saved += max(0.0, seconds)
+
+    def on_write(self, frame: FrameType, original: object) -> None:
+        """
+        Observe ``compiler._cache_write``, called for what was just compiled.
+        """
+        del original
+        variables = frame.f_locals
+        key = str(variables["cache_key"])
+        before = self._thread.attempt
+        self._thread.attempt = Attempt(
+            key,
+            str(variables["module_name"]),
+            float(variables["compile_time"]),
+            callbacks=bool(variables.get("host_callbacks")),
+            unread=before is not None and before.unread and before.key == key,
+        )
+
+    def on_warning(self, frame: FrameType, original: object) -> None:
+        """
+        Observe ``warnings.warn`` as ``compiler`` calls it: a failure of the cache,
+        if an exception is being handled there.
+        """
+        del original
+        name, error = frame.f_code.co_name, sys.exception()
+        if error is None:
+            return
+        key = str(frame.f_locals.get("cache_key", ""))
+        module = str(frame.f_locals.get("module_name") or key.rpartition("-")[0])
+        if name == "_cache_write":
+            if self._thread.attempt is not None:
+                self._thread.attempt.failed = True
+            self._failed("write", module, key, error)
+        elif name in ("_cache_read", "_is_executable_in_cache"):
+            if name == "_cache_read":
+                self._thread.attempt = Attempt(key, unread=True)
+            self._failed("read", module, key, error)
+
+    def on_refusal(self, frame: FrameType, original: object) -> None:
+        """
+        Observe ``warnings.warn`` as ``lru_cache`` calls it: an entry is larger than
+        all entries may be, and is not written.
+        """
+        del original
+        if frame.f_code.co_name == "put" and self._thread.attempt is not None:
+            self._thread.attempt.too_large = True
+
+    # --- life --------------------------------------------------------------------
+
+    def start(self) -> None:
+        """
+        Start the thread that looks at the directory.
+        """
+        self._worker.start()
+
+    def stop(self) -> None:
+        """
+        Stop it, without waiting for a directory that hangs.
+        """
+        self._worker.stop(timeout=1.0 if self._watch.hung else 5.0)
+
+    def look(self) -> None:
+        """
+        Look at the directory now, on this thread, and tell of new obstacles.
+        """
+        self._queued = False
+        with self._lock:
+            sought = {module: tuple(keys) for module, keys in self._missing.items()}
+        self._watch.look(sought, hits=self._requests["hit"].value)
+        for obstacle in self._obstacles():
+            mark = object()
+            if self._told.setdefault(obstacle.reason, mark) is mark:
+                self._events.add(
+                    "cache",
+                    None,
+                    f"{obstacle.message} {obstacle.advice}",
+                    reason=obstacle.reason,
+                    advice=obstacle.advice,
+                )
+
+    # --- reading -----------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Return the figures, also by function, and the obstacles in words.
+        """
+        config = self._jax.config
+        listing = self._watch.listing
+        return {
+            "enabled": bool(config.jax_enable_compilation_cache),
+            "directory": self._jax.configured,
+            "requests": {r: tally.value for r, tally in self._requests.items()},
+            "functions": {
+                function.name: {r: tally.value for r, tally in tallies.items()}
+                for function, tallies in list(self._functions.items())
+            },
+            "writes": self._writes.value,
+            "errors": {o: tally.value for o, tally in self._errors.items()},
+            "saved_seconds": self._saved,
+            "size_bytes": listing.size,
+            "entries": listing.entries,
+            "obstacles": [
+                {"reason": o.reason, "message": o.message, "advice": o.advice}
+                for o in self._obstacles()
+            ],
+        }
+
+    def collect(self) -> list[Family]:
+        """
+        Return the figures of the cache. About 50 µs.
+        """
+        listing = self._watch.listing
+        families = [
+            _family(catalog.PERSISTENT_CACHE_REQUESTS, self._requests),
+            _family(catalog.PERSISTENT_CACHE_ERRORS, self._errors),
+            gauge(catalog.PERSISTENT_CACHE_WRITES, self._writes.value),
+            gauge(catalog.PERSISTENT_CACHE_SAVED_SECONDS, self._saved),
+        ]
+        if listing.size is not None and listing.entries is not None:
+            families += [
+                gauge(catalog.PERSISTENT_CACHE_SIZE_BYTES, listing.size),
+                gauge(catalog.PERSISTENT_CACHE_ENTRIES, listing.entries),
+            ]
+        obstacle = catalog.PERSISTENT_CACHE_OBSTACLE
+        found = {one.reason for one in self._obstacles()}
+        families.append(
+            Family(
+                obstacle,
+                [
+                    (series(obstacle, reason), int(reason in found))
+                    for reason in catalog.PERSISTENT_CACHE_OBSTACLES
+                ],
+            )
+        )
+        return families
+
+    # --- inside ------------------------------------------------------------------
+
+    def _settle(self, function: Function, attempt: Attempt) -> None:
+        """
+        Tell what became of a program that JAX had in hand to write.
+        """
+        reason = refusal(attempt, self._jax)
+        if reason != "below_threshold":
+            self._remember(attempt)
+        if attempt.failed:
+            return
+        if reason is None:
+            # JAX does not replace an entry that it could not read.
+            if attempt.stored and not attempt.unread:
+                self._writes.add()
+                with self._lock:
+                    self._trouble = None
+            return
+        self._refused.add(reason, function.name, attempt.seconds)
+
+    def _remember(self, attempt: Attempt) -> None:
+        with self._lock:
+            if self._missing_keys < _KEYS:
+                self._missing_keys += 1
+                self._missing.setdefault(attempt.module, set()).add(attempt.key)
+        self._look_soon()
+
+    def _failed(
+        self, operation: str, module: str, key: str, error: BaseException
+    ) -> None:
+        self._errors[operation].add()
+        said = f"{type(error).__name__}: {error}"
+        self._last_error = said
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            said = os.strerror(error.errno) if error.errno else said
+            full = "the file system is full, or a limit reached: "
+            with self._lock:
+                self._trouble = (full if error.errno in _FULL else "") + said
+        advice = ""
+        if operation == "read" and not isinstance(error, OSError):
+            advice = (
+                f" JAX does not replace what it cannot read: remove the file "
+                f"{key}{cache_directory.SUFFIX}."
+            )
+        done = "read" if operation == "read" else "written"
+        self._events.add(
+            "cache",
+            None,
+            f"An entry for {module} could not be {done}: {said}.{advice}",
+            operation=operation,
+            module=module,
+            file=f"{key}{cache_directory.SUFFIX}",
+            error=type(error).__name__,
+        )
+        self._look_soon()
+
+    def _look_again(self) -> None:
+        # A directory that many processes share is slow because they all look at it.
+        if self._watch.rested:
+            self.look()
+
+    def _look_soon(self) -> None:
+        if not self._queued and self._watch.rested:
+            self._queued = True
+            self._worker.submit(self.look)
+
+    def _obstacles(self) -> list[Obstacle]:
+        jax, listing = self._jax, self._watch.listing
+        return obstacles(
+            Situation(
+                enabled=bool(jax.config.jax_enable_compilation_cache),
+                directory=jax.configured,
+                asked=self._asked,
+                given_up=jax.given_up(self._last_error),
+                trouble=self._trouble or self._watch.problem,
+                max_size=jax.config.jax_compilation_cache_max_size,
+                size=listing.size,
+                free=listing.free,
+                check_contents=jax.check_contents,
+                min_seconds=jax.config.jax_persistent_cache_min_compile_time_secs,
+                min_bytes=jax.config.jax_persistent_cache_min_entry_size_bytes,
+                process=jax.process,
+                refused=self._refused.by_reason(),
+                hits=self._requests["hit"].value,
+                elsewhere=self._watch.elsewhere,
+            )
+        )
+
+
+def _family(metric: Metric, tallies: dict[str, Tally]) -> Family:
+    return Family(metric, [(series(metric, v), t.value) for v, t in tallies.items()])

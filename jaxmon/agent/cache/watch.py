@@ -1,0 +1,136 @@
+"""
+The state of the persistent cache's directory, as of the last look at it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from jaxmon.agent.cache import cache_entry
+from jaxmon.agent.cache import directory as cache_directory
+from jaxmon.agent.cache.directory import Listing
+from jaxmon.agent.jaxlink.cache import JaxCache
+
+
+HUNG_SECONDS = 60.0
+"""A look that takes longer is taken for one that does not return."""
+
+# Between two looks that nobody waits for passes a hundred times what the first took.
+_SHARE = 0.01
+
+# Entries whose path is remembered; five are opened at a time.
+_REMEMBERED = 1000
+
+
+class CacheWatch:
+    """
+    Looks at the directory when told to, and remembers what it saw.
+
+    Args:
+        jax: tells which directory, and how to read an entry.
+        look: lists a directory.
+        clock: seconds, for telling that a look hangs.
+    """
+
+    def __init__(
+        self,
+        jax: JaxCache,
+        *,
+        look: Callable[..., Listing] = cache_directory.look,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._jax = jax
+        self._look, self._clock = look, clock
+        self._listing = Listing()
+        self._elsewhere: dict[str, str | None] = {}
+        self._made_under: dict[str, str | None] = {}
+        self._since: float | None = None
+        self._rests_until = 0.0
+
+    @property
+    def rested(self) -> bool:
+        """
+        Whether another look costs next to nothing, by the time the last one took.
+
+        Each program of a cold start is a reason to look; thousands of looks at a large
+        or remote directory would be a reason for the cold start to take long.
+        """
+        return self._clock() >= self._rests_until
+
+    @property
+    def hung(self) -> bool:
+        """
+        Whether a look is under way that does not return.
+        """
+        since = self._since
+        return since is not None and self._clock() - since > HUNG_SECONDS
+
+    @property
+    def listing(self) -> Listing:
+        """
+        What the last look found; nothing while the directory hangs.
+        """
+        return Listing() if self.hung else self._listing
+
+    @property
+    def elsewhere(self) -> Mapping[str, str | None]:
+        """
+        Programs that were made under another path, by module, and that path.
+        """
+        return self._elsewhere
+
+    @property
+    def problem(self) -> str | None:
+        """
+        Why the directory cannot be used, in words, `None` if it can.
+        """
+        if self.hung:
+            return f"it has not answered for more than {HUNG_SECONDS:.0f} s"
+        # JAX makes the directory when it first needs it.
+        return self._listing.problem if self._jax.tried else None
+
+    def look(self, sought: Mapping[str, Collection[str]], *, hits: int) -> None:
+        """
+        Look now, on this thread, which hangs if the directory does.
+
+        Args:
+            sought: keys that were not found, by module.
+            hits: programs that were.
+        """
+        directory = self._jax.directory
+        if directory is None or not cache_directory.is_local(directory):
+            self._listing, self._elsewhere = Listing(), {}
+            return
+        self._since = began = self._clock()
+        try:
+            writes = self._jax.process == 0
+            self._listing = self._look(directory, sought=sought, writes=writes)
+            # One hit shows that the path is right.
+            suspects = () if hits else self._listing.elsewhere
+            self._elsewhere = self._moved(directory, suspects)
+        finally:
+            self._since = None
+            now = self._clock()
+            self._rests_until = now + (now - began) / _SHARE
+
+    def _moved(self, directory: str, keys: Collection[str]) -> dict[str, str | None]:
+        """
+        Return those of *keys* that were not made under *directory*, by module.
+        """
+        if not keys or not self._jax.path_matters():
+            return {}
+        if len(self._made_under) > _REMEMBERED:
+            self._made_under.clear()
+        found = {}
+        for key in keys:
+            if key not in self._made_under:
+                file = Path(directory, key + cache_directory.SUFFIX)
+                path = cache_entry.made_under(file, self._jax.decompress)
+                self._made_under[key] = path
+            path = self._made_under[key]
+            if path is None or os.path.normpath(path) != os.path.normpath(directory):
+                found[key.rpartition("-")[0]] = path
+        return found

@@ -1,3 +1,0 @@
-"""
-JAX's persistent compilation cache.
-"""

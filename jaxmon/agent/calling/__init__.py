@@ -1,3 +1,0 @@
-"""
-Calls, and the time that sampled ones take.
-"""

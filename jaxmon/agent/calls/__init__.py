@@ -1,0 +1,3 @@
+"""
+Calls and cache hits of jitted functions.
+"""

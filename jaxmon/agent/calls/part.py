@@ -1,0 +1,224 @@
+"""
+The call layer: counts calls of what `jax.jit` and `jax.pmap` make.
+
+They return a `CountedFunction` in place of JAX's object.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from jaxmon import interrupts
+from jaxmon.agent.counted import CountedFunction, jitted_of
+from jaxmon.agent.functions import Function, FunctionTable, label
+from jaxmon.agent.jaxlink import jit as codes
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.guard import Guard
+    from jaxmon.agent.jaxlink.patches import Patches
+
+
+SITE = "calls"
+
+
+class CallLayer:
+    """
+    Counts what `jax.jit` and `jax.pmap` make, and knows which functions these are.
+
+    `jax.jit` itself stays JAX's: what is replaced is the function that makes its
+    objects, looked up by JAX at each use. So jit bound by ``from jax import jit``
+    before us counts too, and nothing of the user's runs below our frame. Functions of
+    JAX itself are not counted.
+
+    Args:
+        table: where the figures go.
+        guard: contains failures.
+        made: told of each object that counts.
+
+    Attributes:
+        codes_tell: whether `by_code` knows each function that is counted.
+    """
+
+    def __init__(
+        self,
+        table: FunctionTable,
+        guard: Guard,
+        made: Callable[[Function, CountedFunction], None],
+    ) -> None:
+        self._table = table
+        self._guard = guard
+        self._made = made
+        self._entries: dict[int, tuple[Function, weakref.ref[Any]]] = {}
+        self._codes: dict[int, tuple[Function, types.CodeType]] = {}
+        self._makers: dict[Function, Callable[..., Any]] = {}
+        self.codes_tell = True
+        self.active = True
+
+    def install(self, patches: Patches, jax: types.ModuleType) -> None:
+        """
+        Patch *jax*. Functions made earlier are seen by the miss path only.
+
+        Raises:
+            AttributeError: this JAX lacks one of the places; nothing was patched.
+        """
+        pjit, api = jax._src.pjit, jax._src.api  # noqa: SLF001 - see above
+        original = pjit._cpp_pjit  # noqa: SLF001
+        # First, since it looks for a place that a future JAX may not have.
+        _unwrap_for_eval_shape(patches, api, self._guard)
+        patches.replace(pjit, "_cpp_pjit", self._counting_jit(original))
+        if "pmap" in vars(jax):  # it may go, and there would still be calls to count
+            patches.replace(jax, "pmap", self._counting_pmap(jax.pmap))
+
+    def entry(self, key: object) -> Function | None:
+        """
+        Return the function whose calls are counted under *key*, if they are.
+
+        Args:
+            key: JAX's ``PjitInfo`` of a jitted function, the user's function of a
+                pmapped one.
+        """
+        found = self._entries.get(id(key))
+        return found[0] if found else None
+
+    def by_code(self, code: types.CodeType) -> Function | None:
+        """
+        Return the function whose counted calls run *code* when they miss, if any do.
+
+        Each function has a copy of that code, equal to JAX's. So a frame tells whose
+        call it serves without a look into its variables, which costs a microsecond or
+        two, thousands of times while a large program is traced. A pmap has no copy.
+        """
+        found = self._codes.get(id(code))
+        return found[0] if found else None
+
+    def _counting_jit(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        self.codes_tell = codes.missing(original) is not None
+
+        @functools.wraps(original)
+        def make(fun: Callable[..., Any], jit_info: Any) -> Any:
+            function = self._counted(fun)
+            if function is None:
+                return original(fun, jit_info)
+            jitted = self._maker(original, function)(fun, jit_info)
+            return self._count(jitted, function, jit_info)
+
+        return make
+
+    def _counting_pmap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def pmap(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            self.codes_tell = False
+            jitted, function = original(fun, *args, **kwargs), self._counted(fun)
+            return jitted if function is None else self._count(jitted, function, fun)
+
+        return pmap
+
+    def _maker(
+        self, original: Callable[..., Any], function: Function
+    ) -> Callable[..., Any]:
+        """
+        Return *original*, JAX's ``_cpp_pjit``, or what does the same with code that
+        only *function* has.
+        """
+        missing = codes.missing(original)
+        try:
+            if missing is None:
+                return original
+            if function not in self._makers:
+                code = missing.replace()
+                self._codes[id(code)] = (function, code)
+                self._makers[function] = codes.with_code(original, missing, code)
+            return self._makers[function]
+        except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
+            self.codes_tell = False
+            self._guard.failed(SITE)
+            return original
+
+    def _counted(self, fun: Callable[..., Any]) -> Function | None:
+        """
+        Return the function that calls of what is made of *fun* count for, if they do.
+        """
+        try:
+            if self.active and self._guard.on(SITE) and not label(fun)[1]:
+                return self._table.of(fun)
+        except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
+            self._guard.failed(SITE)
+        return None
+
+    def _count(
+        self, jitted: Callable[..., Any], function: Function, key: object
+    ) -> Callable[..., Any]:
+        """
+        Return *jitted* so that it counts for *function*; *key* as in `entry`.
+        """
+        try:
+            again = functools.partial(self._again, function=function, key=key)
+            counted = CountedFunction(jitted, function.entered, again)
+            # The reference's callback is C and drops the entry with the function,
+            # before the key's id can belong to anything else.
+            forget = functools.partial(self._entries.pop, id(key))
+            self._entries[id(key)] = (function, _reference(key, jitted, forget))
+            function.counted = True
+            self._made(function, counted)
+        except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
+            self._guard.failed(SITE)
+            return jitted
+        return counted
+
+    def _again(
+        self, jitted: Callable[..., Any], function: Function, key: object
+    ) -> Callable[..., Any]:
+        """
+        Return *jitted*, a copy of what counts for *function* under *key*, so that it
+        counts as well.
+        """
+        return self._count(jitted, function, key) if self.active else jitted
+
+
+def _reference(
+    key: object, jitted: Callable[..., Any], forget: Callable[..., Any]
+) -> weakref.ref[Any]:
+    """
+    Return what calls *forget* when nothing can be counted under *key* any more.
+
+    Several pmaps of one function share it as their key. A ``PjitInfo`` belongs to one
+    *jitted*, and allows no references.
+    """
+    try:
+        return weakref.ref(key, forget)
+    except TypeError as error:
+        interrupts.pass_on(error)
+        return weakref.ref(jitted, forget)
+
+
+def _unwrap_for_eval_shape(
+    patches: Patches, api: types.ModuleType, guard: Guard
+) -> None:
+    """
+    Let `jax.eval_shape` see the jitted function inside a `CountedFunction`.
+
+    Since JAX 0.9 it asks ``type(fun) is PjitFunction`` to honour static arguments,
+    which no stand-in can satisfy, and else calls ``jit(fun)``.
+    """
+    from jaxmon.agent.jaxlink.probe import Probe  # noqa: PLC0415
+
+    code = getattr(api.eval_shape, "__wrapped__", api.eval_shape).__code__
+    if "PjitFunction" not in code.co_names:
+        return
+
+    def observe(
+        frame: types.FrameType, _: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
+        if frame.f_code is code and isinstance(
+            frame.f_locals.get("fun"), CountedFunction
+        ):
+            return jitted_of
+        return None
+
+    probe = Probe(api.jit, observe, guard=guard, site="eval_shape")
+    patches.replace(api, "jit", probe)

@@ -1,0 +1,294 @@
+"""
+Whether the same program on the same input gives the same output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from jaxmon import catalog
+from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation, Result, merged
+from jaxmon.agent.checks.shadow import Shadow
+from jaxmon.agent.context import Context
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.functions import Function, label
+from jaxmon.agent.inspection import module_of
+from jaxmon.catalog import CHECK_OUTCOMES
+from jaxmon.exposition.families import Family, series
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.errors.part import Errors
+    from jaxmon.agent.sampling.part import Sampling
+
+
+class _Checks:
+    """
+    Checks of one function, by outcome.
+    """
+
+    def __init__(self) -> None:
+        self.determinism: dict[str, Tally] = {}
+        self.gradients: dict[str, Tally] = {}
+        self.deviation: float | None = None
+
+
+class Determinism:
+    """
+    Keeps the outcome of checks, and makes some of its own where that was asked for.
+
+    Gradient checks and keys used twice are counted here too.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._checks: dict[Function, _Checks] = {}
+        self._reused: dict[Function, Tally] = {}
+        self._shadow = Shadow(context, self.checked)
+
+    def observe(self, sampling: Sampling, errors: Errors) -> None:
+        """
+        Have sampled calls repeated, and errors about keys counted.
+        """
+        if self._context.settings.shadow_interval:
+            sampling.observers.append(self._shadow.take)
+        errors.observers.append(self._on_error)
+
+    def start(self) -> None:
+        """
+        Do nothing: the repetitions start with the first sampled call.
+        """
+
+    def stop(self) -> None:
+        """
+        Stop repeating calls.
+        """
+        self._shadow.stop()
+
+    # --- taking ------------------------------------------------------------------
+
+    def taken(self, fn: object, take: Callable[[Determinism, Function], None]) -> None:
+        """
+        Call *take* with the figures of *fn*. Raises nothing.
+        """
+        try:
+            take(self, self._context.table.of(fn))
+        except Exception:  # noqa: BLE001 - contained: the check itself was made
+            self._context.guard.failed("determinism", stays_on=True)
+
+    def checked(self, function: Function, check: DeterminismCheck) -> None:
+        """
+        Take the outcome of a check.
+        """
+        checks = self._of(function)
+        _count(checks.determinism, passed=check.identical)
+        checks.deviation = check.max_relative
+        if not check.identical:
+            self._context.events.add(
+                "determinism",
+                function.name,
+                str(check),
+                runs=check.runs,
+                deviations=[_plain(one) for one in check.deviations[:10]],
+            )
+
+    def checked_gradients(
+        self, function: Function, explanation: str, *, passed: bool
+    ) -> None:
+        """
+        Take the outcome of a gradient check.
+        """
+        _count(self._of(function).gradients, passed=passed)
+        if not passed:
+            self._context.events.add(
+                "determinism", function.name, f"wrong gradients: {explanation}"
+            )
+
+    def _on_error(self, function: Function, kind: str, error: BaseException) -> None:
+        if kind == "key_reuse":
+            self._reused.setdefault(function, Tally()).add()
+            text = f"a PRNG key was used twice: {error}"
+            self._context.events.add("determinism", function.name, text)
+
+    def _of(self, function: Function) -> _Checks:
+        found = self._checks.get(function)
+        return found or self._checks.setdefault(function, _Checks())
+
+    # --- reading -----------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Return by function the checks, the last deviation, keys used twice, and why its
+        calls are not repeated.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for function, checks in list(self._checks.items()):
+            found[function.name] = {
+                "checks": _values(checks.determinism),
+                "deviation": _json(checks.deviation),
+                "gradient_checks": _values(checks.gradients),
+            }
+        for function, tally in list(self._reused.items()):
+            found.setdefault(function.name, {})["key_reuse"] = tally.value
+        for function, reason in self._shadow.refusals():
+            found.setdefault(function.name, {})["not_repeated"] = reason
+        return found
+
+    def collect(self) -> list[Family]:
+        """
+        Return the figures.
+        """
+        checks = list(self._checks.items())
+        deviation, reuse = catalog.OUTPUT_DEVIATION, catalog.KEY_REUSE
+        reused = list(self._reused.items())
+        return [
+            Family(
+                deviation,
+                [
+                    (series(deviation, function.name), one.deviation)
+                    for function, one in checks
+                    if one.deviation is not None
+                ],
+            ),
+            _by_outcome(
+                catalog.DETERMINISM_CHECKS, [(f, one.determinism) for f, one in checks]
+            ),
+            _by_outcome(
+                catalog.GRADIENT_CHECKS, [(f, one.gradients) for f, one in checks]
+            ),
+            Family(reuse, [(series(reuse, f.name), t.value) for f, t in reused]),
+        ]
+
+
+def check_determinism(
+    fn: Callable[..., Any], /, *args: Any, runs: int = 2, **kwargs: Any
+) -> DeterminismCheck:
+    """
+    Run *fn* several times on the same input and compare all outputs bit for bit.
+
+    Works without an agent; where one runs, the outcome is in its metrics and events.
+    Arrays are copied for each run, unless it is known that *fn* donates none, and
+    outputs are brought to the host. What *fn* raises is raised.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxmon
+        >>> bool(jaxmon.check_determinism(jax.jit(jnp.sum), jnp.ones(3)))
+        True
+
+    Args:
+        fn: jitted or not.
+        args: its positional arguments.
+        runs: how often to run it, at least twice.
+        kwargs: its keyword arguments.
+
+    Returns:
+        What differed from the first run; true where nothing did.
+
+    Raises:
+        ValueError: fewer than two runs.
+    """
+    if runs < 2:  # noqa: PLR2004 - one run compares with nothing
+        msg = f"runs={runs!r} compares nothing; give 2 or more"
+        raise ValueError(msg)
+    jax = import_module("jax")
+    donates = not _keeps_arguments(fn)
+    first: Result | None = None
+    deviations: list[Deviation] = []
+    for _ in range(runs):
+        given = _copied(jax, (args, kwargs), arrays=donates)
+        result = Result(jax, fn(*given[0], **given[1]))
+        del given
+        if first is None:
+            first = result
+        else:
+            deviations = merged(deviations, first.deviations(result))
+    leaves = len(first) if first is not None else 0
+    check = DeterminismCheck(label(fn)[0], runs, leaves, tuple(deviations))
+    tell(fn, lambda part, function: part.checked(function, check))
+    return check
+
+
+def tell(fn: Callable[..., Any], take: Callable[[Determinism, Function], None]) -> None:
+    """
+    Have the agent of this process, if one runs, *take* a check of *fn*.
+    """
+    # What starts agents imports this module.
+    agent = import_module("jaxmon.agent.current").running()
+    if agent is not None:
+        agent.determinism.taken(fn, take)
+
+
+def _keeps_arguments(fn: Any) -> bool:
+    """
+    Tell whether *fn* is a jitted function that donates nothing. JAX says so since 0.5.
+    """
+    info = getattr(fn, "_jit_info", None)
+    donated = [
+        getattr(info, name, None) for name in ("donate_argnums", "donate_argnames")
+    ]
+    return info is not None and donated == [(), ()]
+
+
+def _copied(jax: Any, tree: Any, *, arrays: bool) -> Any:
+    """
+    Return *tree* with copies of its arrays: those of NumPy, and JAX's if *arrays*.
+    """
+
+    def copy(leaf: Any) -> Any:
+        if isinstance(leaf, jax.core.Tracer):
+            return leaf
+        if isinstance(leaf, jax.Array):
+            return leaf.copy() if arrays else leaf
+        # NumPy's, without importing it.
+        if module_of(type(leaf)) == "numpy" and hasattr(leaf, "copy"):
+            return leaf.copy()
+        return leaf
+
+    return jax.tree_util.tree_map(copy, tree)
+
+
+def _count(tallies: dict[str, Tally], *, passed: bool) -> None:
+    for outcome in CHECK_OUTCOMES:
+        tallies.setdefault(outcome, Tally())
+    tallies["passed" if passed else "failed"].add()
+
+
+def _by_outcome(
+    metric: catalog.Metric, found: list[tuple[Function, dict[str, Tally]]]
+) -> Family:
+    return Family(
+        metric,
+        [
+            (series(metric, function.name, outcome), tally.value)
+            for function, tallies in found
+            for outcome, tally in list(tallies.items())
+        ],
+    )
+
+
+def _values(tallies: dict[str, Tally]) -> dict[str, int]:
+    return {outcome: tally.value for outcome, tally in list(tallies.items())}
+
+
+def _plain(deviation: Deviation) -> dict[str, Any]:
+    return {
+        "path": deviation.path,
+        "dtype": deviation.dtype,
+        "shape": list(deviation.shape),
+        "differing": deviation.differing,
+        "size": deviation.size,
+        "max_abs": _json(deviation.max_abs),
+        "max_relative": _json(deviation.max_relative),
+        "max_ulp": deviation.max_ulp,
+        "reason": deviation.reason,
+    }
+
+
+def _json(number: float | None) -> float | str | None:
+    """
+    Return *number* as JSON has it, which knows no infinity.
+    """
+    return number if number is None or math.isfinite(number) else "inf"

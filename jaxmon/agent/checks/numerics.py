@@ -1,0 +1,202 @@
+"""
+Non-finite values in outputs, and programs that compute in float64 unasked.
+
+Non-finite values are counted, where the user wants it, in small outputs of sampled
+calls: a thread reads them with NumPy once they are ready. Nothing is computed on the
+device and nothing is compiled. That a program computes in float64 is read from its HLO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmon import catalog
+from jaxmon.agent.context import Context
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.functions import Function
+from jaxmon.agent.sampling.work import is_over
+from jaxmon.agent.watcher import Watcher
+from jaxmon.exposition.families import Family, series
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.sampling.part import Sample
+
+
+# What is read of one call: outputs that are no larger, and not more of them.
+_BYTES = 65_536
+_LEAVES = 8
+# Leaves that are looked through for them.
+_LOOKED_AT = 64
+
+_FIRST_LOOK, _LAST_LOOK, _LOOKS = 0.002, 1.0, 3600
+
+
+class _Checks:
+    """
+    What was found in the outputs of one function. Written by one thread only.
+    """
+
+    __slots__ = ("checked", "nonfinite", "was_finite")
+
+    def __init__(self) -> None:
+        self.checked = 0
+        self.nonfinite = 0
+        self.was_finite = True
+
+
+class _Reading:
+    """
+    Outputs of one call that will be read when they are ready.
+    """
+
+    def __init__(
+        self, numerics: Numerics, function: Function, leaves: Sequence[Any]
+    ) -> None:
+        self._numerics = numerics
+        self._function = function
+        self._leaves = leaves
+        self._delay = _FIRST_LOOK
+        self._looks = 0
+
+    def look(self) -> float | None:
+        if not all(map(is_over, self._leaves)):
+            self._looks += 1
+            self._delay = min(self._delay * 1.5, _LAST_LOOK)
+            return self._delay if self._looks < _LOOKS else None
+        import numpy as np  # noqa: PLC0415 - this package loads without it
+
+        total = bad = 0
+        for leaf in self._leaves:
+            try:
+                values = self._numerics.fetched(leaf)
+            except Exception:  # noqa: BLE001, S112 - deleted since, or it failed
+                continue
+            total += values.size
+            bad += values.size - int(np.isfinite(values).sum())
+        self._numerics.found(self._function, total, bad)
+        return None
+
+
+class Numerics:
+    """
+    Counts non-finite values and promotions to float64.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._jax = context.jax
+        self._events = context.events
+        self._on = context.settings.nonfinite
+        self._watcher = Watcher("numerics", context.guard, limit=8)
+        self._checks: dict[Function, _Checks] = {}
+        self._promotions: dict[Function, Tally] = {}
+
+    def sampled(self, sample: Sample) -> None:
+        """
+        Have the small outputs of *sample* read once they are ready.
+        """
+        if not self._on:
+            return
+        leaves = self._jax.tree_util.tree_leaves(sample.outputs)[:_LOOKED_AT]
+        small = [leaf for leaf in leaves if self._is_small_float(leaf)][:_LEAVES]
+        if small:
+            self._watcher.submit(_Reading(self, sample.function, small))
+
+    def fetched(self, leaf: Any) -> Any:
+        """
+        Return the numbers of an output that is ready, those of one shard if it has
+        several.
+        """
+        import numpy as np  # noqa: PLC0415 - this package loads without it
+
+        # A guard of the program is meant for its own lines.
+        with self._jax.transfer_guard_device_to_host("allow"):
+            # Another object than the program's, which would keep the copy.
+            return np.asarray(leaf.addressable_data(0))
+
+    def found(self, function: Function, total: int, bad: int) -> None:
+        """
+        Take note that of *total* values *bad* were not finite.
+        """
+        checks = self._checks.setdefault(function, _Checks())
+        checks.checked += total
+        checks.nonfinite += bad
+        if bad and checks.was_finite:
+            self._events.add(
+                "numerics",
+                function.name,
+                f"{bad} of {total} values in the outputs of a call are not finite",
+                nonfinite=bad,
+                values=total,
+            )
+        checks.was_finite = not bad
+
+    def promoted(self, function: Function) -> None:
+        """
+        Count a program of *function* that computes in float64, which no argument is.
+        """
+        if function.internal:
+            return
+        self._promotions.setdefault(function, Tally()).add()
+        self._events.add(
+            "numerics",
+            function.name,
+            "a program computes in float64 although no argument is float64; look for "
+            "NumPy values, Python floats turned into arrays, and dtypes left out",
+        )
+
+    def start(self) -> None:
+        """
+        Do nothing: the thread starts with the first output to read.
+        """
+
+    def stop(self) -> None:
+        """
+        Stop the thread.
+        """
+        self._watcher.stop()
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Return what was found, by function.
+        """
+        found: dict[str, dict[str, int]] = {}
+        for function, checks in list(self._checks.items()):
+            found[function.name] = {
+                "values": checks.checked,
+                "nonfinite": checks.nonfinite,
+            }
+        for function, tally in list(self._promotions.items()):
+            found.setdefault(function.name, {})["float64_programs"] = tally.value
+        return found
+
+    def collect(self) -> list[Family]:
+        """
+        Return the figures.
+        """
+        nonfinite, promotions = catalog.NONFINITE, catalog.FLOAT64_PROMOTIONS
+        return [
+            Family(
+                nonfinite,
+                [
+                    (series(nonfinite, function.name), checks.nonfinite)
+                    for function, checks in list(self._checks.items())
+                ],
+            ),
+            Family(
+                promotions,
+                [
+                    (series(promotions, function.name), tally.value)
+                    for function, tally in list(self._promotions.items())
+                ],
+            ),
+        ]
+
+    def _is_small_float(self, leaf: Any) -> bool:
+        return (
+            isinstance(leaf, self._jax.Array)
+            and self._jax.numpy.issubdtype(leaf.dtype, self._jax.numpy.inexact)
+            and leaf.nbytes <= _BYTES
+            and not leaf.is_deleted()
+        )

@@ -1,0 +1,230 @@
+"""
+Sampled calls run once more, beside the program, to see whether the outputs agree.
+
+Repeating a call must never be noticed by anything but the device's clock. So a call is
+repeated only where that is known: nothing donated, no effects, no callbacks, the same
+configuration, one device, inputs and outputs small and still there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jaxmon.agent.checks.deviations import DeterminismCheck, Result
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import Function
+from jaxmon.agent.sampling.work import is_over, numbers
+from jaxmon.agent.worker import Worker
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.sampling.part import Sample
+
+
+LIMIT_BYTES = 256 * 1024 * 1024
+"""Arguments and outputs of a call that is repeated have at most this size together."""
+
+# Share of a device's memory that must stay free, with the repetition's outputs.
+_SPARE = 0.2
+
+_FIRST_LOOK, _LAST_LOOK = 0.002, 0.1
+
+
+class Shadow:
+    """
+    Repeats one sampled call at a time, at most as often as the settings say.
+
+    Args:
+        context: of the agent.
+        checked: told of each outcome.
+    """
+
+    def __init__(
+        self, context: Context, checked: Callable[[Function, DeterminismCheck], None]
+    ) -> None:
+        self._jax = context.jax
+        self._interval = context.settings.shadow_interval
+        self._checked = checked
+        self._worker = Worker("shadow", context.guard, limit=1)
+        self._refused: dict[Function, str] = {}
+        self._busy = False
+        self._due = 0.0
+        self._stopped = threading.Event()
+
+    def take(self, sample: Sample) -> None:
+        """
+        Look at a sampled call, on its thread, and have it repeated if it may be.
+        """
+        now = time.monotonic()
+        if self._busy or now < self._due or sample.function in self._refused:
+            return
+        jax = self._jax
+        leaves = jax.tree_util.tree_leaves((sample.args, sample.kwargs, sample.outputs))
+        arrays = [numbers(leaf) for leaf in leaves if isinstance(leaf, jax.Array)]
+        if any(array.is_deleted() for array in arrays):
+            self._refused[sample.function] = "donates"
+            return
+        # Two threads that launch programs for several devices may do so in another
+        # order on each; the collectives of both would wait for each other for ever.
+        if any(len(array.sharding.device_set) > 1 for array in arrays):
+            self._refused[sample.function] = "several_devices"
+            return
+        # What can be changed in place may have been, before the second run.
+        if any(hasattr(leaf, "__array_interface__") for leaf in leaves):
+            self._refused[sample.function] = "numpy_argument"
+            return
+        if sum(array.nbytes for array in arrays) > LIMIT_BYTES:
+            self._refused[sample.function] = "too_large"
+            return
+        self._busy = True
+        self._due = now + self._interval
+        job = partial(
+            self._repeat,
+            sample.function,
+            sample.jitted,
+            [(sample.args, sample.kwargs, sample.outputs)],
+            self._surroundings(),
+        )
+        if not self._worker.submit(job):
+            self._busy = False
+
+    def stop(self) -> None:
+        """
+        Repeat no more.
+        """
+        self._due = float("inf")
+        self._stopped.set()
+        self._worker.stop()
+
+    def refusals(self) -> Iterator[tuple[Function, str]]:
+        """
+        Yield the functions whose calls are not repeated, and why.
+        """
+        yield from list(self._refused.items())
+
+    # --- on our own thread -------------------------------------------------------
+
+    def _repeat(
+        self,
+        function: Function,
+        jitted: Any,
+        call: list[tuple[Any, Any, Any]],
+        surroundings: object,
+    ) -> None:
+        try:
+            args, kwargs, outputs = call.pop()
+            if self._surroundings() != surroundings:
+                return  # another program would run here
+            reason = self._obstacle(jitted, args, kwargs)
+            if reason is not None:
+                self._refused[function] = reason
+                return
+            if not self._has_room(outputs):
+                return
+            results = self._results(jitted, args, kwargs, outputs)
+            if results is not None:
+                first, again = results
+                found = tuple(first.deviations(again))
+                self._checked(
+                    function, DeterminismCheck(function.name, 2, len(first), found)
+                )
+        finally:
+            self._busy = False
+
+    def _results(
+        self, jitted: Any, args: Any, kwargs: Any, outputs: Any
+    ) -> tuple[Result, Result] | None:
+        """
+        Return both results, `None` where the program donated something meanwhile, or
+        nobody waits for them any more.
+        """
+        call = args, kwargs, outputs
+        if not self._wait_for(outputs) or self._is_gone(call):
+            return None
+        try:
+            first = Result(self._jax, outputs)
+            again = jitted(*args, **kwargs)
+            if not self._wait_for(again):
+                return None
+            return first, Result(self._jax, again)
+        except Exception:
+            if self._is_gone(call):
+                return None
+            raise
+
+    def _obstacle(self, jitted: Any, args: Any, kwargs: Any) -> str | None:
+        """
+        Return why *jitted* must not be run again, if so. JAX remembers its trace.
+        """
+        if self._jax.process_count() > 1:
+            return "several_processes"  # the others might have to take part
+        traced = jitted.trace(*args, **kwargs)
+        if traced.donate_argnums:
+            return "donates"
+        if traced.jaxpr.effects or _calls_back(traced.jaxpr.jaxpr):
+            return "effects"
+        return None
+
+    def _surroundings(self) -> object:
+        """
+        Return the configuration that a trace depends on, as this thread has it.
+        """
+        config: Any = self._jax._src.config  # noqa: SLF001
+        context = getattr(config, "trace_context", None) or config._trace_context  # noqa: SLF001
+        return context(), self._jax.config.jax_default_device
+
+    def _has_room(self, outputs: Any) -> bool:
+        leaves = self._jax.tree_util.tree_leaves(outputs)
+        needed = sum(getattr(numbers(leaf), "nbytes", 0) for leaf in leaves)
+        for device in self._jax.local_devices():
+            stats = device.memory_stats() or {}
+            limit, used = stats.get("bytes_limit"), stats.get("bytes_in_use", 0)
+            if limit and used + needed > (1 - _SPARE) * limit:
+                return False
+        return True
+
+    def _wait_for(self, outputs: Any) -> bool:
+        """
+        Wait for the device, and tell whether nobody stopped us meanwhile.
+
+        Not inside of JAX: a thread that waits there when the interpreter ends takes
+        the process down, and its exit code with it.
+        """
+        leaves = self._jax.tree_util.tree_leaves(outputs)
+        arrays = [numbers(leaf) for leaf in leaves if isinstance(leaf, self._jax.Array)]
+        pause = _FIRST_LOOK
+        while not all(map(is_over, arrays)):
+            if self._stopped.wait(pause):
+                return False
+            pause = min(pause * 1.5, _LAST_LOOK)
+        return True
+
+    def _is_gone(self, tree: Any) -> bool:
+        return any(
+            leaf.is_deleted()
+            for leaf in self._jax.tree_util.tree_leaves(tree)
+            if isinstance(leaf, self._jax.Array)
+        )
+
+
+def _calls_back(jaxpr: Any) -> bool:
+    """
+    Tell whether *jaxpr* calls Python, or code that says it has side effects.
+    """
+    for equation in jaxpr.eqns:
+        if "callback" in equation.primitive.name:
+            return True
+        if equation.params.get("has_side_effect"):
+            return True
+        for value in equation.params.values():
+            inner = value if isinstance(value, (list, tuple)) else (value,)
+            for one in inner:
+                # A closed jaxpr holds the open one.
+                found = getattr(one, "jaxpr", one)
+                if hasattr(found, "eqns") and _calls_back(found):
+                    return True
+    return False

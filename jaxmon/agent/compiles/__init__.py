@@ -1,0 +1,3 @@
+"""
+Compiles: misses, phases, and the programs that come of them.
+"""

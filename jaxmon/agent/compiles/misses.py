@@ -1,0 +1,195 @@
+"""
+The miss path: calls that left the C++ fast path.
+
+A cached call of a jitted function never reaches Python. A miss does, through
+functions of JAX that are looked up in their module at each call, so a `Probe` there
+sees every jitted function, also those made before `jaxmon.instrument`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from types import FrameType, ModuleType
+from typing import Any
+
+from jaxmon.agent.calls.part import CallLayer
+from jaxmon.agent.compiles.payers import Payers
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.frames import CALL, Jitted, jitted_at, key_at
+from jaxmon.agent.jaxlink.probe import ending
+from jaxmon.agent.recompiles.miss_reasons import why_missed
+from jaxmon.indicators.endings import End, noting
+
+
+# Nested calls of the program (callbacks, constants computed while tracing) are few; the
+# bound only keeps ids of frames long gone from piling up.
+_OPEN = 32
+_LOOKED = 16
+"""Misses without a compile that are looked into, of each function."""
+
+
+@dataclass(slots=True)
+class Miss:
+    """
+    A call that is on the miss path now.
+
+    Attributes:
+        function: whose call it is.
+        started: `time.perf_counter` as it began.
+        compiled: whether it had something compiled.
+    """
+
+    function: Function
+    started: float
+    compiled: bool = False
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        # By the id of the frame that serves the call, the latest last.
+        self.calls: dict[int, Miss] = {}
+
+
+class Misses:
+    """
+    Observers of the miss path.
+
+    Args:
+        context: where figures and events go.
+        calls: tells which functions the call layer counts.
+        payers: whom compiles are charged to.
+        clean: JAX's ``trace_state_clean``: whether the program itself is calling,
+            and not JAX while it traces another function.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        calls: CallLayer,
+        payers: Payers,
+        clean: Callable[[], bool],
+    ) -> None:
+        self._table = context.table
+        self._events = context.events
+        self._calls = calls
+        self.payers = payers
+        self._looked: dict[Function, int] = {}
+        self._told: set[tuple[Function, str]] = set()
+        self._clean = clean
+        self._thread = _Thread()
+
+    def function_of(self, jitted: Jitted) -> Function:
+        """
+        Return the entry of *jitted*.
+        """
+        return self._calls.entry(jitted.key) or self._table.of(jitted.fun)
+
+    def miss(self, entry: int) -> Miss | None:
+        """
+        Return the call that the ``cache_miss`` frame with this id serves, running on
+        this thread; `None` if JAX traces or transforms it, or nobody calls.
+        """
+        return self._thread.calls.get(entry)
+
+    def on_miss(
+        self, frame: FrameType, original: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
+        """
+        Observe ``pjit._infer_params`` or ``api._prepare_pmap``.
+
+        Both are asked on every miss, effects that miss every time included, and
+        also ahead of time, which is not a call.
+        """
+        code = frame.f_code
+        if code.co_name == "cache_miss":
+            entry = id(frame)
+        elif code.co_name in CALL and (above := frame.f_back) is not None:
+            entry, code = id(above), above.f_code
+        else:
+            return None
+        calls = self._thread.calls
+        entered = self._calls.by_code(code)
+        if not self._clean():
+            calls.pop(entry, None)  # a frame that is gone had this id
+            if entered is None and not self._calls.codes_tell:
+                entered = self._calls.entry(key_at(frame))
+            if entered is not None:
+                entered.traced.add()
+            return None
+        if entered is not None:
+            function = entered
+        elif (jitted := jitted_at(frame)) is not None:
+            entered = self._calls.entry(jitted.key)
+            function = entered or self._table.of(jitted.fun)
+        else:
+            return None
+        self._begin(entry, function, entered=entered is not None)
+        # The original traces the function, unless that was done before.
+        end: End = []
+        try:
+            if self.payers.tracing_begins(end):
+                return ending(original, noting(end))
+        except BaseException:  # nobody notes it now
+            end.append(0)
+            raise
+        return None
+
+    def _begin(self, entry: int, function: Function, *, entered: bool) -> None:
+        calls = self._thread.calls
+        if entry not in calls:
+            while len(calls) >= _OPEN:
+                del calls[next(iter(calls))]
+        calls[entry] = Miss(function, perf_counter())
+        (function.entered_missed if entered else function.other_missed).add()
+
+    def on_left(self, frame: FrameType, jitted: Jitted) -> None:
+        """
+        Take note that an error leaves the call of *jitted* that a ``cache_miss``
+        *frame* serves. One that was refused before JAX looked at it, as under
+        ``jax.no_tracing``, is a miss that no hook saw begin.
+        """
+        if self._thread.calls.pop(id(frame), None) is not None:
+            return
+        entered = self._calls.by_code(frame.f_code) or self._calls.entry(jitted.key)
+        function = entered or self._table.of(jitted.fun)
+        (function.entered_missed if entered else function.other_missed).add()
+
+    def on_done(self, frame: FrameType, original: Callable[..., Any]) -> None:
+        """
+        Observe ``pjit._get_fastpath_data``, asked as a missed call succeeded.
+        """
+        miss = self._thread.calls.pop(id(frame), None)
+        if miss is None or miss.compiled:
+            return
+        function = miss.function
+        looked = self._looked.get(function, 0)
+        if looked >= _LOOKED or function.internal:
+            return
+        self._looked[function] = looked + 1
+        reason = why_missed(frame, original)
+        if reason is None or (function, reason.name) in self._told:
+            return
+        self._told.add((function, reason.name))
+        self._events.add("miss", function.name, reason.text, reason=reason.name)
+
+
+def targets(jax: ModuleType) -> list[tuple[ModuleType, str]]:
+    """
+    Return the functions of *jax* to probe with `Misses.on_miss`.
+
+    Raises:
+        AttributeError: this JAX has no ``_infer_params``.
+    """
+    pjit: Any = jax._src.pjit  # noqa: SLF001
+    api: Any = jax._src.api  # noqa: SLF001
+    found = [(pjit, "_infer_params")]
+    # pmap had its own cache to 0.7; since 0.8 _prepare_pmap only checks arguments.
+    if hasattr(api, "_cpp_pmap") and hasattr(api, "_prepare_pmap"):
+        found.append((api, "_prepare_pmap"))
+    for module, name in found:
+        getattr(module, name)
+    return found

@@ -1,0 +1,346 @@
+"""
+Compiles: phases, outcomes, recompiles, and what is being compiled right now.
+
+JAX reports the phases through `jax.monitoring`, on the compiling thread, without
+saying for which function; the stack at that moment does. The compile itself is
+timed with our own monotonic clock around ``compile_or_get_cached``.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from jaxmon.agent.cache.part import SAVED, STORED, PersistentCache
+from jaxmon.agent.compiles.compile import Compile
+from jaxmon.agent.compiles.misses import Miss, Misses
+from jaxmon.agent.compiles.programs import Programs
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import UNKNOWN, Function
+from jaxmon.agent.jaxlink.arguments import asked_by
+from jaxmon.agent.jaxlink.frames import (
+    MAX_SOURCES,
+    Jitted,
+    Program,
+    executable_at,
+    is_nested,
+    place,
+    program_at,
+)
+from jaxmon.agent.jaxlink.serving import Serving
+from jaxmon.agent.recompiles.part import Recompiles
+from jaxmon.indicators.endings import now
+
+
+TRACE = "/jax/core/compile/jaxpr_trace_duration"
+LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+COMPILE = "/jax/core/compile/backend_compile_duration"
+RETRIEVAL = "/jax/compilation_cache/cache_retrieval_time_sec"
+CACHE_USED = "/jax/compilation_cache/compile_requests_use_cache"
+CACHE_HIT = "/jax/compilation_cache/cache_hits"
+
+
+class _Thread(threading.local):
+    """
+    Attributes:
+        latest: the compile that began last and was not reported.
+    """
+
+    latest: Compile | None = None
+
+
+class Compiles:
+    """
+    Follows compiles on all threads.
+
+    Args:
+        context: where the figures go.
+        misses: tells functions, and calls from other uses of a function.
+        programs: shown each executable.
+        cache: told of each look-up in the persistent cache.
+        clean: JAX's ``trace_state_clean``.
+
+    Attributes:
+        listen: has JAX's events heard from now on, and tells whether they were before.
+        deaf: whether events of the last compile were not heard.
+        sees_builds: whether `on_build` is called.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        misses: Misses,
+        programs: Programs,
+        cache: PersistentCache,
+        *,
+        clean: Callable[[], bool],
+    ) -> None:
+        self._table = context.table
+        self._misses = misses
+        self._programs = programs
+        self._cache = cache
+        self._clean = clean
+        # `None` where several functions come from one line, as in generated code.
+        self._sources: dict[str, Function | None] = {}
+        self._recompiles = Recompiles(context)
+        self._serving = Serving(misses)
+        self._thread = _Thread()
+        self._unsettled: dict[int, Compile] = {}
+        self.listen: Callable[[], bool] = _unheard
+        self.deaf = False
+        self._last_ended = 0.0
+        self.sees_builds = False
+
+    # --- observers ---------------------------------------------------------------
+
+    def on_compile(
+        self, frame: FrameType, original: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """
+        Observe ``compiler.compile_or_get_cached``.
+        """
+        outer = self._thread.latest
+        while outer is not None and outer.end:  # and it was not reported
+            self._settle_unreported(outer)
+            outer = outer.outer
+        served = self._serving.now("compile")
+        if served is None:
+            program = program_at(frame)
+            function = self._function(program, _name_at(frame))
+            compile_ = Compile(function, frame, outer)
+        else:
+            compile_ = Compile(served[0].function, frame, outer)
+            self._inquire(compile_, *served)
+        compile_.deaf = not self.listen()
+        try:
+            self._misses.payers.compile_begins(compile_.end)
+            self._thread.latest = self._unsettled[id(compile_)] = compile_
+            # No local variable: a traceback that is kept would keep it alive.
+            return compile_.watched(original)
+        except BaseException:  # it does not begin
+            compile_.end.append(0)
+            self._thread.latest = outer
+            self._unsettled.pop(id(compile_), None)
+            raise
+
+    def on_build(self, frame: FrameType, original: Callable[..., Any]) -> None:
+        """
+        Observe what calls XLA, for a program that is not in the persistent cache.
+        """
+        del frame, original
+        if (compile_ := self._current) is not None:
+            compile_.built = True
+
+    def on_event(self, event: str) -> None:
+        """
+        Take an event of `jax.monitoring`.
+        """
+        compile_ = self._current
+        if compile_ is None:
+            return
+        if event == CACHE_USED:
+            compile_.looked_up = True
+        elif event == CACHE_HIT:
+            compile_.hit = True
+        elif event == STORED:
+            self._cache.stored()
+
+    def on_duration(self, event: str, seconds: float, fun_name: str | None) -> None:
+        """
+        Take a duration of `jax.monitoring`.
+        """
+        if event == COMPILE:
+            self._take_report(sys._getframe(2))  # noqa: SLF001
+        elif event == RETRIEVAL:
+            if (compile_ := self._current) is not None:
+                compile_.function.observe_phase("cache_retrieval", seconds)
+        elif event == SAVED:
+            self._cache.saved(seconds)
+        elif event in (TRACE, LOWER):
+            # The frame that reports, two above: the listener, then us.
+            frame = sys._getframe(2)  # noqa: SLF001
+            # To 0.9 every nested jit reports the trace within the outer trace.
+            if event == LOWER or self._clean() or not is_nested(frame):
+                phase = "trace" if event == TRACE else "lower"
+                self._phase_function(phase, frame, fun_name).observe_phase(
+                    phase, seconds
+                )
+            if event == LOWER:
+                self._misses.payers.lowered(seconds)
+
+    def _take_report(self, frame: FrameType) -> None:
+        """
+        Take JAX's report, in *frame*, that a compile has ended.
+        """
+        compile_ = self._thread.latest
+        if compile_ is None or not (compile_.end or _reports(frame, compile_)):
+            return
+        if not compile_.end:  # who looks at stacks just now keeps what is on them
+            compile_.end.append(now())
+        self._thread.latest = compile_.outer
+        error = sys.exception()
+        failed = error is not None and error is not compile_.outer_error
+        self._settle(compile_, failed=failed)
+        if not failed:
+            self._take_program(compile_, frame)
+
+    def _phase_function(
+        self, phase: str, frame: FrameType, fun_name: str | None
+    ) -> Function:
+        served = self._serving.now(phase)
+        if served is not None:
+            return served[0].function
+        program = program_at(frame)
+        return self._function(program, fun_name or program.name)
+
+    @property
+    def _current(self) -> Compile | None:
+        """
+        The compile that is under way on this thread.
+        """
+        latest = self._thread.latest
+        return None if latest is None or latest.end else latest
+
+    # --- reading -----------------------------------------------------------------
+
+    def in_progress(self) -> tuple[int, float]:
+        """
+        Return how many compiles run and the age of the oldest in seconds.
+        """
+        began = [one.started for one in list(self._unsettled.values()) if not one.end]
+        # The program may have replaced the clock; in this order, NaN is 0 as well.
+        return len(began), max(0.0, now() - min(began)) if began else 0.0
+
+    def settle(self) -> None:
+        """
+        Count what has ended without a report.
+
+        To 0.5 JAX reports no compile that failed, and goes on with an exception: the
+        frame that would report is gone. A listener of the program's may keep a report
+        from us, or ours may have been switched off.
+        """
+        # In this order: what ends and reports meanwhile is unsettled no more.
+        unsettled = [one for one in list(self._unsettled.values()) if one.end]
+        stacks = sys._current_frames() if unsettled else {}  # noqa: SLF001
+        for compile_ in unsettled:
+            if not _is_on(stacks.get(compile_.thread), compile_.frame):
+                self._settle_unreported(compile_)
+
+    # --- inside ------------------------------------------------------------------
+
+    def _inquire(
+        self, compile_: Compile, miss: Miss, frame: FrameType, inner: FrameType
+    ) -> None:
+        """
+        Note for which call *compile_* is.
+        """
+        miss.compiled = True
+        jitted, call = asked_by(frame, inner)
+        if jitted is not None:
+            compile_.inquiry = self._recompiles.inquire(jitted, call)
+            compile_.began = miss.started
+            self._remember(jitted, miss.function)
+
+    def _take_program(self, compile_: Compile, frame: FrameType) -> None:
+        executable = executable_at(frame)
+        if executable is not None:
+            self._programs.take(compile_.function, executable)
+
+    def _settle_unreported(self, compile_: Compile) -> None:
+        if compile_.raised is False:  # JAX reports each that went well
+            compile_.deaf = True
+        self._settle(compile_, failed=compile_.raised is not False)
+
+    def _settle(self, compile_: Compile, *, failed: bool) -> None:
+        """
+        Count *compile_*, unless it was counted before.
+        """
+        if self._unsettled.pop(id(compile_), None) is None:
+            return
+        function = compile_.function
+        ended = compile_.end[0]
+        if ended >= self._last_ended:  # one without a report may be settled late
+            self.deaf, self._last_ended = compile_.deaf, ended
+        if compile_.deaf and self.sees_builds:
+            compile_.hit = not compile_.built
+        outcome = "failed" if failed else "cache_hit" if compile_.hit else "compiled"
+        function.compiles[outcome].add()
+        if outcome != "cache_hit":
+            function.observe_phase("backend_compile", ended - compile_.started)
+        if compile_.looked_up:
+            heard = not compile_.deaf
+            self._cache.looked_up(function, hit=compile_.hit, heard=heard)
+        if compile_.inquiry is not None and not failed:
+            seconds = ended - compile_.began
+            self._recompiles.judge(function, compile_.inquiry, seconds=seconds)
+
+    def _function(self, program: Program, name: str | None) -> Function:
+        """
+        Return the function that *program* belongs to, ``unknown`` where JAX does not
+        say which: a guess would be taken for a figure of that function.
+
+        Args:
+            program: what the stack tells.
+            name: what JAX calls it, ``f`` or ``jit(f)``.
+        """
+        if program.jitted is not None:
+            function = self._misses.function_of(program.jitted)
+            self._remember(program.jitted, function)
+            return function
+        if program.source is None:
+            return self._table.by_short_name(_bare(name or UNKNOWN))
+        return self._sources.get(program.source) or self._table.named(UNKNOWN)
+
+    def _remember(self, jitted: Jitted, function: Function) -> None:
+        source = place(jitted.source)
+        if source is None:
+            return
+        if source not in self._sources and len(self._sources) < MAX_SOURCES:
+            self._sources[source] = function
+        elif self._sources.get(source) is not function:
+            self._sources[source] = None
+
+
+def _unheard() -> bool:
+    return False
+
+
+def _reports(frame: FrameType, compile_: Compile) -> bool:
+    """
+    Tell whether *frame*, in which JAX reports the end of a compile, reports this one's.
+    """
+    return executable_at(frame) is not None and _is_on(frame, compile_.frame)
+
+
+def _is_on(frame: FrameType | None, wanted: int) -> bool:
+    """
+    Tell whether the frame with the id *wanted* is on the stack from *frame* up.
+    """
+    while frame is not None:
+        if id(frame) == wanted:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _name_at(frame: FrameType) -> str | None:
+    """
+    Return what the caller of ``compile_or_get_cached`` calls the program.
+    """
+    variables = frame.f_locals
+    # That of pmap, to 0.8, has the name inside a larger whole.
+    name = variables.get("name") or getattr(variables.get("pci"), "name", None)
+    return None if name is None else str(name)
+
+
+def _bare(name: str) -> str:
+    """
+    Return ``f`` for ``jit(f)`` and ``pmap(f)``.
+    """
+    for wrapper in ("jit", "pmap"):
+        if name.startswith(f"{wrapper}(") and name.endswith(")"):
+            return name[len(wrapper) + 1 : -1]
+    return name

@@ -1,0 +1,231 @@
+"""
+Programs: what XLA says about each executable.
+
+The compiling thread only hands the executable over, for microseconds; a thread of
+our own reads it, at a small share of what compiling it took, and lets go of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxmon import catalog
+from jaxmon.agent.compiles import hlo
+from jaxmon.agent.context import Context
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.functions import OTHER, UNKNOWN, Function
+from jaxmon.agent.worker import Worker
+from jaxmon.exposition.families import Family, Sample, series
+
+
+# Executables that wait to be read, and are kept alive by it. Reading is faster than
+# compiling, so only loading a great many from the persistent cache fills the queue.
+_WAITING = 64
+
+# Different programs that are remembered of one function; later ones count as new.
+_REMEMBERED = 10_000
+
+_METRICS = {
+    "flops": catalog.PROGRAM_FLOPS,
+    "accessed_bytes": catalog.PROGRAM_ACCESSED_BYTES,
+    "argument_bytes": catalog.PROGRAM_ARGUMENT_BYTES,
+    "output_bytes": catalog.PROGRAM_OUTPUT_BYTES,
+    "temporary_bytes": catalog.PROGRAM_TEMPORARY_BYTES,
+    "peak_bytes": catalog.PROGRAM_PEAK_BYTES,
+    "code_bytes": catalog.PROGRAM_CODE_BYTES,
+    "fusions": catalog.PROGRAM_FUSIONS,
+    "instructions": catalog.PROGRAM_INSTRUCTIONS,
+    "devices": catalog.PROGRAM_DEVICES,
+}
+
+# Figure: attribute of XLA's memory statistics, and whether 0 means "not known".
+# No program needs memory or code of no size at all; it may need no arguments.
+_MEMORY = {
+    "argument_bytes": ("argument_size_in_bytes", False),
+    "output_bytes": ("output_size_in_bytes", False),
+    "temporary_bytes": ("temp_size_in_bytes", False),
+    "peak_bytes": ("peak_memory_in_bytes", True),  # since 0.7
+    "code_bytes": ("generated_code_size_in_bytes", True),  # 0 on the CPU since 0.5
+}
+
+# Several functions share these labels: no program is the newest one of them all.
+_SHARED = (OTHER, UNKNOWN)
+
+
+@dataclass(slots=True)
+class _Record:
+    """
+    The programs of one function.
+    """
+
+    programs: int = 0
+    seen: set[str] = field(default_factory=set)
+    fingerprint: str | None = None
+    figures: dict[str, float] = field(default_factory=dict)
+    samples: dict[str, Sample] = field(default_factory=dict)
+
+    def add(self, fingerprint: str | None) -> None:
+        """
+        Count a program, unless it is known.
+        """
+        if fingerprint is None:
+            return
+        if fingerprint not in self.seen:
+            self.programs += 1
+            if len(self.seen) < _REMEMBERED:
+                self.seen.add(fingerprint)
+
+
+class Programs:
+    """
+    Reads the facts of executables off the compiling thread.
+
+    Of functions of JAX itself only the number of programs is kept.
+
+    Attributes:
+        refused: executables that found no place in the queue.
+        promoted: told of programs that compute in float64 unasked.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._jax = context.jax
+        self._on = context.settings.programs
+        self._worker = Worker("programs", context.guard, limit=_WAITING)
+        self._records: dict[Function, _Record] = {}
+        self.promoted: Callable[[Function], None] = _nobody
+
+    @property
+    def refused(self) -> Tally:
+        """
+        Executables that were not read, for too many were waiting.
+        """
+        return self._worker.refused
+
+    def take(self, function: Function, executable: Any) -> None:
+        """
+        Take an executable just built or loaded, on the compiling thread.
+
+        Args:
+            function: whose program it is.
+            executable: XLA's loaded executable; kept until it was read, which is
+                at once unless many are waiting.
+        """
+        if self._on:
+            self._worker.submit(functools.partial(self._read, function, executable))
+
+    def start(self) -> None:
+        """
+        Start the thread that reads.
+        """
+        if self._on:
+            self._worker.start()
+
+    def finish(self, timeout: float) -> None:
+        """
+        Wait until what was taken has been read, at most *timeout* seconds.
+        """
+        self._worker.drain(timeout)
+
+    def stop(self) -> None:
+        """
+        Stop it, and let go of what waits.
+        """
+        self._worker.stop()
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Return the newest program of each function by label.
+        """
+        return {
+            function.name: {
+                "programs": record.programs,
+                "fingerprint": record.fingerprint,
+                **record.figures,
+            }
+            for function, record in list(self._records.items())
+            if not function.internal
+        }
+
+    def collect(self) -> list[Family]:
+        """
+        Return how many programs there are, and what is known of the newest.
+        """
+        found = [record.samples for record in list(self._records.values())]
+        return [
+            Family(metric, [s[metric.name] for s in found if metric.name in s])
+            for metric in (catalog.PROGRAMS, catalog.PROGRAM_INFO, *_METRICS.values())
+        ]
+
+    @functools.cached_property
+    def _printing(self) -> Any:
+        return hlo.options(self._jax)
+
+    def _read(self, function: Function, executable: Any) -> None:
+        try:
+            text = hlo.read(executable.hlo_modules(), self._printing)
+        except RuntimeError:  # deleted since, or a backend that shows no HLO
+            text = None
+        own = not function.internal and function.name not in _SHARED
+        figures = facts(executable) if own else {}
+        if own and text is not None:
+            figures["instructions"] = text.instructions
+            figures["fusions"] = text.fusions
+            figures["devices"] = text.devices
+            if text.promotes:
+                self.promoted(function)
+        fingerprint = None if text is None else text.fingerprint
+        record = self._records.setdefault(function, _Record())
+        record.add(fingerprint)
+        if own:
+            record.fingerprint, record.figures = fingerprint, figures
+        record.samples = _samples(function.name, record)
+
+
+def facts(executable: Any) -> dict[str, float]:
+    """
+    Return the figures that XLA gives for *executable*, those that it knows.
+
+    They are those of one device. FLOPs and accessed bytes count the body of a loop
+    once, however often it runs, and next to nothing for custom calls.
+    """
+    found: dict[str, float] = {}
+    try:
+        cost = executable.cost_analysis() or {}
+    except (RuntimeError, NotImplementedError):
+        cost = {}
+    if isinstance(cost, list):
+        cost = cost[0] if cost else {}
+    for name, key in (("flops", "flops"), ("accessed_bytes", "bytes accessed")):
+        value = cost.get(key, -1)
+        if value >= 0 and math.isfinite(value):
+            found[name] = value
+    try:
+        memory = executable.get_compiled_memory_stats()
+    except (RuntimeError, NotImplementedError):
+        return found
+    for name, (attribute, zero_is_unknown) in _MEMORY.items():
+        value = getattr(memory, attribute, -1)
+        if value > 0 or (value == 0 and not zero_is_unknown):
+            found[name] = value
+    return found
+
+
+def _samples(name: str, record: _Record) -> dict[str, Sample]:
+    found: dict[str, Sample] = {
+        catalog.PROGRAMS.name: (series(catalog.PROGRAMS, name), record.programs)
+    }
+    if record.fingerprint is not None:
+        info = catalog.PROGRAM_INFO
+        found[info.name] = (series(info, name, record.fingerprint), 1)
+    for figure, value in record.figures.items():
+        metric = _METRICS[figure]
+        found[metric.name] = (series(metric, name), value)
+    return found
+
+
+def _nobody(_: Function) -> None:
+    pass

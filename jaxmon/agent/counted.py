@@ -1,0 +1,246 @@
+"""
+A jitted function that counts its calls without a frame of ours.
+
+The type of a `CountedFunction` has for ``__call__`` a slot, in which each object keeps
+a meter around JAX's own object. The interpreter takes it from there and calls it, all
+in C: a cached call pays 40 to 50 ns, most of which any object of a Python class pays
+for having a ``__call__``; no traceback, profile or source location shows us.
+
+Every other attribute is that of JAX's object, so that nothing has to be kept alike.
+What differs all the same, `docs/decisions/0002-hooks-without-a-frame.md` lists.
+
+For one call an object may become a `SampledFunction`, whose look-up of ``__call__``
+passes through Python; between such calls it pays nothing for the possibility.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from jaxmon.agent.inspection import is_below
+from jaxmon.agent.meters import Meter, Meters, metered
+
+
+class Arm(Protocol):
+    """
+    Waits for the next call of one `CountedFunction`.
+    """
+
+    def begin(
+        self,
+        counted: CountedFunction,
+        jitted: Callable[..., Any],
+        frame: types.FrameType,
+        /,
+    ) -> None:
+        """
+        Take note that a call from *frame* begins: on the calling thread, before it, and
+        before it counts. Raises nothing.
+        """
+        ...
+
+
+_put = object.__setattr__
+_get = object.__getattribute__
+
+# What is not JAX's object's: it would count nothing, or be equal to nothing.
+_OWN = frozenset(
+    (
+        "__get__",
+        "__eq__",
+        "__ne__",
+        "__hash__",
+        "__deepcopy__",
+        "_jitted",
+    )
+)
+
+
+def _theirs(name: str) -> Any:
+    """
+    Return a property that gives what JAX's object has under *name*.
+    """
+    return property(lambda self: getattr(jitted_of(self), name))
+
+
+class CountedFunction:
+    """
+    A jitted function that counts its calls; otherwise JAX's own object.
+
+    Args:
+        jitted: JAX's own object.
+        meters: what sums up its calls.
+        again: given a copy of *jitted*, returns one that counts as well.
+    """
+
+    # Also for those who look past `__getattribute__`, as `pydoc` does.
+    __dict__ = _theirs("__dict__")
+    __doc__ = _theirs("__doc__")
+    __slots__ = (
+        "__call__",
+        "__del__",
+        "__repr__",
+        "__weakref__",
+        "_again",
+        "_arm",
+        "_jitted",
+    )
+
+    __call__: Callable[..., Any]
+    __del__: Callable[[], None]
+    # A slot, since what a property raises here is dropped by the interpreter.
+    __repr__: Callable[[], str]
+    _again: Callable[[Any], Any]
+    _arm: Arm | None
+    _jitted: Callable[..., Any]
+
+    def __init__(
+        self,
+        jitted: Callable[..., Any],
+        meters: Meters,
+        again: Callable[[Any], Any],
+    ) -> None:
+        meter = metered(jitted)
+        _put(self, "_jitted", jitted)
+        _put(self, "_again", again)
+        _put(self, "_arm", None)
+        _put(self, "__call__", meter)
+        _put(self, "__repr__", jitted.__repr__)
+        _put(self, "__del__", meters.add(meter))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__call__":
+            # It counts when it is called, and keeps us alive as long as it may be.
+            return types.MethodType(operator.call, self)
+        if name in _OWN:
+            return _get(self, name)
+        return getattr(_get(self, "_jitted"), name)
+
+    # These give C functions, bound to JAX's object: no frame of ours is on the stack
+    # when they fail. The first is asked for what `__getattribute__` did not find.
+    __getattr__ = _theirs("__getattribute__")
+    __setattr__ = _theirs("__setattr__")
+    __delattr__ = _theirs("__delattr__")
+    __dir__ = _theirs("__dir__")
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    # Pickled is JAX's object, which is readable where jaxmon is not installed. Only
+    # copying asks for these two.
+    def __copy__(self) -> Any:
+        return _Copied(self).made(copy.copy(jitted_of(self)))
+
+    # No frame of ours is on the stack while what is inside is copied.
+    __deepcopy__ = property(
+        lambda self: functools.partial(copy.deepcopy, _Copied(self))
+    )
+
+
+class _Copied:
+    """
+    What is copied in place of a `CountedFunction`: JAX's object, then made to count.
+    """
+
+    def __init__(self, counted: CountedFunction) -> None:
+        self._counted = counted
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        return self.made, (jitted_of(self._counted),)
+
+    def made(self, jitted: Any) -> Any:
+        """
+        Return *jitted*, a copy of JAX's object, so that it counts, too.
+        """
+        counted = self._counted
+        if jitted is jitted_of(counted):  # a pmap may be a Python function
+            return counted
+        return _get(counted, "_again")(jitted)
+
+
+# What these slots hold, without `__getattribute__`: where that is left with an
+# exception of the program's that is an `AttributeError`, the interpreter drops it and
+# asks `__getattr__`.
+_meter_of = cast(
+    "Callable[[CountedFunction], Meter]",
+    vars(CountedFunction)["__call__"].__get__,
+)
+jitted_of = cast(
+    "Callable[[CountedFunction], Callable[..., Any]]",
+    vars(CountedFunction)["_jitted"].__get__,
+)
+
+
+def _first_arm(counted: CountedFunction) -> Callable[..., Any]:
+    """
+    Let a sampled call begin, and be like any other from here on.
+    """
+    arm = _get(counted, "_arm")
+    disarm(counted)
+    if arm is not None:
+        frame = sys._getframe(1)  # noqa: SLF001 - as in a probe
+        arm.begin(counted, jitted_of(counted), frame)
+    return _meter_of(counted)
+
+
+class SampledFunction(CountedFunction):
+    """
+    A `CountedFunction` whose next call is to be sampled.
+
+    No frame of ours stands below that call either: the look-up has ended by then.
+    """
+
+    __slots__ = ()
+
+    __call__ = property(_first_arm)
+
+
+for _type in (CountedFunction, SampledFunction):
+    # Libraries know a jitted function by the name of its type: Haiku refuses one.
+    _type.__name__ = _type.__qualname__ = "PjitFunction"
+
+
+def arm(counted: CountedFunction, waiting: Arm) -> None:
+    """
+    Have *waiting* told of the next call of *counted*. Any thread.
+    """
+    _put(counted, "_arm", waiting)
+    # One C call: the interpreter finds either class, and both are complete.
+    _put(counted, "__class__", SampledFunction)
+
+
+def disarm(counted: CountedFunction) -> None:
+    """
+    Take that back.
+    """
+    _put(counted, "__class__", CountedFunction)
+    _put(counted, "_arm", None)
+
+
+def armed(counted: CountedFunction) -> bool:
+    """
+    Tell whether the next call of *counted* is to be sampled.
+    """
+    return type(counted) is SampledFunction
+
+
+def uncounted(fun: object) -> Any:
+    """
+    Return JAX's object inside *fun* if it is a `CountedFunction`, else *fun*.
+    """
+    if is_below(type(fun), CountedFunction):
+        return jitted_of(cast("CountedFunction", fun))
+    return fun
+
+
+def taken(counted: CountedFunction) -> int:
+    """
+    Return how often *counted* was called; its function's meters count all its objects.
+    """
+    return _meter_of(counted).cache_info()

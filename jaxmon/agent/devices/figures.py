@@ -1,0 +1,135 @@
+"""
+This process's GPUs as their driver sees them, for a sidecar that sees no driver.
+
+Off unless asked for: a driver that hangs must not find us calling it inside the user's
+program. Where it is on, one daemon thread asks every few seconds, never a scrape; what
+it found is told while it is fresh, and a call that hangs costs that thread alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from jaxmon.agent.context import Context
+from jaxmon.agent.devices import part as identity
+from jaxmon.agent.devices.nvml import Nvml
+from jaxmon.agent.guard import log
+from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.worker import Worker
+from jaxmon.exposition.families import Family
+from jaxmon.exposition.plausible import Sieve
+
+
+EVERY = 5.0
+# After which nothing is told: a gap says more than a frozen line.
+MAX_AGE = 3 * EVERY
+_RETRY_SECONDS = 60.0
+# The program ends, and does not wait for a driver.
+_STOP_SECONDS = 0.2
+
+
+class DeviceFigures:
+    """
+    Reads the devices of JAX in this process through NVML, if the settings say so.
+
+    Never starts JAX's backends, and is silent until the program did.
+    """
+
+    def __init__(self, context: Context, *, every: float = EVERY) -> None:
+        self._jax = context.jax
+        self._wanted = context.settings.device_figures
+        self._worker = Worker(
+            "device_figures",
+            context.guard,
+            every=every,
+            routine=self._look,
+            gives_up=False,
+        )
+        # Held while the driver is asked.
+        self._asking = threading.Lock()
+        self._nvml: Nvml | None = None
+        self._retry = 0.0
+        self._warned = False
+        self._devices: list[tuple[str, str]] = []
+        self._sieve = Sieve(log, "the driver of this process's devices")
+        self._found: tuple[float, list[Family]] | None = None
+
+    def start(self) -> None:
+        """
+        Start asking.
+        """
+        if self._wanted:
+            self._worker.start()
+
+    def stop(self) -> None:
+        """
+        Stop asking; a driver that does not answer is left behind.
+        """
+        self._worker.stop(_STOP_SECONDS)
+        self._found = None
+        if self._asking.acquire(blocking=False):
+            try:
+                nvml, self._nvml = self._nvml, None
+                if nvml is not None:
+                    nvml.close()
+            finally:
+                self._asking.release()
+
+    def collect(self) -> list[Family]:
+        """
+        Return what was found last, if that is not long ago.
+        """
+        found = self._found
+        if found is None or time.monotonic() - found[0] > MAX_AGE:
+            return []
+        return found[1]
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Return nothing.
+        """
+        return {}
+
+    def _look(self) -> None:
+        began = time.monotonic()
+        if began < self._retry or not self._known():
+            return
+        with self._asking:
+            try:
+                self._nvml = self._nvml or Nvml()
+            except OSError as error:
+                self._retry = began + _RETRY_SECONDS
+                if not self._warned:
+                    self._warned = True
+                    log.warning("jaxmon tells no figures of devices: %s", error)
+                return
+            found = [
+                family
+                for uuid, pci_bus_id in self._devices
+                for family in self._nvml.device(uuid, pci_bus_id)
+            ]
+            if not found:  # the driver went away; start it again, later
+                self._nvml.close()
+                self._nvml = None
+                self._retry = began + _RETRY_SECONDS
+        self._found = began, self._sieve.sift(found)
+
+    @property
+    def dropped(self) -> int:
+        """
+        How many figures of the driver could not be true, and were left out.
+        """
+        return self._sieve.dropped
+
+    def _known(self) -> bool:
+        """
+        Tell whether there are devices to ask about, once JAX knows its own.
+        """
+        if not self._devices and backends.are_up(self._jax):
+            named = map(identity.hardware, self._jax.local_devices())
+            self._devices = [(uuid, bus) for uuid, bus in named if uuid]
+            if not self._devices:
+                self._retry = float("inf")
+        return bool(self._devices)

@@ -1,0 +1,132 @@
+"""
+Who this process is: versions, platform, devices, place in the cluster.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+from weakref import ref
+
+from jaxmon import catalog
+from jaxmon.agent.devices import hardware as cuda
+from jaxmon.agent.devices import tpu
+from jaxmon.agent.jaxlink import backends
+from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.version import version
+
+
+class Identity:
+    """
+    Reads once what does not change; what needs JAX's backends, when they are up, and
+    anew when the program has dropped them for others.
+
+    Never starts the backends: the program may still want to configure them.
+    """
+
+    def __init__(self, jax: ModuleType) -> None:
+        self._jax: Any = jax
+        self._build: list[Family] = []
+        self._backend: list[Family] = []
+        self._client: Callable[[], Any] = _nobody
+
+    def start(self) -> None:
+        """
+        Do nothing: what does not change is read when asked for.
+        """
+
+    def stop(self) -> None:
+        """
+        Do nothing.
+        """
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Return nothing.
+        """
+        return {}
+
+    def collect(self) -> list[Family]:
+        """
+        Return the info metrics known so far.
+        """
+        if not self._build:
+            # Reads a file, so not while the program waits for `instrument`.
+            self._build = [gauge(catalog.BUILD_INFO, 1, version())]
+        client = backends.client(self._jax)
+        if client is None:
+            return list(self._build)
+        if self._client() is not client:
+            self._backend, self._client = self._read(), ref(client)
+        return [*self._build, *self._backend]
+
+    def _read(self) -> list[Family]:
+        jax = self._jax
+        backend = jax.local_devices()[0].client
+        info = catalog.DEVICE_INFO
+        chips = tpus(jax.local_devices())
+        return [
+            gauge(
+                catalog.RUNTIME_INFO,
+                1,
+                jax.__version__,
+                import_module("jaxlib").__version__,
+                platform.python_version(),
+                backend.platform,
+                # Several lines on a GPU; the first holds the version.
+                backend.platform_version.partition("\n")[0],
+            ),
+            Family(
+                info,
+                [
+                    (
+                        series(
+                            info,
+                            device.id,
+                            device.platform,
+                            device.device_kind,
+                            device.process_index,
+                            *chips.get(device.id, hardware(device)),
+                        ),
+                        1,
+                    )
+                    for device in jax.local_devices()
+                ],
+            ),
+            gauge(catalog.PROCESS_INDEX, jax.process_index()),
+            gauge(catalog.PROCESS_COUNT, jax.process_count()),
+        ]
+
+
+def tpus(devices: Sequence[Any]) -> dict[int, tuple[str, str]]:
+    """
+    Return UUID and PCI address of those of *devices* that are TPUs, by their ids.
+    """
+    found = [device for device in devices if device.platform == "tpu"]
+    if not found:
+        return {}
+    chips = tpu.identify(found)
+    return {id_: (chip.uuid, chip.pci_bus_id) for id_, chip in chips.items()}
+
+
+def hardware(device: Any) -> tuple[str, str]:
+    """
+    Return UUID and PCI address of a device of JAX, empty where they are not known.
+
+    They join this process's devices with what the sidecar tells of the hardware.
+    """
+    version, ordinal = device.client.platform_version, device.local_hardware_id
+    # No number would be CUDA's first device.
+    if device.platform != "gpu" or "cuda" not in version.lower() or ordinal is None:
+        return "", ""
+    found = cuda.identify(ordinal)
+    return (found.uuid, found.pci_bus_id) if found else ("", "")
+
+
+def _nobody() -> None:
+    """
+    Refer to no client of XLA yet.
+    """

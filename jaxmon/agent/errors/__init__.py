@@ -1,0 +1,3 @@
+"""
+Errors, each counted once, where they surface.
+"""

@@ -1,0 +1,187 @@
+"""
+Errors on their way out of JAX, seen without standing in their way.
+
+Two places see them pass. Python code of JAX filters the traceback of each error that
+leaves one of its functions: a call that missed, a transformation. What C++ raises
+while the program waits for a result passes no such place, but its exception has to be
+made first, and making one is looked at for memory that ran out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+from jaxmon import interrupts
+from jaxmon.agent.errors.part import Errors
+from jaxmon.agent.functions import Function
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.jaxlink import failures
+from jaxmon.agent.jaxlink.failures import Stage
+from jaxmon.agent.jaxlink.frames import Jitted, jitted_at
+
+
+_BOUNDARY = "reraise_with_filtered_traceback"
+_MAX_STEPS = 100
+# What asks for memory without a call: arrays that are brought to a device.
+_PUTS = ("batched_device_put", "_batched_device_put_impl", "_device_put_impl")
+
+
+class Leaving:
+    """
+    Observers of errors that leave JAX.
+
+    Args:
+        errors: told of them.
+        function_of: returns the entry of a jitted function.
+        clean: JAX's ``trace_state_clean``: whether the program itself is calling.
+        on_left: told of each call that an error leaves, by its frame.
+    """
+
+    def __init__(
+        self,
+        errors: Errors,
+        function_of: Callable[[Jitted], Function],
+        clean: Callable[[], bool],
+        on_left: Callable[[FrameType, Jitted], None],
+    ) -> None:
+        self._errors = errors
+        self._function_of = function_of
+        self._clean = clean
+        self._on_left = on_left
+
+    def on_error(self, frame: FrameType, _: Callable[..., Any]) -> None:
+        """
+        Observe ``traceback_util._filtering_mode``, asked as an error leaves JAX.
+
+        *frame* is JAX's API boundary; the entries below it in the traceback tell
+        whether what it bounds is, or contains, a call of a jitted function.
+        """
+        error = sys.exception()
+        if error is None or error.__traceback__ is None or not self._clean():
+            return
+        below = error.__traceback__.tb_next
+        call = _call_in(below)
+        if call is None:
+            self._errors.uncaught(error, frame=frame.f_back)
+            return
+        direct = below is not None and call is below.tb_frame
+        jitted = jitted_at(call, above=frame.f_back if direct else None)
+        if jitted is None:
+            return
+        if direct and jitted.call:
+            self._on_left(call, jitted)
+        function = self._function_of(jitted)
+        # JAX's check for nan runs a function again, operation by operation: the error
+        # is the function's, which it leaves next.
+        if function.internal and _is_below(frame.f_back, "cache_miss"):
+            return
+        self._errors.left_call(function, error, frame.f_back)
+
+    def on_birth(self, error: BaseException, frame: FrameType | None) -> None:
+        """
+        Observe an error of the runtime that is being made below *frame*.
+
+        Only memory that ran out is of interest: JAX tries things, and makes and drops
+        errors of other kinds, without any harm. Where an API boundary of JAX is on
+        the way to the program, that sees the error and knows more.
+        """
+        if failures.kind_of(error) != "oom":
+            return
+        if _is_below(frame, _BOUNDARY):
+            return
+        puts = frame is not None and frame.f_code.co_name in _PUTS
+        stage: Stage = "dispatch" if puts else "wait"
+        # Older releases leave it to Python 3.11 to make the error, and that does so
+        # late, in the frame that handles it: a wrong place is worse than none.
+        late = sys.version_info < (3, 12) and not hasattr(type(error), "error_code")
+        self._errors.uncaught(error, stage=stage, frame=None if late else frame)
+
+
+class Births:
+    """
+    In place of ``__init__`` of the runtime's exception: shows each error to *observe*
+    as it is made, and hands out the original. No frame of ours is in its traceback.
+    """
+
+    def __init__(
+        self,
+        observe: Callable[[BaseException, FrameType | None], None],
+        *,
+        guard: Guard,
+        site: str,
+    ) -> None:
+        self._observe = observe
+        self._guard = guard
+        self._site = site
+        self._kind: Any = None
+        self._original: Any = None
+        self._own = False
+        self.active = False
+
+    def attach(self, kind: type[BaseException]) -> None:
+        """
+        Look at each error of class *kind* from now on.
+        """
+        self._kind, self._original = kind, kind.__init__
+        self._own = "__init__" in kind.__dict__  # since 0.10
+        self.active = True
+        self._kind.__init__ = self
+
+    def detach(self) -> None:
+        """
+        Leave the class as it was. Harmless when repeated.
+        """
+        self.active = False
+        if self._kind is None or self._kind.__dict__.get("__init__") is not self:
+            return  # never attached, or replaced by somebody who calls us
+        if self._own:
+            self._kind.__init__ = self._original
+        else:
+            del self._kind.__init__
+
+    def __get__(self, error: BaseException | None, kind: type | None = None) -> Any:
+        if error is None:
+            return self._original
+        if self.active and self._guard.on(self._site):
+            try:
+                self._observe(error, _caller())
+            except MemoryError as failed:  # as is to be expected
+                interrupts.pass_on(failed)
+            except Exception:  # noqa: BLE001 - contained: the user's error goes on
+                self._guard.failed(self._site)
+        return self._original.__get__(error, kind)
+
+
+def _call_in(traceback: TracebackType | None) -> FrameType | None:
+    """
+    Return the outermost call of a jitted function in *traceback*.
+    """
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_name == "cache_miss":
+            return traceback.tb_frame
+        traceback = traceback.tb_next
+    return None
+
+
+def _is_below(frame: FrameType | None, name: str) -> bool:
+    """
+    Tell whether *frame* or one above it is of a function called *name*.
+    """
+    for _ in range(_MAX_STEPS):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == name:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _caller() -> FrameType | None:
+    try:
+        return sys._getframe(2)  # noqa: SLF001 - nobody else stands there
+    except ValueError as error:  # made by C++ on a thread without Python
+        interrupts.pass_on(error)
+        return None

@@ -1,0 +1,83 @@
+"""
+Errors that nobody caught: what the interpreter and asyncio report.
+
+| place | reports |
+|---|---|
+| `sys.excepthook` | what ends the program |
+| `threading.excepthook` | what ends a thread |
+| `sys.unraisablehook` | what a finaliser or a callback from C raised |
+| the logger ``asyncio`` | what a task or a callback raised and nobody asked for |
+
+A plain function may stand in a hook: it is called after the traceback was made.
+asyncio offers one handler, which belongs to the program; its default one logs, and a
+filter of the logger sees that, under uvloop too.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from jaxmon.agent.jaxlink.patches import Patches
+
+
+_ASYNCIO = "asyncio"
+
+
+class Uncaught:
+    """
+    Shows to *see* what nobody caught; then everything goes on as before.
+    """
+
+    def __init__(self, see: Callable[[BaseException | None], None]) -> None:
+        self._see = see
+
+    def attach(self, patches: Patches) -> None:
+        """
+        Take the places; *patches* puts the hooks back.
+        """
+        hook, thread_hook = sys.excepthook, threading.excepthook
+        unraisable_hook = sys.unraisablehook
+        see = self._see
+
+        @functools.wraps(hook)
+        def excepthook(
+            kind: type[BaseException], error: BaseException, tb: TracebackType | None
+        ) -> None:
+            see(error)
+            hook(kind, error, tb)
+
+        @functools.wraps(thread_hook)
+        def thread_excepthook(args: threading.ExceptHookArgs) -> None:
+            see(args.exc_value)
+            thread_hook(args)
+
+        @functools.wraps(unraisable_hook)
+        def unraisablehook(unraisable: Any) -> None:
+            see(unraisable.exc_value)
+            unraisable_hook(unraisable)
+
+        patches.replace(sys, "excepthook", excepthook)
+        patches.replace(threading, "excepthook", thread_excepthook)
+        patches.replace(sys, "unraisablehook", unraisablehook)
+        logging.getLogger(_ASYNCIO).addFilter(self._on_record)
+
+    def detach(self) -> None:
+        """
+        Leave asyncio's logger. Harmless when repeated.
+        """
+        logging.getLogger(_ASYNCIO).removeFilter(self._on_record)
+
+    def _on_record(self, record: logging.LogRecord) -> bool:
+        # Whoever makes a record by hand may put anything there.
+        found: object = record.exc_info
+        if isinstance(found, tuple):
+            self._see(
+                next((one for one in found if isinstance(one, BaseException)), None)
+            )
+        return True

@@ -1,3 +1,0 @@
-"""
-Errors, where they surface, and reports when memory runs out.
-"""

@@ -1,0 +1,135 @@
+"""
+The call that something is compiled for, as the frames of JAX hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+from jaxmon.agent.jaxlink import pmaps
+from jaxmon.agent.jaxlink.frames import Jitted, of_call
+from jaxmon.agent.recompiles import options
+from jaxmon.agent.recompiles.options import Options
+from jaxmon.agent.recompiles.parameters import Parameters, parameters_of
+
+
+# What ``cache_miss`` of jit calls, where the arguments are as it sees them.
+_HELPERS = ("_run_python_pjit", "_python_pjit_helper")
+
+
+class Call(NamedTuple):
+    """
+    A call as the frames of JAX hold it. Must not outlive the observation: it refers to
+    the user's arguments.
+
+    Attributes:
+        args: positional arguments.
+        kwargs: arguments by name.
+        parameters: what the callable that is jitted takes.
+        static_argnums: positions of static arguments.
+        static_argnames: names of static arguments.
+        options: what `jax.jit` or `jax.pmap` was given.
+        leaves: the traced leaves, `None` where JAX does not keep them.
+        tree: their tree.
+        avals: their abstract values, empty where JAX has none.
+        names: what JAX calls them.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    parameters: Parameters
+    static_argnums: Sequence[int]
+    static_argnames: Sequence[str]
+    options: Options
+    leaves: Sequence[Any] | None = None
+    tree: Any = None
+    avals: Sequence[Any] = ()
+    names: Sequence[str] | None = None
+
+
+def asked_by(
+    frame: FrameType, below: FrameType
+) -> tuple[Jitted, Call | None] | tuple[None, None]:
+    """
+    Return the jitted function whose call a ``cache_miss`` *frame* serves, and that
+    call, which must not be kept.
+
+    Args:
+        frame: of jit or pmap.
+        below: the frame that it called, where jit keeps the arguments as it sees them.
+    """
+    variables = frame.f_locals
+    jitted = of_call(variables, frame.f_back)
+    if jitted is None:
+        return None, None
+    info = variables.get("jit_info")
+    if info is None:
+        return jitted, _of_pmap(variables)
+    kept = below.f_locals if below.f_code.co_name in _HELPERS else {}
+    params = kept.get("p")
+    if jitted.key is not variables["jit_info"]:
+        pmap = pmaps.around(frame.f_back)
+        if pmap is None:
+            return jitted, None
+        return jitted, _of_shard_map(jitted.fun, pmap, params)
+    leaves, avals = kept.get("args_flat"), getattr(params, "in_avals", ())
+    if leaves is not None and len(leaves) > len(avals):
+        leaves = leaves[len(leaves) - len(avals) :]  # after constants of the program
+    args, kwargs = variables["args"], variables["kwargs"]
+    return jitted, Call(
+        args,
+        kwargs,
+        parameters_of(jitted.fun, len(args), kwargs),
+        info.static_argnums,
+        info.static_argnames,
+        options.of_jit(info),
+        leaves,
+        getattr(params, "in_tree", None),
+        avals,
+        getattr(params, "arg_names", None),
+    )
+
+
+def _of_pmap(variables: Mapping[str, Any]) -> Call:
+    """
+    Return the call of a pmap that has a cache of its own (to 0.7).
+    """
+    params, given = variables.get("p"), pmaps.cache_miss_given(variables)
+    args, kwargs = variables["args"], variables["kwargs"]
+    return Call(
+        args,
+        kwargs,
+        parameters_of(given.get("fun"), len(args), kwargs),
+        given["static_broadcasted_tuple"],
+        (),
+        options.of_pmap(given),
+        leaves=getattr(params, "flat_args", None),
+        tree=getattr(params, "in_tree", None),
+    )
+
+
+def _of_shard_map(fun: object, frame: FrameType, params: Any) -> Call:
+    """
+    Return the call of a pmap that is jit and shard_map (since 0.8).
+
+    Args:
+        fun: the user's function.
+        frame: of the pmap.
+        params: of the jit, whose arguments are the leaves.
+    """
+    variables, given = frame.f_locals, pmaps.shard_map_given(frame)
+    args, kwargs = variables["args"], variables["kwargs"]
+    leaves, tree = pmaps.flattened(variables)
+    return Call(
+        args,
+        kwargs,
+        parameters_of(fun, len(args), kwargs),
+        given.get("static_broadcasted_tuple", ()),
+        (),
+        options.of_pmap(given),
+        leaves,
+        tree,
+        getattr(params, "in_avals", ()),
+    )

@@ -1,0 +1,72 @@
+"""
+The live arrays of a process at one moment, and how two moments differ.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.memory.live import kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """
+    Args:
+        bytes: growth on all local devices, below 0 where arrays went.
+        arrays: how many arrays more or fewer of each type; those that came first.
+    """
+
+    bytes: int
+    arrays: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """
+    Args:
+        arrays: number of live arrays by type, for example ``float32[32,128]``.
+        sizes: bytes of these on all local devices.
+    """
+
+    arrays: Counter[str]
+    sizes: Counter[str]
+
+    def since(self, before: Holdings) -> Growth:
+        """
+        Return what came and went since *before*.
+        """
+        grown = {
+            kind: size
+            for kind in {**self.sizes, **before.sizes}
+            if (size := self.sizes[kind] - before.sizes[kind])
+        }
+        return Growth(
+            sum(grown.values()),
+            {
+                kind: self.arrays[kind] - before.arrays[kind]
+                for kind in sorted(grown, key=lambda one: (-grown[one], one))
+            },
+        )
+
+
+def holdings(jax: Any) -> Holdings:
+    """
+    Collect garbage, and look at the arrays that are left.
+
+    Costs some microseconds for each array. JAX's backends are not started: until
+    the program does, it holds nothing.
+    """
+    arrays, sizes = Counter[str](), Counter[str]()
+    gc.collect()
+    if not backends.are_up(jax):
+        return Holdings(arrays, sizes)
+    for kind in kinds(jax.live_arrays()):
+        name = f"{kind.dtype}[{','.join(map(str, kind.shape))}]"
+        arrays[name] += 1
+        sizes[name] += kind.bytes
+    return Holdings(arrays, sizes)

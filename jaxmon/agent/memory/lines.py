@@ -1,0 +1,236 @@
+"""
+Live bytes by the source line that allocated them, and leaks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from jaxmon import catalog, interrupts
+from jaxmon.agent.context import Context
+from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.memory import profile as memory_profile
+from jaxmon.agent.memory.leaks import Leak, LeakDetector
+from jaxmon.agent.memory.profile import MemoryProfile, place
+from jaxmon.agent.source_lines import Sites
+from jaxmon.agent.worker import Worker
+from jaxmon.exposition.families import Family, series
+
+
+LIMIT = 50
+"""Source lines that are shown."""
+
+_LEAK_LINES = 5
+# A program that drops its results every so often must not be met at the same point
+# of its period again and again: that would look like a slope.
+_SPREAD = 0.4
+
+
+class Allocations:
+    """
+    Reads JAX's own memory profile, on a thread of its own.
+
+    The stack of each live buffer is recorded by JAX itself, always; a look costs
+    what `jax.profiler.device_memory_profile` costs, with the interpreter lock held:
+    about 1 µs for each live array. Nothing is allocated on a device, and the backends
+    are never started by us.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._jax = context.jax
+        self._guard = context.guard
+        self._events = context.events
+        self._interval = context.settings.memory_lines_interval
+        self._window = context.settings.leak_window
+        self._sites = Sites(context.jax)
+        self._detector = LeakDetector(self._window)
+        self._leaks: dict[str, Leak] = {}
+        self._devices: tuple[str, ...] = ()
+        self._last: MemoryProfile | None = None
+        self._first: MemoryProfile | None = None
+        # A look may be asked for by several threads; reentrant, because a finaliser
+        # may ask for one within another.
+        self._lock = threading.RLock()
+        self._worker = Worker(
+            "allocations",
+            context.guard,
+            every=self._interval,
+            routine=self.look,
+            spread=_SPREAD,
+        )
+
+    def start(self) -> None:
+        """
+        Start the thread that looks, if it is to.
+        """
+        if self._interval:
+            self._worker.start()
+
+    def stop(self) -> None:
+        """
+        Stop the thread, and forget what was seen.
+        """
+        self._worker.stop()
+        self._forget()
+
+    def look(self) -> None:
+        """
+        Look now, on this thread; nothing happens where looks are turned off.
+        """
+        if self._interval:
+            self.profile()
+
+    def profile(self) -> MemoryProfile:
+        """
+        Return who holds memory now; nobody, before the program started a backend.
+
+        Raises:
+            ProfileError: JAX's profile cannot be read.
+        """
+        if not backends.are_up(self._jax):
+            self._forget()
+            return MemoryProfile(time.time(), ())
+        try:
+            devices = {str(one): str(one.id) for one in self._jax.local_devices()}
+            data = self._jax.profiler.device_memory_profile()
+            profile = memory_profile.read(data, self._sites, devices)
+        except BaseException:
+            # Nobody knows whether what was suspected still grows.
+            with self._lock:
+                self._devices, self._leaks = (), {}
+            raise
+        with self._lock:
+            self._devices = tuple(devices.values())
+            self._last = profile
+            self._first = self._first or profile
+            if self._interval:
+                self._judge(profile)
+        return profile
+
+    def lines(self, limit: int = LIMIT, *, look: bool = True) -> dict[str, Any]:
+        """
+        Return the source lines that hold most, as in `snapshot`, and when that was.
+
+        Never raises, and allocates nothing on a device: for reports of failures.
+
+        Args:
+            limit: of lines.
+            look: look now; else, and if that fails, return what was seen last.
+        """
+        if look:
+            try:
+                self.profile()
+            except MemoryError as error:  # there is none: not a failure of ours
+                interrupts.pass_on(error)
+            except Exception:  # noqa: BLE001 - contained: somebody reports a failure
+                self._guard.failed("allocations", stays_on=True)
+        last = self._last
+        if last is None:
+            return {"time": None, "lines": []}
+        return {"time": last.time, "lines": last.rows(limit)}
+
+    @property
+    def looked(self) -> bool:
+        """
+        Whether anybody has looked.
+        """
+        return self._last is not None
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Return the last look, and growth since the first one; takes the first look if
+        nobody did.
+        """
+        if self._interval and not self.looked:
+            self.lines()
+        with self._lock:
+            last, first, leaks = self._last, self._first, list(self._leaks.values())
+        if last is None or first is None:
+            return {}
+        growth = {
+            _identity(row): row["bytes"]
+            for row in memory_profile.rows(last.growth_since(first))
+        }
+        return {
+            "time": last.time,
+            "seconds": last.time - first.time,
+            "bytes": last.bytes,
+            "arrays": last.arrays,
+            "lines": [
+                {**row, "growth_bytes": growth.get(_identity(row), 0)}
+                for row in last.rows(LIMIT)
+            ],
+            "leaks": [_details(leak) for leak in leaks],
+        }
+
+    def collect(self) -> list[Family]:
+        """
+        Return the growth that is suspected, by device.
+        """
+        metric = catalog.LEAK_GROWTH_BYTES
+        leaks = self._leaks
+        if not self._interval:
+            return []
+        return [
+            Family(
+                metric,
+                [
+                    (
+                        series(metric, device),
+                        leaks[device].growth_bytes if device in leaks else 0,
+                    )
+                    for device in self._devices
+                ],
+            )
+        ]
+
+    def _forget(self) -> None:
+        """
+        Forget what was seen: it is of devices that are gone.
+        """
+        with self._lock:
+            self._first = self._last = None
+            self._devices, self._leaks = (), {}
+            self._detector = LeakDetector(self._window)
+
+    def _judge(self, profile: MemoryProfile) -> None:
+        before = self._leaks
+        self._leaks = dict(self._detector.see(profile, time.monotonic()))
+        for device, leak in self._leaks.items():
+            if device not in before:
+                details = _details(leak)
+                self._events.add("leak", None, _message(leak, details), **details)
+
+
+def _details(leak: Leak) -> dict[str, Any]:
+    return {
+        "device": leak.device,
+        "growth_bytes": leak.growth_bytes,
+        "seconds": leak.seconds,
+        "lines": [
+            {
+                **memory_profile.rows([one.line])[0],
+                "growth_bytes": one.growth_bytes,
+                "growth_arrays": one.growth_arrays,
+            }
+            for one in leak.suspects[:_LEAK_LINES]
+        ],
+    }
+
+
+def _message(leak: Leak, details: dict[str, Any]) -> str:
+    lines = "".join(
+        f"\n  {row['growth_bytes']:+,} bytes, {row['growth_arrays']:+,} arrays "
+        f"at {place(row)}"
+        for row in details["lines"]
+    )
+    return (
+        f"live bytes on device {leak.device} only grew for {leak.seconds:,.0f} s, "
+        f"by {leak.growth_bytes:,}:{lines}"
+    )
+
+
+def _identity(row: dict[str, Any]) -> tuple[str, int, str, str]:
+    return row["file"], row["line"], row["function"], row["kind"]

@@ -1,0 +1,182 @@
+"""
+Device memory and live arrays, looked at off the scrape path.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from jaxmon import catalog
+from jaxmon.agent.context import Context
+from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.memory import allocators
+from jaxmon.agent.memory.live import Kind, kinds
+from jaxmon.agent.worker import Worker
+from jaxmon.exposition.families import Family, series
+
+
+# JAX has some thirty, and a program may not register its own for arrays.
+_MAX_DTYPES = 64
+
+
+class Memory:
+    """
+    Reads allocator figures and live arrays of the local devices.
+
+    JAX's backends are never started by us: until the program does, there is
+    nothing to read. Holds a list of the live arrays only while it adds them up:
+    10 ms for 10,000 arrays. What cannot be read, or is gone with its backend, is told
+    no more: a gap says more than a frozen line.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._jax = context.jax
+        self._guard = context.guard
+        self._interval = context.settings.memory_interval
+        self._families: list[Family] = []
+        self._devices: list[dict[str, Any]] = []
+        # A dtype that is gone stays at 0, and JAX's default is there from the start: a
+        # series that ends, or that is missing, says nothing.
+        self._dtypes: dict[str, None] = {"float32": None}
+        self._worker = Worker(
+            "memory",
+            context.guard,
+            every=self._interval,
+            routine=self.look,
+            gives_up=False,
+        )
+
+    def start(self) -> None:
+        """
+        Start the thread that looks, if it is to.
+        """
+        if self._interval:
+            self._worker.start()
+
+    def stop(self) -> None:
+        """
+        Stop the thread and wait for it.
+        """
+        self._worker.stop()
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Return the figures of the last look by device; what JAX does not tell is
+        absent.
+        """
+        return {"devices": self._devices}
+
+    def collect(self) -> list[Family]:
+        """
+        Return the figures of the last look.
+        """
+        return self._families
+
+    def look(self) -> None:
+        """
+        Read everything now, on this thread.
+        """
+        families: list[Family] = []
+        summaries: list[dict[str, Any]] = []
+        try:
+            if backends.are_up(self._jax):
+                devices = self._jax.local_devices()
+                stats = {device: self._stats(device) for device in devices}
+                live, offloaded = self._live()
+                families = [
+                    *allocators.families(stats),
+                    *self._arrays(devices, live),
+                    _offloaded(devices, offloaded),
+                ]
+                summaries = [
+                    _summary(one, stats[one], live[one], offloaded[one])
+                    for one in devices
+                ]
+        finally:
+            self._families, self._devices = families, summaries
+
+    def _stats(self, device: Any) -> dict[str, int]:
+        """
+        Return what the allocator of *device* tells; of a lost one, nothing.
+        """
+        try:
+            found: dict[str, int] = device.memory_stats() or {}
+        except Exception:  # noqa: BLE001 - contained: the other devices have figures
+            self._guard.failed("memory_stats", stays_on=True)
+            found = {}
+        return found
+
+    def _live(self) -> tuple[dict[Any, dict[str, list[int]]], dict[Any, int]]:
+        """
+        Return how many arrays there are in the memory of devices, and their bytes, by
+        device and dtype; and the bytes of those that were put into the host's.
+        """
+        found: defaultdict[Any, dict[str, list[int]]] = defaultdict(dict)
+        offloaded: defaultdict[Any, int] = defaultdict(int)
+        totals: dict[Kind, list[list[int]]] = {}
+        for kind in kinds(self._jax.live_arrays()):
+            if kind.offloaded:
+                for device in kind.devices:
+                    offloaded[device] += kind.shard_bytes
+                continue
+            of_kind = totals.get(kind)
+            if of_kind is None:
+                dtype = self._dtype(kind.dtype)
+                of_kind = totals[kind] = [
+                    found[device].setdefault(dtype, [0, 0]) for device in kind.devices
+                ]
+            for total in of_kind:
+                total[0] += 1
+                total[1] += kind.shard_bytes
+        return found, offloaded
+
+    def _dtype(self, dtype: Any) -> str:
+        name = str(dtype)
+        if name not in self._dtypes and len(self._dtypes) >= _MAX_DTYPES:
+            name = "other"
+        self._dtypes[name] = None
+        return name
+
+    def _arrays(
+        self, devices: list[Any], live: dict[Any, dict[str, list[int]]]
+    ) -> list[Family]:
+        dtypes = list(self._dtypes)  # another look may add one
+        return [
+            Family(
+                metric,
+                [
+                    (
+                        series(metric, device.id, dtype),
+                        live[device].get(dtype, (0, 0))[place],
+                    )
+                    for device in devices
+                    for dtype in dtypes
+                ],
+            )
+            for place, metric in enumerate(
+                (catalog.LIVE_ARRAYS, catalog.LIVE_ARRAY_BYTES)
+            )
+        ]
+
+
+def _offloaded(devices: list[Any], sizes: dict[Any, int]) -> Family:
+    metric = catalog.OFFLOADED_ARRAY_BYTES
+    return Family(metric, [(series(metric, one.id), sizes[one]) for one in devices])
+
+
+def _summary(
+    device: Any, stats: dict[str, int], live: dict[str, list[int]], offloaded: int
+) -> dict[str, Any]:
+    return {
+        "device": str(device.id),
+        "kind": device.device_kind,
+        **allocators.sizes(stats),
+        "live_arrays": sum(count for count, _ in live.values()),
+        "live_bytes": sum(size for _, size in live.values()),
+        "offloaded_bytes": offloaded,
+        "dtypes": {
+            dtype: {"arrays": count, "bytes": size}
+            for dtype, (count, size) in live.items()
+        },
+    }

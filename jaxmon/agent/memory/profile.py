@@ -1,0 +1,192 @@
+"""
+Who holds device memory at one moment, by source line; and growth between two.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from jaxmon.agent.memory import pprof
+from jaxmon.agent.source_lines import UNKNOWN, Site, Sites, shown
+
+
+Kind = Literal["buffer", "executable"]
+Clock = Callable[[], float]
+
+_TABLE_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """
+    What one source line of the program holds on one device.
+
+    Attributes:
+        file: path, relative to the working directory where it is below it.
+        line: number of the line; 0 if nobody knows who allocated.
+        function: qualified name of the function.
+        device: id of the local device; ``""`` for executables.
+        kind: ``"buffer"`` for arrays, ``"executable"`` for compiled programs.
+        bytes: live bytes, as the device allocated them.
+        arrays: live buffers, or executables. An array has one on each device.
+    """
+
+    file: str
+    line: int
+    function: str
+    device: str
+    kind: Kind
+    bytes: int
+    arrays: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryProfile:
+    """
+    Live memory by the source line that allocated it.
+
+    Attributes:
+        time: Unix timestamp of the look.
+        lines: most bytes first.
+    """
+
+    time: float
+    lines: tuple[Line, ...]
+
+    @property
+    def bytes(self) -> int:
+        """
+        Bytes of all live buffers, on all devices together.
+        """
+        return sum(line.bytes for line in self.lines if line.kind == "buffer")
+
+    @property
+    def arrays(self) -> int:
+        """
+        How many live buffers there are, on all devices together.
+        """
+        return sum(line.arrays for line in self.lines if line.kind == "buffer")
+
+    def growth_since(self, earlier: MemoryProfile) -> tuple[Line, ...]:
+        """
+        Return the lines that hold more, or less, than they did in *earlier*.
+
+        ``bytes`` and ``arrays`` are differences; most growth first.
+        """
+        before = {_key(line): line for line in earlier.lines}
+        after = {_key(line): line for line in self.lines}
+        grown = [
+            Line(
+                *key,
+                after[key].bytes if key in after else 0,
+                after[key].arrays if key in after else 0,
+            )
+            for key in {**after, **before}
+        ]
+        grown = [_minus(line, before.get(_key(line))) for line in grown]
+        return _sorted(line for line in grown if line.bytes or line.arrays)
+
+    def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """
+        Return the lines as JSON types, devices added up, most bytes first.
+        """
+        return rows(self.lines, limit)
+
+    def __str__(self) -> str:
+        found = self.rows(_TABLE_LINES)
+        head = f"{self.bytes:,} bytes in {self.arrays:,} live arrays"
+        # Not every platform tells the size of programs.
+        return "\n".join([head, *(_text(row) for row in found if row["bytes"])])
+
+
+def read(
+    data: bytes, sites: Sites, device_ids: dict[str, str], *, clock: Clock = time.time
+) -> MemoryProfile:
+    """
+    Return the profile in *data*; see `jaxmon.agent.memory.pprof.read`.
+
+    Args:
+        data: what `jax.profiler.device_memory_profile` returns.
+        sites: tell which line of a stack is the user's.
+        device_ids: id of each device by the name that JAX prints.
+        clock: tells the time.
+    """
+    profile = pprof.read(data)
+    found = [sites.of(stack) for stack in profile.stacks]
+    sums: defaultdict[tuple[Site, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for count, size, kind, device, stack in profile.samples:
+        total = sums[found[stack], device, kind]
+        total[0] += size
+        total[1] += count
+    paths = {file: shown(file) for file in {site.file for site, _, _ in sums}}
+    lines = (
+        Line(
+            paths[site.file],
+            site.line,
+            site.function,
+            device_ids.get(device, device),
+            cast("Kind", kind),
+            size,
+            count,
+        )
+        for (site, device, kind), (size, count) in sums.items()
+    )
+    return MemoryProfile(clock(), _sorted(lines))
+
+
+def rows(lines: Iterable[Line], limit: int | None = None) -> list[dict[str, Any]]:
+    """
+    Return *lines* as JSON types, devices added up, most bytes first.
+    """
+    sums: dict[tuple[str, int, str, str], list[int]] = {}
+    for line in lines:
+        key = (line.file, line.line, line.function, line.kind)
+        total = sums.setdefault(key, [0, 0])
+        total[0] += line.bytes
+        total[1] += line.arrays
+    ordered = sorted(sums.items(), key=lambda item: -item[1][0])
+    return [
+        {
+            "file": file,
+            "line": number,
+            "function": function,
+            "kind": kind,
+            "bytes": size,
+            "arrays": count,
+        }
+        for (file, number, function, kind), (size, count) in ordered[:limit]
+    ]
+
+
+def place(row: dict[str, Any]) -> str:
+    """
+    Return where a row of `rows` is, in words.
+    """
+    if row["file"] == UNKNOWN.file:
+        return "unknown"
+    return f"{row['file']}:{row['line']} ({row['function']})"
+
+
+def _key(line: Line) -> tuple[str, int, str, str, Kind]:
+    return line.file, line.line, line.function, line.device, line.kind
+
+
+def _minus(line: Line, earlier: Line | None) -> Line:
+    if earlier is None:
+        return line
+    size, count = line.bytes - earlier.bytes, line.arrays - earlier.arrays
+    return Line(*_key(line), size, count)
+
+
+def _sorted(lines: Iterable[Line]) -> tuple[Line, ...]:
+    # Ties in an order that is the same each time.
+    return tuple(sorted(lines, key=lambda line: (-line.bytes, _key(line))))
+
+
+def _text(row: dict[str, Any]) -> str:
+    what = "programs" if row["kind"] == "executable" else "arrays"
+    return f"{row['bytes']:>16,} {row['arrays']:>9,} {what:8} {place(row)}"

@@ -1,3 +1,0 @@
-"""
-Transfers between host and device.
-"""

@@ -1,0 +1,3 @@
+"""
+Reports that are written when memory runs out.
+"""

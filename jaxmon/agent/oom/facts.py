@@ -1,0 +1,266 @@
+"""
+What is known when memory has run out: allocators, host, arrays, lines, programs.
+
+Each part is gathered by itself, so that one that fails costs its own section. Nothing
+is allocated on a device, and the backends are never started.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from jaxmon.agent.context import Context, Part
+from jaxmon.agent.events import Kind
+from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.memory.live import kinds
+from jaxmon.agent.oom import text as oom_text
+from jaxmon.agent.oom.directory import MAX_BYTES
+from jaxmon.agent.reports.json_types import plain
+from jaxmon.resources import host_memory
+from jaxmon.version import version
+
+
+SITE = "oom_facts"
+
+# Live arrays are added up for at most this long.
+_ARRAYS_SECONDS = 0.05
+# With more, the lines that hold them are those of the last regular look; where nobody
+# has looked yet, that is worth up to a second, but not many, with the interpreter held.
+_MANY_ARRAYS = 20_000
+_MOST_ARRAYS = 100_000
+# XLA rounds up, and adds a little for itself.
+_ABOUT = 0.01
+_LINES = 20
+_PROGRAMS = 5
+_EVENTS: tuple[tuple[str, Kind, int], ...] = (
+    ("compiles", "compile", 10),
+    ("recompiles", "recompile", 10),
+    ("leaks", "leak", 3),
+)
+# Dropped in this order from a report that grew too large.
+_EXPENDABLE = ("recompiles", "compiles", "leaks", "programs", "lines", "live_arrays")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """
+    An error, as far as its report is concerned. Holds no reference to it.
+
+    Attributes:
+        function: label of the function that failed.
+        kind: one of `catalog.ERROR_KINDS`.
+        type: class of the exception.
+        message: its first lines.
+        text: all of it, cut.
+        stage: how far the call had come, if known.
+        where: ``file:line`` of the user's program, if known.
+        time: Unix timestamp.
+    """
+
+    function: str
+    kind: str
+    type: str
+    message: str
+    text: str
+    stage: str | None
+    where: str | None
+    time: float
+
+
+class Facts:
+    """
+    Gathers what a report says.
+
+    Attributes:
+        parts: who else knows something; looked at when a report is written.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.parts: Mapping[str, Part] = {}
+        self._context = context
+        self._guard = context.guard
+        self._versions: dict[str, Any] = {}
+
+    def prepare(self) -> None:
+        """
+        Read what has to be read from files, while there is memory for it.
+        """
+        self._versions = {
+            "jaxmon": version(),
+            "jax": self._context.jax.__version__,
+            "jaxlib": _version_of("jaxlib"),
+            "python": platform.python_version(),
+        }
+
+    def gather(self, failure: Failure, *, skipped: int) -> dict[str, Any]:
+        """
+        Return a report about *failure*; *skipped* others before it had none.
+        """
+        host = self._part(host_memory.read)
+        tight = not isinstance(host, host_memory.HostMemory) or host.is_tight
+        arrays = self._part(self._live_arrays)
+        report: dict[str, Any] = {
+            "format": "jaxmon-oom-1",
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(failure.time)),
+            "program": Path(sys.argv[0]).name if sys.argv and sys.argv[0] else None,
+            "pid": os.getpid(),
+            "versions": self._versions,
+            "failure": asdict(failure),
+            "failures_without_report": skipped,
+            "devices": self._part(self._devices),
+            "host": asdict(host) if isinstance(host, host_memory.HostMemory) else host,
+            "live_arrays": arrays,
+            "lines": self._part(lambda: self._lines(arrays, tight=tight)),
+            **self._programs(failure),
+            **{
+                name: self._part(functools.partial(self._last, kind, most))
+                for name, kind, most in _EVENTS
+            },
+        }
+        report["advice"] = self._part(lambda: oom_text.advice(report))
+        return report
+
+    def _part(self, gather: Callable[[], Any]) -> Any:
+        """
+        Return what *gather* does, or the reason why not: a part of the report that
+        fails is missing, no more.
+        """
+        try:
+            return gather()
+        except Exception as error:  # noqa: BLE001 - contained: the rest is worth it
+            if not isinstance(error, MemoryError):
+                self._guard.failed(SITE, stays_on=True)
+            return {"unavailable": f"{type(error).__name__}: {error}"[:200]}
+
+    def _devices(self) -> list[dict[str, Any]]:
+        if not backends.are_up(self._context.jax):
+            return []
+        return [
+            {
+                "device": device.id,
+                "kind": device.device_kind,
+                "platform": device.platform,
+                "memory": {
+                    name: value
+                    for name, value in (device.memory_stats() or {}).items()
+                    if isinstance(value, int) and value >= 0
+                },
+            }
+            for device in self._context.jax.local_devices()
+        ]
+
+    def _live_arrays(self) -> dict[str, Any]:
+        if not backends.are_up(self._context.jax):
+            return {}
+        arrays = self._context.jax.live_arrays()
+        count, deadline = len(arrays), time.monotonic() + _ARRAYS_SECONDS
+        number, size, offloaded = Counter[str](), Counter[str](), 0
+        for kind in kinds(arrays):
+            if kind.offloaded:
+                offloaded += kind.bytes
+            else:
+                name = str(kind.dtype)
+                number[name] += 1
+                size[name] += kind.bytes
+            if time.monotonic() >= deadline:
+                break
+        return {
+            "arrays": count,
+            "added_up": count - len(arrays),
+            "bytes": sum(size.values()),
+            "offloaded_bytes": offloaded,
+            "by_dtype": [
+                {"dtype": name, "arrays": number[name], "bytes": nbytes}
+                for name, nbytes in size.most_common(_LINES)
+            ],
+        }
+
+    def _lines(self, arrays: Mapping[str, Any], *, tight: bool) -> dict[str, Any]:
+        """
+        Return the source lines that hold most, as they are now or were last seen.
+        """
+        allocations: Any = self.parts.get("allocations")
+        if allocations is None:
+            return {}
+        # A look takes a while, and memory of the host.
+        if allocations.looked:
+            most = 0 if tight else _MANY_ARRAYS
+        else:
+            most = _MANY_ARRAYS if tight else _MOST_ARRAYS
+        look = arrays.get("arrays", most + 1) <= most
+        found: dict[str, Any] = allocations.lines(_LINES, look=look)
+        return found
+
+    def _programs(self, failure: Failure) -> dict[str, Any]:
+        """
+        Return the program that asked, as far as can be told, and the largest ones.
+        """
+        programs: Any = self.parts.get("programs")
+        known = self._part(programs.snapshot) if programs is not None else {}
+        if "unavailable" in known:
+            return {"programs": known}
+        largest = sorted(known, key=lambda name: -_size(known[name]))[:_PROGRAMS]
+        name = failure.function
+        if name not in known:
+            # Who waited cannot tell whose result it was; the size of the request may.
+            asked = oom_text.requested_bytes(failure.text)
+            name = next((one for one in known if _may_ask(known[one], asked)), "")
+        return {
+            "asked": {"function": name, **known[name]} if name else None,
+            "programs": [{"function": name, **known[name]} for name in largest],
+        }
+
+    def _last(self, kind: Kind, most: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "time": event.time,
+                "function": event.function,
+                "message": event.message[:1000],
+            }
+            for event in self._context.events.since(kind=kind)[-most:]
+        ]
+
+
+def encoded(report: dict[str, Any]) -> str:
+    """
+    Return *report* as strict JSON of bounded size.
+    """
+    report = dict(report)
+    for name in (None, *_EXPENDABLE):
+        if name is not None:
+            report[name] = {"unavailable": "left out: the report is too large"}
+        data = plain(report)
+        # The runtime's text may hold a table of buffers, which `plain` would cut.
+        data["failure"]["text"] = report["failure"]["text"]
+        text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+        if len(text) <= MAX_BYTES:
+            break
+    return text
+
+
+def _size(program: Mapping[str, Any]) -> int:
+    return int(program.get("peak_bytes") or program.get("temporary_bytes") or 0)
+
+
+def _may_ask(program: Mapping[str, Any], asked: int | None) -> bool:
+    """
+    Tell whether *program* needs about as many bytes at once as *asked*.
+    """
+    needs = (program.get("temporary_bytes"), program.get("output_bytes"))
+    return asked is not None and any(
+        need is not None and abs(need - asked) <= asked * _ABOUT for need in needs
+    )
+
+
+def _version_of(module: str) -> str | None:
+    return getattr(sys.modules.get(module), "__version__", None)

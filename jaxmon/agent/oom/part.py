@@ -1,0 +1,163 @@
+"""
+The report of an out-of-memory error: who asked, who holds, what was left.
+
+The process may be about to end, so the failing thread waits for the report, for a
+bounded time: what is gathered may hang with the device, and what is written with
+the disk. Nothing is ever allocated on a device.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+
+from jaxmon.agent.context import Context
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.guard import log
+from jaxmon.agent.oom import text as oom_text
+from jaxmon.agent.oom.directory import (
+    MAX_REPORTS,
+    ReportDirectory,
+    ReportDirError,
+    stem_of,
+)
+from jaxmon.agent.oom.facts import Facts, Failure, encoded
+from jaxmon.agent.worker import Worker
+
+
+PAUSE_SECONDS = 10.0
+"""Least time between two reports; errors in between are counted only."""
+
+# The failing thread waits at most this long for its report.
+_WAIT_SECONDS = 2.0
+# Given back to Python when memory has run out, so that there is some to report with.
+_RESERVE_BYTES = 2 << 20
+
+
+class OomReports:
+    """
+    Writes reports of out-of-memory errors, one at a time and not too many.
+
+    Attributes:
+        facts: what a report says.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.facts = Facts(context)
+        self._context = context
+        self._guard = context.guard
+        self._directory = ReportDirectory(context.settings.report_dir)
+        self._worker = Worker("oom", context.guard)
+        self._written: deque[str] = deque(maxlen=MAX_REPORTS)
+        self._count = Tally()
+        self._numbers = itertools.count(1)
+        # Taken without waiting: who finds it taken leaves the report to the other.
+        self._busy = threading.Lock()
+        self._due = 0.0
+        self._skipped = Tally()
+        self._told = 0
+        self._reserve: bytearray | None = None
+        self._stopped = False
+
+    @property
+    def count(self) -> int:
+        """
+        How many reports were written.
+        """
+        return self._count.value
+
+    def paths(self) -> list[str]:
+        """
+        Return the reports of this process, oldest first.
+        """
+        return list(self._written)
+
+    def start(self) -> None:
+        """
+        Prepare what may be impossible to get when memory has run out: a thread,
+        some memory, and what has to be read from files.
+        """
+        self._reserve = bytearray(_RESERVE_BYTES)
+        self.facts.prepare()
+        self._worker.start()
+
+    def stop(self) -> None:
+        """
+        Let a report that is being written end, and write no more.
+        """
+        self._stopped = True
+        self._worker.stop()
+        self._reserve = None
+
+    def write(self, failure: Failure) -> None:
+        """
+        Have *failure* reported, and wait for it: 10 to 100 ms as a
+        rule, at most 2 s.
+        """
+        now = time.monotonic()
+        if self._stopped or not self._busy.acquire(blocking=False):
+            self._skipped.add()
+            return
+        if now < self._due:
+            self._skipped.add()
+            self._busy.release()
+            return
+        self._due = now + PAUSE_SECONDS
+        self._reserve = None
+        done = threading.Event()
+
+        def job() -> None:
+            try:
+                self._report(failure)
+            finally:
+                self._busy.release()
+                done.set()
+                self._refill()
+
+        if self._worker.submit(job):
+            done.wait(_WAIT_SECONDS)
+        else:
+            self._busy.release()
+
+    # --- on the worker's thread --------------------------------------------------
+
+    def _report(self, failure: Failure) -> None:
+        skipped = self._skipped.value
+        stem = stem_of(failure.time, next(self._numbers))
+        try:
+            report = self.facts.gather(failure, skipped=skipped - self._told)
+            path = self._directory.write(
+                stem,
+                {".json": encoded(report), ".txt": oom_text.render(report)},
+            )
+        except (ReportDirError, OSError, MemoryError) as error:
+            # The disk may be full as well; the user should know what is missing.
+            log.warning(
+                "%s ran out of memory; jaxmon cannot write its report: %s",
+                failure.function,
+                str(error) or type(error).__name__,
+            )
+            return
+        self._told = skipped
+        self._count.add()
+        self._written.append(str(path))
+        readable = path.with_suffix(".txt")
+        log.warning(
+            "%s ran out of memory; jaxmon's report: %s", failure.function, readable
+        )
+        self._context.events.add(
+            "oom",
+            failure.function,
+            f"{failure.message}\nreport: {readable}",
+            report=str(path),
+            text=str(readable),
+            advice=report["advice"],
+        )
+
+    def _refill(self) -> None:
+        try:
+            self._reserve = bytearray(_RESERVE_BYTES)
+        except MemoryError:
+            self._reserve = None

@@ -1,0 +1,3 @@
+"""
+Recompiles: why a function was compiled again.
+"""

@@ -1,0 +1,327 @@
+"""
+Why a call had to compile a function again.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+import weakref
+from collections import Counter
+from collections.abc import Sequence
+from itertools import compress
+from operator import is_not, ne
+from typing import Any, NamedTuple
+
+from jaxmon import interrupts
+from jaxmon.agent.functions import exported
+from jaxmon.agent.inspection import field_of, found_in, is_below, module_of, name_of
+from jaxmon.agent.jaxlink.frames import MAX_SOURCES, Jitted
+from jaxmon.agent.recompiles.argument_differences import Difference
+from jaxmon.agent.recompiles.callables import bare_name, code_of, inner, place_of
+from jaxmon.agent.recompiles.differences import (
+    changed_settings,
+    differences,
+    hidden_differences,
+    not_compared,
+)
+from jaxmon.agent.recompiles.signatures import Signature
+
+
+SHOWN = 50
+"""Differences that are kept of one recompile."""
+
+_DIGESTS = 256
+# 16 signatures are kept up to 4,096 leaves, fewer beyond.
+_LEAVES = 65_536
+_FEW_LEAVES = 4_096
+_MAX_LAST = 1_000
+
+# How much further apart one difference of a kind sets two signatures than one leaf
+# does. A tree with another key is another program; so is another configuration.
+_WEIGHTS = {
+    "context": 8.0,
+    "options": 6.0,
+    "tree_structure": 8.0,
+    "static_argument": 4.0,
+}
+# Which cause dominates: what a caller decides on before what follows from it.
+_FIRST = ("context", "options", "tree_structure", "static_argument")
+_LEAF_KINDS = ("dtype", "shape", "weak_type", "sharding", "committed")
+
+
+class Cause(NamedTuple):
+    """
+    Why something was compiled again.
+
+    Attributes:
+        name: one of `jaxmon.catalog.CAUSES`.
+        differences: from what was compiled before, at most `SHOWN`.
+        omitted: how many more there are.
+    """
+
+    name: str
+    differences: tuple[Difference, ...]
+    omitted: int = 0
+
+
+class History:
+    """
+    What one function object was compiled for.
+
+    Attributes:
+        reference: to the function.
+        compiled: whether it was compiled, whatever is known of that.
+        signatures: of the calls, the latest last.
+        digests: of more of them.
+    """
+
+    __slots__ = ("compiled", "digests", "reference", "signatures")
+
+    def __init__(self, reference: weakref.ref[Any]) -> None:
+        self.reference = reference
+        self.compiled = False
+        self.signatures: list[Signature] = []
+        self.digests: dict[tuple[int, int], None] = {}
+
+    def add(self, signature: Signature | None) -> None:
+        """
+        Add a compile, of which *signature* is known or not.
+        """
+        self.compiled = True
+        if signature is None:
+            return
+        self.signatures.append(signature)
+        if len(self.signatures) * max(len(signature.leaves), _FEW_LEAVES) > _LEAVES:
+            fitting = _LEAVES // max(len(signature.leaves), _FEW_LEAVES)
+            del self.signatures[: -max(fitting, 1)]
+        if len(self.digests) >= _DIGESTS:
+            self.digests.pop(next(iter(self.digests)), None)
+        self.digests[signature.digest, signature.hidden] = None
+
+
+class Causes:
+    """
+    Remembers what each function was compiled for, the last 16 signatures.
+
+    Called on the compiling thread, before and after each compile that a call caused.
+    Holds no reference to functions or arguments.
+
+    Args:
+        context: names of the values in a signature's context, as in `differences`.
+        values: show values of static arguments.
+    """
+
+    def __init__(self, context: Sequence[str] = (), *, values: bool = True) -> None:
+        self._context = context
+        self._values = values
+        self._last: dict[str, Signature | None] = {}
+        self._remade: dict[tuple[str, str], Difference] = {}
+        self._seen: dict[int, History] = {}
+
+    def history(self, fun: object) -> History | None:
+        """
+        Return what is remembered of *fun*, `None` if it cannot be known again.
+        """
+        key = id(fun)
+        if (found := self._seen.get(key)) is not None:
+            return found
+        try:
+            # The callback is C and runs before the id can be reused.
+            reference = weakref.ref(fun, functools.partial(self._seen.pop, key))
+        except TypeError as error:
+            interrupts.pass_on(error)
+            return None
+        return self._seen.setdefault(key, History(reference))
+
+    def of(
+        self, source: str, history: History | None, signature: Signature | None
+    ) -> Cause | None:
+        """
+        Return why a function is compiled, `None` if it is for the first time.
+
+        A function is one that was compiled before when a function from the same
+        source line was: a new lambda, closure or partial made there is the cause
+        ``new_function``.
+
+        Args:
+            source: what `source_of` returned.
+            history: what `history` returned.
+            signature: for which call; `None` if that could not be told.
+        """
+        if source not in self._last:
+            return None
+        if signature is None or history is None:
+            return Cause("unknown", ())
+        if history.compiled:
+            return self._again(history, signature)
+        last = self._last[source]
+        made = self._made_again(history.reference(), source)
+        found = self._compare(signature, last) if last is not None else []
+        shown = (made, *found[: SHOWN - 1])
+        return Cause("new_function", shown, len(found) + 1 - len(shown))
+
+    def _again(self, history: History, signature: Signature) -> Cause:
+        """
+        Return why a function is compiled that was compiled before.
+        """
+        if (signature.digest, signature.hidden) in history.digests:
+            if signature.whole:
+                return Cause("evicted", (_evicted(),))
+            partly = not_compared(signature, values=self._values)
+            return Cause("unknown", tuple(partly)[:SHOWN])
+        closest = self._closest(signature, history)
+        found = [] if closest is None else self._compare(signature, closest)
+        if closest is not None and not found:
+            found = list(hidden_differences(signature, closest, values=self._values))
+        if not found:
+            return Cause("unknown", ())
+        omitted = max(len(found) - SHOWN, 0)
+        return Cause(dominating(found), tuple(found[:SHOWN]), omitted)
+
+    def remember(
+        self, source: str, history: History | None, signature: Signature | None
+    ) -> None:
+        """
+        Take note that a function has been compiled; the arguments are those of `of`.
+        """
+        again = source in self._last
+        if again or len(self._last) < MAX_SOURCES:
+            known = again or len(self._last) < _MAX_LAST
+            self._last[source] = signature if known else None
+        if history is not None:
+            history.add(signature)
+
+    def _closest(self, new: Signature, history: History) -> Signature | None:
+        """
+        Return the signature that *new* differs least from, the latest of several.
+        """
+        closest, least = None, math.inf
+        for old in reversed(list(history.signatures)):
+            far = self._distance(new, old)
+            if far < least:
+                closest, least = old, far
+            if least <= 1:  # nothing can be closer
+                break
+        return closest
+
+    def _distance(self, new: Signature, old: Signature) -> float:
+        if new.arguments != old.arguments:
+            found = self._compare(new, old)
+            return sum(_WEIGHTS.get(one.kind, 1.0) for one in found)
+        # Equal leaves are one object, as a rule, which is quicker to tell.
+        others = list(map(is_not, new.leaves, old.leaves))
+        leaves = map(ne, compress(new.leaves, others), compress(old.leaves, others))
+        return float(
+            sum(leaves)
+            + _WEIGHTS["context"] * len(changed_settings(new, old, self._context))
+            + _WEIGHTS["options"] * (new.options != old.options)
+            + _WEIGHTS["static_argument"] * self._changed(new.static, old.static)
+        )
+
+    @staticmethod
+    def _changed(new: Sequence[object], old: Sequence[object]) -> int:
+        return 0 if new == old else sum(map(bool, map(ne, new, old)))
+
+    def _made_again(self, fun: object, source: str) -> Difference:
+        key = source, name_of(type(fun))
+        found = self._remade.get(key)
+        if found is None:
+            if len(self._remade) >= _MAX_LAST:
+                self._remade.clear()
+            found = self._remade[key] = _made_again(fun)
+        return found
+
+    def _compare(self, new: Signature, old: Signature) -> list[Difference]:
+        if new.digest == old.digest:
+            return []
+        found = differences(new, old, context=self._context, values=self._values)
+        return list(found)
+
+
+def dominating(found: Sequence[Difference]) -> str:
+    """
+    Return the kind that stands for all of *found*.
+
+    What concerns the whole call comes before its leaves: under ``jax_enable_x64``
+    every dtype changes too. Among kinds of leaves the most frequent wins.
+    """
+    if len(found) == 1:
+        return found[0].kind
+    kinds = Counter(difference.kind for difference in found)
+    for kind in _FIRST:
+        if kind in kinds:
+            return kind
+    return max(_LEAF_KINDS, key=lambda kind: kinds[kind])
+
+
+def source_of(jitted: Jitted) -> str:
+    """
+    Return what a function and its remakes have in common: the line, of a lambda the
+    code, too, for a line may have several. Each exported program is its own.
+    """
+    if (program := exported(jitted.fun)) is not None:
+        return f"exported.{program.fun_name} {id(program)}"
+    source = jitted.source
+    if source is not None and " at " in source:
+        if not source.startswith("<lambda>"):
+            return source
+        return f"{source} {hash(code_of(inner(jitted.fun)))}"
+    fun = inner(jitted.fun)
+    kind = type(fun)
+    # Of an object that can be called, its class says what happens.
+    code = code_of(fun) or code_of(inner(found_in(kind, "__call__")))
+    if code is None:
+        return f"{module_of(kind)}.{name_of(kind)} {id(fun)}"
+    return f"{code.co_name} at {code.co_filename}:{code.co_firstlineno}"
+
+
+def _made_again(fun: object) -> Difference:
+    function, kind = inner(fun), type(fun)
+    name = _name(function)
+    place = place_of(fun)
+    where = f" at {place}" if place else ""
+    if is_below(kind, functools.partial):
+        what, advice = "partial", "make the partial once, outside the loop"
+    elif kind is types.MethodType:
+        what, advice = "bound method", "jit the method once, not at each use"
+    elif _is_jitted(fun):
+        what, advice = "jit", "it is jitted already; call it as it is"
+    elif code_of(function) is None and type(function) is not types.BuiltinFunctionType:
+        what, advice = "object", "make and jit it once"
+    elif function is not fun:
+        what, advice = "wrapper of a function", "wrap and jit it once"
+    elif "<lambda>" in name:
+        what, advice = "function object", "jit outside the loop"
+    elif "<locals>" in name:
+        what = "function object"
+        around = bare_name(name.rpartition(".<locals>")[0])
+        advice = f"{around} makes and jits it anew each time"
+    else:
+        what, advice = "function object", "it was defined again"
+    text = f"a new {what}{where}, `{bare_name(name)}`: {advice}"
+    return Difference("new_function", name, "another object", f"a new {what}", text)
+
+
+def _name(function: Any) -> str:
+    kind = type(function)
+    if kind is types.FunctionType:
+        return str(function.__qualname__)
+    given = field_of(function, "__qualname__")
+    if kind is types.BuiltinFunctionType:
+        given = function.__name__
+    return given if type(given) is str else name_of(kind)
+
+
+def _is_jitted(fun: object) -> bool:
+    # Ours are called as JAX's are.
+    return name_of(type(fun)).endswith("PjitFunction")
+
+
+def _evicted() -> Difference:
+    text = (
+        "compiled for these very arguments before: jax.clear_caches(), clear_cache() "
+        "or a full cache dropped the program"
+    )
+    return Difference("evicted", "", "compiled", "dropped", text)

@@ -1,0 +1,114 @@
+"""
+Why a call left the fast path although nothing had to be compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any, NamedTuple
+
+from jaxmon.agent.inspection import package_of
+from jaxmon.agent.recompiles.parameters import parameters_of
+from jaxmon.agent.recompiles.trees import names_of
+from jaxmon.agent.recompiles.values import text_of
+
+
+_SHOWN = 3
+_DEPTH = 4
+_SEARCHED = 1000
+
+
+class Reason(NamedTuple):
+    """
+    Why, as a word for programs and a sentence for people.
+    """
+
+    name: str
+    text: str
+
+
+def why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None:
+    """
+    Return why the call that the ``cache_miss`` *frame* serves missed.
+
+    Args:
+        frame: as it asks for the data of the fast path.
+        original: JAX's function that it asks, which knows the conditions.
+    """
+    variables = frame.f_locals
+    effect = _effect(variables.get("executable"), original)
+    if effect is not None:
+        text = (
+            f"every call takes the slow path, about half a millisecond: {effect}; "
+            "nothing is compiled again"
+        )
+        return Reason("effects", text)
+    found = list(_numpy(variables))
+    if found:
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        text = (
+            f"argument {', '.join(found[:_SHOWN])}{more}: a NumPy array where a JAX "
+            "array was cached, or the other way round; a call with each kind misses "
+            "once, nothing is compiled again"
+        )
+        return Reason("numpy_argument", text)
+    text = (
+        "nothing had to be compiled: compiled ahead of time, or cached for another "
+        "kind of argument (NumPy array, Python number, JAX array)"
+    )
+    return Reason("other", text)
+
+
+def _effect(executable: Any, original: Callable[..., Any]) -> str | None:
+    call = getattr(executable, "unsafe_call", None)
+    if call is None:
+        return None
+    if getattr(call, "ordered_effects", None):
+        return "the function has ordered effects, such as jax.debug.print(ordered=True)"
+    if getattr(call, "has_unordered_effects", False):
+        return "the function has effects, such as jax.debug.print"
+    code = getattr(getattr(original, "__wrapped__", original), "__code__", None)
+    conditions = code.co_names if code is not None else ()
+    if "has_host_callbacks" in conditions and getattr(
+        call, "has_host_callbacks", False
+    ):
+        return "the function calls the host, such as jax.pure_callback"
+    return None
+
+
+def _numpy(variables: Mapping[str, Any]) -> Iterator[str]:
+    """
+    Yield the NumPy arrays among the arguments, in plain containers too.
+    """
+    info = variables.get("jit_info")
+    static = {
+        *getattr(info, "static_argnums", ()),
+        *getattr(info, "static_argnames", ()),
+    }
+    args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
+    names = names_of(parameters_of(variables.get("fun"), len(args), kwargs), len(args))
+    given: list[tuple[str, Any]] = [
+        (names[position], value)
+        for position, value in enumerate(args)
+        if position not in static
+    ]
+    given += [(name, value) for name, value in kwargs.items() if name not in static]
+    left = [_SEARCHED]
+    for name, value in given:
+        yield from _inside(name, value, left, 0)
+
+
+def _inside(where: str, value: Any, left: list[int], depth: int) -> Iterator[str]:
+    left[0] -= 1
+    kind = type(value)
+    if left[0] < 0 or depth > _DEPTH:
+        return
+    if package_of(kind) == "numpy":
+        yield where
+    elif kind is dict:
+        for key, item in value.items():
+            yield from _inside(f"{where}[{text_of(key)}]", item, left, depth + 1)
+    elif kind is list or kind is tuple:
+        for number, item in enumerate(value):
+            yield from _inside(f"{where}[{number}]", item, left, depth + 1)

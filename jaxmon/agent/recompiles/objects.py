@@ -1,0 +1,297 @@
+"""
+Objects, functions, arrays and what is JAX's own, as a `Look` sees them.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from typing import Any
+
+import numpy as np
+
+from jaxmon.agent.inspection import (
+    ABSENT,
+    field_of,
+    fields_of,
+    found_in,
+    is_below,
+    layout_of,
+    name_of,
+    package_of,
+)
+from jaxmon.agent.recompiles.callables import bare_name, inner, place_of
+from jaxmon.agent.recompiles.looks import (
+    SHOWN,
+    How,
+    Look,
+    Parts,
+    Seen,
+    joined,
+    parts_of,
+)
+from jaxmon.agent.recompiles.meshes import device_text, mesh_text
+
+
+_SHOWN_FIELDS = 24
+# Packages whose objects are short in words; times in a zone have an object in them.
+_WRITTEN = ("datetime", "decimal", "fractions", "pathlib", "uuid")
+_MESHES = ("AbstractMesh", "Mesh")
+_SHARDINGS = ("GSPMDSharding", "NamedSharding", "SingleDeviceSharding")
+_SPECS = ("P", "PartitionSpec")
+
+
+# --- what there is one of, and what can be called --------------------------------
+
+
+def _class(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
+    name = name_of(value)
+    return Seen(name, hash(name), id(value))
+
+
+def _module(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
+    name = field_of(value, "__name__")
+    text = f"module {name}" if type(name) is str else "module"
+    return Seen(text, hash(text), id(value))
+
+
+def _member(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
+    """
+    Look at a member of an enumeration.
+    """
+    name = field_of(value, "_name_")
+    text = f"{name_of(type(value))}.{name if type(name) is str else '?'}"
+    return Seen(text, hash(text), id(value))
+
+
+def _function(look: Look, value: Any, _: int, sure: bool) -> Seen:  # noqa: FBT001
+    name, place = bare_name(value.__qualname__), place_of(value)
+    text = f"{name} at {place}" if place else name
+    return Seen(text, hash(text), look.own(value, sure=sure))
+
+
+def _method(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    text, words, identity = look.at(value.__func__, depth + 1, sure=sure)
+    # Made at each use; equal where the object and the function are.
+    owner = id(value.__self__)
+    if not sure:
+        look.hide(owner)
+        return Seen(text, words)
+    return Seen(text, words, hash((identity, owner)))
+
+
+def _builtin(look: Look, value: Any, _: int, sure: bool) -> Seen:  # noqa: FBT001
+    owner = value.__self__
+    if owner is None or is_below(type(owner), types.ModuleType):
+        return Seen(value.__name__, hash(value.__name__), id(value))
+    kind = owner if is_below(type(owner), type) else type(owner)
+    text = f"{name_of(kind)}.{value.__name__}"
+    return Seen(text, hash(text), look.own(owner, sure=sure))
+
+
+def _partial(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    fun, args, keywords = (one(value) for one in _PARTIAL)
+    inside = [fun]
+    if depth < SHOWN:
+        inside += [*args, *list(dict.values(keywords))][:_SHOWN_FIELDS]
+    parts = look.aside(inside, depth + 1)
+    text = f"partial({joined([one.text for one in parts])})"
+    words = hash(("partial", *[one.words for one in parts]))
+    return Seen(text, words, look.own(value, sure=sure))
+
+
+_PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywords")]
+
+
+# --- objects ---------------------------------------------------------------------
+
+
+def _object(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    """
+    Look at an object of any class, by its fields.
+    """
+    kind = type(value)
+    package = package_of(kind)
+    if package in ("jax", "jaxlib"):
+        seen = _of_jax(look, value, depth, sure)
+        if seen is not None:
+            return seen
+    if package in _WRITTEN and getattr(value, "tzinfo", None) is None:
+        text = repr(value)
+        return Seen(text, hash(text))
+    layout = layout_of(kind)
+    name, fields = name_of(kind), fields_of(value)
+    if "__wrapped__" in fields:  # jax.jit's objects, custom_jvp's
+        (seen,) = look.aside([inner(value)], depth + 1)
+        return Seen(seen.text, seen.words, look.own(value, sure=sure))
+    if layout.by_identity:
+        fields = {n: one for n, one in fields.items() if n[:1] != "_"}
+        every = dict(zip(fields, look.aside(fields.values(), depth + 1), strict=True))
+        identity = look.own(value, sure=sure)
+    else:
+        look.whole = look.whole and layout.is_open
+        every, identity = _compared_by_value(
+            look, layout.compared, fields, depth, sure=sure
+        )
+    words = [(n, one.words) for n, one in every.items()]
+    text = name
+    if depth < SHOWN and layout.is_open:
+        shown = [f"{n}={one.text}" for n, one in every.items()]
+        text = f"{name}({', '.join(shown[:_SHOWN_FIELDS])})"
+    return Seen(text, hash((name, *words)), identity)
+
+
+def _compared_by_value(
+    look: Look,
+    compared: frozenset[str] | None,
+    fields: dict[str, Any],
+    depth: int,
+    *,
+    sure: bool,
+) -> tuple[dict[str, Seen], int]:
+    """
+    Look at the *fields* of an object whose class says what is equal: of a dataclass it
+    is known which they are, of another class guessed that private ones are not.
+    """
+    every, identities = {}, []
+    for name, one in fields.items():
+        if compared is None:
+            seen = look.at(one, depth + 1, sure=False)
+            if name[:1] == "_":
+                look.hide(hash((name, seen.words)))
+            else:
+                every[name] = seen
+        elif name in compared:
+            every[name] = seen = look.at(one, depth + 1, sure=sure)
+            identities.append(seen.identity)
+    return every, hash(tuple(identities)) if any(identities) else 0
+
+
+def _named_tuple(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    """
+    Look at a tuple of a class below `tuple`.
+    """
+    kind = type(value)
+    name, names = name_of(kind), found_in(kind, "_fields")
+    if name in _SPECS and package_of(kind) == "jax":  # to 0.9
+        return _spec(look, value, depth, sure)
+    sure = sure and found_in(kind, "__eq__") is vars(tuple)["__eq__"]
+    parts = parts_of(look, tuple, value, depth, sure=sure)
+    if depth >= SHOWN:
+        return Seen(name, *parts.hashes(name))
+    if type(names) is not tuple or len(names) != len(parts.seen):
+        return Seen(f"{name}({parts.texts()})", *parts.hashes(name))
+    inside = joined(
+        [
+            f"{field}={one.text}"
+            for field, one in zip(names, parts.seen, strict=True)
+            if type(field) is str
+        ]
+    )
+    return Seen(f"{name}({inside})", *parts.hashes(name))
+
+
+# --- arrays, and types of JAX ----------------------------------------------------
+
+
+def _array(look: Look, value: Any, _: int, sure: bool) -> Seen:  # noqa: FBT001
+    shape = vars(np.ndarray)["shape"].__get__(value)
+    dtype = vars(np.ndarray)["dtype"].__get__(value)
+    return _typed(look, value, shape, _dtype_text(dtype), sure=sure)
+
+
+def _typed(look: Look, value: Any, shape: Any, dtype: str, *, sure: bool) -> Seen:
+    text = f"{dtype}[{','.join(map(str, shape))}]"
+    look.whole = False  # its numbers are not looked at
+    return Seen(text, hash(text), look.own(value, sure=sure))
+
+
+def _scalar(look: Look, value: Any, _: int, __: bool) -> Seen:  # noqa: FBT001
+    kind = type(value)
+    if package_of(kind) and not is_below(kind, np.void):
+        text = repr(value)
+        return Seen(text, hash(text))
+    look.whole = False
+    return Seen(name_of(kind), 0)
+
+
+def _dtype(look: Look, value: Any, _: int, __: bool) -> Seen:  # noqa: FBT001
+    if value.names is None and value.subdtype is None:
+        text = repr(value)
+        return Seen(text, hash(text))
+    look.whole = False  # may have titles, which are any objects
+    text = f"dtype of {value.itemsize} bytes"
+    return Seen(text, hash(text))
+
+
+def _dtype_text(dtype: Any) -> str:
+    return (
+        str(dtype) if dtype.names is None and dtype.subdtype is None else "structured"
+    )
+
+
+def _of_jax(look: Look, value: Any, depth: int, sure: bool) -> Seen | None:  # noqa: FBT001
+    """
+    Look at an object of one of JAX's own classes, whose code can be trusted.
+    """
+    kind = type(value)
+    name = name_of(kind)
+    if name in _MESHES or name == "Device":
+        text = device_text(value) if name == "Device" else mesh_text(value)
+        return Seen(text, hash(value))
+    if name in _SPECS:
+        return _spec(look, value, depth, sure)
+    if name.rpartition(".")[2] == "PyTreeDef":
+        return _tree(look, value, depth, sure)
+    if name in _SHARDINGS:
+        return _sharding(look, value, depth)
+    if found_in(kind, "shape") is ABSENT or found_in(kind, "dtype") is ABSENT:
+        return None
+    return _typed(look, value, value.shape, str(value.dtype), sure=sure)
+
+
+def _sharding(look: Look, value: Any, depth: int) -> Seen:
+    name = name_of(type(value))
+    text = f"{name} of {len(value.device_set)} devices"
+    if name == "NamedSharding":
+        spec = look.aside([value.spec], depth + 1)[0].text
+        text = f"{name}({spec} on {mesh_text(value.mesh)})"
+    return Seen(text, hash(value))
+
+
+def _spec(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    seen = [look.at(one, depth + 1, sure=sure) for one in tuple(value)]
+    parts = Parts(len(seen), seen)
+    return Seen(f"P({parts.texts()})", *parts.hashes("P"))
+
+
+def _tree(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    data, children = value.node_data(), value.children()
+    count = look.some(len(children))
+    parts = [look.at(data, depth + 1, sure=sure)]
+    parts += [look.at(one, depth + 1, sure=sure) for one in children[:count]]
+    text = f"PyTreeDef of {value.num_leaves} leaves"
+    return Seen(text, *Parts(len(children), parts).hashes("PyTreeDef"))
+
+
+EXACT: tuple[tuple[type, How], ...] = (
+    (types.FunctionType, _function),
+    (types.MethodType, _method),
+    (types.BuiltinFunctionType, _builtin),
+)
+"""How to look at values of these types."""
+
+BELOW: tuple[tuple[type, How], ...] = (
+    (type, _class),
+    (types.ModuleType, _module),
+    (np.ndarray, _array),
+    (np.dtype, _dtype),
+    (functools.partial, _partial),
+    (tuple, _named_tuple),
+    (object, _object),
+)
+"""How to look at values of classes below these."""
+
+FIRST: tuple[tuple[type, How], ...] = ((enum.Enum, _member), (np.generic, _scalar))
+"""Those that are looked at in this way although they may be a number or a text, too."""

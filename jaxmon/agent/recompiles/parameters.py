@@ -1,0 +1,146 @@
+"""
+What the positional arguments of a call are called, by the callable that is jitted.
+
+`inspect.signature` believes ``__wrapped__`` and ``__signature__``, and so does JAX: of
+a decorator that takes other arguments than what it wraps, they name the wrong ones. The
+code of the callable knows, and to look at it runs nothing of the user's.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from jaxmon import interrupts
+from jaxmon.agent.counted import uncounted
+from jaxmon.agent.inspection import ABSENT, field_of, found_in, is_below
+
+
+# Wrappers within each other; more are none of a sane program's.
+_DEEP = 32
+
+_REST = inspect.CO_VARARGS
+
+# Of the class, whatever a subclass makes of them.
+_FUNC = functools.partial.func.__get__
+_ARGS = functools.partial.args.__get__
+_KEYWORDS = functools.partial.keywords.__get__
+
+
+class Parameters(NamedTuple):
+    """
+    What a callable takes.
+
+    Attributes:
+        positional: the names of what it takes by position, in order.
+        required: how many of these have no default.
+        rest: what the tuple of further ones is called, `None` if there is none.
+        named: whether it takes any other argument by name.
+        keywords: what it takes by name only.
+    """
+
+    positional: tuple[str, ...] = ()
+    required: int = 0
+    rest: str | None = None
+    named: bool = False
+    keywords: tuple[str, ...] = ()
+
+
+def parameters_of(
+    fun: object, count: int = 0, keywords: Collection[str] = ()
+) -> Parameters:
+    """
+    Return what *fun* takes; never raises, and runs no code of the user's.
+
+    A callable that has no positional arguments but ``*args``, as `jax.grad` and most
+    decorators make, is believed to pass them on to what it wraps, if that takes them.
+
+    Args:
+        fun: any callable.
+        count: how many positional arguments it was given.
+        keywords: what it was given by name.
+    """
+    if type(fun) is types.FunctionType and not fun.__code__.co_flags & _REST:
+        return _of_code(fun, 0)  # the common case
+    found: Parameters | None = None
+    given, by_name = 0, set(keywords)
+    for _ in range(_DEEP):
+        while True:
+            if is_below(type(fun), functools.partial):
+                given += len(_ARGS(fun))
+                by_name.update(_KEYWORDS(fun))
+                fun = _FUNC(fun)
+            elif type(fun) is types.MethodType:
+                given += 1
+                fun = fun.__func__
+            else:
+                break
+        taken = _own(fun, given)
+        if found is None or _takes(taken, count, by_name):
+            found = taken
+        if taken.positional or not taken.rest:
+            break
+        fun = field_of(uncounted(fun), "__wrapped__")
+        if fun is ABSENT:
+            break
+    return found or Parameters(rest="args")
+
+
+def _own(fun: Any, given: int) -> Parameters:
+    """
+    Return what *fun* itself takes, whatever it wraps, after *given* arguments.
+    """
+    if type(fun) is types.FunctionType:
+        return _of_code(fun, given)
+    if type(fun) is types.BuiltinFunctionType:
+        return _of_builtin(fun, given)
+    called = found_in(type(fun), "__call__")
+    if type(called) is types.FunctionType:
+        return _of_code(called, given + 1)
+    return Parameters(rest="args", named=True)
+
+
+def _of_code(fun: types.FunctionType, given: int) -> Parameters:
+    code = fun.__code__
+    names = code.co_varnames
+    positional = names[: code.co_argcount]
+    keywords = names[code.co_argcount :][: code.co_kwonlyargcount]
+    beyond = code.co_argcount + code.co_kwonlyargcount
+    required = len(positional) - len(fun.__defaults__ or ())
+    return Parameters(
+        positional[given:],
+        max(required - given, 0),
+        names[beyond] if code.co_flags & _REST else None,
+        bool(code.co_flags & inspect.CO_VARKEYWORDS),
+        keywords,
+    )
+
+
+def _of_builtin(fun: types.BuiltinFunctionType, given: int) -> Parameters:
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError) as error:
+        interrupts.pass_on(error)
+        return Parameters(rest="args", named=True)
+    names = [
+        one.name
+        for one in parameters
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    return Parameters(tuple(names[given:]), named=True)
+
+
+def _takes(parameters: Parameters, count: int, keywords: Collection[str]) -> bool:
+    """
+    Tell whether a call with so many positional arguments, and these by name, would do.
+    """
+    positional = parameters.positional
+    if count > len(positional) and parameters.rest is None:
+        return False
+    if not set(positional[count : parameters.required]) <= set(keywords):
+        return False
+    by_name = {*positional[count:], *parameters.keywords}
+    return parameters.named or set(keywords) <= by_name

@@ -1,0 +1,123 @@
+"""
+Recompiles: counted by cause, and told with every difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.arguments import Call
+from jaxmon.agent.jaxlink.configuration import context_of
+from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.recompiles.causes import Cause, Causes, History, source_of
+from jaxmon.agent.recompiles.signatures import Signature
+from jaxmon.agent.recompiles.signing import Signatures
+
+
+SITE = "causes"
+
+_IN_MESSAGE = 5
+
+
+class Inquiry(NamedTuple):
+    """
+    Why something is compiled, as found out before. Refers to nothing of the user's.
+    """
+
+    source: str
+    history: History | None
+    signature: Signature | None
+    cause: str | None
+    message: str
+    details: Mapping[str, Any]
+
+
+class Recompiles:
+    """
+    Finds out why calls compile again. Where it cannot, the cause is ``unknown``.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._guard = context.guard
+        self._events = context.events
+        settings = context_of(context.jax)
+        self._signatures = Signatures(context.jax, settings.values)
+        self._causes = Causes(settings.names, values=context.settings.event_values)
+
+    def inquire(self, jitted: Jitted, call: Call | None) -> Inquiry:
+        """
+        Find out why *jitted* is compiled for *call*, `None` where that cannot be told.
+
+        Before the compile: after it, nothing is left in the processor's caches, and the
+        same takes twice as long.
+        """
+        source = source_of(jitted)
+        history = self._causes.history(jitted.fun)
+        return self._compare(source, history, self._signature(call))
+
+    def judge(self, function: Function, inquiry: Inquiry, *, seconds: float) -> None:
+        """
+        Take note of a compile that a call of *function* had to wait for.
+
+        Args:
+            function: whose figures.
+            inquiry: what `inquire` returned.
+            seconds: how long the call has been at it.
+        """
+        if inquiry.cause is None:
+            # Unless another thread compiled it for the first time meanwhile.
+            inquiry = self._compare(*inquiry[:3])
+        self._causes.remember(*inquiry[:3])
+        if inquiry.cause is None:
+            return
+        function.count_recompile(inquiry.cause)
+        self._events.add(
+            "recompile",
+            function.name,
+            inquiry.message,
+            **inquiry.details,
+            seconds=seconds,
+        )
+
+    def _compare(
+        self, source: str, history: History | None, signature: Signature | None
+    ) -> Inquiry:
+        try:
+            cause = self._causes.of(source, history, signature)
+        except Exception:  # noqa: BLE001 - contained: the count is the user's
+            self._guard.failed(SITE)
+            cause = Cause("unknown", ())
+        if cause is None:
+            return Inquiry(source, history, signature, None, "", {})
+        details = {
+            "cause": cause.name,
+            "differences": [one.as_json() for one in cause.differences],
+            "omitted": cause.omitted,
+        }
+        return Inquiry(source, history, signature, cause.name, message(cause), details)
+
+    def _signature(self, call: Call | None) -> Signature | None:
+        """
+        Return the signature of *call*, `None` where it cannot be told.
+        """
+        if call is None or not self._guard.on(SITE):
+            return None
+        try:
+            return self._signatures.of(call)
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._guard.failed(SITE)
+            return None
+
+
+def message(cause: Cause) -> str:
+    """
+    Return *cause* for people: its first differences.
+    """
+    texts = [one.text for one in cause.differences[:_IN_MESSAGE]]
+    more = len(cause.differences) + cause.omitted - len(texts)
+    if more:
+        texts.append(f"and {more} more")
+    return "; ".join(texts) or "no difference found"

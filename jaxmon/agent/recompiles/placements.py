@@ -1,0 +1,71 @@
+"""
+Where arrays are, in words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jaxmon import interrupts
+from jaxmon.agent.inspection import name_of, package_of
+from jaxmon.agent.recompiles.meshes import device_text, mesh_text
+from jaxmon.agent.recompiles.values import text_of
+
+
+class Placement(NamedTuple):
+    """
+    Where a committed array is.
+
+    Attributes:
+        text: in words, but for the memory.
+        devices: how many.
+        order: a hash of which devices, in which order.
+        hash: of all of it; differs where JAX takes two for different.
+        memory: in words, if it is not the default of the devices.
+    """
+
+    text: str
+    devices: int
+    order: int
+    hash: int
+    memory: str = ""
+
+    def __str__(self) -> str:
+        return self.text + self.memory
+
+
+def placement_of(sharding: Any) -> Placement:
+    """
+    Return where *sharding* puts an array, in words. Of a class of the user's nothing is
+    asked.
+    """
+    kind = type(sharding)
+    if package_of(kind) not in ("jax", "jaxlib"):
+        return Placement(name_of(kind), 0, 0, id(sharding))
+    devices = sharding.device_set
+    single = len(devices) == 1
+    named = kind.__name__ == "NamedSharding"
+    order = 0 if single else hash(sharding._internal_device_list)  # noqa: SLF001
+    whole = 0 if single else hash(sharding)
+    first = next(iter(devices))
+    if single:
+        text = device_text(first)
+        # A mesh of one device is more than the device to a program, since 0.5; how an
+        # array is spread over it is nothing.
+        text = f"{text} on {mesh_text(sharding.mesh)}" if named else text
+    elif named:
+        text = f"{text_of(sharding.spec)} on {mesh_text(sharding.mesh)}"
+    else:
+        text = f"{kind.__name__} on {len(devices)} devices"
+    kept = sharding.memory_kind
+    special = kept is not None and kept != _default_memory(first)
+    memory = f" in {kept}" if special else ""
+    return Placement(text, len(devices), order, whole, memory)
+
+
+def _default_memory(device: Any) -> str | None:
+    try:
+        return str(device.default_memory().kind)
+    except Exception as error:  # noqa: BLE001 - a plugin need not know of memories
+        interrupts.pass_on(error)
+        return None

@@ -1,0 +1,180 @@
+"""
+Numbers, texts and containers, and what is below them, as a `Look` sees them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxmon.agent.inspection import is_below, name_of
+from jaxmon.agent.recompiles.looks import (
+    LIMIT,
+    SHOWN,
+    How,
+    Look,
+    Seen,
+    joined,
+    parts_of,
+)
+
+
+# Of longer texts the ends are compared, of larger numbers the size.
+_LONG = 1_000_000
+_SHORT = 64
+
+
+# --- numbers and texts -----------------------------------------------------------
+
+
+def _written(look: Look, value: Any, _: int, sure: bool) -> Seen:  # noqa: FBT001
+    text = repr(value)
+    if value == value:  # noqa: PLR0124 - but for what is not a number
+        return Seen(text, hash(text))
+    if not sure:
+        look.hide(id(value))
+    return Seen(text, hash(text), id(value) if sure else 0)
+
+
+def _number(look: Look, value: int, _: int, __: bool) -> Seen:  # noqa: FBT001
+    bits = int.bit_length(value)
+    if bits <= _SHORT:
+        text = int.__repr__(value)
+        return Seen(text, hash(text))  # -1 and -2 have one hash
+    # Its decimal text may be refused, or take seconds.
+    text = f"int of {bits} bits"
+    if bits <= _LONG:
+        return Seen(text, hash((text, int.__hash__(value))))
+    look.whole = False
+    return Seen(text, hash(text))
+
+
+def _text_of(base: Any) -> How:
+    def how(look: Look, value: Any, _: int, __: bool) -> Seen:  # noqa: FBT001
+        count = base.__len__(value)
+        shown = repr(base.__getitem__(value, slice(LIMIT)))
+        if count <= _LONG:
+            return Seen(shown, base.__hash__(value))
+        look.whole = False
+        end = base.__getitem__(value, slice(-LIMIT, None))
+        return Seen(shown, hash((count, shown, end)))
+
+    return how
+
+
+def _below(how: How) -> How:
+    """
+    Return how to look at a number or text whose class is below those that *how* is for.
+    """
+
+    def look_at(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+        name = name_of(type(value))
+        text, words, identity = how(look, value, depth, sure)
+        return Seen(f"{name}({text})", hash((name, words)), identity)
+
+    return look_at
+
+
+def _fraction(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
+    base: Any = float if is_below(type(value), float) else complex
+    text = base.__repr__(value)
+    return Seen(text, hash(text))
+
+
+# --- containers ------------------------------------------------------------------
+
+
+def _tuple(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    parts = parts_of(look, tuple, value, depth, sure=sure)
+    hashes = parts.hashes("tuple")
+    if depth >= SHOWN:
+        return Seen(f"tuple of {parts.length}", *hashes)
+    comma = "," if parts.length == 1 else ""
+    return Seen(f"({parts.texts()}{comma})", *hashes)
+
+
+def _slice(look: Look, value: slice, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    text, *hashes = _tuple(look, (value.start, value.stop, value.step), depth, sure)
+    return Seen(f"slice{text}", *hashes)
+
+
+def _list(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    parts = parts_of(look, list, value, depth, sure=sure)
+    shown = depth < SHOWN and type(value) is list
+    name = name_of(type(value))
+    text = f"[{parts.texts()}]" if shown else f"{name} of {parts.length}"
+    return Seen(text, *parts.hashes(name))
+
+
+def _set(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    kind = type(value)
+    base: Any = frozenset if is_below(kind, frozenset) else set
+    count, name = base.__len__(value), name_of(kind)
+    text = f"{name} of {count}"
+    if look.some(count) < count:  # of an equal set, others may come first
+        return Seen(text, hash(text))
+    items = list(base.__iter__(value))
+    seen = [look.at(item, depth + 1, sure=sure) for item in items]
+    words = hash((name, frozenset([one.words for one in seen])))
+    identity = sum(one.identity for one in seen)
+    if depth < SHOWN:
+        inside = f"{{{joined(sorted([one.text for one in seen]))}}}"
+        text = inside if kind is set else f"{name}({inside})"
+    return Seen(text, words, identity)
+
+
+def _dict(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    kind, count = type(value), dict.__len__(value)
+    name = name_of(kind)
+    text = f"{name} of {count}"
+    if look.some(2 * count) < 2 * count:
+        return Seen(text, hash(text))
+    sure = sure and kind is dict
+    pairs = [
+        (look.at(key, depth + 1, sure=sure), look.at(one, depth + 1, sure=sure))
+        for key, one in list(dict.items(value))
+    ]
+    words = hash((name, frozenset([(key.words, one.words) for key, one in pairs])))
+    identity = sum(
+        hash((key.identity, one.identity))
+        for key, one in pairs
+        if key.identity or one.identity
+    )
+    if depth < SHOWN:
+        inside = f"{{{joined([f'{key.text}: {one.text}' for key, one in pairs])}}}"
+        text = inside if kind is dict else f"{name}({inside})"
+    return Seen(text, words, identity)
+
+
+_string, _bytes = _text_of(str), _text_of(bytes)
+
+EXACT: tuple[tuple[type, How], ...] = (
+    (type(None), _written),
+    (type(...), _written),
+    (bool, _written),
+    (float, _written),
+    (complex, _written),
+    (range, _written),
+    (slice, _slice),
+    (int, _number),
+    (str, _string),
+    (bytes, _bytes),
+    (tuple, _tuple),
+    (list, _list),
+    (set, _set),
+    (frozenset, _set),
+    (dict, _dict),
+)
+"""How to look at values of these types."""
+
+BELOW: tuple[tuple[type, How], ...] = (
+    (int, _below(_number)),
+    (float, _below(_fraction)),
+    (complex, _below(_fraction)),
+    (str, _below(_string)),
+    (bytes, _below(_bytes)),
+    (list, _list),
+    (set, _set),
+    (frozenset, _set),
+    (dict, _dict),
+)
+"""How to look at values of classes below these."""

@@ -1,0 +1,91 @@
+"""
+What is remembered of a value, and what it is in words, without running any code of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jaxmon import interrupts
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.inspection import bases_of, name_of
+from jaxmon.agent.recompiles import objects, plain
+from jaxmon.agent.recompiles.looks import LIMIT, How, Look
+
+
+_SMALL = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """
+    What is remembered of a value: nothing of its own but its text.
+
+    Attributes:
+        key: differs where JAX takes two values for different: the name of the type,
+            then hashes of what is compared by identity, and of all that has words.
+        text: at most `LIMIT` characters.
+        by_identity: another object with the same content is not equal to it.
+        hidden: a hash of what JAX may go by, or not, for the class says itself what is
+            equal: private fields, and what is compared by identity in it.
+        whole: everything in it was looked at.
+    """
+
+    key: tuple[str, int, int]
+    text: str = field(compare=False)
+    by_identity: bool = field(compare=False)
+    hidden: int = field(default=0, compare=False)
+    whole: bool = field(default=True, compare=False)
+
+
+def value_of(value: object) -> Value:
+    """
+    Return what to remember of *value*. Costs a few microseconds, and two milliseconds
+    at the most, however large it is.
+    """
+    kind = type(value)
+    if kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL):  # type: ignore[operator]
+        text = repr(value)
+        return Value((kind.__name__, 0, hash(text)), text, by_identity=False)
+    look, name = Look(_EXACT, _how), name_of(type(value))
+    try:
+        text, words, identity = look.at(value)
+    except Exception as error:  # another thread may change it just now
+        interrupts.pass_on(error)
+        if Guard.strict:
+            raise
+        text = f"{name} (could not be looked into)"
+        return Value((name, 0, 0), text, by_identity=False, whole=False)
+    text = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+    return Value((name, identity, words), text, look.alone, look.hidden, look.whole)
+
+
+def is_by_identity(value: object) -> bool:
+    """
+    Tell whether *value* is only equal to itself, or an item of it is: it is compared or
+    hashed by identity.
+
+    Classes and modules are too, but there is one of each, and so of `None`.
+    """
+    return value_of(value).by_identity
+
+
+def text_of(value: object) -> str:
+    """
+    Return *value* in at most `LIMIT` characters.
+    """
+    return value_of(value).text
+
+
+_EXACT = {id(kind): how for kind, how in (*plain.EXACT, *objects.EXACT)}
+_FIRST = {id(kind): how for kind, how in objects.FIRST}
+_BELOW = {id(kind): how for kind, how in (*plain.BELOW, *objects.BELOW)}
+
+
+def _how(kind: type) -> How:
+    bases = [id(one) for one in bases_of(kind)]
+    for table in (_FIRST, _BELOW):
+        for one in bases:
+            if one in table:
+                return table[one]
+    raise TypeError(name_of(kind))  # not even below `object`

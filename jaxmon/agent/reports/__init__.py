@@ -1,0 +1,3 @@
+"""
+What an agent knows, as pages, reports and files.
+"""

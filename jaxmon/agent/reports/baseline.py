@@ -1,0 +1,100 @@
+"""
+What each function cost, left in a file as the agent stops, for `jaxmon baseline`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jaxmon.agent.functions import UNKNOWN, Function
+from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.parts import Parts
+
+
+# Executables are read by a thread; at the end the last ones may be waiting.
+_PATIENCE_SECONDS = 30.0
+
+_BUILT = ("compiled", "cache_hit")
+# A persistent cache would make compiles look cheap: what it saved is not known here.
+_PHASES = ("trace", "lower", "backend_compile")
+_FIGURES = (
+    "flops",
+    "accessed_bytes",
+    "argument_bytes",
+    "output_bytes",
+    "temporary_bytes",
+    "peak_bytes",
+    "code_bytes",
+    "fusions",
+    "instructions",
+)
+
+_numbers = itertools.count(1)
+
+
+def leave(parts: Parts, directory: str) -> None:
+    """
+    Write the figures to a new file in *directory*, whole or not at all.
+
+    Waits for executables that were not read yet, half a minute at most.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    parts.programs.finish(_PATIENCE_SECONDS)
+    document = {
+        "versions": _versions(parts.context.jax),
+        "functions": dict(_functions(parts)),
+    }
+    # Several agents may follow each other in a process, and processes on a host.
+    path = Path(directory, f"{os.getpid()}-{next(_numbers)}")
+    path.write_text(json.dumps(document))
+    path.rename(path.with_name(f"{path.name}.json"))
+
+
+def _functions(parts: Parts) -> Iterator[tuple[str, dict[str, float]]]:
+    programs = parts.programs.snapshot()
+    for function in parts.context.table:
+        compiles = sum(function.compiles[outcome].value for outcome in _BUILT)
+        if compiles and not function.internal and function.name != UNKNOWN:
+            facts = programs.get(function.name, {})
+            yield function.name, _figures(function, compiles, facts)
+
+
+def _figures(
+    function: Function, compiles: int, facts: dict[str, Any]
+) -> dict[str, float]:
+    seconds = sum(function.phases[p].sum for p in _PHASES if p in function.phases)
+    found = {
+        "compiles": compiles,
+        "recompiles": sum(one.value for one in list(function.recompiles.values())),
+        "compile_seconds": round(seconds, 4),
+    }
+    if facts.get("programs"):
+        found["programs"] = facts["programs"]
+    for name in _FIGURES:
+        if name in facts:
+            value = facts[name]
+            found[name] = int(value) if value == int(value) else value
+    return found
+
+
+def _versions(jax: Any) -> dict[str, str]:
+    import jaxlib  # noqa: PLC0415 - JAX has loaded it
+
+    found = {
+        "jax": jax.__version__,
+        "jaxlib": jaxlib.__version__,
+        "python": platform.python_version(),
+    }
+    # Backends are the program's to start.
+    if backends.are_up(jax):
+        found["platform"] = jax.default_backend()
+        found["device"] = jax.local_devices()[0].device_kind
+    return found

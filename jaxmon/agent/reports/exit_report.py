@@ -1,0 +1,91 @@
+"""
+The report that a program prints about itself when it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import time
+from typing import TextIO
+
+from jaxmon.agent.parts import Parts
+from jaxmon.agent.reports.json_types import plain
+from jaxmon.agent.reports.overview import Overview
+from jaxmon.report.advice import advise
+from jaxmon.report.read import read
+from jaxmon.report.text import summary
+
+
+# A reader of standard error that does not read must not keep the program alive.
+_PATIENCE = 2.0
+
+
+def text(parts: Parts, overview: Overview) -> str:
+    """
+    Return the report as it is now; some milliseconds.
+    """
+    _look(parts)
+    happened = [plain(event._asdict()) for event in parts.context.events.since()]
+    snapshot = read(overview.whole(), {"events": happened})
+    return "\n".join(["", *summary(snapshot, advise(snapshot)), ""])
+
+
+def write(report: str) -> None:
+    """
+    Write *report* to standard error; never raises, waits two seconds at most.
+
+    Nothing stays in a buffer: what Python cannot flush as it exits would change the
+    program's exit code.
+    """
+    stream = sys.stderr
+    with contextlib.suppress(Exception):
+        if stream is sys.__stderr__ and stream is not None:
+            stream.flush()
+            encoding = stream.encoding or "utf-8"
+            _write(stream.fileno(), report.encode(encoding, "replace"))
+        elif stream is not None:
+            _print(report, stream)
+
+
+def _look(parts: Parts) -> None:
+    """
+    Have memory looked at once more: a short program may have ended before the first
+    look. Nothing here waits for a device.
+    """
+    settings, guard = parts.context.settings, parts.context.guard
+    for interval, look in (
+        (settings.memory_interval, parts.memory.look),
+        (settings.memory_lines_interval, parts.allocations.look),
+    ):
+        if interval:
+            try:
+                look()
+            except Exception:  # noqa: BLE001 - the report can do without
+                guard.failed("report", stays_on=True)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """
+    Write to *descriptor* as long as somebody reads there.
+    """
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    end = time.monotonic() + _PATIENCE
+    while data and (left := end - time.monotonic()) > 0:
+        ready = poll.poll(left * 1000)
+        # A closed pipe is not even tried: it might end the program by SIGPIPE.
+        if not ready or ready[0][1] & (select.POLLERR | select.POLLNVAL):
+            return
+        # What a pipe that is ready takes without waiting.
+        data = data[os.write(descriptor, data[: select.PIPE_BUF]) :]
+
+
+def _print(report: str, stream: TextIO) -> None:
+    """
+    Write to what the program, or a notebook, put in the place of standard error.
+    """
+    stream.write(report)
+    stream.flush()

@@ -1,0 +1,63 @@
+"""
+Pages for people, on the Unix socket only: what an agent knows about its process.
+
+| page | tells |
+|---|---|
+| ``/debug/overview`` | everything below but events |
+| ``/debug/functions`` | calls, compiles, programs and times of each function |
+| ``/debug/memory`` | devices, the lines that hold memory, transfers |
+| ``/debug/events`` | what happened; ``?kind=recompile``, ``?since=NUMBER`` |
+
+``/debug/profile`` is made by `jaxmon.agent.reports.profile`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from jaxmon.agent.events import KINDS, EventLog
+from jaxmon.agent.reports.json_types import dumps, last
+from jaxmon.agent.reports.overview import Overview
+from jaxmon.http.messages import Request, Response, error_response
+from jaxmon.http.server import Handler
+
+
+_JSON = "application/json"
+_MOST_BYTES = 4 << 20
+
+
+def routes(overview: Overview, events: EventLog) -> dict[str, Handler]:
+    """
+    Return the handlers by path.
+    """
+    return {
+        "/debug/overview": functools.partial(_page, overview.whole),
+        "/debug/functions": functools.partial(_page, overview.functions),
+        "/debug/memory": functools.partial(_page, overview.memory),
+        "/debug/events": functools.partial(_events, events),
+    }
+
+
+def _page(read: Callable[[], dict[str, Any]], _: Request) -> Response:
+    return Response(dumps(read()).encode(), _JSON)
+
+
+def _events(log: EventLog, request: Request) -> Response:
+    """
+    Return the events asked for, oldest first, the latest ones where there is no room
+    for all.
+    """
+    kind, since = request.query.get("kind"), request.query.get("since", "0")
+    if kind is not None and kind not in KINDS:
+        message = f"kind is one of {', '.join(KINDS)}"
+        return error_response(HTTPStatus.BAD_REQUEST, message)
+    if not (since.isascii() and since.isdigit() and len(since) <= len(str(1 << 63))):
+        message = "since is the number of the last event that is known already"
+        return error_response(HTTPStatus.BAD_REQUEST, message)
+    found = log.since(int(since), kind)
+    texts, left_out = last((event._asdict() for event in found), size=_MOST_BYTES)
+    body = f'{{"events":[{",".join(texts)}],"left_out":{left_out}}}'
+    return Response(body.encode(), _JSON)

@@ -1,0 +1,260 @@
+"""
+A trace of XLA's profiler, taken on request and kept in memory.
+
+Only one profiling session exists in a process. The program's own comes first: while it
+has one we refuse, and when it opens one ours ends before, so that nothing of the
+program ever fails because somebody looked.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from concurrent.futures import Future
+from http import HTTPStatus
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+from jaxmon.agent.context import Context
+from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.jaxlink.patches import Patches
+from jaxmon.agent.jaxlink.probe import Probe
+from jaxmon.http.messages import Request, Response, error_response
+from jaxmon.threads import DaemonThread
+
+
+DEFAULT_SECONDS = 3.0
+MAX_SECONDS = 60.0
+CUT_SHORT = "Jaxmon-Cut-Short"
+"""Header of a trace that ended early, with the reason."""
+
+SITE = "profile"
+
+_GPU_REASON = (
+    "profiling is off on GPUs: ending a trace has taken minutes on large jobs and has "
+    "crashed programs. If you accept that, start the program with "
+    "jaxmon.instrument(profile_gpu=True) or JAXMON_PROFILE_GPU=1"
+)
+
+
+class Refused(Exception):  # noqa: N818 - a refusal is no error of ours
+    """
+    Why there is no trace.
+    """
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Profiler:
+    """
+    Takes one trace at a time.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._jax = context.jax
+        self._guard = context.guard
+        self._allow_gpu = context.settings.profile_gpu
+        self._lock = threading.RLock()
+        self._running: _Recording | None = None
+
+    def page(self, request: Request) -> Response | Future[Response]:
+        """
+        Answer ``/debug/profile?seconds=3``: an XSpace, as XProf reads it.
+        """
+        try:
+            recording = self._begin(_seconds(request.query.get("seconds")))
+        except Refused as refused:
+            return error_response(refused.status, str(refused))
+        answer: Future[Response] = Future()
+        thread = DaemonThread(
+            "jaxmon-profile",
+            functools.partial(
+                self._guard.run,
+                SITE,
+                functools.partial(self._finish, recording, answer),
+            ),
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # no threads left
+            recording.end("there was no thread to wait on")
+            self._running = None
+            raise
+        return answer
+
+    def stop(self) -> None:
+        """
+        End the trace that is being taken, if one is.
+        """
+        if (recording := self._running) is not None:
+            recording.end("the agent was stopped")
+
+    def abandon(self) -> None:
+        """
+        Leave the trace to the parent process; called in a forked child.
+        """
+        if (recording := self._running) is not None:
+            recording.release()
+            self._running = None
+
+    def _begin(self, seconds: float) -> _Recording:
+        if not backends.are_up(self._jax):
+            msg = "JAX has not started its devices yet; ask again when it runs"
+            raise Refused(HTTPStatus.CONFLICT, msg)
+        platform = self._jax.local_devices()[0].platform
+        if platform == "gpu" and not self._allow_gpu:
+            raise Refused(HTTPStatus.FORBIDDEN, _GPU_REASON)
+        state = self._jax._src.profiler._profile_state  # noqa: SLF001
+        with self._lock:
+            if self._running is not None:
+                msg = "somebody else is taking a trace of this process"
+                raise Refused(HTTPStatus.CONFLICT, msg)
+            # Held by JAX while the program starts or ends its own.
+            if not state.lock.acquire(blocking=False):
+                raise Refused(HTTPStatus.CONFLICT, "the program is profiling itself")
+            try:
+                session = getattr(state, "profile_session", None)
+                if session is not None or getattr(state, "session", None) is not None:
+                    msg = "the program is profiling itself"
+                    raise Refused(HTTPStatus.CONFLICT, msg)
+                recording = _Recording(self._jax, self._guard, seconds, platform)
+                recording.begin()
+            finally:
+                state.lock.release()
+            self._running = recording
+        return recording
+
+    def _finish(self, recording: _Recording, answer: Future[Response]) -> None:
+        try:
+            recording.wait()
+            response = recording.response()
+        except Exception:  # noqa: BLE001 - our own thread; the answer says it
+            self._guard.failed(SITE, stays_on=True)
+            response = error_response(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "the trace could not be taken"
+            )
+        finally:
+            self._running = None
+        # The server may have stopped, or the client gone.
+        if answer.set_running_or_notify_cancel():
+            answer.set_result(response)
+
+
+class _Recording:
+    """
+    One session of XLA's profiler.
+    """
+
+    def __init__(self, jax: Any, guard: Any, seconds: float, platform: str) -> None:
+        self._module = _profiler(jax)
+        self._guard = guard
+        self._seconds = seconds
+        self._platform = platform
+        self._over = threading.Event()
+        self._lock = threading.RLock()
+        self._session: Any = None
+        self._space: bytes | None = None
+        self._problem: str | None = None
+        self._cut_short: str | None = None
+        self._patches = Patches()
+
+    def begin(self) -> None:
+        """
+        Start recording.
+
+        Raises:
+            Refused: somebody else records already.
+        """
+        options = self._module.ProfileOptions()
+        options.python_tracer_level = 0  # its frames would cost the program more
+        # From 0.5 to 0.7 the CPU reports operations on this level only.
+        options.host_tracer_level = 3 if self._platform == "cpu" else 2
+        options.enable_hlo_proto = False
+        if hasattr(options, "raise_error_on_start_failure"):
+            options.raise_error_on_start_failure = True
+        original = self._module.ProfilerSession
+        try:
+            self._session = original(options)
+        except Exception as error:
+            raise Refused(HTTPStatus.CONFLICT, _busy(error)) from error
+        # From here on a session of the program's ends ours first. JAX looks the class
+        # up in its module each time, from 0.4.35 on.
+        probe = Probe(original, self._make_way, guard=self._guard, site=SITE)
+        self._patches.replace(self._module, "ProfilerSession", probe)
+
+    def wait(self) -> None:
+        """
+        Let it record for as long as was asked for.
+        """
+        self._over.wait(self._seconds)
+        self.end(None)
+
+    def end(self, reason: str | None) -> None:
+        """
+        Stop recording. Harmless when repeated, from any thread.
+
+        Args:
+            reason: why it is cut short, if it is.
+        """
+        with self._lock:
+            session, self._session = self._session, None
+            if session is None:
+                return
+            self.release()
+            self._cut_short = reason
+            try:
+                self._space = session.stop()
+            except Exception as error:  # noqa: BLE001 - XLA's word on who was first
+                self._problem = _busy(error)
+        self._over.set()
+
+    def release(self) -> None:
+        """
+        Let go of what the program's own sessions go through.
+        """
+        self._patches.undo()
+
+    def response(self) -> Response:
+        """
+        Return what was recorded, or why nothing was.
+        """
+        with self._lock:
+            if self._space is None:
+                problem = self._problem or "nothing was recorded"
+                return error_response(HTTPStatus.CONFLICT, problem)
+            headers = {CUT_SHORT: self._cut_short} if self._cut_short else {}
+            return Response(self._space, "application/octet-stream", headers=headers)
+
+    def _make_way(self, frame: FrameType, original: Any) -> None:
+        del frame, original
+        self.end("the program began to profile itself")
+
+
+def _profiler(jax: Any) -> Any:
+    """
+    Return the module of the profiler's session: a name of its own since JAX 0.6.
+    """
+    try:
+        return import_module("jax._src.lib")._profiler  # noqa: SLF001
+    except AttributeError:
+        return jax._src.lib.xla_client.profiler  # noqa: SLF001
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        seconds = DEFAULT_SECONDS if text is None else float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= MAX_SECONDS:
+        allowed = f"more than 0, at most {MAX_SECONDS:g}"
+        msg = f"seconds={text} cannot be used; give {allowed}"
+        raise Refused(HTTPStatus.BAD_REQUEST, msg)
+    return seconds
+
+
+def _busy(error: Exception) -> str:
+    first = str(error).partition("\n")[0][:200]
+    return f"another profiler is active in this process: {first}"

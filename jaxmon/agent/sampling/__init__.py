@@ -1,0 +1,3 @@
+"""
+Sampled calls: how long dispatch and execution take.
+"""

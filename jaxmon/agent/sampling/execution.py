@@ -1,0 +1,280 @@
+"""
+How long a device worked on a sampled call.
+
+A device takes up a call's work when it was dispatched, or when its inputs
+are there and the work before it is done, whichever comes last. Each of these moments is
+known from two looks to lie between. On a CPU our own work takes its time from the
+program. Where that leaves too much room, nothing is said, however long the work took.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from statistics import median
+from time import perf_counter, thread_time
+from typing import NamedTuple
+
+from jaxmon.agent.sampling.work import Work
+
+
+_ERROR = 0.15
+"""
+What a figure may be off by, as a share of it, or of the function's usual time where
+that is longer; others are dropped.
+"""
+
+_DELAY = 0.1
+"""By what share of the usual time our own work may have delayed the program's."""
+
+_MOST = 0.5
+"""Of the recent samples, what has to be known before any is told."""
+
+_FIRST = 4
+"""Samples of a program on a CPU before its time is exported: one is not typical."""
+
+# Looks come in steps that grow with the time since the work began; or, at work that
+# comes before, with how long the function's own work takes. The larger steps are for
+# programs of which looks take the processor.
+_GROWTH = 0.06
+_GROWTH_ON_HOST = 0.1
+# Share of what earlier samples took, in which there is nothing to see yet.
+_QUIET = 0.75
+_SHORTEST = 2e-5
+_LONGEST = 0.05
+_LOOKS = 2000
+"""Looks at one call, after which they become rare."""
+_GIVEN_UP = 3600.0
+
+_jitter = random.Random()  # noqa: S311 - spreads looks, hides nothing
+
+
+class Recent:
+    """
+    The last values of something, for a median.
+    """
+
+    def __init__(self) -> None:
+        self._values: deque[float] = deque(maxlen=101)
+
+    def add(self, value: float) -> None:
+        """
+        Add *value*.
+        """
+        self._values.append(value)
+
+    @property
+    def median(self) -> float | None:
+        """
+        The middle of the last hundred, `None` before the first.
+        """
+        values = list(self._values)
+        return median(values) if values else None
+
+
+class Pace:
+    """
+    What earlier samples of a function tell about the next.
+
+    Attributes:
+        work: estimates of its execution, in seconds, exact or not.
+        least: what it took at least, in seconds.
+        gaps: seconds between the two looks that its end lay between.
+        delays: seconds by which we may have delayed it.
+        known: whether samples were known well enough to be told.
+        looks: processor seconds that each look cost.
+        queue: how long its work waited for work before it, in seconds.
+        dispatches: how long its calls took to return, in seconds.
+        overlaps: whether its calls may return before the work is done, even where the
+            device was idle.
+    """
+
+    def __init__(self, dispatches: Recent) -> None:
+        self.dispatches = dispatches
+        self.work: deque[float] = deque(maxlen=8)
+        self.least: deque[float] = deque(maxlen=16)
+        self.gaps: deque[float] = deque(maxlen=8)
+        self.delays: deque[float] = deque(maxlen=8)
+        self.known: deque[bool] = deque(maxlen=16)
+        self.looks: deque[float] = deque(maxlen=8)
+        self.queue: deque[float] = deque(maxlen=4)
+        self.overlaps = False
+
+
+class Called(NamedTuple):
+    """
+    A call that has returned.
+
+    Attributes:
+        started: `time.perf_counter` when it began.
+        ended: the same when it returned.
+        taken: processor seconds that its thread has worked for us since then, if the
+            program runs on the same processor; `None` if it does not.
+    """
+
+    started: float
+    ended: float
+    taken: float | None = None
+
+
+class Execution:
+    """
+    Watches one sampled call until its work is done.
+
+    Args:
+        called: when the call began and when it returned.
+        before: the previous work on the device, and what the inputs wait for.
+        work: its own.
+        pace: of its function.
+        tell: given the seconds, if they are known.
+    """
+
+    __slots__ = (
+        "_before",
+        "_ended",
+        "_looks",
+        "_own_looks",
+        "_pace",
+        "_since",
+        "_started",
+        "_taken",
+        "_tell",
+        "_waiting",
+        "_work",
+    )
+
+    def __init__(
+        self,
+        called: Called,
+        before: Sequence[Work],
+        work: Work,
+        pace: Pace,
+        tell: Callable[[float], None],
+    ) -> None:
+        self._started, self._ended, self._taken = called
+        self._before = before
+        self._work = work
+        self._pace = pace
+        self._tell = tell
+        self._waiting = [*before, work]
+        self._looks = 0
+        # Looks while only this work was left, and this thread's time before these.
+        self._own_looks = 0
+        self._since = 0.0
+
+    def look(self) -> float | None:
+        """
+        Look on; return when to do so again.
+        """
+        waiting = self._waiting
+        while waiting and waiting[0].look():
+            if waiting.pop(0).lost:
+                self._pace.known.append(False)
+                return None
+        if len(waiting) <= 1:
+            self._own_looks += 1
+            self._since = self._since or thread_time()
+        if not waiting:
+            self._conclude()
+            return None
+        now = perf_counter()
+        self._looks += 1
+        if now - self._ended > _GIVEN_UP:
+            return None
+        if self._looks > _LOOKS:
+            return max(_LONGEST, (now - self._ended) * _GROWTH)
+        return self._own_step(now) if len(waiting) == 1 else self._queue_step(now)
+
+    def _own_step(self, now: float) -> float:
+        elapsed = now - max(self._started, self._behind())
+        quiet = _QUIET * min(self._pace.work, default=0.0) - elapsed
+        step = elapsed * self._growth() * _jitter.uniform(0.5, 1.5)
+        return min(max(quiet, step, _SHORTEST), _LONGEST)
+
+    def _growth(self) -> float:
+        """
+        Return by what share of the time since the work began looks come later: the
+        more they cost, the rarer, where they take the program's own processor.
+        """
+        pace = self._pace
+        if self._taken is None or not pace.looks:
+            return _GROWTH
+        dear = median(pace.looks) / median(pace.work)
+        return min(max(_GROWTH, math.sqrt(dear)), _GROWTH_ON_HOST)
+
+    def _queue_step(self, now: float) -> float:
+        pace, elapsed = self._pace, now - self._ended
+        quiet = _QUIET * min(pace.queue, default=0.0) - elapsed
+        step = (min(pace.work, default=0.0) or elapsed) * self._growth()
+        return min(max(quiet, step, _SHORTEST), _LONGEST)
+
+    def _behind(self) -> float:
+        """
+        Return when the last of what came before was seen finished.
+        """
+        return max((work.finished or 0.0 for work in self._before), default=0.0)
+
+    def _conclude(self) -> None:
+        pace, behind = self._pace, self._behind()
+        if behind > self._started:
+            pace.queue.append(max(behind - self._ended, 0.0))
+        finished, unfinished = self._work.finished or 0.0, self._work.unfinished
+        if unfinished < self._ended:  # done when the call returned
+            # Some devices work within the call; others were faster than the clock.
+            within = behind <= self._started and not pace.overlaps
+            self._say(self._ended - self._started, known=within)
+            return
+        pace.overlaps |= behind <= self._ended
+        early = max([self._started, *(work.unfinished for work in self._before)])
+        # A call that took longer than usual may have been held up before the launch.
+        usual = pace.dispatches.median or 0.0
+        late = max(self._started, self._ended - usual, behind)
+        least, most = unfinished - late, finished - early
+        middle = (least + most) / 2
+        # Where looks came late, the middle is too long.
+        usual = median(pace.least or [least])
+        pace.least.append(least)
+        # Where the end of the work before was missed, the next looks come closer.
+        pace.work.append(max(middle, most / 4))
+        pace.gaps.append(finished - unfinished)
+        pace.delays.append(self._delay())
+        self._say(middle, known=self._usual_is_known(usual, middle, late - early))
+
+    def _delay(self) -> float:
+        """
+        Return by how many seconds we may have delayed the work.
+        """
+        if self._taken is None:
+            return 0.0
+        looked = thread_time() - self._since
+        if self._own_looks > 1:
+            self._pace.looks.append(looked / (self._own_looks - 1))
+        return looked + (0.0 if self._before else self._taken)
+
+    def _usual_is_known(self, usual: float, seconds: float, start: float) -> bool:
+        """
+        Tell whether a run of the *usual* length is known well enough where one of
+        *seconds* was looked at, whose start was known to *start*. So it does not depend
+        on the length of a run whether it counts.
+        """
+        pace = self._pace
+        end, delay = pace.gaps[-1], pace.delays[-1]
+        if seconds > usual:
+            # Looks come in steps that grow with the time, but not as short as may be.
+            end = max(end * usual / seconds, min(pace.gaps))
+            delay = max(delay * usual / seconds, min(pace.delays))
+        return start + end <= 2 * _ERROR * usual and delay <= _DELAY * usual
+
+    def _say(self, seconds: float, *, known: bool) -> None:
+        """
+        Tell the *seconds*, unless they are not *known* or those of most samples are
+        not: the few would be others than the many.
+        """
+        recent = self._pace.known
+        recent.append(known)
+        # On a CPU a run that another program held up may look like one that is long.
+        enough = self._taken is None or len(recent) >= _FIRST
+        if known and enough and sum(recent) >= _MOST * len(recent):
+            self._tell(seconds)

@@ -1,0 +1,368 @@
+"""
+Sampled calls: a few calls of each function that are looked at more closely.
+
+A timer picks functions that are being called and arms one object of each; their next
+call is timed, shown to the observers, and watched until its work is done. All else that
+runs meanwhile pays nothing. `docs/time.md` says what the figures mean.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter, thread_time
+from types import FrameType
+from typing import Any
+
+from jaxmon import catalog
+from jaxmon.agent.context import Context
+from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, jitted_of
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.posthook import PostHook
+from jaxmon.agent.sampling.execution import Called, Execution
+from jaxmon.agent.sampling.figures import Figures
+from jaxmon.agent.sampling.window import SITE, Ended, Window
+from jaxmon.agent.sampling.work import unready
+from jaxmon.agent.watcher import Watcher
+from jaxmon.agent.worker import Worker
+from jaxmon.exposition.families import Family
+
+
+# Of the time of one core, what sampling may take, and how much of it may be saved up.
+_SHARE = 0.005
+_SAVINGS = 0.03
+
+# The timer's shortest interval; beyond that rate there are no more samples.
+_INTERVAL = 0.01
+
+# So that samples do not fall into step with what the program does every second.
+_SPREAD = 0.2
+
+# Calls that are let pass at random before, at most. Where short runs and long ones
+# take turns, the timer mostly comes round during a long one.
+_PASSED = 16
+
+# Calls of an armed function in which to see one whose predecessor is known.
+_ATTEMPTS = 4
+
+# Input arrays of a sampled call that are asked whether they are there.
+_INPUTS = 256
+
+_random = random.Random()  # noqa: S311 - spreads samples, hides nothing
+
+
+@dataclass(slots=True)
+class Sample:
+    """
+    A call that has just returned; whoever sees it must not keep it.
+
+    Attributes:
+        function: the figures of its function.
+        jitted: JAX's own jitted object.
+        args: the positional arguments, donated ones included.
+        kwargs: the keyword arguments.
+        outputs: what the call returned.
+    """
+
+    function: Function
+    jitted: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: Any
+
+
+class _Sampler:
+    """
+    Lets *passed* calls of one object pass and waits for the next, and a few more if it
+    has to.
+    """
+
+    __slots__ = ("_passed", "_sampling", "attempts", "figures", "function", "shown")
+
+    def __init__(
+        self, sampling: Sampling, function: Function, figures: Figures, passed: int
+    ) -> None:
+        self._sampling = sampling
+        self._passed = passed
+        self.function = function
+        self.figures = figures
+        self.shown = False
+        self.attempts = 0
+
+    def begin(
+        self,
+        counted: CountedFunction,
+        jitted: Callable[..., Any],
+        frame: FrameType,
+        /,
+    ) -> None:
+        if self._passed:
+            self._passed -= 1
+            arm(counted, self)
+            return
+        self._sampling.begin(self, counted, jitted, frame)
+
+
+class Sampling:
+    """
+    Times sampled calls and shows them to *observers*.
+
+    Attributes:
+        observers: called with each sample on the calling thread, after the call
+            and before its caller has the result.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._jax = context.jax
+        self._guard = context.guard
+        self.observers: list[Callable[[Sample], None]] = []
+        rate = context.settings.sample_rate
+        self._interval = max(1 / rate, _INTERVAL) if rate else 0.0
+        self._figures: dict[Function, Figures] = {}
+        self._watcher = Watcher("watcher", context.guard)
+        self._timer = Worker(
+            "sampling",
+            context.guard,
+            every=self._interval,
+            routine=partial(self.arm, _PASSED),
+            spread=_SPREAD,
+        )
+        self._window: Window | None = None
+        self._clean: Callable[[], bool] = bool  # until attached: never
+        self._pid = os.getpid()
+        self._ticked = perf_counter()
+        self._saved = _SAVINGS
+        self._spent = self._spent_before = 0.0
+        self._sampled = 0
+        self._cost = 1e-3
+
+    # --- life --------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """
+        Find the places in JAX.
+
+        Raises:
+            AttributeError: this JAX lacks one of them.
+        """
+        place = PostHook(self._jax)
+        core = self._jax._src.core  # noqa: SLF001
+        self._clean = core.trace_state_clean
+        self._window = Window(self._jax, place, self._ended, self._missed, self._guard)
+
+    def detach(self) -> None:
+        """
+        Leave JAX as it was found. Calls in between are not sampled any more.
+        """
+        window, self._window = self._window, None
+        if window is not None:
+            window.close()
+        for figures in list(self._figures.values()):
+            for counted in figures.alive():
+                disarm(counted)
+
+    def start(self) -> None:
+        """
+        Start the timer, if there is something to sample.
+        """
+        if self._interval and self._window is not None:
+            self._timer.start()
+
+    def stop(self) -> None:
+        """
+        Stop the timer and the watcher.
+        """
+        self.detach()
+        self._timer.stop()
+        self._watcher.stop()
+
+    def made(self, function: Function, counted: CountedFunction) -> None:
+        """
+        Take note of an object of the call layer, without keeping it alive.
+        """
+        # pmap's result since 0.8 is a Python function around the jitted one.
+        kind = type(jitted_of(counted)).__name__
+        if not self._interval or kind == "function":
+            return
+        figures = self._figures.get(function)
+        if figures is None:
+            figures = self._figures.setdefault(function, Figures(function))
+        figures.add(counted)
+
+    # --- reading -----------------------------------------------------------------
+
+    @property
+    def dropped(self) -> int:
+        """
+        Samples that were refused, because too many were being watched.
+        """
+        return self._watcher.refused.value
+
+    @property
+    def spent(self) -> float:
+        """
+        Processor seconds that sampling has taken, on all threads.
+        """
+        window = self._window
+        return self._spent + self._watcher.spent + (window.spent if window else 0.0)
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Return samples and median times of each sampled function.
+        """
+        return {
+            function.name: {
+                "samples": figures.dispatch.count,
+                "dispatch_seconds": figures.dispatches.median,
+                "execution_seconds": figures.executions.median,
+            }
+            for function, figures in list(self._figures.items())
+            if figures.dispatch.count
+        }
+
+    def collect(self) -> list[Family]:
+        """
+        Return dispatch and execution times.
+        """
+        figures = list(self._figures.values())
+        dispatch = [f.dispatch for f in figures if f.dispatch.count]
+        execution = [f.execution for f in figures if f.execution.count]
+        return [
+            Family(metric, [sample for h in histograms for sample in h.samples()])
+            for metric, histograms in (
+                (catalog.DISPATCH_SECONDS, dispatch),
+                (catalog.EXECUTION_SECONDS, execution),
+            )
+        ]
+
+    # --- the timer ---------------------------------------------------------------
+
+    def arm(self, passed: int = 1) -> None:
+        """
+        Arm the functions that hit since the last time, as many as may be afforded.
+
+        Args:
+            passed: fewer calls than that are let pass before one is sampled, and fewer
+                than there were since the last time.
+        """
+        before = thread_time()
+        window = self._window
+        if window is None:
+            return
+        window.expire()
+        affordable = self._affordable()
+        waiting = []
+        for function, figures in list(self._figures.items()):
+            not_hits = function.traced.value + function.entered_missed.value
+            hits = function.entered.value - not_hits
+            fresh, figures.hits = hits - figures.hits, max(hits, figures.hits)
+            if fresh > 0:
+                waiting.append((figures.sampled, function, figures, fresh))
+        # Whoever waits longest comes first.
+        waiting.sort(key=lambda item: item[0])
+        for _, function, figures, fresh in waiting[:affordable]:
+            counted = figures.busiest()
+            if counted is not None and not armed(counted):
+                figures.sampled = perf_counter()
+                number = _random.randrange(min(passed, fresh))
+                arm(counted, _Sampler(self, function, figures, number))
+        self._spent += thread_time() - before
+
+    def _affordable(self) -> int:
+        """
+        Return how many samples the time that was granted and not spent allows.
+        """
+        now = perf_counter()
+        window = self._window
+        spent = self._spent + self._watcher.spent + (window.spent if window else 0.0)
+        fresh, self._spent_before = spent - self._spent_before, spent
+        sampled, self._sampled = self._sampled, 0
+        if sampled:
+            self._cost += (fresh / sampled - self._cost) / 4
+        granted = (now - self._ticked) * _SHARE
+        self._ticked = now
+        self._saved = min(self._saved + granted, _SAVINGS) - fresh
+        # However dear one is, it is paid off in the end, and shows whether it still is.
+        return max(int(self._saved / min(self._cost, _SAVINGS / 2)), 0)
+
+    # --- the calling thread ------------------------------------------------------
+
+    def begin(
+        self,
+        sampler: _Sampler,
+        counted: CountedFunction,
+        jitted: Callable[..., Any],
+        frame: FrameType,
+    ) -> None:
+        """
+        Let a call begin. Calls that JAX traces or interprets are left alone.
+        """
+        window = self._window
+        if window is None or not self._guard.on(SITE):
+            return
+        try:
+            if (
+                os.getpid() == self._pid
+                and self._clean()
+                and not self._jax.config.jax_disable_jit
+            ):
+                window.begin(sampler, counted, jitted, frame)
+        except Exception:  # noqa: BLE001 - contained: the call goes on
+            self._guard.failed(SITE)
+
+    def _missed(self) -> int:
+        return sum(function.missed for function in self._context.table)
+
+    def _ended(self, call: Ended) -> None:
+        """
+        Take a call that has returned.
+        """
+        window, sampler = self._window, call.begun.arm
+        if window is None or not isinstance(sampler, _Sampler):
+            return
+        window.waiting.discard(sampler)
+        sampler.attempts += 1
+        figures = sampler.figures
+        first = not sampler.shown
+        if first:
+            sampler.shown = True
+            figures.dispatched(call.ended - call.begun.started)
+        if call.work is not None and call.previous is not None:
+            self._sampled += 1
+            self._watch(call, figures)
+        elif sampler.attempts < _ATTEMPTS and call.work is not None:
+            window.waiting.add(sampler)
+            arm(call.begun.counted, sampler)
+        if first:
+            self._show(sampler.function, call)
+
+    def _watch(self, call: Ended, figures: Figures) -> None:
+        work, previous = call.work, call.previous
+        if work is None or previous is None:
+            return
+        before = []
+        started = call.begun.started
+        if previous.finished is None or previous.finished > started:
+            before.append(previous)
+        leaves = self._jax.tree_util.tree_leaves((call.args, call.kwargs))
+        before += unready(leaves, self._jax.Array, limit=_INPUTS)
+        taken = None if call.since is None else thread_time() - call.since
+        called = Called(started, call.ended, taken)
+        self._watcher.submit(
+            Execution(called, before, work, figures.pace, figures.executed)
+        )
+
+    def _show(self, function: Function, call: Ended) -> None:
+        sample: Sample | None = None
+        for observe in self.observers:
+            sample = sample or Sample(
+                function, call.begun.jitted, call.args, call.kwargs, call.outputs
+            )
+            try:
+                observe(sample)
+            except Exception:  # noqa: BLE001 - contained: others still see it
+                self._guard.failed("observers", stays_on=True)

@@ -1,3 +1,0 @@
-"""
-What is known, put together for machines and for people.
-"""

@@ -1,0 +1,167 @@
+"""
+Which line of a stack is the user's.
+
+Memory is allocated deep inside JAX; a person wants the line of their own program
+that asked for it: the innermost one that is not a library's.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import jaxmon
+from jaxmon.agent.memory.pprof import Frame
+
+
+# What stands between a program and JAX: libraries built on it, and what they use. A
+# program installed as a package is not on the list, so its lines are the user's.
+_LIBRARIES = frozenset(
+    {
+        "blackjax",
+        "brax",
+        "chex",
+        "clu",
+        "diffrax",
+        "distrax",
+        "e3nn_jax",
+        "einops",
+        "equinox",
+        "flax",
+        "grain",
+        "haiku",
+        "jax",
+        "jaxlib",
+        "jaxopt",
+        "jaxtyping",
+        "keras",
+        "lineax",
+        "ml_collections",
+        "numpy",
+        "numpyro",
+        "optax",
+        "optimistix",
+        "orbax",
+        "paxml",
+        "penzai",
+        "praxis",
+        "rlax",
+        "scipy",
+        "t5x",
+        "tensorflow_probability",
+        "transformers",
+    }
+)
+# Where the files begin of jaxmon, of what runs inside programs, and of the demo, whose
+# programs are like any other.
+OURS = os.path.join(jaxmon.__path__[0], "")  # noqa: PTH118 - a prefix of file names
+AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118
+PROGRAMS = os.path.join(OURS, "demo", "")  # noqa: PTH118
+
+_INSTALLED = ("site-packages", "dist-packages")
+_MAX_FILES = 10_000
+
+# How unlikely it is that the line is the user's.
+_USER, _GENERATED, _LIBRARY, _JAX = range(4)
+
+
+class Site(NamedTuple):
+    """
+    A source line, with the path as the interpreter knows it.
+    """
+
+    file: str
+    line: int
+    function: str
+
+
+UNKNOWN = Site("", 0, "")
+
+
+class Sites:
+    """
+    Finds the user's line in stacks. Costs about 0.2 µs for each frame.
+    """
+
+    def __init__(self, jax: ModuleType) -> None:
+        self._jax = (OURS, *(f"{Path(path)}{os.sep}" for path in jax.__path__))
+        standard = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+        self._standard = tuple(f"{path}{os.sep}" for path in standard if path)
+        self._tiers: dict[str, int] = {}
+
+    def of(self, stack: Sequence[Frame]) -> Site:
+        """
+        Return the line of the user in *stack*, whose innermost frame is first.
+
+        Where there is none: of code without a file, of a library, or else of JAX.
+        """
+        if not stack:
+            return UNKNOWN
+        # The first of equals: the innermost.
+        return Site(*min(stack, key=self._tier_of))
+
+    def is_library(self, file: str) -> bool:
+        """
+        Tell whether *file* belongs to a library that stands between programs and JAX.
+        """
+        return self._tier(file) == _LIBRARY
+
+    def _tier_of(self, frame: Frame) -> int:
+        file = frame.file
+        tier = self._tiers.get(file)
+        if tier is None:
+            if len(self._tiers) >= _MAX_FILES:
+                self._tiers.clear()
+            tier = self._tiers[file] = self._tier(file)
+        return tier
+
+    def _tier(self, file: str) -> int:
+        if file.startswith(PROGRAMS):
+            return _USER
+        if not file or file.startswith(self._jax):
+            return _JAX
+        if file.startswith("<"):
+            # An input to an interpreter is the user's, what exec() made may be.
+            return _USER if file.startswith(("<stdin", "<ipython")) else _GENERATED
+        package = _package(file)
+        if package is not None:
+            if package in ("jax", "jaxlib"):
+                return _JAX
+            return _LIBRARY if package in _LIBRARIES else _USER
+        return _LIBRARY if file.startswith(self._standard) else _USER
+
+
+def shown(file: str) -> str:
+    """
+    Return *file* as a person reads it: relative to the working directory, to where
+    packages are installed, or to the home directory.
+    """
+    package = _package(file)
+    if package is not None:
+        return file[file.rindex(f"{os.sep}{package}") + 1 :]
+    for base, prefix in ((_directory(), ""), (os.path.expanduser("~"), "~/")):  # noqa: PTH111 - a Path of a home that is unknown raises
+        if len(base) > 1 and file.startswith(f"{base}{os.sep}"):
+            return prefix + file[len(base) + 1 :]
+    return file
+
+
+def _package(file: str) -> str | None:
+    """
+    Return the top-level package or module that *file* belongs to, if installed.
+    """
+    parts = file.split(os.sep)  # noqa: PTH206 - not worth a Path for each file
+    for at in range(len(parts) - 2, -1, -1):
+        if parts[at] in _INSTALLED:
+            return parts[at + 1].removesuffix(".py")
+    return None
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - text is what is compared
+    except OSError:  # deleted
+        return ""

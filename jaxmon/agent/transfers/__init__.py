@@ -1,0 +1,3 @@
+"""
+Transfers between host and device, and waits.
+"""

@@ -1,0 +1,264 @@
+"""
+Where data crosses between host and device: the places in JAX, and what is seen there.
+
+Arrays are read by methods of JAX's array class, so a `Method` stands in for each. Data
+is sent by functions that JAX looks up in its modules; these get a `Probe`.
+
+What JAX does in C++ alone has no place: a NumPy argument of a cached call, and, on a
+CPU, NumPy's look into an array's memory. `docs/transfers.md` tells users.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import perf_counter_ns
+from types import FrameType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.inspection import is_a, package_of
+from jaxmon.agent.transfers.origins import CONVERSIONS, Origins, Site
+from jaxmon.agent.transfers.stand_ins import SITE, Record, Wait
+from jaxmon.indicators.endings import Once
+
+
+# The methods that read an array or a shard of it, by release; their callers keep
+# what they read, so a second look does not come here.
+_READS = (
+    "_single_device_array_to_np_array",  # to 0.5
+    "_single_device_array_to_np_array_did_copy",
+    "_to_np_array_did_copy",  # since 0.12
+)
+_times = iter(perf_counter_ns, None)
+_NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
+
+
+def trusted(sent: Any) -> Any:
+    """
+    Return *sent*, or what can be asked in its place without running code of the user's:
+    of a class below NumPy's array the array; of any other class nothing.
+    """
+    if package_of(type(sent)):
+        return sent
+    if is_a(sent, np.ndarray):
+        return np.ndarray.view(sent, np.ndarray)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """
+    An attribute of JAX to stand in for.
+
+    Attributes:
+        owner: a module, or the class of arrays.
+        name: the attribute.
+        observe: takes the calling frame, the original, and of a method the array.
+    """
+
+    owner: Any
+    name: str
+    observe: Callable[..., Any]
+
+
+class Crossings:
+    """
+    Observes every crossing that passes a place in JAX.
+
+    Attributes:
+        records: what was seen and not taken away yet.
+        enough: called when many records wait, on the thread that made one.
+    """
+
+    def __init__(
+        self, jax: Any, guard: Guard, enough: Callable[[], None], *, many: int = 64
+    ) -> None:
+        self.records: deque[Record] = deque()
+        self._note = self.records.append
+        self._jax = jax
+        self._guard = guard
+        self._enough = enough
+        self._many = many
+        self._origins = Origins(jax)
+        self._looping: dict[int, bool] = {}
+        self._clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001
+        self._array: type = jax._src.array.ArrayImpl  # noqa: SLF001
+
+    def places(self) -> tuple[list[Place], list[Place]]:
+        """
+        Return what to stand in for with a `Method`, and with a `Probe`.
+
+        Raises:
+            AttributeError: this JAX reads or sends data in another way.
+        """
+        source: Any = self._jax._src  # noqa: SLF001
+        array = self._array
+        methods = [
+            Place(array, name, self.on_read) for name in _READS if name in vars(array)
+        ]
+        if not methods:
+            msg = f"array class has none of {', '.join(_READS)}"
+            raise AttributeError(msg)
+        methods.append(Place(array, "block_until_ready", self.on_wait))
+        pxla = source.interpreters.pxla
+        probes = [
+            *_everywhere(self.on_put, "batched_device_put", pxla, source.dispatch),
+            *_everywhere(
+                self.on_wait_for_many, "batched_block_until_ready", source.api
+            ),
+            # Only since 0.12, and only where the program asked for it.
+            *_everywhere(self.on_put, "shard_args", pxla, required=False),
+        ]
+        lax: Any = source.lax.lax
+        probes += [
+            Place(lax, name, self.on_convert)
+            for name in CONVERSIONS
+            if name in vars(lax)
+        ]
+        for place in (*methods, *probes):
+            vars(place.owner)[place.name]
+        return methods, probes
+
+    # --- observers ---------------------------------------------------------------
+
+    def on_read(
+        self, frame: FrameType, bound: Callable[..., Any], array: Any
+    ) -> Callable[..., Any] | None:
+        """
+        Observe a copy of *array*, or of one shard of it, to the host.
+        """
+        site = self._origins.of(frame, "device_to_host")
+        if site is None:
+            return None
+        aval = array.aval
+        nbytes = math.prod(aval.shape) * aval.dtype.itemsize
+        # To 0.11 the shards of an array are read one by one in a loop; which of the
+        # two places in JAX's code this is never changes.
+        at = frame.f_lasti
+        looping = self._looping.get(at)
+        if looping is None:
+            looping = frame.f_locals.get("self", array) is not array
+            self._looping[at] = looping
+        count = 0 if looping and frame.f_locals.get("i") else 1
+        return self._begin(bound, site, count, nbytes)
+
+    def on_wait(
+        self, frame: FrameType, bound: Callable[..., Any], _: Any
+    ) -> Wait | None:
+        """
+        Observe a look-up of ``block_until_ready``.
+        """
+        del frame
+        wait = Wait()
+        wait.bound, wait.start = bound, self._start_wait
+        return wait
+
+    def on_wait_for_many(
+        self, frame: FrameType, original: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
+        """
+        Observe a wait for several arrays.
+        """
+        return self._start_wait(frame, original)
+
+    def on_put(
+        self, frame: FrameType, original: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
+        """
+        Observe what sends arrays, of NumPy or already on a device, to devices.
+        """
+        variables = frame.f_locals
+        sent = variables.get("batch_xs")
+        if sent is None:
+            sent = variables.get("xs", ())
+        nbytes, scalars = 0, True
+        for one in map(trusted, sent):
+            if not isinstance(one, self._array):
+                nbytes += self._nbytes(one)
+                scalars = scalars and not getattr(one, "ndim", 0)
+        if not nbytes:
+            return None
+        site = self._origins.of(frame, "host_to_device", scalars=scalars)
+        return None if site is None else self._begin(original, site, 1, nbytes)
+
+    def on_convert(
+        self, frame: FrameType, original: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
+        """
+        Observe ``jnp.array``, whose last step sends a NumPy array in C++.
+        """
+        if frame.f_code.co_name != "array" or not self._clean():
+            return None
+        variables = frame.f_locals
+        sent = variables.get("out")
+        if sent is None:
+            sent = variables.get("object")
+        sent = trusted(sent)
+        if isinstance(sent, self._array):
+            return None
+        site = self._origins.of(frame, "host_to_device")
+        return (
+            None if site is None else self._begin(original, site, 1, self._nbytes(sent))
+        )
+
+    # --- inside ------------------------------------------------------------------
+
+    def _start_wait(
+        self, frame: FrameType, bound: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
+        try:
+            site = self._origins.of(frame, "sync")
+            return None if site is None else self._begin(bound, site, 1, 0)
+        except Exception:  # noqa: BLE001 - contained: the user's call goes on
+            self._guard.failed(SITE)
+            return None
+
+    def _nbytes(self, sent: Any) -> int:
+        """
+        Return the bytes that *sent*, which is `trusted`, has on a device.
+        """
+        dtype = getattr(sent, "dtype", None)
+        if dtype is None:
+            kind, itemsize = _NUMBERS.get(type(sent), ("f", 8))
+        else:
+            kind, itemsize = dtype.kind, dtype.itemsize
+        wide = kind in "fiuc" and itemsize == (16 if kind == "c" else 8)
+        if wide and not self._jax.config.jax_enable_x64:
+            itemsize //= 2
+        return int(getattr(sent, "size", 1) * itemsize)
+
+    def _begin(
+        self, call: Callable[..., Any], site: Site, count: int, nbytes: int
+    ) -> Callable[..., Any]:
+        if len(self.records) >= self._many:
+            self._enough()
+        # As `ending` does it, without the calls: reads and waits are many.
+        once = Once()
+        once.__call__ = call
+        started = ((site, count, nbytes, perf_counter_ns()),)
+        record = map(self._note, zip(started, _times))  # noqa: B905 - one is endless
+        once.__del__ = record.__next__
+        return once
+
+
+def _everywhere(
+    observe: Callable[..., Any], name: str, *users: ModuleType, required: bool = True
+) -> Iterator[Place]:
+    """
+    Yield the modules of jaxlib in which *users* look *name* up.
+    """
+    found: set[int] = set()
+    for user in users:
+        for alias in ("xc", "_jax"):
+            module = vars(user).get(alias)
+            if module is not None and name in vars(module) and id(module) not in found:
+                found.add(id(module))
+                yield Place(module, name, observe)
+    if required and not found:
+        msg = f"jaxlib has no {name}"
+        raise AttributeError(msg)

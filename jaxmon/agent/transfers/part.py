@@ -1,0 +1,267 @@
+"""
+Transfers between host and device, and the source lines that make them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxmon import catalog
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.patches import Patches
+from jaxmon.agent.jaxlink.probe import Probe
+from jaxmon.agent.source_lines import shown
+from jaxmon.agent.transfers.crossings import Crossings, trusted
+from jaxmon.agent.transfers.origins import Direction, Site
+from jaxmon.agent.transfers.stand_ins import SITE, Method
+from jaxmon.catalog import TRANSFER_DIRECTIONS
+from jaxmon.exposition.families import Family, gauge, series
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.sampling.part import Sample, Sampling
+
+
+LINES = 50
+"""Source lines of a snapshot."""
+
+# A line is told of once: when it has transferred this often, or when it has held up
+# the program for this share of its time and is no single event.
+OFTEN = 100
+_SHARE = 0.01
+_REPEATED = 10
+_SETTLED_SECONDS = 10.0
+
+# NumPy arguments of a call that are worth a word.
+_OF_NUMPY = (np.ndarray, np.generic)
+_LARGE_BYTES = 64 * 1024
+
+_PHRASES: dict[Direction, str] = {
+    "device_to_host": "reads from the device",
+    "host_to_device": "sends to the device",
+    "sync": "waits for the device",
+}
+
+
+class Transfers:
+    """
+    Counts transfers and waits, and tells of source lines that keep making them.
+
+    What is seen, and what cannot be, is told in `docs/transfers.md`.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._crossings: Crossings | None = None
+        self._standing: list[Method | Probe] = []
+        self._sites: dict[int, Site] = {}
+        self._arguments: dict[Function, int] = {}
+        self._totals: dict[str, list[int]] = {
+            direction: [0, 0, 0] for direction in (*TRANSFER_DIRECTIONS, "sync")
+        }
+        # Reentrant: a signal handler may make a transfer while this thread holds it.
+        self._lock = threading.RLock()
+        self._since = time.monotonic()
+
+    def attach(self, patches: Patches) -> None:
+        """
+        Stand in for the places in JAX where data crosses.
+
+        Raises:
+            AttributeError, KeyError: this JAX lacks one of them; nothing is replaced.
+        """
+        guard = self._context.guard
+        crossings = Crossings(self._context.jax, guard, self._fold)
+        methods, functions = crossings.places()
+        self._crossings = crossings
+        self._since = time.monotonic()
+        for place in methods:
+            original = vars(place.owner)[place.name]
+            method = Method(original, place.observe, guard)
+            self._standing.append(method)
+            patches.replace(place.owner, place.name, method)
+        for place in functions:
+            original = vars(place.owner)[place.name]
+            probe = Probe(original, place.observe, guard=guard, site=SITE)
+            self._standing.append(probe)
+            patches.replace(place.owner, place.name, probe)
+
+    def detach(self) -> None:
+        """
+        Observe no more; `Patches` puts JAX's own back.
+        """
+        for one in self._standing:
+            one.active = False
+
+    def observe(self, sampling: Sampling) -> None:
+        """
+        Have the arguments of sampled calls looked at.
+        """
+        if self._context.settings.transfers:
+            sampling.observers.append(self.sampled)
+
+    def start(self) -> None:
+        """
+        Do nothing: the hooks observe.
+        """
+
+    def stop(self) -> None:
+        """
+        Observe no more.
+        """
+        self.detach()
+
+    def snapshot(self) -> dict[str, Any]:
+        """
+        Return the totals and the lines that were blocked longest.
+        """
+        if self._crossings is None:
+            return {}
+        self._fold()
+        sites = list(self._sites.values())
+        sites.sort(key=lambda site: (site.nanoseconds, site.count))
+        return {
+            "directions": {
+                direction: _named(self._totals[direction])
+                for direction in TRANSFER_DIRECTIONS
+            },
+            "waits": _named(self._totals["sync"]),
+            "arguments": {
+                function.name: nbytes
+                for function, nbytes in list(self._arguments.items())
+            },
+            "lines": [
+                {
+                    "file": shown(site.file),
+                    "line": site.line,
+                    "direction": site.direction,
+                    "how": site.how,
+                    **_figures(site),
+                }
+                for site in reversed(sites[-LINES:])
+            ],
+        }
+
+    def collect(self) -> list[Family]:
+        """
+        Return the figures.
+        """
+        if self._crossings is None:
+            return []
+        self._fold()
+        waits, _, waited = self._totals["sync"]
+        by_direction = [(d, self._totals[d]) for d in TRANSFER_DIRECTIONS]
+        return [
+            *(
+                Family(
+                    metric,
+                    [(series(metric, d), total[i] * unit) for d, total in by_direction],
+                )
+                for i, metric, unit in (
+                    (0, catalog.HOST_TRANSFERS, 1),
+                    (1, catalog.HOST_TRANSFER_BYTES, 1),
+                    (2, catalog.HOST_TRANSFER_SECONDS, 1e-9),
+                )
+            ),
+            gauge(catalog.HOST_SYNCS, waits),
+            gauge(catalog.HOST_SYNC_SECONDS, waited * 1e-9),
+        ]
+
+    def sampled(self, sample: Sample) -> None:
+        """
+        Look for NumPy arguments of a sampled call, which JAX converts in C++, unseen.
+
+        They are told of, not counted: of the other calls nothing is known.
+        """
+        leaves = self._context.jax.tree_util.tree_leaves((sample.args, sample.kwargs))
+        arrays = [one for one in map(trusted, leaves) if isinstance(one, _OF_NUMPY)]
+        sizes = [one.nbytes for one in arrays]
+        nbytes, function = sum(sizes), sample.function
+        if nbytes < _LARGE_BYTES or function in self._arguments:
+            return
+        self._arguments[function] = nbytes
+        self._context.events.add(
+            "transfer",
+            function.name,
+            f"{function.name} is called with NumPy arguments: each call sends "
+            f"{nbytes:,} bytes to the device, and is held up meanwhile. These are not "
+            "in the counters. Call it with the outcome of jax.device_put, made ahead.",
+            file="",
+            line=0,
+            how="argument",
+            direction="host_to_device",
+            count=len(sizes),
+            bytes=nbytes,
+        )
+
+    # --- inside ------------------------------------------------------------------
+
+    def _fold(self) -> None:
+        """
+        Add up what was seen since the last time; about 1 µs for each.
+        """
+        if self._crossings is None:
+            return
+        records, totals = self._crossings.records, self._totals
+        with self._lock:
+            # Not more than are there now: another thread may go on for ever.
+            for _ in range(len(records)):
+                if not records:  # a signal handler was quicker
+                    return
+                # Without a call from here to the end, so that what interrupts us finds
+                # the record counted once, or still there.
+                (site, count, nbytes, started), ended = records[0]
+                # The program may have replaced the clock.
+                spent = ended - started if ended > started else 0
+                total = totals[site.direction]
+                total[0] += count
+                total[1] += nbytes
+                total[2] += spent
+                site.count += count
+                site.bytes += nbytes
+                site.nanoseconds += spent
+                del records[0]
+                self._sites[id(site)] = site
+                if not site.told and site.count >= _REPEATED and self._is_often(site):
+                    site.told = True
+                    self._tell(site)
+
+    def _is_often(self, site: Site) -> bool:
+        if not site.file or site.count >= OFTEN:
+            return bool(site.file)
+        lived = time.monotonic() - self._since
+        return lived >= _SETTLED_SECONDS and site.nanoseconds >= lived * _SHARE * 1e9
+
+    def _tell(self, site: Site) -> None:
+        lived = max(time.monotonic() - self._since, 1e-9)
+        figures = _figures(site)
+        file, how = shown(site.file), _PHRASES[site.direction]
+        moved = f", {site.bytes:,} bytes" if site.bytes else ""
+        self._context.events.add(
+            "transfer",
+            None,
+            f"{file}:{site.line} {how} again and again ({site.how}): "
+            f"{site.count:,} times{moved}, "
+            f"{figures['seconds']:.3g} s blocked, "
+            f"{min(figures['seconds'] / lived, 1):.1%} of the time",
+            file=file,
+            line=site.line,
+            how=site.how,
+            direction=site.direction,
+            **figures,
+        )
+
+
+def _figures(site: Site) -> dict[str, float]:
+    return _named((site.count, site.bytes, site.nanoseconds))
+
+
+def _named(figures: Sequence[int]) -> dict[str, float]:
+    count, nbytes, spent = figures
+    return {"count": count, "bytes": nbytes, "seconds": spent / 1e9}

@@ -1,0 +1,79 @@
+"""
+What stands in for a method of JAX's array class, without a frame on the stack.
+
+Its look-up runs an observer, which returns a callable for one call; that call has ended
+when the interpreter drops it. `jaxmon.agent.jaxlink.probe` does it for functions.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeAlias
+
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.transfers.origins import Site
+
+
+SITE = "transfers"
+
+Started: TypeAlias = tuple[Site, int, int, int]
+"""Where, how many (a shard after the first adds none), bytes, and since when."""
+
+Record: TypeAlias = tuple[Started, int]
+"""The same, and until when; both in nanoseconds of the performance counter."""
+
+
+class Wait:
+    """
+    ``array.block_until_ready`` before it is called: a look-up alone is no wait.
+
+    Attributes:
+        bound: the method.
+        start: given the calling frame and the method, returns what to call instead.
+    """
+
+    # Set from outside: an `__init__` would cost each wait a call.
+    __slots__ = ("bound", "start")
+
+    bound: Callable[[], Any]
+    start: Callable[..., Callable[..., Any] | None]
+
+    @property
+    def __call__(self) -> Callable[[], Any]:
+        """
+        The method, for one call.
+        """
+        return self.start(sys._getframe(1), self.bound) or self.bound  # noqa: SLF001
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bound, name)
+
+
+class Method:
+    """
+    Stands in for a method of JAX's array class and shows each use to *observe*.
+    """
+
+    def __init__(
+        self,
+        original: Any,
+        observe: Callable[[FrameType, Callable[..., Any], Any], Any],
+        guard: Guard,
+    ) -> None:
+        self._original = original
+        self._observe = observe
+        self._guard = guard
+        self._off = guard.off
+        self.active = True
+
+    def __get__(self, array: Any, owner: type | None = None) -> Any:
+        bound = self._original.__get__(array, owner)
+        if array is None or not self.active or SITE in self._off:
+            return bound
+        try:
+            return self._observe(sys._getframe(1), bound, array) or bound  # noqa: SLF001
+        except Exception:  # noqa: BLE001 - contained: the user's call goes on
+            self._guard.failed(SITE)
+            return bound

@@ -1,0 +1,174 @@
+"""
+A thread that looks, until what it looks for is there.
+
+It never blocks inside JAX. A thread that waits in C++ for a device takes the whole
+process down when the interpreter ends before the device does; one that sleeps
+between looks does not, follows several devices at once, and knows how
+exact its times are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import threading
+import time
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from jaxmon import interrupts
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.worker import bounded, take
+from jaxmon.threads import DaemonThread
+
+
+# Between two looks; none of what is watched asks for more.
+_MOST_SECONDS = 1.0
+
+_SET_TIMER_SLACK = 29  # of prctl, in nanoseconds, for the calling thread
+
+
+class Watched(Protocol):
+    """
+    Something that will have happened at some time.
+    """
+
+    def look(self) -> float | None:
+        """
+        Look, and return in how many seconds to look again; `None` when it is over.
+        """
+        ...
+
+
+class Watcher:
+    """
+    Looks at up to *limit* things at a time, from a daemon thread of its own.
+
+    Args:
+        name: of the thread, and the site under which failures are counted.
+        guard: contains failures.
+        limit: most things that are watched; further ones are refused.
+
+    Attributes:
+        refused: things that found no place.
+        spent: processor seconds that the thread has used.
+    """
+
+    def __init__(self, name: str, guard: Guard, *, limit: int = 16) -> None:
+        self.refused = Tally()
+        self.spent = 0.0
+        self._name = name
+        self._guard = guard
+        self._limit = limit
+        self._submitted: SimpleQueue[Watched | None] = SimpleQueue()
+        self._watched: list[tuple[float, Watched]] = []
+        self._thread: threading.Thread | None = None
+        self._lock = threading.RLock()
+        self._stopped = False
+
+    def submit(self, watched: Watched) -> bool:
+        """
+        Watch *watched* from now on; return whether there was a place. Never blocks.
+        """
+        if self._stopped or not self._guard.on(self._name):
+            return False
+        if len(self._watched) + self._submitted.qsize() >= self._limit:
+            self.refused.add()
+            return False
+        self._submitted.put(watched)
+        if self._thread is None:
+            self._start()
+        return True
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """
+        Forget what is watched and end the thread; wait at most *timeout* seconds.
+        """
+        with self._lock:
+            self._stopped = True
+            thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._submitted.put(None)
+        if thread is not threading.current_thread():
+            self._guard.join(thread, timeout)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is not None or self._stopped:
+                return
+            thread = DaemonThread(
+                f"jaxmon-{self._name}",
+                functools.partial(self._guard.run, self._name, self._run),
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:  # no threads left
+                interrupts.pass_on(error)
+                self._forget()
+                self._guard.failed(self._name)
+                return
+            self._thread = thread
+
+    def _run(self) -> None:
+        _be_punctual()
+        while not self._stopped and self._guard.on(self._name):
+            due = min((due for due, _ in self._watched), default=None)
+            timeout = (
+                None
+                if due is None
+                else bounded(due - time.perf_counter(), _MOST_SECONDS)
+            )
+            try:
+                fresh = take(self._submitted, timeout)
+            except Empty:
+                fresh = None
+            if fresh is not None:
+                self._watched.append((0.0, fresh))
+                # This frame would keep it, and what it refers to, while waiting.
+                del fresh
+            if not self._stopped:
+                self._look()
+            self.spent = time.thread_time()
+        self._forget()
+
+    def _forget(self) -> None:
+        """
+        Let go of what is watched, and of what waits to be.
+        """
+        self._watched = []
+        with contextlib.suppress(Empty):
+            while True:
+                self._submitted.get_nowait()
+
+    def _look(self) -> None:
+        """
+        Look at everything that is due.
+        """
+        now = time.perf_counter()
+        kept = []
+        for due, watched in self._watched:
+            delay: float | None = due - now
+            if due <= now:
+                delay = self._delay(watched)
+            if delay is not None:
+                kept.append((time.perf_counter() + delay, watched))
+        self._watched = kept
+
+    def _delay(self, watched: Watched) -> float | None:
+        try:
+            return watched.look()
+        except Exception:  # noqa: BLE001 - contained: our own thread goes on
+            self._guard.failed(self._name)
+            return None
+
+
+def _be_punctual() -> None:
+    """
+    Have the timers of this thread end when they are due, not 50 µs later, which Linux
+    allows itself for ordinary threads so as to wake up less often.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # another system
+        ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, *map(ctypes.c_ulong, (1, 0, 0, 0)))

@@ -1,0 +1,3 @@
+"""
+Files: bounded where they are read, whole where they are written.
+"""

@@ -1,0 +1,103 @@
+"""
+Files that are written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from jaxmon.files.bounded import kind
+
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+def write(
+    path: Path, data: bytes, *, private: bool = False, replace: bool = True
+) -> None:
+    """
+    Write *data* to the file *path*, down to the disk.
+
+    Whatever goes wrong, what was there before stays, and nothing is left beside it.
+
+    Args:
+        path: of the file; where it is a link, of what that points to.
+        data: all of it.
+        private: let nobody else read it; otherwise, the umask decides.
+        replace: what is there; otherwise it is an error.
+
+    Raises:
+        FileExistsError: there is a file, and *replace* is false.
+        OSError: it cannot be written; its file name is *path*.
+    """
+    try:
+        target = path.resolve() if path.is_symlink() else path
+        _require_regular(target)
+        number, temporary = tempfile.mkstemp(
+            prefix=f".{target.name[:100]}.", dir=target.parent
+        )
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(data)
+                file.flush()
+                if not private:
+                    os.fchmod(number, _mode(target))
+                os.fsync(number)
+            _put(temporary, target, replace=replace)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)  # noqa: PTH108 - mkstemp gives a text
+        _sync_directory(target.parent)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def _require_regular(target: Path) -> None:
+    """
+    Complain about a device, a pipe or whatever else a file would take the place of.
+    """
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(mode := target.stat().st_mode):
+            raise OSError(errno.EINVAL, f"it is {kind(mode)}; give a file")
+
+
+def _mode(target: Path) -> int:
+    """
+    Return the permissions of what is replaced, or those that open() would give.
+    """
+    with suppress(FileNotFoundError):
+        return target.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def _put(temporary: str, target: Path, *, replace: bool) -> None:
+    if not replace:
+        try:
+            os.link(temporary, target)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # Between here and there somebody may make it: then it is replaced.
+            if target.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+        else:
+            return
+    os.replace(temporary, target)  # noqa: PTH105 - mkstemp gives a text
+
+
+def _sync_directory(directory: Path) -> None:
+    # Not every file system can; the file itself is on the disk.
+    with suppress(OSError):
+        number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

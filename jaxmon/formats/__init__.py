@@ -1,0 +1,3 @@
+"""
+Formats that are read within bounds: JSON, YAML, protocol buffers.
+"""

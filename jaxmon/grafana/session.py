@@ -1,0 +1,299 @@
+"""
+JSON over HTTP to one Grafana: time limits, retries, TLS, proxies, the token.
+
+The token is sent to the configured address and nowhere else: no redirect is
+followed, and no error, log line or representation holds it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
+
+from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.files.bounded import require_regular
+from jaxmon.formats import json_text
+from jaxmon.grafana.route import Route, RouteError, is_loopback
+from jaxmon.http import client
+from jaxmon.http.redaction import Secrets
+from jaxmon.http.stream import Bounds, TooLargeError
+from jaxmon.http.urls import parts_of, without_user
+from jaxmon.report.layout import clean
+from jaxmon.version import version
+
+
+ATTEMPTS = 4
+MAX_BYTES = 32 << 20
+MAX_WAIT_SECONDS = 30.0
+_MOST_CERTIFICATES = 16 << 20
+
+# Of what a server asks for, as it is told.
+_LONGEST_WAIT = 1e6
+
+_RETRIED = frozenset({429, 502, 503, 504})
+_REDIRECTS = range(300, 400)
+_SHOWN = 300
+
+
+class GrafanaError(JaxmonError):
+    """
+    Grafana, or the way to it, did not do what was asked.
+
+    Args:
+        message: for people; never holds the token.
+        status: HTTP status; `None` when there was no answer.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    A complete answer: its status, and its body if that is JSON, else `None` and what
+    it is instead.
+    """
+
+    status: int
+    data: Any
+    problem: str = ""
+    retry_after: float | None = None
+    location: str = ""
+
+    def text(self, key: str) -> str:
+        """
+        Return the string that the body has under *key*, ``""`` without one.
+        """
+        found = self.data.get(key) if isinstance(self.data, dict) else None
+        return found if isinstance(found, str) else ""
+
+
+@dataclass
+class Session:
+    """
+    Sends requests to one Grafana.
+
+    A request is repeated, a bounded number of times, when Grafana or a proxy is busy
+    (429, 502, 503, 504) or the connection fails. That is right for every request that
+    goes through here: reading changes nothing, and what is saved carries the version
+    it replaces, so that a repetition of a save that did arrive is turned down.
+
+    Args:
+        url: where Grafana is, as in a browser, path included.
+        token: of a service account.
+        ca_file: certificates to trust instead of the system's.
+        timeout: seconds for each attempt.
+        insecure_http: send the token in the clear to another host.
+        sleep: waits between attempts.
+
+    Raises:
+        GrafanaError: an address, token or certificate file that cannot be used.
+    """
+
+    url: str
+    token: str = field(repr=False)
+    ca_file: Path | None = None
+    timeout: float = 10.0
+    insecure_http: bool = False
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = _checked(self.url, insecure_http=self.insecure_http)
+        self.url = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+        self.url = self.url.rstrip("/")
+        if not self.token or not (self.token.isascii() and self.token.isprintable()):
+            msg = "the token is empty or has characters that no token has"
+            raise GrafanaError(msg)
+        try:
+            self._route = Route.to(parts, _trust(self.ca_file))
+        except RouteError as error:
+            raise GrafanaError(str(error)) from None
+        self._secrets = Secrets(self.token, *self._route.secrets, hidden="[token]")
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int] | None = None,
+        body: Any = None,
+    ) -> Answer:
+        """
+        Return the answer to one request, whatever its status.
+
+        Raises:
+            GrafanaError: no answer after all attempts, or one that is not Grafana's.
+        """
+        target = urlsplit(self.url).path + path
+        target += f"?{urlencode(query)}" if query else ""
+        for attempt in range(1, ATTEMPTS + 1):
+            last = attempt == ATTEMPTS
+            try:
+                answer = self._attempt(method, target, body)
+            except (OSError, HTTPException) as error:
+                if last or _is_final(error):
+                    raise self._unreachable(error) from None
+                wait = _backoff(attempt)
+            else:
+                if answer.status not in _RETRIED:
+                    return self._usable(answer)
+                wait = answer.retry_after or _backoff(attempt)
+                if last or wait > MAX_WAIT_SECONDS:
+                    raise self._busy(answer)
+            self.sleep(wait)
+        raise AssertionError(ATTEMPTS)  # the last attempt returns or raises
+
+    def redacted(self, text: str) -> str:
+        """
+        Return *text*, which somebody else wrote, cut, on one line, without the token.
+        """
+        line = " ".join(clean(self._secrets.redacted(text)).split())
+        return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
+
+    def _attempt(self, method: str, target: str, body: Any) -> Answer:
+        headers = {
+            "Accept": "application/json",
+            "Authorization": f"Bearer {self.token}",
+            "User-Agent": f"jaxmon/{version()}",
+            **({} if body is None else {"Content-Type": "application/json"}),
+        }
+        data = None if body is None else json.dumps(body).encode()
+        with self._route.stream(Bounds(self.timeout, MAX_BYTES)) as stream:
+            self._route.send(stream, method, target, headers=headers, body=data)
+            return _answer(client.receive(stream, method))
+
+    def _usable(self, answer: Answer) -> Answer:
+        """
+        Return *answer* unless it cannot be from Grafana's API.
+        """
+        if answer.status in _REDIRECTS:
+            place = self.redacted(answer.location.partition("?")[0])
+            msg = (
+                f"{self.url} redirects to {place or 'nowhere'}; give "
+                "Grafana's own address, the token is not sent anywhere else"
+            )
+            raise GrafanaError(msg, status=answer.status)
+        if answer.data is None:
+            msg = (
+                f"{self.url} answered {answer.status} with "
+                f"{self.redacted(answer.problem)}; give the address under which a "
+                "browser shows Grafana, path included"
+            )
+            raise GrafanaError(msg, status=answer.status)
+        return answer
+
+    def _busy(self, answer: Answer) -> GrafanaError:
+        asked = answer.retry_after
+        hint = f"; it asks to wait {asked:.0f} s" if asked else ""
+        text = self.redacted(answer.text("message"))
+        msg = f"{self.url} is busy: {answer.status} {text}".rstrip() + hint
+        return GrafanaError(f"{msg}; try again later", status=answer.status)
+
+    def _unreachable(self, error: Exception) -> GrafanaError:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            msg = (
+                f"the certificate of {self.url} is not trusted: "
+                f"{error.verify_message}; give its authority with --ca-file"
+            )
+            return GrafanaError(msg)
+        text = self.redacted(str(error) or type(error).__name__)
+        return GrafanaError(f"no answer from {self.url}: {text}")
+
+
+def _checked(url: str, *, insecure_http: bool) -> SplitResult:
+    """
+    Return the parts of *url* if the token may be sent there.
+    """
+    try:
+        parts = parts_of(url)
+    except ValueError as error:
+        raise GrafanaError(str(error)) from None
+    if parts.query:
+        msg = f"not Grafana's address: {without_user(url)!r}; leave out what follows ?"
+        raise GrafanaError(msg)
+    if parts.username is not None:
+        msg = "a user or password in the address is not used; give a token instead"
+        raise GrafanaError(msg)
+    if parts.scheme == "http" and not (insecure_http or is_loopback(parts)):
+        msg = (
+            f"{parts.hostname} would get the token in the clear; use https, or allow "
+            "it with --insecure-http"
+        )
+        raise GrafanaError(msg)
+    return parts
+
+
+def _trust(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        if ca_file is not None:  # OpenSSL would read whatever it is to its end
+            require_regular(ca_file, most=_MOST_CERTIFICATES)
+        return ssl.create_default_context(cafile=ca_file)
+    except ConfigFileError as error:
+        msg = f"cannot use the certificates in {ca_file}: {error}"
+        raise GrafanaError(msg) from None
+    except OSError as error:  # ssl.SSLError, too
+        reason = error.strerror or "it holds no certificates"
+        msg = f"cannot use the certificates in {ca_file}: {reason}"
+        raise GrafanaError(msg) from None
+
+
+def _answer(answer: client.Answer) -> Answer:
+    data, problem = None, "something that is not JSON"
+    if "json" in answer.type:
+        try:
+            data = json_text.parse(answer.body)
+        except ValueError as error:
+            problem = f"JSON that cannot be used ({error})"
+    return Answer(
+        answer.status,
+        data,
+        problem,
+        _seconds(answer.headers.get("retry-after")),
+        answer.headers.get("location", ""),
+    )
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """
+    Return what a ``Retry-After`` header asks for: seconds, or until a date.
+    """
+    if not retry_after:
+        return None
+    if retry_after.strip().isdecimal():
+        seconds = float(retry_after)
+    else:
+        try:
+            date = parsedate_to_datetime(retry_after)
+            if date.tzinfo is None:
+                date = date.replace(tzinfo=UTC)
+            seconds = (date - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return min(max(0.0, seconds), _LONGEST_WAIT)
+
+
+def _backoff(attempt: int) -> float:
+    """
+    Return seconds to wait after *attempt*: 0.5, 1, 2, each up to half less.
+    """
+    spread = random.random()  # noqa: S311 - spreads load, guards nothing
+    return float(2 ** (attempt - 2) * (1 - spread / 2))
+
+
+def _is_final(error: Exception) -> bool:
+    """
+    Tell whether another attempt would fail in the same way.
+    """
+    return isinstance(error, (ssl.SSLCertVerificationError, TooLargeError))

@@ -1,0 +1,118 @@
+"""
+One HTTP exchange within bounds, over TCP or a Unix socket. For the same page of many
+servers at once see `fetch`.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
+from typing import cast
+
+from jaxmon.http.stream import Bounds, Place, Stream, connected
+
+
+_CHUNK = 1 << 16
+_INTERIM = range(100, 200)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """
+    Args:
+        status: of HTTP.
+        headers: by lower-case name; of several the last.
+        body: as it came.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def type(self) -> str:
+        """
+        The media type, in lower case, ``""`` without one.
+        """
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def get(
+    place: Place,
+    target: str,
+    *,
+    seconds: float,
+    max_bytes: int,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """
+    GET *target* in the clear from the server at *place*.
+
+    Args:
+        place: host and port, or a Unix socket.
+        target: path and query.
+        seconds: for all of it.
+        max_bytes: most that may be received, head included.
+        headers: beyond the usual.
+
+    Raises:
+        TimeoutError: it took too long.
+        TooLargeError: there was too much of it.
+        OSError: nobody listens, or the connection failed.
+        http.client.HTTPException: the answer is no HTTP, or was cut off.
+    """
+    with connected(place, Bounds(seconds, max_bytes)) as stream:
+        host, port = place if isinstance(place, tuple) else ("localhost", None)
+        send(stream, "GET", target, host=host, port=port, headers=headers)
+        return receive(stream, "GET")
+
+
+def send(  # noqa: PLR0913 - what a request consists of
+    stream: Stream,
+    method: str,
+    target: str,
+    *,
+    host: str,
+    port: int | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+) -> None:
+    """
+    Send the one request of a connection.
+    """
+    connection = HTTPConnection(host, port)
+    connection.sock = cast("socket.socket", stream)
+    connection.request(method, target, body, {"Connection": "close", **(headers or {})})
+
+
+def receive(stream: Stream, method: str) -> Answer:
+    """
+    Return the whole answer to a request by *method*.
+    """
+    response = receive_head(stream, method)
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    body = io.BytesIO()
+    # Never as much as the server says that there is: that much may be asked for.
+    while chunk := response.read1(_CHUNK):
+        body.write(chunk)
+    if response.length:
+        raise IncompleteRead(body.getvalue(), response.length)
+    return Answer(response.status, headers, body.getvalue())
+
+
+def receive_head(stream: Stream, method: str) -> HTTPResponse:
+    """
+    Return the final response, what comes before it left out; its body is unread.
+    """
+    while True:
+        response = HTTPResponse(cast("socket.socket", stream), method=method)
+        response.begin()
+        if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
+            msg = "the server speaks another protocol"
+            raise HTTPException(msg)
+        if response.status not in _INTERIM:
+            return response

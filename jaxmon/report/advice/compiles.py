@@ -1,0 +1,262 @@
+"""
+Rules about compiles: what is compiled again, for long, one by one, or every time anew.
+
+What is worth a word and what is not stands in the constants here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from jaxmon.report.advice.words import WHY, what_to_do
+from jaxmon.report.layout import counted, duration, share, times
+from jaxmon.report.model import Advice, Function, Recompile, Snapshot
+
+
+STORM = 5
+"""Recompiles of one function for one cause that may be no accident."""
+
+_LATELY_SECONDS = 600.0
+_STORM_OF_CALLS = 0.01
+_STORM_OF_TIME = 0.005
+_SCATTERED = 20
+_SCATTERED_OF_TIME = 0.05
+_STUCK_SECONDS = 300.0
+_OPERATIONS_SECONDS = 5.0
+_CACHE_WORTH_SECONDS = 10.0
+_NO_CACHE = ("disabled", "no_directory", "below_threshold")
+_COMPILE_SHARE = 0.2
+_SETTLED_SECONDS = 60.0
+_EFFECT_MISSES = 100
+_MOST_EVIDENCE = 3
+
+
+def recompiles(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for functions that are compiled again and again.
+    """
+    for function in snapshot.functions:
+        for cause, count in _by_count(function):
+            if function.internal or not _is_storm(function, cause, snapshot):
+                continue
+            why = WHY.get(cause)
+            yield Advice(
+                "recompile",
+                function.name,
+                f"{function.name} was compiled again {times(count)}"
+                + _how_many_lately(function, cause, snapshot)
+                + (f" because {why}" if why else "; JAX does not tell why")
+                + f". Its compiles took {duration(function.lost)}.",
+                _differences(snapshot, function.name, cause),
+                what_to_do(cause),
+            )
+
+
+def scattered(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for many functions that are compiled again a few times each.
+    """
+    few = [
+        one
+        for one in snapshot.functions
+        if one.recompiles
+        and not one.internal
+        and not any(_is_storm(one, cause, snapshot) for cause in one.recompiles)
+    ]
+    causes = Counter[str]()
+    for one in few:
+        causes.update(one.recompiles)
+    count, lost = causes.total(), sum(one.lost for one in few)
+    if count < _SCATTERED or lost < _SCATTERED_OF_TIME * snapshot.process.observed:
+        return
+    cause = causes.most_common(1)[0][0]
+    why = f", mostly because {WHY[cause]}" if cause in WHY else ""
+    yield Advice(
+        "recompiles",
+        "",
+        f"{counted(len(few), 'function')} were compiled again, {count:,} times in "
+        f"all{why}. Their compiles took {duration(lost)}.",
+        (),
+        what_to_do(cause),
+    )
+
+
+def stuck(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for a compile that does not end.
+    """
+    if snapshot.compiling and snapshot.compiling_seconds >= _STUCK_SECONDS:
+        yield Advice(
+            "compile_stuck",
+            "",
+            f"A compile has been running for {duration(snapshot.compiling_seconds)}.",
+            (),
+            "Large unrolled loops compile for long: use jax.lax.scan. If other "
+            "processes wait too, look which rank runs a program of its own.",
+        )
+
+
+def operations(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for time lost to operations outside of jit.
+    """
+    inside = [one for one in snapshot.functions if one.internal and one.built]
+    lost = sum(one.lost for one in inside)
+    causes = Counter[str]()
+    for one in inside:
+        causes.update(one.recompiles)
+    again = causes.total()
+    slow = lost >= _OPERATIONS_SECONDS and lost >= _COMPILE_SHARE * snapshot.lost
+    often = (
+        again >= _SCATTERED and lost >= _SCATTERED_OF_TIME * snapshot.process.observed
+    )
+    if not slow and not often:
+        return
+    built = sum(one.built for one in inside)
+    finding = (
+        f"Operations outside of jit were compiled one by one: "
+        f"{counted(built, 'program')} in {duration(lost)}"
+    )
+    if often:
+        cause = causes.most_common(1)[0][0]
+        # JAX makes the function of an operation anew for each set of its options.
+        told = cause in WHY and cause != "new_function"
+        why = f", mostly because {WHY[cause]}" if told else ""
+        finding += f", {again:,} of them again{why}"
+    short = (f"{_short(one.name)} {one.built}" for one in inside[:_MOST_EVIDENCE])
+    yield Advice(
+        "operations",
+        "",
+        f"{finding}.",
+        (", ".join(short),),
+        "Put them into a jitted function; for set-up code and for the values of a "
+        "result, numpy does as well.",
+    )
+
+
+def effects(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for functions that leave the fast path at each call.
+    """
+    missed = {
+        event.function
+        for event in snapshot.of_kind("miss")
+        if event.details.get("reason") == "effects"
+    }
+    for function in snapshot.functions:
+        if function.name in missed and function.misses >= _EFFECT_MISSES:
+            yield Advice(
+                "effects",
+                function.name,
+                f"{function.name} left the fast path {times(function.misses)}, because "
+                "it has an effect, such as jax.debug.print or io_callback.",
+                (),
+                "Each such call costs about half a millisecond on the host: leave the "
+                "effect out where time matters.",
+            )
+
+
+def cache(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for what keeps the persistent cache from hitting.
+    """
+    cache = snapshot.cache
+    for obstacle in cache.obstacles:
+        # Most programs have no cache, and start quickly.
+        if obstacle.reason in _NO_CACHE and snapshot.lost < _CACHE_WORTH_SECONDS:
+            continue
+        yield Advice(
+            "cache", obstacle.reason, _sentence(obstacle.message), (), obstacle.advice
+        )
+    if broken := {kind: n for kind, n in cache.errors.items() if n}:
+        told = " and ".join(
+            f"{counted(n, f'{kind} error')}" for kind, n in broken.items()
+        )
+        failed = [e for e in snapshot.of_kind("cache") if e.details.get("operation")]
+        yield Advice(
+            "cache",
+            "errors",
+            f"The persistent cache had {told}.",
+            tuple(event.message for event in failed[-1:]),
+            f"Check space and permissions of {cache.directory or 'its directory'}.",
+        )
+
+
+def start_up(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for programs that mostly compile.
+    """
+    observed, lost = snapshot.process.observed, snapshot.lost
+    known = any(one.reason in _NO_CACHE for one in snapshot.cache.obstacles)
+    if observed < _SETTLED_SECONDS or lost < _COMPILE_SHARE * observed or known:
+        return
+    yield Advice(
+        "compile_share",
+        "",
+        f"Compiles took {share(lost, observed)} of the time: {duration(lost)} of "
+        f"{duration(observed)}.",
+        (),
+        "Compile before the work begins, or keep programs between runs: set "
+        "JAX_COMPILATION_CACHE_DIR.",
+    )
+
+
+def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
+    """
+    Tell whether recompiles for that *cause* matter: measured by all calls and the whole
+    time, where a few sizes at the start do not, or by what they took lately, for
+    after a week nothing is much.
+    """
+    count, observed = function.recompiles[cause], snapshot.process.observed
+    often = function.calls is None or count >= _STORM_OF_CALLS * function.calls
+    long = function.lost >= _STORM_OF_TIME * observed
+    if count >= STORM and (often or long):
+        return True
+    lately = _lately(function, cause, snapshot)
+    took = sum(one.seconds or 0.0 for one in lately)
+    return len(lately) >= STORM and took >= _STORM_OF_TIME * _LATELY_SECONDS
+
+
+def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompile]:
+    since = snapshot.process.now - _LATELY_SECONDS
+    return [
+        one
+        for one in snapshot.recompiles
+        if one.function == function.name and one.cause == cause and one.time >= since
+    ]
+
+
+def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
+    """
+    Return how many of the recompiles are recent, where not all can be.
+    """
+    count = len(_lately(function, cause, snapshot))
+    if not count or snapshot.process.observed <= _LATELY_SECONDS:
+        return ""
+    return f" ({count:,} of them in the last {duration(_LATELY_SECONDS)})"
+
+
+def _by_count(function: Function) -> list[tuple[str, int]]:
+    return sorted(function.recompiles.items(), key=lambda one: -one[1])
+
+
+def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:
+    """
+    Return the latest differences in words, no two the same.
+    """
+    found: dict[str, None] = {}
+    for one in reversed(snapshot.recompiles):
+        if one.function == function and one.cause == cause and one.differences:
+            found.setdefault(one.differences[0])
+            if len(found) == _MOST_EVIDENCE:
+                break
+    return tuple(found)
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

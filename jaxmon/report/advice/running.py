@@ -1,0 +1,217 @@
+"""
+Rules about what happens when programs run: memory, transfers, errors, wrong values.
+
+What is worth a word and what is not stands in the constants here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon.report.advice.words import (
+    COPY,
+    COPY_OF_NUMBERS,
+    DEVIATION,
+    ERRORS,
+    FETCH,
+    FLOAT64,
+    GRADIENTS,
+    after_error,
+)
+from jaxmon.report.layout import ago, counted, duration, share, size, times
+from jaxmon.report.model import Advice, Device, Event, Snapshot, Transfer
+
+
+_MEMORY_HIGH = 0.8
+_PEAK_HIGH = 0.95
+_WORTH_SECONDS = 1.0
+_LOOP = 100
+_OF_A_NUMBER = 16
+_LOOP_SHARE = 0.01
+_MOST_EVIDENCE = 3
+_MOST_OF_A_MESSAGE = 200
+
+
+def out_of_memory(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for out-of-memory errors.
+    """
+    failures = sum(one.errors.get("oom", 0) for one in snapshot.functions)
+    reports = snapshot.oom_reports
+    if failures or reports:
+        yield Advice(
+            "oom",
+            "",
+            f"The device ran out of memory {times(failures or len(reports))}.",
+            tuple(f"report: {path}" for path in reports[-_MOST_EVIDENCE:]),
+            "The report names the program that asked and the lines that held memory: "
+            "free those first, donate arguments, or make the batch smaller.",
+        )
+
+
+def memory_high(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for devices that are nearly full, or were.
+    """
+    for device in snapshot.devices:
+        if (finding := _crowded(device)) is not None:
+            yield Advice(
+                "memory",
+                device.name,
+                finding,
+                tuple(
+                    f"{line.place} holds {size(line.bytes)}"
+                    for line in snapshot.lines[:_MOST_EVIDENCE]
+                ),
+                "Free what these lines hold, donate arguments (donate_argnums), or "
+                "make the batch smaller, before it runs out.",
+            )
+
+
+def leaks(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for memory that only grows.
+    """
+    for leak in snapshot.leaks:
+        yield Advice(
+            "leak",
+            leak.device,
+            f"Memory of device {leak.device} grew by {size(leak.growth)} in "
+            f"{duration(leak.seconds)} without a pause.",
+            tuple(
+                f"{line.place} grew by {size(line.growth)}, to "
+                f"{counted(line.arrays, 'array')}"
+                for line in leak.lines[:_MOST_EVIDENCE]
+            ),
+            "Look who keeps what that line makes: a list of losses or metrics is the "
+            "usual one; store float(x) instead of the array. A cache that fills looks "
+            "the same until it is full.",
+        )
+
+
+_DID = {"device_to_host": "fetched from", "sync": "waited for"}
+
+
+def transfers(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for lines that fetch or copy in a loop.
+    """
+    for line in snapshot.transfers:
+        if _in_a_loop(line, snapshot.process.observed):
+            by = f" by {line.how}" if line.how else ""
+            yield Advice(
+                "transfer",
+                line.place,
+                f"{line.place} {_DID.get(line.direction, 'copied to')} the device "
+                f"{times(line.count)}{by}, {size(line.bytes)} in all"
+                + (f", and waited {duration(line.seconds)}." if line.seconds else "."),
+                (),
+                _instead_of(line),
+            )
+
+
+def errors(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for errors other than out of memory.
+    """
+    for function in snapshot.functions:
+        kinds = {kind: n for kind, n in function.errors.items() if n and kind != "oom"}
+        if not kinds:
+            continue
+        most = max(kinds, key=lambda kind: kinds[kind])
+        told = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
+        told = most if len(kinds) == 1 else told
+        name = function.name if function.name != "unknown" else "A jitted function"
+        latest = _latest(snapshot.of_kind("error"), function.name, most)
+        yield Advice(
+            "error",
+            function.name,
+            f"{name} failed {times(sum(kinds.values()))}: {told}.",
+            (_quoted(latest, snapshot.process.now),) if latest else (),
+            after_error(most, latest.details.get("type") if latest else None),
+        )
+
+
+def numerics(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for values that are not finite, and float64 by accident.
+    """
+    for function in snapshot.functions:
+        found, name = function.numerics, function.name
+        if bad := found.get("nonfinite"):
+            finding = (
+                f"{name} returned {counted(bad, 'value')} that are not finite, of "
+                f"{found.get('values', bad):,.0f} looked at."
+            )
+            yield Advice("nonfinite", name, finding, (), ERRORS["nan"])
+        if programs := found.get("float64_programs"):
+            finding = (
+                f"{name} computes in float64 in {counted(programs, 'program')}, though "
+                "no argument is float64."
+            )
+            yield Advice("float64", name, finding, (), FLOAT64)
+
+
+def determinism(snapshot: Snapshot) -> Iterator[Advice]:
+    """
+    Look for checks that failed.
+    """
+    events = snapshot.of_kind("determinism")
+    for function in snapshot.functions:
+        found, name = function.determinism, function.name
+        told = [one for one in events if one.function == name]
+        if failed := int(found.get("checks_failed", 0)):
+            finding = f"{name} gave other outputs for the same inputs {times(failed)}."
+            evidence = [e.message for e in told if "deviations" in e.details][-1:]
+            yield Advice("determinism", name, finding, (*evidence,), DEVIATION)
+        if failed := int(found.get("gradient_checks_failed", 0)):
+            finding = f"A check of the gradients of {name} failed {times(failed)}."
+            evidence = [e.message for e in told if "gradients" in e.message][-1:]
+            yield Advice("gradients", name, finding, (*evidence,), GRADIENTS)
+
+
+def _instead_of(line: Transfer) -> str:
+    if line.direction != "host_to_device":
+        return FETCH
+    numbers = line.bytes <= _OF_A_NUMBER * line.count
+    return COPY_OF_NUMBERS if numbers else COPY
+
+
+def _crowded(device: Device) -> str | None:
+    if not device.limit:
+        return None
+    for figure, high, verb in (
+        (device.in_use, _MEMORY_HIGH, "uses"),
+        (device.peak, _PEAK_HIGH, "has used"),
+    ):
+        if figure is not None and figure >= high * device.limit:
+            part = share(figure, device.limit)
+            return f"Device {device.name} {verb} {part} of its {size(device.limit)}."
+    return None
+
+
+def _in_a_loop(line: Transfer, observed: float) -> bool:
+    worth = max(_WORTH_SECONDS, _LOOP_SHARE * observed)
+    # Who writes block_until_ready means it.
+    meant = line.direction == "sync"
+    return line.count >= _LOOP and line.seconds >= worth and not meant
+
+
+def _latest(events: list[Event], function: str, kind: str) -> Event | None:
+    fitting = (
+        one
+        for one in reversed(events)
+        if one.function == function and one.details.get("error_kind", kind) == kind
+    )
+    return next(fitting, None)
+
+
+def _quoted(error: Event, now: float) -> str:
+    """
+    Return when and where the *error* was, and the first sentence of what it said,
+    which may go on for a page.
+    """
+    said = error.message.partition(". ")[0][:_MOST_OF_A_MESSAGE]
+    where = error.details.get("where")
+    place = f", at {where}" if where else ""
+    return f"{ago(now - error.time)}{place}: {said}"

@@ -1,0 +1,3 @@
+"""
+What a process, its container and its host use.
+"""
