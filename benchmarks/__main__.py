@@ -26,9 +26,7 @@ EXPOSITION_GOAL = 5.0
 
 
 def main() -> int:
-    """
-    Return the exit code: 0 also where a goal is missed, for machines differ.
-    """
+    """Return the exit code: 0 also where a goal is missed, for machines differ."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure what jaxmon costs."
     )
@@ -58,9 +56,7 @@ def main() -> int:
 
 
 def describe() -> dict[str, str]:
-    """
-    Return what figures depend on.
-    """
+    """Return what figures depend on."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "Python": platform.python_version(),
@@ -71,9 +67,7 @@ def describe() -> dict[str, str]:
 
 
 def _of(module: str) -> Callable[[], list[Row]]:
-    """
-    Return the benchmark in *module*, imported when it runs.
-    """
+    """Return the benchmark in *module*, imported when it runs."""
 
     def run() -> list[Row]:
         rows: list[Row] = import_module(f"benchmarks.{module}").measure()

@@ -31,9 +31,7 @@ Call = Callable[[Any], Any]
 
 
 def measure() -> list[Row]:
-    """
-    Return the bare call in nanoseconds and what each variant adds to it.
-    """
+    """Return the bare call in nanoseconds and what each variant adds to it."""
     import jax
 
     argument = jax.numpy.ones(())
@@ -121,9 +119,7 @@ def _layer_off(bare: Call, argument: Any) -> Row:
 
 @contextmanager
 def agent(*, calls: bool = True) -> Iterator[None]:
-    """
-    Run an agent that only hooks, and serves nobody, within the block.
-    """
+    """Run an agent that only hooks, and serves nobody, within the block."""
     import jaxmon
 
     jaxmon.instrument(port=None, socket=False, memory_interval=0, calls=calls)

@@ -27,9 +27,7 @@ Compile = Callable[[], object]
 
 
 def measure() -> list[Row]:
-    """
-    Return rows for a small, a medium, a large and a deeply nested program.
-    """
+    """Return rows for a small, a medium, a large and a deeply nested program."""
     rows = []
     for name, program, rounds in (
         ("x * 2 + 1", _small(), 40),

@@ -70,9 +70,7 @@ def families(samples: int = SAMPLES) -> list[Family]:
 
 
 def run() -> list[dict[str, Any]]:
-    """
-    Return a row per operation: medians in milliseconds and their ratio.
-    """
+    """Return a row per operation: medians in milliseconds and their ratio."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.openmetrics.exposition import (
         generate_latest as generate_openmetrics,
@@ -103,9 +101,7 @@ def run() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """
-    Print the table.
-    """
+    """Print the table."""
     print(f"{'5,000 samples':<24}{'jaxmon':>10}{'prometheus_client':>20}{'ratio':>9}")
     for row in run():
         print(
@@ -115,9 +111,7 @@ def main() -> None:
 
 
 class _Ready:
-    """
-    A collector of prometheus_client that has its families ready.
-    """
+    """A collector of prometheus_client that has its families ready."""
 
     def __init__(self, ours: list[Family]) -> None:
         from prometheus_client import Metric as TheirMetric

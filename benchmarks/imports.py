@@ -38,9 +38,7 @@ jaxmon.uninstrument()
 
 
 def measure() -> list[Row]:
-    """
-    Return milliseconds of imports, and milliseconds and megabytes of an agent.
-    """
+    """Return milliseconds of imports, and milliseconds and megabytes of an agent."""
     bare, ours = [], []
     for _ in range(ROUNDS):
         bare.append(_milliseconds("pass"))
@@ -87,9 +85,7 @@ def _milliseconds(program: str) -> float:
 
 
 def _slowest() -> list[str]:
-    """
-    Return the modules that ``import jaxmon`` loads and spends most in itself.
-    """
+    """Return the modules that ``import jaxmon`` loads and spends most in itself."""
     known = {name for name, _ in _import_times("pass")}
     loaded = [item for item in _import_times("import jaxmon") if item[0] not in known]
     loaded.sort(key=lambda item: -item[1])
@@ -97,9 +93,7 @@ def _slowest() -> list[str]:
 
 
 def _import_times(program: str) -> list[tuple[str, int]]:
-    """
-    Return modules and the microseconds in each alone, from ``-X importtime``.
-    """
+    """Return modules and the microseconds in each alone, from ``-X importtime``."""
     lines = _python("-X", "importtime", "-c", program).stderr.splitlines()
     fields = [line.partition("import time:")[2].split("|") for line in lines]
     return [(f[2].strip(), int(f[0])) for f in fields[1:] if len(f) == 3]

@@ -39,9 +39,7 @@ class Mark(NamedTuple):
 
 
 def measure() -> list[Row]:
-    """
-    Return nanoseconds for each kind of mark.
-    """
+    """Return nanoseconds for each kind of mark."""
     import jaxmon
 
     request, decode = jaxmon.request("predict"), jaxmon.queue("decode")

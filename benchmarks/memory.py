@@ -1,6 +1,4 @@
-"""
-What a look at live arrays and at the lines that hold them takes.
-"""
+"""What a look at live arrays and at the lines that hold them takes."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ LINES = 300
 
 
 def measure() -> list[Row]:
-    """
-    Return milliseconds by the number of live arrays.
-    """
+    """Return milliseconds by the number of live arrays."""
     import jax
 
     import jaxmon

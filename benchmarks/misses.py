@@ -19,9 +19,7 @@ GOAL_MICROSECONDS_PER_LEAF = 4.0
 
 
 def measure() -> list[Row]:
-    """
-    Return rows for 10, 100 and 1,000 leaves.
-    """
+    """Return rows for 10, 100 and 1,000 leaves."""
     rows: list[Row] = []
     for leaves, rounds in ((10, 20), (100, 20), (1_000, 6)):
         rows += _of_leaves(leaves, rounds)

@@ -26,9 +26,7 @@ ENTRIES = 10_000
 
 
 def measure() -> list[Row]:
-    """
-    Return rows for the compiling thread, for reading, and for a large directory.
-    """
+    """Return rows for the compiling thread, for reading, and for a large directory."""
     import jax
 
     from jaxmon.agent import context
@@ -147,9 +145,7 @@ def _listing() -> Row:
 
 
 def _compiled(layers: int) -> tuple[Any, float]:
-    """
-    Return an executable and the seconds that it took from the start.
-    """
+    """Return an executable and the seconds that it took from the start."""
     import jax
     import jax.numpy as jnp
 
@@ -169,9 +165,7 @@ def _compiled(layers: int) -> tuple[Any, float]:
 
 
 def _times(work: Callable[[], object], *, rounds: int = ROUNDS) -> list[float]:
-    """
-    Return the microseconds of each round.
-    """
+    """Return the microseconds of each round."""
     found = []
     for _ in range(rounds):
         started = perf_counter()

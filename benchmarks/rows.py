@@ -1,6 +1,4 @@
-"""
-One figure of a benchmark, its goal beside it.
-"""
+"""One figure of a benchmark, its goal beside it."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """
-        Whether the goal is met, `None` where there is none.
-        """
+        """Whether the goal is met, `None` where there is none."""
         if self.at_most is not None:
             return self.value <= self.at_most
         if self.at_least is not None:
@@ -54,9 +50,7 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """
-    Return *rows* as text.
-    """
+    """Return *rows* as text."""
     lines = [f"{'':46}{'median':>10}{'best':>10} {'':8}{'goal':>9}"]
     for row in rows:
         best = "" if row.best is None else _number(row.best)

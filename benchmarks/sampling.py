@@ -1,6 +1,4 @@
-"""
-What sampling costs: a call between samples, the share of a core, a caller's loop.
-"""
+"""What sampling costs: a call between samples, the share of a core, a caller's loop."""
 
 from __future__ import annotations
 
@@ -158,9 +156,7 @@ def _truth(repeats: int, calls: int) -> Row:
 
 @contextmanager
 def agent(rate: float) -> Iterator[Any]:
-    """
-    Run an agent that samples at *rate* and serves nobody within the block.
-    """
+    """Run an agent that samples at *rate* and serves nobody within the block."""
     import jaxmon
 
     os.environ.setdefault("JAX_PLATFORMS", "cpu")

@@ -1,6 +1,4 @@
-"""
-What a scrape takes from the program: the page of an agent with 200 functions.
-"""
+"""What a scrape takes from the program: the page of an agent with 200 functions."""
 
 from __future__ import annotations
 
@@ -111,9 +109,7 @@ def _call_functions() -> None:
 
 @contextmanager
 def _scraper(url: str) -> Iterator[Callable[[], None]]:
-    """
-    Give a function that has another process fetch *url* once, without waiting.
-    """
+    """Give a function that has another process fetch *url* once, without waiting."""
     with subprocess.Popen(
         [sys.executable, "-c", SCRAPER, url],
         stdin=subprocess.PIPE,
@@ -137,9 +133,7 @@ def _scraper(url: str) -> Iterator[Callable[[], None]]:
 
 
 def _throughput(scrape: Callable[[], None]) -> tuple[list[float], list[float]]:
-    """
-    Return rounds of a busy loop in windows without and with one scrape.
-    """
+    """Return rounds of a busy loop in windows without and with one scrape."""
     quiet, scraped = [], []
     for _ in range(WINDOWS):
         quiet.append(_busy())

@@ -24,9 +24,7 @@ Kind = Callable[[], float]
 
 
 def measure() -> list[Row]:
-    """
-    Return what each kind of transfer takes, and what observing it adds.
-    """
+    """Return what each kind of transfer takes, and what observing it adds."""
     rows = []
     for name, kind, goal in _kinds():
         without, observed = [], []

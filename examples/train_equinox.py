@@ -21,16 +21,12 @@ import optax  # noqa: E402
 
 
 def loss_of(model: eqx.nn.MLP, x: jax.Array, y: jax.Array) -> jax.Array:
-    """
-    Return the mean squared error.
-    """
+    """Return the mean squared error."""
     return jnp.mean((jax.vmap(model)(x) - y) ** 2)
 
 
 def main() -> None:
-    """
-    Train, and say where the metrics are.
-    """
+    """Train, and say where the metrics are."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
     steps = parser.parse_args().steps

@@ -21,25 +21,19 @@ from flax import nnx  # noqa: E402
 
 
 class Network(nnx.Module):
-    """
-    Two layers, for a curve.
-    """
+    """Two layers, for a curve."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.hidden = nnx.Linear(1, 32, rngs=rngs)
         self.out = nnx.Linear(32, 1, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """
-        Return the curve at *x*.
-        """
+        """Return the curve at *x*."""
         return self.out(nnx.tanh(self.hidden(x)))
 
 
 def main() -> None:
-    """
-    Train, and say where the metrics are.
-    """
+    """Train, and say where the metrics are."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
     steps = parser.parse_args().steps

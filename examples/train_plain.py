@@ -20,24 +20,18 @@ Line = dict[str, jax.Array]
 
 
 def loss_of(line: Line, x: jax.Array, y: jax.Array) -> jax.Array:
-    """
-    Return the mean squared error.
-    """
+    """Return the mean squared error."""
     return jnp.mean((line["slope"] * x + line["intercept"] - y) ** 2)
 
 
 def train_step(line: Line, x: jax.Array, y: jax.Array) -> tuple[Line, jax.Array]:
-    """
-    Return the line after one step of gradient descent, and the loss before it.
-    """
+    """Return the line after one step of gradient descent, and the loss before it."""
     loss, gradient = jax.value_and_grad(loss_of)(line, x, y)
     return jax.tree.map(lambda p, g: p - RATE * g, line, gradient), loss
 
 
 def main() -> None:
-    """
-    Train, and say where the metrics are.
-    """
+    """Train, and say where the metrics are."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
     steps = parser.parse_args().steps

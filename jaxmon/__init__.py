@@ -88,9 +88,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take any name for known
 
     def __getattr__(name: str) -> object:
-        """
-        Load a public name on first use.
-        """
+        """Load a public name on first use."""
         from importlib import import_module  # noqa: PLC0415 - keeps the import cheap
 
         if name == "__version__":

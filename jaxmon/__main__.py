@@ -1,6 +1,4 @@
-"""
-``python -m jaxmon`` is ``jaxmon``.
-"""
+"""``python -m jaxmon`` is ``jaxmon``."""
 
 from __future__ import annotations
 

@@ -51,9 +51,7 @@ class Middleware:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """
-        Serve one connection.
-        """
+        """Serve one connection."""
         if scope["type"] != "http" or recorder() is None or serving():
             await self.app(scope, receive, send)
             return
@@ -100,9 +98,7 @@ class _Exchange:
         self._left = False
 
     async def receive(self) -> Message:
-        """
-        Pass on what the client says.
-        """
+        """Pass on what the client says."""
         message = await self._receive()
         # When all is said, servers call the end a disconnect, too.
         if message["type"] == "http.disconnect" and not self._all_said:
@@ -110,9 +106,7 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """
-        Pass on what the application says.
-        """
+        """Pass on what the application says."""
         kind = message["type"]
         # Of what is said to a client that has left, nothing is its outcome.
         if kind == "http.response.start" and not self._left:
@@ -130,9 +124,7 @@ class _Exchange:
             self._request.end()
 
     def cut_short(self, outcome: Outcome) -> None:
-        """
-        Take note that the application says no more.
-        """
+        """Take note that the application says no more."""
         if not self._left:
             self._request.outcome = outcome
 
@@ -148,9 +140,7 @@ def _outcome(status: int) -> Outcome:
 
 
 def _routes(app: Any) -> Iterable[Any]:
-    """
-    Return the routes of the application inside *app*, none where it has none.
-    """
+    """Return the routes of the application inside *app*, none where it has none."""
     for _ in range(_MAX_DEPTH):
         if (routes := getattr(app, "routes", None)) is not None:
             return list(routes)

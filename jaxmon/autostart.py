@@ -55,17 +55,13 @@ def _as_import_machinery(function: _Function) -> _Function:
 
 
 class _JaxFinder:
-    """
-    First on ``sys.meta_path`` until JAX has been imported; finds nothing itself.
-    """
+    """First on ``sys.meta_path`` until JAX has been imported; finds nothing itself."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
 
     def leave(self) -> None:
-        """
-        Wait no longer. Harmless when repeated.
-        """
+        """Wait no longer. Harmless when repeated."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
@@ -76,9 +72,7 @@ class _JaxFinder:
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """
-        Return what the other finders find, told to start jaxmon after execution.
-        """
+        """Return what the other finders find, told to start jaxmon after execution."""
         if name != _JAX:
             return None
         for finder in sys.meta_path:

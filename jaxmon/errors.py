@@ -27,9 +27,7 @@ class JaxmonError(Exception):
 
 
 class SettingsError(JaxmonError, ValueError):
-    """
-    A keyword argument or ``JAXMON_*`` variable that cannot be used.
-    """
+    """A keyword argument or ``JAXMON_*`` variable that cannot be used."""
 
 
 class ConfigFileError(JaxmonError, ValueError):
@@ -57,15 +55,11 @@ class ConfigFileError(JaxmonError, ValueError):
 
 
 class PageError(JaxmonError, ValueError):
-    """
-    Text that should be a Prometheus metrics page and is not.
-    """
+    """Text that should be a Prometheus metrics page and is not."""
 
 
 class SloError(JaxmonError, ValueError):
-    """
-    A line of ``slo.yaml`` that cannot be used; starts with file and line.
-    """
+    """A line of ``slo.yaml`` that cannot be used; starts with file and line."""
 
 
 class WebConfigError(JaxmonError, ValueError):
@@ -75,21 +69,15 @@ class WebConfigError(JaxmonError, ValueError):
 
 
 class WireError(JaxmonError, ValueError):
-    """
-    Bytes that should be a protocol buffer and are not.
-    """
+    """Bytes that should be a protocol buffer and are not."""
 
 
 class BaselineError(JaxmonError, ValueError):
-    """
-    A file or an option of ``jaxmon baseline`` that cannot be used.
-    """
+    """A file or an option of ``jaxmon baseline`` that cannot be used."""
 
 
 class BudgetExceeded(JaxmonError, AssertionError):  # noqa: N818 - says what happened
-    """
-    A block cost more than its `jaxmon.budget` allows; the message tells what did.
-    """
+    """A block cost more than its `jaxmon.budget` allows; the message tells what did."""
 
 
 class CommandError(JaxmonError):

@@ -62,9 +62,7 @@ def pass_on(error: BaseException, *, theirs: bool = False) -> None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """
-    Yield *error* and what was raised within our code before it, the latest first.
-    """
+    """Yield *error* and what was raised within our code before it, the latest first."""
     one: BaseException | None = error
     for _ in range(_MAX_CHAIN):
         # What the program itself is handling has been in a frame of its own.
@@ -96,9 +94,7 @@ def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
 
 
 def _was_given(frame: FrameType, below: FrameType | None) -> bool:
-    """
-    Tell whether what *frame* runs was called out of *below*, and given it.
-    """
+    """Tell whether what *frame* runs was called out of *below*, and given it."""
     if below is None:
         return False
     code = frame.f_code
@@ -114,9 +110,7 @@ def _was_given(frame: FrameType, below: FrameType | None) -> bool:
 
 
 def _handlers() -> set[CodeType]:
-    """
-    Return the code of all signal handlers: they may have dropped their arguments.
-    """
+    """Return the code of all signal handlers: they may have dropped their arguments."""
     found: set[CodeType] = set()
     # Not `signal`: a program may have a module of that name.
     for number in _signal.valid_signals():

@@ -41,16 +41,12 @@ _SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
 class Agent(Protocol):
-    """
-    What `jaxmon.instrument` returns.
-    """
+    """What `jaxmon.instrument` returns."""
 
     running: bool
 
     def collect(self) -> list[Family]:
-        """
-        Return every family of the page.
-        """
+        """Return every family of the page."""
         ...
 
 
@@ -79,9 +75,7 @@ class Collector(ClientCollector):
         return ()
 
     def collect(self) -> Iterable[ClientMetric]:
-        """
-        Return every family as prometheus_client's; any thread.
-        """
+        """Return every family as prometheus_client's; any thread."""
         if not self._agent.running:
             return ()
         try:
@@ -92,9 +86,7 @@ class Collector(ClientCollector):
             return ()
 
     def _note(self) -> None:
-        """
-        Say once, while it is handled, that something failed.
-        """
+        """Say once, while it is handled, that something failed."""
         if not self._failed:
             self._failed = True
             log.error(

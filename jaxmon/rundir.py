@@ -40,9 +40,7 @@ _ATTEMPTS = 10
 
 
 class RunDirError(JaxmonError):
-    """
-    The run directory cannot be used; the agent then serves TCP only.
-    """
+    """The run directory cannot be used; the agent then serves TCP only."""
 
 
 def locate(
@@ -119,9 +117,7 @@ class Slot:
             raise RunDirError(msg) from error
 
     def bound(self) -> None:
-        """
-        Remember the socket that now lies there as this slot's own.
-        """
+        """Remember the socket that now lies there as this slot's own."""
         self._bound = identity(self.socket)
 
     def in_place(self) -> bool:
@@ -195,9 +191,7 @@ def acquire(directory: Path, *, first: int | None = None) -> Slot:
 
 
 def is_link(path: Path) -> bool:
-    """
-    Tell whether *path* is a link: no agent makes one, and none is followed.
-    """
+    """Tell whether *path* is a link: no agent makes one, and none is followed."""
     try:
         return stat.S_ISLNK(path.lstat().st_mode)
     except OSError:

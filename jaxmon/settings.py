@@ -126,9 +126,7 @@ class Settings:
 
 
 class Options(TypedDict, total=False):
-    """
-    The settings as keyword arguments, for type checkers.
-    """
+    """The settings as keyword arguments, for type checkers."""
 
     enabled: bool
     host: str
@@ -184,9 +182,7 @@ def load(
 
 
 def _parse(name: str, kind: str, text: str) -> object:
-    """
-    Return *text* as a value of the field's annotation *kind*.
-    """
+    """Return *text* as a value of the field's annotation *kind*."""
     variable, word = PREFIX + name.upper(), text.strip().lower()
     if kind.endswith("| None") and word in _NONE:
         return None

@@ -1,6 +1,4 @@
-"""
-Threads inside somebody else's program.
-"""
+"""Threads inside somebody else's program."""
 
 from __future__ import annotations
 

@@ -135,9 +135,7 @@ def _model(device: Path) -> Model | None:
 
 
 def _node(device: Path, *, vfio: bool) -> str:
-    """
-    Return what the kernel made of *device* for programs to open.
-    """
+    """Return what the kernel made of *device* for programs to open."""
     for node in _names(device / "accel"):
         if re.fullmatch(r"accel\d+", node):
             return f"/dev/{node}"

@@ -1,6 +1,4 @@
-"""
-The version, once: what builds the distribution reads it here.
-"""
+"""The version, once: what builds the distribution reads it here."""
 
 from __future__ import annotations
 
@@ -9,7 +7,5 @@ VERSION = "0.1.0.dev0"
 
 
 def version() -> str:
-    """
-    Return the version of what runs, installed or from a bare tree.
-    """
+    """Return the version of what runs, installed or from a bare tree."""
     return VERSION

@@ -1,6 +1,4 @@
-"""
-A real Alertmanager, and somebody for it to call.
-"""
+"""A real Alertmanager, and somebody for it to call."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from tests.support import free_port, http_get, require_program, until
 
 
 class Webhook:
-    """
-    Keeps the notifications that it gets, for the length of a ``with`` block.
-    """
+    """Keeps the notifications that it gets, for the length of a ``with`` block."""
 
     def __init__(self) -> None:
         self._received: list[tuple[str, dict[str, Any]]] = []
@@ -54,15 +50,11 @@ class Webhook:
 
     @property
     def url(self) -> str:
-        """
-        Where it listens; the path that follows is kept with each notification.
-        """
+        """Where it listens; the path that follows is kept with each notification."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def alerts(self, status: str = "firing") -> list[tuple[str, dict[str, Any]]]:
-        """
-        Return receiver path and alert of everything received with this *status*.
-        """
+        """Return receiver path and alert of everything received with this *status*."""
         with self._lock:
             received = list(self._received)
         return [
@@ -73,18 +65,14 @@ class Webhook:
         ]
 
     def notifications(self, path: str) -> list[dict[str, Any]]:
-        """
-        Return the notifications that came to *path*.
-        """
+        """Return the notifications that came to *path*."""
         with self._lock:
             return [one for where, one in self._received if where == path]
 
     def until_alert(
         self, name: str, status: str = "firing", *, seconds: float = 30.0
     ) -> tuple[str, dict[str, Any]]:
-        """
-        Wait for a notification about the alert *name*, and return path and alert.
-        """
+        """Wait for a notification about the alert *name*, and return path and alert."""
 
         def find() -> list[tuple[str, dict[str, Any]]]:
             return [
@@ -132,15 +120,11 @@ class Alertmanager:
 
     @property
     def address(self) -> str:
-        """
-        Host and port, as Prometheus wants them.
-        """
+        """Host and port, as Prometheus wants them."""
         return self.url.removeprefix("http://")
 
     def post(self, *alerts: dict[str, str]) -> None:
-        """
-        Report alerts with these labels as firing from now on.
-        """
+        """Report alerts with these labels as firing from now on."""
         now = datetime.now(UTC)
         document = [
             {
@@ -172,9 +156,7 @@ class Alertmanager:
         }
 
     def _start(self, program: str, port: int) -> bool:
-        """
-        Start it; return `False` when it exits before it is ready.
-        """
+        """Start it; return `False` when it exits before it is ready."""
         self.url = f"http://127.0.0.1:{port}"
         with (self.directory / "log").open("w") as log:
             self._process = subprocess.Popen(

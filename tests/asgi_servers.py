@@ -1,6 +1,4 @@
-"""
-An ASGI application on a real server, in the process of the test.
-"""
+"""An ASGI application on a real server, in the process of the test."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ import uvicorn
 
 @contextmanager
 def served(app: Any) -> Iterator[int]:
-    """
-    Serve *app* on uvicorn while the block runs; give the port.
-    """
+    """Serve *app* on uvicorn while the block runs; give the port."""
     config = uvicorn.Config(app, log_level="critical", lifespan="off")
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -1,6 +1,4 @@
-"""
-Failures to put into jaxmon's own code.
-"""
+"""Failures to put into jaxmon's own code."""
 
 from __future__ import annotations
 
@@ -12,15 +10,11 @@ ACTIVE = "jaxmon_hook_active"
 
 
 class InjectedError(Exception):
-    """
-    What jaxmon's own code raises here.
-    """
+    """What jaxmon's own code raises here."""
 
 
 class Bomb:
-    """
-    A callable that counts its calls and raises.
-    """
+    """A callable that counts its calls and raises."""
 
     def __init__(self, error: type[BaseException] = InjectedError) -> None:
         self.calls = 0

@@ -1,6 +1,4 @@
-"""
-What the tests of the persistent cache run, and what they compare.
-"""
+"""What the tests of the persistent cache run, and what they compare."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ class FileLock:
 
 
 class Books:
-    """
-    What JAX and the file system said, beside what jaxmon said.
-    """
+    """What JAX and the file system said, beside what jaxmon said."""
 
     def __init__(self, noted: dict[str, Any]) -> None:
         self.noted = noted
@@ -69,9 +65,7 @@ class Books:
         return found
 
     def message(self, reason: str) -> str:
-        """
-        Return what is said of *reason*.
-        """
+        """Return what is said of *reason*."""
         (found,) = (o for o in self.obstacle_list() if o["reason"] == reason)
         return found["message"]
 
@@ -94,9 +88,7 @@ def options(
 
 
 def books_of(given: dict[str, Any], packages: Path | None = None) -> Books:
-    """
-    Run the program, *packages* before all others, and return its books.
-    """
+    """Run the program, *packages* before all others, and return its books."""
     env = {} if packages is None else {"PYTHONPATH": str(packages)}
     return Books(support.run_python(str(PROGRAM), json.dumps(given), env=env).json())
 

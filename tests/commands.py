@@ -1,6 +1,4 @@
-"""
-A program run as a subprocess, under plain Python or under `jaxmon run`.
-"""
+"""A program run as a subprocess, under plain Python or under `jaxmon run`."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ class Program:
 def execute(
     command: Sequence[str], program: Program, directory: Path
 ) -> tuple[int, str, str]:
-    """
-    Return exit status, stdout and stderr of *program* under *command*.
-    """
+    """Return exit status, stdout and stderr of *program* under *command*."""
     with subprocess.Popen(
         [*command, *program.arguments],
         cwd=directory,

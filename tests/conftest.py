@@ -35,9 +35,7 @@ for _number, _handler in (
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """
-    Fail a test that leaves a thread, descriptor, patch, listener or registration.
-    """
+    """Fail a test that leaves a thread, descriptor, patch, listener or registration."""
     before = leaks.snapshot()
     yield
     if found := leaks.leaked(before):
@@ -48,9 +46,7 @@ def nothing_left_behind() -> Iterator[None]:
 def failures_escape(
     request: pytest.FixtureRequest, nothing_left_behind: None
 ) -> Iterator[None]:
-    """
-    Make jaxmon raise what it would contain, except in tests marked ``contained``.
-    """
+    """Make jaxmon raise what it would contain, except in tests marked ``contained``."""
     with ExitStack() as stack:
         if not request.node.get_closest_marker("contained"):
             from jaxmon.agent import guard
@@ -61,9 +57,7 @@ def failures_escape(
 
 @pytest.fixture
 def free_port() -> int:
-    """
-    Return a TCP port of the loopback interface that nobody listens on now.
-    """
+    """Return a TCP port of the loopback interface that nobody listens on now."""
     return support.free_port()
 
 
@@ -96,9 +90,7 @@ def python_script(tmp_path: Path, run_dir: Path) -> Callable[..., Result]:
 
 @pytest.fixture
 def prometheus(tmp_path: Path) -> Iterator[Callable[..., Prometheus]]:
-    """
-    Return a function that starts a real Prometheus; see `Prometheus`.
-    """
+    """Return a function that starts a real Prometheus; see `Prometheus`."""
     with ExitStack() as stack:
 
         def start(targets: dict[str, list[str]], **options: Any) -> Prometheus:

@@ -1,6 +1,4 @@
-"""
-`jaxmon demo` as a subprocess.
-"""
+"""`jaxmon demo` as a subprocess."""
 
 from __future__ import annotations
 

@@ -50,16 +50,12 @@ print(json.dumps({"answers": answers, "lint": lint["errors"]}))
 
 
 def documents(path: Path) -> list[Document]:
-    """
-    Return the documents of a YAML file.
-    """
+    """Return the documents of a YAML file."""
     return [one for one in yaml.safe_load_all(path.read_text()) if one]
 
 
 def manifests() -> dict[str, Document]:
-    """
-    Return every manifest for Kubernetes in this repository, the chart's apart.
-    """
+    """Return every manifest for Kubernetes in this repository, the chart's apart."""
     paths = [
         *sorted((ROOT / "exporters/kubernetes").rglob("*.yaml")),
         *sorted((ROOT / "examples/cluster").glob("*.yaml")),
@@ -94,9 +90,7 @@ def rendered(*values: Document, name: str = "jaxmon") -> tuple[list[Any], list[s
 
 
 def chart_documents(answer: Any) -> dict[str, Document]:
-    """
-    Return the manifests of one rendering by kind.
-    """
+    """Return the manifests of one rendering by kind."""
     found = [
         document
         for path, text in answer["files"].items()
@@ -122,9 +116,7 @@ def validate(document: Document, release: str) -> None:
 
 
 def pod_templates(document: Document) -> Iterator[Document]:
-    """
-    Yield the templates of pods in *document*.
-    """
+    """Yield the templates of pods in *document*."""
     for path in _TEMPLATES.get(document["kind"], ()):
         found: list[Any] = [document]
         for key in path.split("."):
@@ -137,18 +129,14 @@ def pod_templates(document: Document) -> Iterator[Document]:
 
 
 def observed(document: Document) -> Iterator[Document]:
-    """
-    Yield the templates of pods in *document* that have a sidecar.
-    """
+    """Yield the templates of pods in *document* that have a sidecar."""
     for template in pod_templates(document):
         if list(_sidecars(template)):
             yield template
 
 
 def sidecars(document: Document) -> Iterator[Document]:
-    """
-    Yield the containers in *document* that run jaxmon's image.
-    """
+    """Yield the containers in *document* that run jaxmon's image."""
     for template in pod_templates(document):
         yield from _sidecars(template)
 
@@ -216,7 +204,5 @@ def assert_known(document: Document) -> None:
 
 
 def environ(container: Document) -> dict[str, str]:
-    """
-    Return the variables of *container* with their values.
-    """
+    """Return the variables of *container* with their values."""
     return {one["name"]: one["value"] for one in container.get("env", ())}

@@ -1,6 +1,4 @@
-"""
-``jaxmon exporter`` as a process, and its pages.
-"""
+"""``jaxmon exporter`` as a process, and its pages."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ STOP_SECONDS = 60.0
 
 
 class Exporter:
-    """
-    A running sidecar.
-    """
+    """A running sidecar."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -83,9 +79,7 @@ class Exporter:
 
 @contextmanager
 def exporters(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    """
-    Give a function that starts ``jaxmon exporter`` on a free port.
-    """
+    """Give a function that starts ``jaxmon exporter`` on a free port."""
     with ExitStack() as stack:
 
         def start(*arguments: str, **environ: str) -> Exporter:
@@ -105,9 +99,7 @@ def exporters(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
 
 
 def values(text: str) -> dict[str, float]:
-    """
-    Return the series of a page.
-    """
+    """Return the series of a page."""
     return {
         f"{name}{{{labels}}}" if labels else name: value
         for family in parse(text)

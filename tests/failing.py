@@ -1,6 +1,4 @@
-"""
-Errors that an agent of the test counted, and how to have some.
-"""
+"""Errors that an agent of the test counted, and how to have some."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ FULL = "RESOURCE_EXHAUSTED: Out of memory allocating 64 bytes."
 
 
 def kinds(agent: Agent) -> dict[tuple[str, str], float]:
-    """
-    Return the errors counted so far by the function's last name and kind.
-    """
+    """Return the errors counted so far by the function's last name and kind."""
     found = {}
     for series, count in samples(agent).items():
         if series.startswith(ERRORS) and count:
@@ -30,9 +26,7 @@ def kinds(agent: Agent) -> dict[tuple[str, str], float]:
 
 
 def fail(function: Callable[..., object], *args: Any) -> BaseException:
-    """
-    Return the error that *function* raises.
-    """
+    """Return the error that *function* raises."""
     try:
         function(*args)
     except Exception as error:  # noqa: BLE001 - whatever it is

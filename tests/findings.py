@@ -1,6 +1,4 @@
-"""
-What `jaxmon doctor` found.
-"""
+"""What `jaxmon doctor` found."""
 
 from __future__ import annotations
 
@@ -8,9 +6,7 @@ from jaxmon.doctor.finding import Finding
 
 
 def by_status(findings: list[Finding]) -> dict[str, list[str]]:
-    """
-    Return the texts of *findings* by status.
-    """
+    """Return the texts of *findings* by status."""
     found: dict[str, list[str]] = {}
     for one in findings:
         found.setdefault(one.status, []).append(one.text)

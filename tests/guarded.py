@@ -1,6 +1,4 @@
-"""
-A server behind a web configuration.
-"""
+"""A server behind a web configuration."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ def page(_: Any) -> Response:
 
 
 class Site:
-    """
-    A server behind a web configuration, and those who may sign certificates.
-    """
+    """A server behind a web configuration, and those who may sign certificates."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self.directory = directory
@@ -39,9 +35,7 @@ class Site:
         self.errors: list[tuple[str, BaseException]] = []
 
     def certify(self, name: str = "localhost", **options: Any) -> None:
-        """
-        Write ``cert.pem`` and ``key.pem`` for the server.
-        """
+        """Write ``cert.pem`` and ``key.pem`` for the server."""
         issued = self.authority.issue_cert(name, **options)
         issued.private_key_pem.write_to_path(str(self.directory / "key.pem"))
         chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)

@@ -1,6 +1,4 @@
-"""
-Figures of marks without an agent and without JAX.
-"""
+"""Figures of marks without an agent and without JAX."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from jaxmon.indicators.current import Indicators
 
 @contextmanager
 def recording(limit: int = 200) -> Iterator[Recorded]:
-    """
-    Record what is marked while the block runs.
-    """
+    """Record what is marked while the block runs."""
     recorded = Recorded(limit)
     current.attach(recorded)
     try:
@@ -27,9 +23,7 @@ def recording(limit: int = 200) -> Iterator[Recorded]:
 
 
 class Recorded(Indicators):
-    """
-    Indicators that can be asked, and that keep what they were told of errors.
-    """
+    """Indicators that can be asked, and that keep what they were told of errors."""
 
     def __init__(self, limit: int) -> None:
         self.errors: list[BaseException] = []
@@ -47,21 +41,15 @@ class Recorded(Indicators):
         }
 
     def samples(self) -> dict[str, float]:
-        """
-        Return the value of every series.
-        """
+        """Return the value of every series."""
         return {one: value for f in self.collect() for one, value in f.samples}
 
     def value(self, name: str, **labels: str) -> float:
-        """
-        Return the sum of the series called *name* whose labels include *labels*.
-        """
+        """Return the sum of the series called *name* whose labels include *labels*."""
         return sum(self.values(name, **labels))
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """
-        Return the series called *name* whose labels include *labels*.
-        """
+        """Return the series called *name* whose labels include *labels*."""
         wanted = [f'{label}="{text}"' for label, text in labels.items()]
         return [
             value

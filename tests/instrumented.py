@@ -1,6 +1,4 @@
-"""
-An agent in the process of the test, and a look at what it says.
-"""
+"""An agent in the process of the test, and a look at what it says."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ SILENT: dict[str, Any] = {"port": None, "socket": False, "memory_interval": 0}
 
 @contextmanager
 def instrumented(**settings: Any) -> Iterator[Agent]:
-    """
-    Run an agent while the block runs; it serves nothing unless *settings* say so.
-    """
+    """Run an agent while the block runs; it serves nothing unless *settings* say so."""
     import jaxmon
 
     agent = jaxmon.instrument(**{**SILENT, **settings})
@@ -31,18 +27,14 @@ def instrumented(**settings: Any) -> Iterator[Agent]:
 
 
 def samples(agent: Agent) -> dict[str, float]:
-    """
-    Return the value of every series that *agent* would export now.
-    """
+    """Return the value of every series that *agent* would export now."""
     return {
         series: value for family in agent.collect() for series, value in family.samples
     }
 
 
 def value(agent: Agent, name: str, **labels: str) -> float:
-    """
-    Return the sum of the series called *name* whose labels include *labels*.
-    """
+    """Return the sum of the series called *name* whose labels include *labels*."""
     wanted = [f'{label}="{text}"' for label, text in labels.items()]
     return sum(
         number

@@ -15,23 +15,17 @@ from typing import Any
 
 
 class Alarm(Exception):  # noqa: N818 - a time limit's, as programs have them
-    """
-    What the program's signal handler raises.
-    """
+    """What the program's signal handler raises."""
 
 
 class LikeOurs(  # noqa: N818 - see above
     AttributeError, LookupError, MemoryError, TypeError, ValueError
 ):
-    """
-    The same, of every builtin class that our code expects from something else.
-    """
+    """The same, of every builtin class that our code expects from something else."""
 
 
 class LikeAFile(TimeoutError):  # noqa: N818 - see above
-    """
-    The same, as most programs have it: an `OSError`.
-    """
+    """The same, as most programs have it: an `OSError`."""
 
 
 # Where the interpreter looks for signals.
@@ -51,9 +45,7 @@ class Points:
         self._before: dict[int, str] = {}
 
     def trace(self, frame: FrameType, _event: str, _: object) -> Any:
-        """
-        Be `sys.settrace`'s function.
-        """
+        """Be `sys.settrace`'s function."""
         name = str(frame.f_globals.get("__name__"))
         if not name.startswith("jaxmon."):
             return None
@@ -86,9 +78,7 @@ class Points:
 
 @contextmanager
 def alarms(kind: type[Exception] = Alarm) -> Iterator[list[Exception]]:
-    """
-    Have SIGUSR1 raise an exception of *kind*; yield those that were raised.
-    """
+    """Have SIGUSR1 raise an exception of *kind*; yield those that were raised."""
     raised: list[Exception] = []
 
     def handle(signum: int, frame: object) -> None:

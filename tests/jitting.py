@@ -1,6 +1,4 @@
-"""
-What programs do with `jax.jit`, each as a function of it: results to be compared.
-"""
+"""What programs do with `jax.jit`, each as a function of it: results to be compared."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ import pytest
 
 
 def body(x: Any, n: int = 2) -> Any:
-    """
-    Multiply.
-    """
+    """Multiply."""
     return x * n
 
 

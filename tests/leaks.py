@@ -64,9 +64,7 @@ THREADS = (
 
 @dataclass(frozen=True)
 class Snapshot:
-    """
-    The state of the process that a test must restore.
-    """
+    """The state of the process that a test must restore."""
 
     threads: frozenset[threading.Thread]
     descriptors: frozenset[tuple[str, str]]
@@ -76,9 +74,7 @@ class Snapshot:
 
 
 def snapshot() -> Snapshot:
-    """
-    Return the state of the process now.
-    """
+    """Return the state of the process now."""
     registry = _attribute("prometheus_client", "REGISTRY")
     return Snapshot(
         threads=frozenset(threading.enumerate()),
@@ -148,9 +144,7 @@ def _not_in(before: Any) -> Callable[[Any], bool]:
 
 
 def _ours(value: Any) -> bool:
-    """
-    Tell whether *value* was defined by jaxmon or by a test.
-    """
+    """Tell whether *value* was defined by jaxmon or by a test."""
     origins = (getattr(value, "__module__", None), type(value).__module__)
     ours = ("jaxmon", "jaxmon_exporter", "tests")
     return any(str(origin).partition(".")[0] in ours for origin in origins)

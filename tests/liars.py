@@ -1,6 +1,4 @@
-"""
-Pages of agents that lie, made up from a seed.
-"""
+"""Pages of agents that lie, made up from a seed."""
 
 from __future__ import annotations
 
@@ -75,9 +73,7 @@ HELPS = (
 
 
 def lie(seed: int) -> str:
-    """
-    Return a page on which one to four things are not as they should be.
-    """
+    """Return a page on which one to four things are not as they should be."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     lines = HONEST.splitlines()
     for _ in range(chance.choice((1, 1, 2, 4))):

@@ -28,9 +28,7 @@ _ffi: Any = getattr(jax, "ffi", None) or import_module("jax.extend.ffi")
 
 
 def build(directory: Path) -> None:
-    """
-    Compile the program's body in *directory* and make it known to XLA.
-    """
+    """Compile the program's body in *directory* and make it known to XLA."""
     library = directory / "nap.so"
     subprocess.run(
         [
@@ -56,9 +54,7 @@ def nap(x: Any) -> Any:
 
 
 def napping(name: str) -> Any:
-    """
-    Return a jitted nap called *name*.
-    """
+    """Return a jitted nap called *name*."""
 
     def work(x: Any) -> Any:
         return nap(x)
@@ -84,9 +80,7 @@ def clocked(name: str, length: int) -> Any:
 
 
 def duration(seconds: float) -> Any:
-    """
-    Return the argument that makes a nap so long.
-    """
+    """Return the argument that makes a nap so long."""
     return jnp.array([round(seconds * 1e6), 0, 0, 0, 0], jnp.uint32)
 
 

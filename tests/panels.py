@@ -1,6 +1,4 @@
-"""
-The panels of the dashboards, asked as Grafana would ask for them.
-"""
+"""The panels of the dashboards, asked as Grafana would ask for them."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ class Grafana:
         }
 
     def expression(self, text: str) -> str:
-        """
-        Return *text* with variables filled in; an unknown one is an error.
-        """
+        """Return *text* with variables filled in; an unknown one is an error."""
         return re.sub(r"\$\{?([a-z_]\w*)\}?", lambda found: self._value(found[1]), text)
 
     def _value(self, name: str) -> str:
@@ -65,9 +61,7 @@ class Grafana:
         return f"({'|'.join(self.values(VARIABLES[name]))})"
 
     def series(self, text: str, *, instant: bool) -> Series:
-        """
-        Return what a query yields now, or over the last half minute.
-        """
+        """Return what a query yields now, or over the last half minute."""
         now = time.time()
         query = {"query": self.expression(text)}
         data = (
@@ -79,9 +73,7 @@ class Grafana:
         return found
 
     def values(self, variable: Mapping[str, Any]) -> list[str]:
-        """
-        Return what a variable's query finds.
-        """
+        """Return what a variable's query finds."""
         text: str = variable["definition"]
         if query := re.fullmatch(r"query_result\((.+)\)", text):
             lines = (
@@ -105,9 +97,7 @@ class Grafana:
 
 
 def panels() -> Iterator[dict[str, Any]]:
-    """
-    Yield every panel of every dashboard.
-    """
+    """Yield every panel of every dashboard."""
     for dashboard in DASHBOARDS.values():
         yield from panels_of(dashboard)
 
@@ -146,17 +136,13 @@ def problems(
 
 
 def is_sidecars(panel: Mapping[str, Any]) -> bool:
-    """
-    Tell whether a panel shows what no agent exports by itself.
-    """
+    """Tell whether a panel shows what no agent exports by itself."""
     names = re.findall(r"`(\w+)`", panel["description"])
     return any("agent" not in BY_NAME[one].sources for one in names if one in BY_NAME)
 
 
 def settled(remaining: Callable[[], list[str]], *, seconds: float = 90.0) -> None:
-    """
-    Wait until no problem remains; fail with those that do.
-    """
+    """Wait until no problem remains; fail with those that do."""
     deadline = time.monotonic() + seconds
     while found := remaining():
         if time.monotonic() > deadline:

@@ -1,6 +1,4 @@
-"""
-Programs with an agent, and what they leave in the run directory.
-"""
+"""Programs with an agent, and what they leave in the run directory."""
 
 from __future__ import annotations
 
@@ -18,7 +16,5 @@ def get(url):
 
 
 def files(run_dir: Path) -> list[str]:
-    """
-    Return the names in *run_dir*, sorted.
-    """
+    """Return the names in *run_dir*, sorted."""
     return sorted(path.name for path in run_dir.iterdir())

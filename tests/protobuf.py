@@ -1,6 +1,4 @@
-"""
-Writes protocol buffers, for tests of what reads them.
-"""
+"""Writes protocol buffers, for tests of what reads them."""
 
 from __future__ import annotations
 
@@ -8,9 +6,7 @@ import struct
 
 
 def number(value: int) -> bytes:
-    """
-    Return *value* as a variable-length integer.
-    """
+    """Return *value* as a variable-length integer."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -20,9 +16,7 @@ def number(value: int) -> bytes:
 
 
 def field(key: int, value: int | bytes | str) -> bytes:
-    """
-    Return a field: a number, or bytes with their length.
-    """
+    """Return a field: a number, or bytes with their length."""
     if isinstance(value, int):
         return number(key << 3) + number(value)
     raw = value.encode() if isinstance(value, str) else value
@@ -30,21 +24,15 @@ def field(key: int, value: int | bytes | str) -> bytes:
 
 
 def signed(key: int, value: int) -> bytes:
-    """
-    Return a field of a number that may be negative: as ten bytes, then.
-    """
+    """Return a field of a number that may be negative: as ten bytes, then."""
     return number(key << 3) + number(value % (1 << 64))
 
 
 def double(key: int, value: float) -> bytes:
-    """
-    Return a field of a floating-point number.
-    """
+    """Return a field of a floating-point number."""
     return number(key << 3 | 1) + struct.pack("<d", value)
 
 
 def packed(key: int, values: list[int]) -> bytes:
-    """
-    Return a repeated field of numbers.
-    """
+    """Return a repeated field of numbers."""
     return field(key, b"".join(map(number, values)))

@@ -42,9 +42,7 @@ DEBUG: dict[str, Any] = {
 
 @dataclass
 class Site:
-    """
-    A Grafana, a directory with two dashboards, and what pushes there printed.
-    """
+    """A Grafana, a directory with two dashboards, and what pushes there printed."""
 
     grafana: FakeGrafana
     directory: Path
@@ -64,9 +62,7 @@ class Site:
         return sorted((self.directory / "backups").glob("*.json"))
 
     def write(self, body: dict[str, Any]) -> None:
-        """
-        Make *body* the dashboard that is to be pushed under its uid.
-        """
+        """Make *body* the dashboard that is to be pushed under its uid."""
         path = self.directory / "dashboards" / f"{body['uid']}.json"
         path.write_text(json.dumps(body))
 
@@ -77,9 +73,7 @@ class Site:
         files: tuple[str, ...] | None = None,
         **environ: str | None,
     ) -> Result:
-        """
-        Run a subcommand in this process, by default on the directory.
-        """
+        """Run a subcommand in this process, by default on the directory."""
         if files is None:
             files = (str(self.directory / "dashboards"),)
         done = CliRunner().invoke(
@@ -116,18 +110,14 @@ class Site:
         return done
 
     def outcomes(self, *options: str) -> tuple[int, dict[str, str]]:
-        """
-        Push and return the exit code and the outcome of each dashboard.
-        """
+        """Push and return the exit code and the outcome of each dashboard."""
         done = self.push("--output", "json", *options)
         found = json.loads(done.out)["dashboards"]
         return done.code, {one["uid"]: one["outcome"] for one in found}
 
 
 def check_site(site: Site) -> None:
-    """
-    Assert what holds after every case; see the docstring of this module.
-    """
+    """Assert what holds after every case; see the docstring of this module."""
     site.grafana.faults.clear()
     site.push()
     before = site.grafana.writes
@@ -145,9 +135,7 @@ def check_site(site: Site) -> None:
 
 
 def leaks(site: Site) -> list[str]:
-    """
-    Return where the token is found.
-    """
+    """Return where the token is found."""
     texts = {f"printed {i}": text for i, text in enumerate(site.printed)}
     texts |= {
         str(path): path.read_text()

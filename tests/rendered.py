@@ -25,9 +25,7 @@ EVERY_DASHBOARD = pytest.mark.parametrize(
 
 
 def panels(dashboard: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """
-    Yield the panels, those of collapsed rows included, rows left out.
-    """
+    """Yield the panels, those of collapsed rows included, rows left out."""
     for panel in dashboard["panels"]:
         if panel["type"] == "row":
             yield from panel["panels"]

@@ -1,6 +1,4 @@
-"""
-The figures of a healthy program, and the advice on it where some are different.
-"""
+"""The figures of a healthy program, and the advice on it where some are different."""
 
 from __future__ import annotations
 
@@ -44,14 +42,10 @@ HEALTHY: dict[str, Any] = {
 
 
 def advice(events: list[dict[str, Any]] | None = None, **parts: Any) -> list[Advice]:
-    """
-    Return the advice on a healthy program of which *parts* are different.
-    """
+    """Return the advice on a healthy program of which *parts* are different."""
     return advise(read({**HEALTHY, **parts}, {"events": events or []}))
 
 
 def function(**figures: Any) -> dict[str, Any]:
-    """
-    Return the functions of a healthy program, of which one has other *figures*.
-    """
+    """Return the functions of a healthy program, of which one has other *figures*."""
     return {"train.step": {**HEALTHY["functions"]["train.step"], **figures}}

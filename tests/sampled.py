@@ -1,6 +1,4 @@
-"""
-Sampling by hand: when a test arms, and of programs that a test can time as well.
-"""
+"""Sampling by hand: when a test arms, and of programs that a test can time as well."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ BY_HAND = {"sample_rate": 0.001, "transfers": False}
 
 
 def chain(name: str, length: int, **options: Any) -> Any:
-    """
-    Return a jitted chain of *length* matrix products, called *name*.
-    """
+    """Return a jitted chain of *length* matrix products, called *name*."""
 
     def work(x: Any) -> Any:
         return jax.lax.fori_loop(0, length, lambda _, y: jnp.tanh(y @ y) / SIZE, x)
@@ -47,17 +43,13 @@ def timed(call: Callable[[], Any]) -> float:
 
 
 def arm(sampling: Sampling) -> None:
-    """
-    Do what the timer does, whatever was spent.
-    """
+    """Do what the timer does, whatever was spent."""
     sampling._saved, sampling._spent_before = 10.0, sampling.spent
     sampling.arm()
 
 
 def idle(sampling: Sampling) -> None:
-    """
-    Wait until nothing is being watched.
-    """
+    """Wait until nothing is being watched."""
     watcher = sampling._watcher
     until(
         lambda: not watcher._watched and not watcher._submitted.qsize(),
@@ -66,9 +58,7 @@ def idle(sampling: Sampling) -> None:
 
 
 def calibrated(seconds: float) -> int:
-    """
-    Return the length of a chain that takes about *seconds*.
-    """
+    """Return the length of a chain that takes about *seconds*."""
     length, x = 400, operand()
     probe = chain("probe", length)
     timed(lambda: probe(x))
@@ -78,17 +68,13 @@ def calibrated(seconds: float) -> int:
 
 
 def figures(sampling: Sampling, name: str) -> dict[str, Any]:
-    """
-    Return what is known of the function called *name*, in whichever module.
-    """
+    """Return what is known of the function called *name*, in whichever module."""
     found = sampling.snapshot().items()
     return next((own for label, own in found if label.endswith(f".{name}")), {})
 
 
 def execution_times(sampling: Sampling, name: str) -> list[float]:
-    """
-    Return the last execution times of the function called *name*, oldest first.
-    """
+    """Return the last execution times of the function called *name*, oldest first."""
     return next(
         list(found.executions._values)
         for function, found in sampling._figures.items()
@@ -97,9 +83,7 @@ def execution_times(sampling: Sampling, name: str) -> list[float]:
 
 
 def executions(agent: Agent, name: str) -> float:
-    """
-    Return how many execution times of *name* are exported.
-    """
+    """Return how many execution times of *name* are exported."""
     return sum(
         number
         for series, number in samples(agent).items()

@@ -55,17 +55,13 @@ for module, name in json.loads(sys.argv[2]):
 
 
 def kind_of(document: Document) -> Kind:
-    """
-    Return what *document* is; its group is empty for what Kubernetes began with.
-    """
+    """Return what *document* is; its group is empty for what Kubernetes began with."""
     group, _, version = document["apiVersion"].rpartition("/")
     return group, version, document["kind"]
 
 
 def is_custom(document: Document) -> bool:
-    """
-    Tell whether a controller defines *document*, not Kubernetes.
-    """
+    """Tell whether a controller defines *document*, not Kubernetes."""
     group = kind_of(document)[0]
     return "." in group and not group.endswith(".k8s.io")
 
@@ -112,9 +108,7 @@ def custom(kind: Kind) -> Document | None:
 
 @lru_cache(maxsize=4)
 def defined(directory: str | None) -> dict[Kind, Document]:
-    """
-    Return the schemas of the custom resources in *directory*.
-    """
+    """Return the schemas of the custom resources in *directory*."""
     specs = [
         yaml.load(path.read_text(), Loader=yaml.CSafeLoader)["spec"]
         for path in sorted(Path(directory).glob("*.yaml") if directory else ())
@@ -130,9 +124,7 @@ def defined(directory: str | None) -> dict[Kind, Document]:
 
 @lru_cache
 def modelled() -> dict[Kind, Document]:
-    """
-    Return the schemas of the custom resources that packages describe.
-    """
+    """Return the schemas of the custom resources that packages describe."""
     if not PACKAGES.is_dir():
         pytest.fail(f"no schemas in {PACKAGES}: run `make setup`", pytrace=False)
     done = subprocess.run(
@@ -159,9 +151,7 @@ def modelled() -> dict[Kind, Document]:
 
 
 def closed(schema: Document) -> Document:
-    """
-    Return *schema* with objects that allow their own properties only.
-    """
+    """Return *schema* with objects that allow their own properties only."""
     result = copy.deepcopy(schema)
     # Held against the schema of Kubernetes instead.
     result["properties"] |= {"apiVersion": {}, "kind": {}, "metadata": {}}

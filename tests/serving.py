@@ -1,6 +1,4 @@
-"""
-A server of pages for tests, and what clients say to it byte by byte.
-"""
+"""A server of pages for tests, and what clients say to it byte by byte."""
 
 from __future__ import annotations
 
@@ -50,18 +48,14 @@ class Site:
         self.port = self.server.listen_tcp("127.0.0.1", 0)
 
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
-        """
-        Return a connection from the address *source* that has sent nothing.
-        """
+        """Return a connection from the address *source* that has sent nothing."""
         address = ("127.0.0.1", self.port)
         return socket.create_connection(address, 20, source_address=(source, 0))
 
     def get(
         self, path: str, method: str = "GET", *, timeout: float = 60, **headers: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """
-        Return response and body of one request on its own connection.
-        """
+        """Return response and body of one request on its own connection."""
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with closing(client):
             names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -70,17 +64,13 @@ class Site:
             return response, response.read()
 
     def raw(self, data: bytes) -> bytes:
-        """
-        Return everything that the server answers to *data* until it closes.
-        """
+        """Return everything that the server answers to *data* until it closes."""
         with self.connect() as client:
             client.sendall(data)
             return everything(client)
 
     def is_alive(self) -> bool:
-        """
-        Return whether a fresh client is served.
-        """
+        """Return whether a fresh client is served."""
         return self.get("/echo")[0].status == 200
 
     def _echo(self, request: Request) -> Response:
@@ -106,9 +96,7 @@ class Site:
 
 @contextmanager
 def sites() -> Iterator[Callable[..., Site]]:
-    """
-    Give a function that makes sites whose servers run until the end of the block.
-    """
+    """Give a function that makes sites whose servers run until the end of the block."""
     with ExitStack() as stack:
 
         def make(**options: float) -> Site:
@@ -121,9 +109,7 @@ def sites() -> Iterator[Callable[..., Site]]:
 
 
 def everything(client: socket.socket) -> bytes:
-    """
-    Return what comes from *client* until the server closes the connection.
-    """
+    """Return what comes from *client* until the server closes the connection."""
     received = bytearray()
     while data := client.recv(65536):
         received += data
@@ -131,14 +117,10 @@ def everything(client: socket.socket) -> bytes:
 
 
 def status(answer: bytes) -> int:
-    """
-    Return the status of a raw response.
-    """
+    """Return the status of a raw response."""
     return int(answer.split(b" ", 2)[1])
 
 
 def head_of(path: str, *lines: str) -> bytes:
-    """
-    Return a raw GET request.
-    """
+    """Return a raw GET request."""
     return "\r\n".join([f"GET {path} HTTP/1.1", "Host: x", *lines, "", ""]).encode()

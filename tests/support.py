@@ -1,6 +1,4 @@
-"""
-Helpers that tests call: programs, subprocesses, a real Prometheus.
-"""
+"""Helpers that tests call: programs, subprocesses, a real Prometheus."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ def require_program(name: str) -> str:
 
 
 def free_port() -> int:
-    """
-    Return a TCP port of the loopback interface that nobody listens on now.
-    """
+    """Return a TCP port of the loopback interface that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -91,25 +87,19 @@ def clean_environ(run_dir: Path | None = None, /, **extra: str) -> dict[str, str
 
 @dataclass(frozen=True)
 class Result:
-    """
-    How a subprocess ended and what it printed.
-    """
+    """How a subprocess ended and what it printed."""
 
     code: int
     out: str
     err: str
 
     def ok(self) -> Result:
-        """
-        Return itself after asserting that the process exited with 0.
-        """
+        """Return itself after asserting that the process exited with 0."""
         assert self.code == 0, f"exit code {self.code}\n{self.out}\n{self.err}"
         return self
 
     def json(self) -> Any:
-        """
-        Return the last line of the output, decoded.
-        """
+        """Return the last line of the output, decoded."""
         return json.loads(self.ok().out.splitlines()[-1])
 
 
@@ -141,9 +131,7 @@ def run_python(
 
 
 def http_get(url: str, *, seconds: float = 60.0, **headers: str) -> str:
-    """
-    Return the body that *url* answers with; header names use underscores.
-    """
+    """Return the body that *url* answers with; header names use underscores."""
     request = Request(
         url, headers={name.replace("_", "-"): value for name, value in headers.items()}
     )
@@ -188,9 +176,7 @@ class Prometheus:
             self._process.wait()
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """
-        Return labels and value of each series that *expression* yields now.
-        """
+        """Return labels and value of each series that *expression* yields now."""
         data = self._api("query", query=expression)
         if data["resultType"] == "scalar":
             return [({}, float(data["result"][1]))]
@@ -204,15 +190,11 @@ class Prometheus:
         return {one["labels"]["instance"]: one["health"] for one in active}
 
     def until_up(self) -> None:
-        """
-        Wait until every target has been scraped with success.
-        """
+        """Wait until every target has been scraped with success."""
         until(lambda: set(self.targets().values()) == {"up"}, "targets to be up")
 
     def until_query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """
-        Wait until *expression* yields something, and return it.
-        """
+        """Wait until *expression* yields something, and return it."""
         return until(lambda: self.query(expression), f"a result of {expression}")
 
     def _settings(self) -> dict[str, Any]:
@@ -230,9 +212,7 @@ class Prometheus:
         }
 
     def _start(self, program: str, port: int) -> bool:
-        """
-        Start the server; return `False` when it exits before it is ready.
-        """
+        """Start the server; return `False` when it exits before it is ready."""
         self.url = f"http://127.0.0.1:{port}"
         with (self.directory / "log").open("w") as log:
             self._process = subprocess.Popen(

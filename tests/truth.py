@@ -1,6 +1,4 @@
-"""
-Times that a test takes itself, beside those that are exported.
-"""
+"""Times that a test takes itself, beside those that are exported."""
 
 from __future__ import annotations
 
@@ -35,22 +33,16 @@ class Comparison:
         return f"{self._own()} beside {sorted(self._truth)}"
 
     def take(self, seconds: float) -> None:
-        """
-        Take a time of the test's own.
-        """
+        """Take a time of the test's own."""
         self._truth.append(seconds)
 
     def agree(self) -> bool:
-        """
-        Tell whether they agree.
-        """
+        """Tell whether they agree."""
         own = self._own()
         return bool(own) and 0.5 < own[0] / min(self._truth) < 1.6
 
     def silent(self) -> bool:
-        """
-        Tell whether there are no execution times to compare.
-        """
+        """Tell whether there are no execution times to compare."""
         return not self._own()
 
     def _own(self) -> list[float]:
@@ -73,18 +65,14 @@ def agreed_once(attempt: Callable[[], Comparison], *, silent: bool = False) -> N
 
 
 def sometime(attempt: Callable[[], bool], seen: object = "") -> None:
-    """
-    Fail with what was *seen* unless an *attempt* succeeds in time.
-    """
+    """Fail with what was *seen* unless an *attempt* succeeds in time."""
     deadline = time.monotonic() + SECONDS
     while not attempt():
         assert time.monotonic() < deadline, seen
 
 
 def looking(sampling: Sampling) -> float:
-    """
-    Return the processor seconds that the watcher's thread has used.
-    """
+    """Return the processor seconds that the watcher's thread has used."""
     thread = sampling._watcher._thread
     if thread is None:
         return 0.0
@@ -100,16 +88,12 @@ def nearest(seconds: float, truth: list[float]) -> float:
 
 
 def fifth(values: list[float]) -> float:
-    """
-    Return what a fifth of *values* are below.
-    """
+    """Return what a fifth of *values* are below."""
     return sorted(values)[len(values) // 5]
 
 
 class Naps:
-    """
-    Napping programs, called and sampled, beside what they tell.
-    """
+    """Napping programs, called and sampled, beside what they tell."""
 
     def __init__(self, sampling: Sampling, milliseconds: int, *, waits: bool) -> None:
         self._sampling, self._waits = sampling, waits
@@ -119,9 +103,7 @@ class Naps:
         jax.block_until_ready(self._step(self._step(self._argument)))
 
     def ratios(self, rounds: int, calls: int = 6) -> list[float]:
-        """
-        Return exported times over true ones.
-        """
+        """Return exported times over true ones."""
         found = []
         for _ in range(rounds):
             seen = len(execution_times(self._sampling, self._name))

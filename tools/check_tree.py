@@ -25,9 +25,7 @@ _REGISTRIES = r"\b(?:py[p]i\.(?:python\.)?org|python[h]osted\.org)\b"
 
 
 def machine() -> re.Pattern[str]:
-    """
-    Return what gives this machine away, as one expression.
-    """
+    """Return what gives this machine away, as one expression."""
     paths = {str(path) for path in (ROOT, ROOT.parent, Path.home(), Path(sys.prefix))}
     names = {name for name in (socket.gethostname(),) if len(name) > 5}  # noqa: PLR2004 - shorter ones are words
     literal = [rf"(?<![\w./]){re.escape(path)}(?![\w.-])" for path in paths - _COMMON]
@@ -36,9 +34,7 @@ def machine() -> re.Pattern[str]:
 
 
 def tracked() -> list[str]:
-    """
-    Return the paths of the tracked files; none outside a git checkout.
-    """
+    """Return the paths of the tracked files; none outside a git checkout."""
     # A checkout may belong to another user, in a container for example.
     command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
     try:
@@ -51,9 +47,7 @@ def tracked() -> list[str]:
 
 
 def findings(names: list[str], pattern: re.Pattern[str]) -> Iterator[str]:
-    """
-    Yield file, line and text of each match of *pattern* in the text files.
-    """
+    """Yield file, line and text of each match of *pattern* in the text files."""
     for name in names:
         path = ROOT / name
         if not path.is_file():
@@ -68,9 +62,7 @@ def findings(names: list[str], pattern: re.Pattern[str]) -> Iterator[str]:
 
 
 def main() -> int:
-    """
-    Print what was found; return the exit code.
-    """
+    """Print what was found; return the exit code."""
     names = tracked()
     if not names:
         print("not a git checkout: no tracked files to look at")

@@ -76,9 +76,7 @@ class Exporter:
 
 
 class Process:
-    """
-    A running exporter.
-    """
+    """A running exporter."""
 
     def __init__(self, exporter: Exporter, environ: dict[str, str]) -> None:
         self.port = free_port()
@@ -92,18 +90,14 @@ class Process:
         )
 
     def page(self, seconds: float = 10.0) -> str:
-        """
-        Return what it tells now.
-        """
+        """Return what it tells now."""
         url = f"http://127.0.0.1:{self.port}/metrics"
         with urlopen(url, timeout=seconds) as response:
             text: str = response.read().decode()
         return text
 
     def started(self, seconds: float = 30.0) -> float:
-        """
-        Wait until it tells of the GPUs, and return the seconds since its start.
-        """
+        """Wait until it tells of the GPUs, and return the seconds since its start."""
         while (passed := time.perf_counter() - self._began) < seconds:
             try:
                 if self._exporter.ready in self.page():
@@ -116,24 +110,18 @@ class Process:
         raise RuntimeError(msg)
 
     def cpu_seconds(self) -> float:
-        """
-        Return its CPU time; threads that ended included.
-        """
+        """Return its CPU time; threads that ended included."""
         return time.clock_gettime((~self.popen.pid << 3) | _SCHEDULED)
 
     def megabytes(self) -> float:
-        """
-        Return its resident memory.
-        """
+        """Return its resident memory."""
         pages = int(Path(f"/proc/{self.popen.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @contextmanager
 def running(exporter: Exporter, environ: dict[str, str]) -> Iterator[Process]:
-    """
-    Start an exporter; kill it in the end.
-    """
+    """Start an exporter; kill it in the end."""
     process = Process(exporter, environ)
     try:
         yield process
@@ -143,9 +131,7 @@ def running(exporter: Exporter, environ: dict[str, str]) -> Iterator[Process]:
 
 
 def scrape_cost(process: Process, number: int) -> float:
-    """
-    Return milliseconds of CPU per scrape, each over a connection of its own.
-    """
+    """Return milliseconds of CPU per scrape, each over a connection of its own."""
     request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     before = process.cpu_seconds()
     began = time.perf_counter()
@@ -162,34 +148,26 @@ def scrape_cost(process: Process, number: int) -> float:
 
 
 def idle_cost(process: Process, seconds: float) -> float:
-    """
-    Return milliseconds of CPU per second that nobody asks anything.
-    """
+    """Return milliseconds of CPU per second that nobody asks anything."""
     before = process.cpu_seconds()
     time.sleep(seconds)
     return (process.cpu_seconds() - before) / seconds * 1e3
 
 
 def series(page: str) -> int:
-    """
-    Return the number of series of a page.
-    """
+    """Return the number of series of a page."""
     return sum(bool(line) and line[0] != "#" for line in page.splitlines())
 
 
 def timed(action: Callable[[], object]) -> float:
-    """
-    Return the seconds that *action* takes.
-    """
+    """Return the seconds that *action* takes."""
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
 
 
 def hanging(exporter: Exporter, environ: dict[str, str], directory: Path) -> list[str]:
-    """
-    Return what an exporter tells while the driver hangs.
-    """
+    """Return what an exporter tells while the driver hangs."""
     control = directory / "control"
     control.write_text("")
     with running(exporter, {**environ, "FAKE_NVML_CONTROL": str(control)}) as process:
@@ -214,9 +192,7 @@ def hanging(exporter: Exporter, environ: dict[str, str], directory: Path) -> lis
 
 
 def without_driver(exporter: Exporter, environ: dict[str, str], empty: Path) -> str:
-    """
-    Return what an exporter does on a host without a driver.
-    """
+    """Return what an exporter does on a host without a driver."""
     with running(exporter, {**environ, "LD_LIBRARY_PATH": str(empty)}) as process:
         end = time.monotonic() + 10
         while time.monotonic() < end:
@@ -236,9 +212,7 @@ def by_turns(
     rounds: int,
     measure: Callable[[Exporter], list[float]],
 ) -> dict[str, list[float]]:
-    """
-    Return the median of each figure, by exporter; the exporters take turns.
-    """
+    """Return the median of each figure, by exporter; the exporters take turns."""
     found: dict[str, list[list[float]]] = {one.name: [] for one in exporters}
     for _ in range(rounds):
         for one in exporters:
@@ -250,9 +224,7 @@ def by_turns(
 
 
 def median(measure: Callable[[], float]) -> float:
-    """
-    Return the median of a few measurements.
-    """
+    """Return the median of a few measurements."""
     return statistics.median(measure() for _ in range(ROUNDS))
 
 
@@ -267,9 +239,7 @@ def start(exporter: Exporter, environ: dict[str, str]) -> list[float]:
 def measure(
     exporter: Exporter, environ: dict[str, str], seconds: float, scrapes: int
 ) -> list[float]:
-    """
-    Return memory, CPU per scrape, CPU per second, series.
-    """
+    """Return memory, CPU per scrape, CPU per second, series."""
     with running(exporter, environ) as process:
         process.started()
         time.sleep(2)
@@ -281,9 +251,7 @@ def measure(
 
 
 def contestants(jaxmon: str, nvitop: str | None) -> list[Exporter]:
-    """
-    Return who is compared, ours first.
-    """
+    """Return who is compared, ours first."""
     command = (
         str(Path(jaxmon).with_name("jaxmon-exporter")),
         *("--host", "127.0.0.1", "--log-level", "error"),
@@ -298,9 +266,7 @@ def contestants(jaxmon: str, nvitop: str | None) -> list[Exporter]:
 
 
 def shortfalls(figures: dict[str, list[float]], per_poll: float) -> list[str]:
-    """
-    Return what is worse than its goal, or than nvitop-exporter's.
-    """
+    """Return what is worse than its goal, or than nvitop-exporter's."""
     ours = dict(zip((title for title, _, _ in ROWS), figures[OURS], strict=True))
     goals = {"resident memory": MEGABYTES, "CPU per scrape": SCRAPE}
     found = [title for title, most in goals.items() if ours[title] > most]
@@ -317,9 +283,7 @@ def shortfalls(figures: dict[str, list[float]], per_poll: float) -> list[str]:
 
 
 def main() -> None:
-    """
-    Measure both by turns and print the table.
-    """
+    """Measure both by turns and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--nvitop", help="Python with nvitop-exporter")
     parser.add_argument("--jaxmon", default=sys.executable, help="Python with jaxmon")
@@ -364,9 +328,7 @@ def main() -> None:
 def render(
     figures: dict[str, list[float]], words: dict[str, list[str]], per_poll: float
 ) -> str:
-    """
-    Return the table as Markdown.
-    """
+    """Return the table as Markdown."""
     goals = ("", "", f"≤ {MEGABYTES} MB", f"≤ {SCRAPE} ms", "", "")
     told = (
         "scrape while a call hangs",
@@ -389,9 +351,7 @@ def render(
 
 
 def row(title: str, cells: Sequence[str]) -> str:
-    """
-    Return a line of a Markdown table.
-    """
+    """Return a line of a Markdown table."""
     return f"| {title} | {' | '.join(cells)} |"
 
 

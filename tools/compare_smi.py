@@ -68,9 +68,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """
-        What the table calls it.
-        """
+        """What the table calls it."""
         return " ".join((self.metric.name, *self.labels))
 
 
@@ -182,9 +180,7 @@ ROWS = (
 
 @dataclass
 class Verdict:
-    """
-    What came of one figure of one GPU in all rounds.
-    """
+    """What came of one figure of one GPU in all rounds."""
 
     ours: float | None = None
     theirs: float | None = None
@@ -205,9 +201,7 @@ def figure(text: str) -> tuple[float, float] | None:
 
 
 def told(gpu: ET.Element, row: Row) -> tuple[float, float] | None:
-    """
-    Return value and tolerance of *row* in nvidia-smi's account of *gpu*.
-    """
+    """Return value and tolerance of *row* in nvidia-smi's account of *gpu*."""
     for place in row.places:
         parts = [figure(gpu.findtext(one, "")) for one in place.split("+")]
         if all(part is not None for part in parts):
@@ -222,9 +216,7 @@ def compare(
     after: Mapping[str, float],
     verdicts: dict[tuple[str, Row], Verdict],
 ) -> None:
-    """
-    Add to *verdicts* what one round shows.
-    """
+    """Add to *verdicts* what one round shows."""
     for gpu in log.iter("gpu"):
         uuid = gpu.findtext("uuid", "")
         for row in ROWS:
@@ -243,16 +235,12 @@ def compare(
 
 
 def page(families: Iterable[Family]) -> dict[str, float]:
-    """
-    Return the series of *families*.
-    """
+    """Return the series of *families*."""
     return {name: value for family in families for name, value in family.samples}
 
 
 def table(verdicts: Mapping[tuple[str, Row], Verdict]) -> Iterator[str]:
-    """
-    Yield the lines of a Markdown table.
-    """
+    """Yield the lines of a Markdown table."""
     yield "| GPU | figure | here | nvidia-smi | agreed |"
     yield "|---|---|---:|---:|---:|"
     for (uuid, row), one in verdicts.items():
@@ -266,9 +254,7 @@ def table(verdicts: Mapping[tuple[str, Row], Verdict]) -> Iterator[str]:
 
 
 def complaints(verdicts: Mapping[tuple[str, Row], Verdict]) -> Iterator[str]:
-    """
-    Yield what is not as it should be.
-    """
+    """Yield what is not as it should be."""
     compared: dict[str, int] = {}
     for (uuid, row), one in verdicts.items():
         compared[uuid] = compared.get(uuid, 0) + bool(one.compared)
@@ -282,9 +268,7 @@ def complaints(verdicts: Mapping[tuple[str, Row], Verdict]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """
-    Compare, print the table, and return the exit code.
-    """
+    """Compare, print the table, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args(arguments).rounds

@@ -39,9 +39,7 @@ TEST_SECONDS = 1200
 
 @dataclass(frozen=True)
 class Row:
-    """
-    One line of the table.
-    """
+    """One line of the table."""
 
     python: str
     jax: str
@@ -51,9 +49,7 @@ class Row:
 
 
 def main() -> int:
-    """
-    Run the matrix, or the versions given as arguments; return the exit code.
-    """
+    """Run the matrix, or the versions given as arguments; return the exit code."""
     files = [str(path) for path in marked_files()]
     if not files:
         print(f"no test file carries {MARKER}")
@@ -113,9 +109,7 @@ def run(python: str, jax: str, files: list[str]) -> tuple[str, str, bool]:
 
 
 def interpreter(version: str) -> str | None:
-    """
-    Return a Python of this minor *version*, from PATH or pyenv.
-    """
+    """Return a Python of this minor *version*, from PATH or pyenv."""
     name = f"python{version}"
     pyenv = Path.home() / ".pyenv" / "versions"
     candidates = [sys.executable, shutil.which(name)]
@@ -132,9 +126,7 @@ def interpreter(version: str) -> str | None:
 
 
 def prepare(program: str, python: str, jax: str) -> str:
-    """
-    Return the Python of an environment with this *jax*; an earlier one is reused.
-    """
+    """Return the Python of an environment with this *jax*; an earlier one is reused."""
     directory = CACHE / f"python{python}-jax{jax.removesuffix('.*')}"
     environment, ready = directory / "bin" / "python", directory / "ready"
     inputs = (ROOT / "pyproject.toml", ROOT / "constraints.txt", Path(__file__))

@@ -27,9 +27,7 @@ from tests.faults.stage import Outcome
 
 
 def main() -> None:
-    """
-    Run the rows that were chosen.
-    """
+    """Run the rows that were chosen."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))

@@ -45,9 +45,7 @@ LATE_THREADS = 3
 
 @dataclass(frozen=True)
 class Round:
-    """
-    What was there after a round; memory in bytes.
-    """
+    """What was there after a round; memory in bytes."""
 
     calls: int
     recompiles: int
@@ -63,9 +61,7 @@ class Round:
 
 
 def main() -> int:
-    """
-    Return the exit code.
-    """
+    """Return the exit code."""
     parser = argparse.ArgumentParser(description="Watch jaxmon for growth.")
     parser.add_argument("--calls", type=int, default=1_000_000)
     parser.add_argument("--recompiles", type=int, default=2_000)
@@ -94,9 +90,7 @@ def main() -> int:
 
 
 def soak(calls: int, recompiles: int, arrays: int, *, bare: bool) -> Iterator[Round]:
-    """
-    Yield what was there after each round.
-    """
+    """Yield what was there after each round."""
     import jax  # noqa: PLC0415 - after the choice of a platform
     import numpy as np  # noqa: PLC0415 - as JAX
 
@@ -151,9 +145,7 @@ def soak(calls: int, recompiles: int, arrays: int, *, bare: bool) -> Iterator[Ro
 
 
 def events(agent: Any) -> dict[str, int]:
-    """
-    Return the number of events that are kept, by kind.
-    """
+    """Return the number of events that are kept, by kind."""
     counts: dict[str, int] = {}
     for event in agent._context.events.since():  # noqa: SLF001 - ours
         counts[event.kind] = counts.get(event.kind, 0) + 1
@@ -161,17 +153,13 @@ def events(agent: Any) -> dict[str, int]:
 
 
 def scrape(url: str) -> str:
-    """
-    Return the agent's page.
-    """
+    """Return the agent's page."""
     with urllib.request.urlopen(url, timeout=30) as page:  # noqa: S310 - the agent's
         return str(page.read().decode())
 
 
 def page_values(page: str) -> dict[str, float]:
-    """
-    Return calls and recompiles that the page counts.
-    """
+    """Return calls and recompiles that the page counts."""
     sums = {"calls": 0.0, "recompiles": 0.0}
     for text in page.splitlines():
         for name, metric in (
@@ -184,17 +172,13 @@ def page_values(page: str) -> dict[str, float]:
 
 
 def resident() -> int:
-    """
-    Return the resident memory of this process.
-    """
+    """Return the resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
 
 def growth(rounds: list[Round]) -> float:
-    """
-    Return by which share resident memory grew from warm-up to the end.
-    """
+    """Return by which share resident memory grew from warm-up to the end."""
     before = statistics.median(one.resident for one in rounds[WARM : 2 * WARM])
     after = statistics.median(one.resident for one in rounds[-WARM:])
     return after / before - 1
@@ -209,9 +193,7 @@ def slope(rounds: list[Round]) -> float:
 
 
 def problems(rounds: list[Round]) -> list[str]:
-    """
-    Return what grew, in words.
-    """
+    """Return what grew, in words."""
     found = []
     if (share := growth(rounds)) > GROWTH:
         found.append(f"resident memory grew by {share:.1%}, more than {GROWTH:.0%}")
@@ -228,9 +210,7 @@ def problems(rounds: list[Round]) -> list[str]:
 
 
 def line(number: int, one: Round) -> str:
-    """
-    Return a line of the table, below its head.
-    """
+    """Return a line of the table, below its head."""
     head = (
         f"{'calls':>10}{'recompiles':>11}{'arrays':>8}{'resident MiB':>13}"
         f"{'threads':>8}{'files':>6}{'events':>7}{'page kB':>8}{'s':>6}{'CPU s':>7}\n"

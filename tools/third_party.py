@@ -88,9 +88,7 @@ SUITES = {
 
 @dataclass(frozen=True)
 class Run:
-    """
-    What one run gave.
-    """
+    """What one run gave."""
 
     outcomes: dict[str, str]
     seconds: float
@@ -98,16 +96,12 @@ class Run:
 
     @property
     def totals(self) -> Counter[str]:
-        """
-        Tests by outcome.
-        """
+        """Tests by outcome."""
         return Counter(self.outcomes.values())
 
 
 def main() -> int:
-    """
-    Run one suite both ways and return the exit code.
-    """
+    """Run one suite both ways and return the exit code."""
     arguments_of_ours, options = _split(sys.argv[1:])
     parser = argparse.ArgumentParser(
         description="Compare a project's tests with and without jaxmon.",
@@ -142,9 +136,7 @@ def main() -> int:
 
 
 def download(project: str) -> Path:
-    """
-    Return the unpacked source distribution of the installed version.
-    """
+    """Return the unpacked source distribution of the installed version."""
     wanted = version(project)
     directory = CACHE / f"{project}-{wanted}"
     if not directory.exists():
@@ -192,9 +184,7 @@ def run(command: list[str], timeout: float) -> Run:
 
 
 def outcomes(results: Path) -> dict[str, str]:
-    """
-    Return the outcome of each test in a JUnit file.
-    """
+    """Return the outcome of each test in a JUnit file."""
     found: dict[str, str] = {}
     for case in ET.parse(results).iter("testcase"):  # noqa: S314 - pytest wrote it
         name = f"{case.get('classname')}::{case.get('name')}"
@@ -217,9 +207,7 @@ def _outcome(case: ET.Element) -> str:
 
 
 def report(project: str, runs: dict[str, Run]) -> int:
-    """
-    Print totals and differences; return the exit code.
-    """
+    """Print totals and differences; return the exit code."""
     first, second = runs.values()
     kinds = sorted(first.totals | second.totals)
     print(f"\n{project} {version(project)}, JAX {version('jax')}")

@@ -1,6 +1,4 @@
-"""
-Exit with 0 while the sidecar of this container serves; for images without curl.
-"""
+"""Exit with 0 while the sidecar of this container serves; for images without curl."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _OK = 200
 
 
 def main() -> int:
-    """
-    Ask for the health page, or only connect where TLS may stand before it.
-    """
+    """Ask for the health page, or only connect where TLS may stand before it."""
     host = os.environ.get("JAXMON_EXPORTER_HOST", "127.0.0.1")
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared
         host = "127.0.0.1"

@@ -1,6 +1,4 @@
-"""
-What a collector is, and how it says that it has nothing to read, or not all.
-"""
+"""What a collector is, and how it says that it has nothing to read, or not all."""
 
 from __future__ import annotations
 
@@ -67,9 +65,7 @@ class Collector(Protocol):
         """
 
     def close(self) -> None:
-        """
-        Let go of everything. Called once, after the last poll.
-        """
+        """Let go of everything. Called once, after the last poll."""
 
 
 def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:

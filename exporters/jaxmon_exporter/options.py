@@ -1,6 +1,4 @@
-"""
-What a user of the sidecar may choose.
-"""
+"""What a user of the sidecar may choose."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The sidecar's pages other than ``/metrics``.
-"""
+"""The sidecar's pages other than ``/metrics``."""
 
 from __future__ import annotations
 
@@ -25,16 +23,12 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 
 def landing_page() -> Page:
-    """
-    Return the handler of ``/``: one HTML page that loads nothing else.
-    """
+    """Return the handler of ``/``: one HTML page that loads nothing else."""
     return lambda _request: _landing()
 
 
 def summary_page(summary: Callable[[], Summary]) -> Page:
-    """
-    Return the handler of ``/api/summary``.
-    """
+    """Return the handler of ``/api/summary``."""
 
     def make(_: None) -> Response:
         import json  # noqa: PLC0415 - most hosts have no viewer
@@ -59,9 +53,7 @@ def health_page() -> Page:
 
 
 def ready_page(ready: Callable[[], bool]) -> Page:
-    """
-    Return the handler of ``/-/ready``: 200 once every collector was polled.
-    """
+    """Return the handler of ``/-/ready``: 200 once every collector was polled."""
 
     def handle(request: Request) -> Response:
         del request

@@ -77,9 +77,7 @@ class Status(NamedTuple):
 
 
 class Poller:
-    """
-    Polls one collector on one thread, and keeps its latest figures.
-    """
+    """Polls one collector on one thread, and keeps its latest figures."""
 
     def __init__(self, collector: Collector, *, clock: Clock = time.monotonic) -> None:
         self.name = collector.name
@@ -106,45 +104,33 @@ class Poller:
         self._errors = Counter({TIMEOUT: 0, ERROR: 0})
 
     def start(self) -> None:
-        """
-        Start polling, with a poll at once.
-        """
+        """Start polling, with a poll at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """
-        Ask the thread to end after the poll in progress; returns at once.
-        """
+        """Ask the thread to end after the poll in progress; returns at once."""
         self._stop.set()
 
     def join(self, timeout: float) -> bool:
-        """
-        Wait for the thread; `False` when its poll still does not return.
-        """
+        """Wait for the thread; `False` when its poll still does not return."""
         if self._thread.is_alive():
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
     @property
     def dropped(self) -> int:
-        """
-        How many figures could not be true, and were left out.
-        """
+        """How many figures could not be true, and were left out."""
         return self._sieve.dropped
 
     def families(self) -> list[Family]:
-        """
-        Return the latest figures, nothing when they are too old.
-        """
+        """Return the latest figures, nothing when they are too old."""
         with self._lock:
             if self._taken is None or self._clock() - self._taken > self._lasts:
                 return []
             return self._families
 
     def status(self) -> Status:
-        """
-        Return how the collector is doing now.
-        """
+        """Return how the collector is doing now."""
         with self._lock:
             now = self._clock()
             self._notice_overdue(now)
@@ -161,9 +147,7 @@ class Poller:
             )
 
     def poll(self) -> None:
-        """
-        Poll once, on the calling thread. Never raises.
-        """
+        """Poll once, on the calling thread. Never raises."""
         began = self._clock()
         with self._lock:
             self._began, self._overdue = began, False
@@ -179,9 +163,7 @@ class Poller:
             self._end(began, found, "", "")
 
     def delay(self) -> float:
-        """
-        Return seconds until the next poll is due: longer after each failure.
-        """
+        """Return seconds until the next poll is due: longer after each failure."""
         with self._lock:
             if self._failures:
                 return self._backoff()
@@ -228,9 +210,7 @@ class Poller:
         return max(interval, min(longer, _MAX_BACKOFF))
 
     def _notice_overdue(self, now: float) -> None:
-        """
-        Count the poll in progress as failed, once, when it is past its deadline.
-        """
+        """Count the poll in progress as failed, once, when it is past its deadline."""
         if self._began is None or self._overdue:
             return
         deadline = self._collector.deadline
@@ -239,9 +219,7 @@ class Poller:
             self._note(TIMEOUT, f"no answer within {deadline:g} s, still waiting")
 
     def _note(self, reason: str, message: str) -> None:
-        """
-        Count a failure, and log when the state changes, not on every poll.
-        """
+        """Count a failure, and log when the state changes, not on every poll."""
         if reason:
             self._errors[reason] += 1
         if reason != self._reason:
@@ -279,9 +257,7 @@ class Polling:
         self._merge = merge
 
     def start(self) -> None:
-        """
-        Start one thread per collector.
-        """
+        """Start one thread per collector."""
         for poller in self._pollers:
             poller.start()
 
@@ -303,22 +279,16 @@ class Polling:
         ]
 
     def ready(self) -> bool:
-        """
-        Tell whether every collector had its first poll, successful or not.
-        """
+        """Tell whether every collector had its first poll, successful or not."""
         return all(status.polled for status in self.statuses())
 
     def statuses(self) -> list[Status]:
-        """
-        Return how each collector is doing.
-        """
+        """Return how each collector is doing."""
         return [poller.status() for poller in self._pollers]
 
     @property
     def dropped(self) -> int:
-        """
-        How many figures of all collectors could not be true.
-        """
+        """How many figures of all collectors could not be true."""
         return sum(poller.dropped for poller in self._pollers)
 
     def families(self) -> list[Family]:

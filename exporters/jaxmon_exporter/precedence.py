@@ -125,9 +125,7 @@ def device_of(name: str) -> str:
 def _named(
     sample: Sample, instances: dict[str, list[str]]
 ) -> Iterator[tuple[str | None, str, float]]:
-    """
-    Yield device, series and value; an instance becomes its MIG devices, if any.
-    """
+    """Yield device, series and value; an instance becomes its MIG devices, if any."""
     name, value = sample
     match = _UUID.search(name)
     if match is None:

@@ -48,18 +48,14 @@ class Prices:
         self._unknown: set[str] = set()
 
     def of(self, model: str) -> float | None:
-        """
-        Return dollars per hour, `None` for a model that is not in the table.
-        """
+        """Return dollars per hour, `None` for a model that is not in the table."""
         for expression, price in self._rules:
             if expression.search(model):
                 return price
         return None
 
     def family(self, families: Iterable[Family]) -> Family:
-        """
-        Return the price of each accelerator that *families* tell of.
-        """
+        """Return the price of each accelerator that *families* tell of."""
         known = (
             self._sample(name)
             for family in families

@@ -1,6 +1,4 @@
-"""
-The sidecar: collectors, their pollers, and the server in front of them.
-"""
+"""The sidecar: collectors, their pollers, and the server in front of them."""
 
 from __future__ import annotations
 
@@ -124,9 +122,7 @@ class Service:
         return port
 
     def stop(self) -> None:
-        """
-        Finish the responses under way and stop, within some eight seconds.
-        """
+        """Finish the responses under way and stop, within some eight seconds."""
         self._server.stop()
         if self._gate is not None:
             self._gate.close()
@@ -134,9 +130,7 @@ class Service:
             log.warning("left behind, still waiting: %s", ", ".join(stuck))
 
     def reload(self) -> None:
-        """
-        Read again what may change while it serves; never raises.
-        """
+        """Read again what may change while it serves; never raises."""
         if self._gate is None:
             log.info("nothing to read again: there is no --web-config")
         elif self._gate.reload():
@@ -144,15 +138,11 @@ class Service:
 
     @property
     def encrypted(self) -> bool:
-        """
-        Tell whether clients must speak TLS.
-        """
+        """Tell whether clients must speak TLS."""
         return self._gate is not None and self._gate.encrypted
 
     def families(self) -> Iterator[Family]:
-        """
-        Return what ``/metrics`` shows; reads memory and ``/proc/self`` alone.
-        """
+        """Return what ``/metrics`` shows; reads memory and ``/proc/self`` alone."""
         yield gauge(BUILD_INFO, 1, self._version)
         found = self._contained("polling", self._polling.families)
         yield from found
@@ -177,9 +167,7 @@ class Service:
             )
 
     def summary(self) -> Summary:
-        """
-        Return what ``/api/summary`` shows.
-        """
+        """Return what ``/api/summary`` shows."""
         from jaxmon_exporter.summary import summarise  # noqa: PLC0415 - few look
 
         return summarise(
@@ -193,9 +181,7 @@ class Service:
     def _contained(
         self, site: str, source: Callable[[], Iterable[Family]]
     ) -> list[Family]:
-        """
-        Return what *source* tells; its failure costs its own series only.
-        """
+        """Return what *source* tells; its failure costs its own series only."""
         try:
             return list(source())
         except Exception as error:  # noqa: BLE001 - contained and counted
@@ -209,9 +195,7 @@ class Service:
 
 
 def _reason(error: OSError | OverflowError) -> str:
-    """
-    Return why an address cannot be bound, and what to do.
-    """
+    """Return why an address cannot be bound, and what to do."""
     number = getattr(error, "errno", None)
     if number in _ADVICE:
         return f"{os.strerror(number)}; {_ADVICE[number]}"

@@ -54,9 +54,7 @@ class FunctionSummary(Totals):
 
 
 class AgentSummary(TypedDict):
-    """
-    An instrumented process. One that does not answer has only worker and ``up``.
-    """
+    """An instrumented process. One that does not answer has only worker and ``up``."""
 
     worker: str
     up: bool
@@ -86,9 +84,7 @@ class AcceleratorSummary(TypedDict):
 
 
 class DeviceSummary(TypedDict):
-    """
-    A device as one process sees it through JAX.
-    """
+    """A device as one process sees it through JAX."""
 
     worker: str
     device: str
@@ -119,9 +115,7 @@ class CollectorSummary(TypedDict):
 
 
 class Summary(TypedDict):
-    """
-    Everything at one moment.
-    """
+    """Everything at one moment."""
 
     version: str
     time: float
@@ -148,9 +142,7 @@ def summarise(
     time: float,
     run_dir: Path,
 ) -> Summary:
-    """
-    Return the summary of *families*; those that it does not need are skipped.
-    """
+    """Return the summary of *families*; those that it does not need are skipped."""
     figures = _Figures(families)
     functions = _functions(figures)
     return Summary(
@@ -167,9 +159,7 @@ def summarise(
 
 
 class _Figures:
-    """
-    Samples by metric, their labels parsed on demand.
-    """
+    """Samples by metric, their labels parsed on demand."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._samples: dict[str, list[Sample]] = defaultdict(list)

@@ -1,6 +1,4 @@
-"""
-What users hold: an agent, whether it runs or not.
-"""
+"""What users hold: an agent, whether it runs or not."""
 
 from __future__ import annotations
 
@@ -62,24 +60,18 @@ class Agent:
 
     @property
     def socket(self) -> str | None:
-        """
-        Path of the Unix socket, `None` when there is none.
-        """
+        """Path of the Unix socket, `None` when there is none."""
         return None
 
     @property
     def determinism(self) -> Determinism:
-        """
-        Where the outcomes of checks are kept.
-        """
+        """Where the outcomes of checks are kept."""
         from jaxmon.agent.checks.determinism import Determinism  # noqa: PLC0415
 
         return Determinism(self._context)
 
     def start(self) -> None:
-        """
-        Attach the hooks and serve. Nothing that goes wrong in serving is raised.
-        """
+        """Attach the hooks and serve. Nothing that goes wrong in serving is raised."""
 
     def stop(self) -> None:
         """
@@ -89,9 +81,7 @@ class Agent:
         """
 
     def abandon(self) -> None:
-        """
-        Leave everything to the parent process; called in a forked child.
-        """
+        """Leave everything to the parent process; called in a forked child."""
 
     def refresh(self) -> None:
         """

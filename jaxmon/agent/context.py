@@ -1,6 +1,4 @@
-"""
-What every part of an agent is given, and what it gives back.
-"""
+"""What every part of an agent is given, and what it gives back."""
 
 from __future__ import annotations
 
@@ -36,26 +34,18 @@ class Context:
 
 
 class Part(Protocol):
-    """
-    Something that observes, and has figures of its own.
-    """
+    """Something that observes, and has figures of its own."""
 
     def start(self) -> None:
-        """
-        Start what runs beside the program. Raises nothing.
-        """
+        """Start what runs beside the program. Raises nothing."""
         ...
 
     def stop(self) -> None:
-        """
-        Stop it and forget what it held. Harmless when repeated.
-        """
+        """Stop it and forget what it held. Harmless when repeated."""
         ...
 
     def collect(self) -> list[Family]:
-        """
-        Return the figures as they are now; quick, any thread.
-        """
+        """Return the figures as they are now; quick, any thread."""
         ...
 
     def snapshot(self) -> dict[str, Any]:
@@ -67,7 +57,5 @@ class Part(Protocol):
 
 
 def context_of(jax: ModuleType, settings: Settings) -> Context:
-    """
-    Return a fresh context for one agent.
-    """
+    """Return a fresh context for one agent."""
     return Context(jax, settings, Guard(), FunctionTable(settings.max_functions))

@@ -28,9 +28,7 @@ from jaxmon.agent.meters import Meter, Meters, metered
 
 
 class Arm(Protocol):
-    """
-    Waits for the next call of one `CountedFunction`.
-    """
+    """Waits for the next call of one `CountedFunction`."""
 
     def begin(
         self,
@@ -63,9 +61,7 @@ _OWN = frozenset(
 
 
 def _theirs(name: str) -> Any:
-    """
-    Return a property that gives what JAX's object has under *name*.
-    """
+    """Return a property that gives what JAX's object has under *name*."""
     return property(lambda self: getattr(jitted_of(self), name))
 
 
@@ -155,9 +151,7 @@ class _Copied:
         return self.made, (jitted_of(self._counted),)
 
     def made(self, jitted: Any) -> Any:
-        """
-        Return *jitted*, a copy of JAX's object, so that it counts, too.
-        """
+        """Return *jitted*, a copy of JAX's object, so that it counts, too."""
         counted = self._counted
         if jitted is jitted_of(counted):  # a pmap may be a Python function
             return counted
@@ -178,9 +172,7 @@ jitted_of = cast(
 
 
 def _first_arm(counted: CountedFunction) -> Callable[..., Any]:
-    """
-    Let a sampled call begin, and be like any other from here on.
-    """
+    """Let a sampled call begin, and be like any other from here on."""
     arm = _get(counted, "_arm")
     disarm(counted)
     if arm is not None:
@@ -207,33 +199,25 @@ for _type in (CountedFunction, SampledFunction):
 
 
 def arm(counted: CountedFunction, waiting: Arm) -> None:
-    """
-    Have *waiting* told of the next call of *counted*. Any thread.
-    """
+    """Have *waiting* told of the next call of *counted*. Any thread."""
     _put(counted, "_arm", waiting)
     # One C call: the interpreter finds either class, and both are complete.
     _put(counted, "__class__", SampledFunction)
 
 
 def disarm(counted: CountedFunction) -> None:
-    """
-    Take that back.
-    """
+    """Take that back."""
     _put(counted, "__class__", CountedFunction)
     _put(counted, "_arm", None)
 
 
 def armed(counted: CountedFunction) -> bool:
-    """
-    Tell whether the next call of *counted* is to be sampled.
-    """
+    """Tell whether the next call of *counted* is to be sampled."""
     return type(counted) is SampledFunction
 
 
 def uncounted(fun: object) -> Any:
-    """
-    Return JAX's object inside *fun* if it is a `CountedFunction`, else *fun*.
-    """
+    """Return JAX's object inside *fun* if it is a `CountedFunction`, else *fun*."""
     if is_below(type(fun), CountedFunction):
         return jitted_of(cast("CountedFunction", fun))
     return fun

@@ -16,9 +16,7 @@ _FULL = 1 << 62
 
 
 class Tally:
-    """
-    Counts up by one, from any thread.
-    """
+    """Counts up by one, from any thread."""
 
     __slots__ = ("_ticks", "add")
 
@@ -28,7 +26,5 @@ class Tally:
 
     @property
     def value(self) -> int:
-        """
-        How often `add` was called.
-        """
+        """How often `add` was called."""
         return _FULL - length_hint(self._ticks)

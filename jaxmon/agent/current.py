@@ -1,6 +1,4 @@
-"""
-The agent of this process: at most one, started and stopped by the user.
-"""
+"""The agent of this process: at most one, started and stopped by the user."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from jaxmon.settings import Options, Settings, load
 
 
 class _Current:
-    """
-    The agent of this process.
-    """
+    """The agent of this process."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -95,9 +91,7 @@ def uninstrument() -> None:
 
 
 def running() -> Agent | None:
-    """
-    Return the agent that runs in this process, if one does.
-    """
+    """Return the agent that runs in this process, if one does."""
     agent = _current.agent
     return agent if agent is not None and agent.running else None
 
@@ -135,9 +129,7 @@ def _jax() -> ModuleType:
 
 
 def _in_a_sentence(error: BaseException) -> str:
-    """
-    Return what *error* says, as a part of one sentence.
-    """
+    """Return what *error* says, as a part of one sentence."""
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, ImportError) and text:
         return text

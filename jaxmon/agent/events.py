@@ -95,15 +95,11 @@ class EventLog:
         _make_room(kept, found)
 
     def last(self) -> int:
-        """
-        Return the number of the last event, 0 before the first.
-        """
+        """Return the number of the last event, 0 before the first."""
         return max((event.number for event in self.since()), default=0)
 
     def since(self, number: int = 0, kind: Kind | None = None) -> list[Event]:
-        """
-        Return the events after *number*, oldest first, of one *kind* if given.
-        """
+        """Return the events after *number*, oldest first, of one *kind* if given."""
         kinds = self._kept.values() if kind is None else (self._kept[kind],)
         found = [
             event

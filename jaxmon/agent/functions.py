@@ -91,15 +91,11 @@ class Function:
 
     @property
     def missed(self) -> int:
-        """
-        Calls that left the fast path, however the function was made.
-        """
+        """Calls that left the fast path, however the function was made."""
         return self.entered_missed.value + self.other_missed.value
 
     def observe_phase(self, phase: str, seconds: float) -> None:
-        """
-        Add *seconds* to the phase's histogram.
-        """
+        """Add *seconds* to the phase's histogram."""
         histogram = self.phases.get(phase)
         if histogram is None:
             fresh = Histogram(COMPILE_SECONDS, self.name, phase)
@@ -107,15 +103,11 @@ class Function:
         histogram.observe(seconds)
 
     def count_error(self, kind: str) -> None:
-        """
-        Count an exception that left a call of this function.
-        """
+        """Count an exception that left a call of this function."""
         self.errors.setdefault(kind, Tally()).add()
 
     def count_recompile(self, cause: str) -> None:
-        """
-        Count a call that had to compile this function again.
-        """
+        """Count a call that had to compile this function again."""
         tally = self.recompiles.get(cause)
         if tally is None:
             tally = self.recompiles.setdefault(cause, Tally())
@@ -138,9 +130,7 @@ class Function:
 
 
 class FunctionTable:
-    """
-    Functions by label, at most *limit* of them; the rest share ``other``.
-    """
+    """Functions by label, at most *limit* of them; the rest share ``other``."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -157,16 +147,12 @@ class FunctionTable:
         return iter(list(self._functions.values()))
 
     def of(self, fun: object) -> Function:
-        """
-        Return the entry of the callable *fun*.
-        """
+        """Return the entry of the callable *fun*."""
         name, internal = label(fun)
         return self.named(name, internal=internal)
 
     def named(self, name: str, *, internal: bool = False) -> Function:
-        """
-        Return the entry called *name*, ``other`` when the table is full.
-        """
+        """Return the entry called *name*, ``other`` when the table is full."""
         found = self._functions.get(name)
         return found or self._create(valid(name), internal=internal)
 

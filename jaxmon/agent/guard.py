@@ -80,9 +80,7 @@ class Guard:
         self._patience = max(left, _LEAST_SECONDS)
 
     def on(self, site: str) -> bool:
-        """
-        Tell whether *site* may still run.
-        """
+        """Tell whether *site* may still run."""
         return site not in self.off
 
     def failed(
@@ -142,15 +140,11 @@ class Guard:
             self.failed(site, stays_on=True)
 
     def failures(self) -> dict[str, int]:
-        """
-        Return the failures so far by site.
-        """
+        """Return the failures so far by site."""
         return {site: tally.value for site, tally in list(self._failures.items())}
 
     def _is_often(self, site: str) -> bool:
-        """
-        Take note of a failure at *site*, and tell whether it is one too many.
-        """
+        """Take note of a failure at *site*, and tell whether it is one too many."""
         lately = self._lately.setdefault(site, deque(maxlen=LIMIT))
         now = self._clock()
         lately.append(now)
@@ -159,9 +153,7 @@ class Guard:
 
 @contextlib.contextmanager
 def strict() -> Iterator[None]:
-    """
-    Let contained failures escape while the block runs; for tests.
-    """
+    """Let contained failures escape while the block runs; for tests."""
     before, Guard.strict = Guard.strict, True
     try:
         yield

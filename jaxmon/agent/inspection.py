@@ -43,26 +43,20 @@ _layouts: dict[int, tuple[weakref.ref[type], Layout]] = {}
 
 
 class _Absent:
-    """
-    The type of `ABSENT`.
-    """
+    """The type of `ABSENT`."""
 
 
 ABSENT = _Absent()
 
 
 def name_of(kind: type) -> str:
-    """
-    Return the qualified name of *kind*.
-    """
+    """Return the qualified name of *kind*."""
     name = _NAME(kind)
     return name if type(name) is str else "?"
 
 
 def module_of(kind: type) -> str:
-    """
-    Return what *kind* says that its module is, which anybody may claim.
-    """
+    """Return what *kind* says that its module is, which anybody may claim."""
     try:
         module = _MODULE(kind)
     except AttributeError as error:  # it was taken away
@@ -72,16 +66,12 @@ def module_of(kind: type) -> str:
 
 
 def is_a(value: object, base: type) -> bool:
-    """
-    Tell whether *value* is of *base* or of a class below it.
-    """
+    """Tell whether *value* is of *base* or of a class below it."""
     return is_below(type(value), base)
 
 
 def is_below(kind: type, base: type) -> bool:
-    """
-    Tell whether *kind* is *base* or a class below it.
-    """
+    """Tell whether *kind* is *base* or a class below it."""
     # `in` would ask the metaclass whether they are equal.
     if kind is base:
         return True
@@ -92,9 +82,7 @@ def is_below(kind: type, base: type) -> bool:
 
 
 def found_in(kind: type, name: str) -> Any:
-    """
-    Return what *kind* has under *name*, as its class body left it, or `ABSENT`.
-    """
+    """Return what *kind* has under *name*, as its class body left it, or `ABSENT`."""
     for one in _MRO(kind):
         found = _NAMESPACE(one).get(name, ABSENT)
         if found is not ABSENT:
@@ -133,9 +121,7 @@ def package_of(kind: type) -> str:
 
 
 def bases_of(kind: type) -> tuple[type, ...]:
-    """
-    Return *kind* and the classes above it, in the order in which they are asked.
-    """
+    """Return *kind* and the classes above it, in the order in which they are asked."""
     return _MRO(kind)
 
 
@@ -157,16 +143,12 @@ class Layout(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """
-        Whether what an object is can be seen.
-        """
+        """Whether what an object is can be seen."""
         return self.held >= 0 or bool(self.slotted)
 
 
 def layout_of(kind: type) -> Layout:
-    """
-    Return where objects of *kind* keep what they are.
-    """
+    """Return where objects of *kind* keep what they are."""
     known = _layouts.get(id(kind))
     if known is not None and known[0]() is kind:
         return known[1]
@@ -228,7 +210,5 @@ def fields_of(value: object) -> dict[str, Any]:
 
 
 def field_of(value: object, wanted: str) -> Any:
-    """
-    Return the attribute *wanted* of *value* itself, or `ABSENT`.
-    """
+    """Return the attribute *wanted* of *value* itself, or `ABSENT`."""
     return fields_of(value).get(wanted, ABSENT)

@@ -50,9 +50,7 @@ class FunctionCost:
 
     @property
     def recompiles(self) -> int:
-        """
-        Calls that had to compile it again, whatever the cause.
-        """
+        """Calls that had to compile it again, whatever the cause."""
         return sum(self.causes.values())
 
 
@@ -77,9 +75,7 @@ class Cost:
 
 
 class _Figures(NamedTuple):
-    """
-    What a function had cost at one moment.
-    """
+    """What a function had cost at one moment."""
 
     compiles: int
     causes: Counter[str]

@@ -21,20 +21,14 @@ _MANY = 64
 
 
 class Meter(Protocol):
-    """
-    A callable whose calls are counted.
-    """
+    """A callable whose calls are counted."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """
-        Count, and make the call.
-        """
+        """Count, and make the call."""
         ...
 
     def cache_info(self) -> int:
-        """
-        Return how many calls there were, those that raised included.
-        """
+        """Return how many calls there were, those that raised included."""
         ...
 
 
@@ -42,9 +36,7 @@ _CountingWrapper: Any = type(functools.lru_cache(maxsize=0)(max))
 
 
 def metered(fun: Callable[..., Any]) -> Meter:
-    """
-    Return *fun* so that its calls are counted.
-    """
+    """Return *fun* so that its calls are counted."""
     # Of hits, misses, limit and size all but the misses are 0, and the greatest divisor
     # of a number and zeros is the number. That needs no Python, which could be
     # interrupted as a meter goes, and is quicker than `max`.
@@ -83,9 +75,7 @@ class Meters:
 
     @property
     def value(self) -> int:
-        """
-        How many calls there were.
-        """
+        """How many calls there were."""
         if not self._there:
             return self._gone
         # Together, without a call in between.
@@ -103,9 +93,7 @@ class Meters:
         return total
 
     def _fold(self) -> None:
-        """
-        Add up what those have counted that are gone.
-        """
+        """Add up what those have counted that are gone."""
         there = self._there
         for number, (_, last) in list(there.items()):
             if last and number in there:

@@ -1,6 +1,4 @@
-"""
-The parts of an agent, put together.
-"""
+"""The parts of an agent, put together."""
 
 from __future__ import annotations
 

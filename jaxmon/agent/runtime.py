@@ -1,6 +1,4 @@
-"""
-One agent: hooks in JAX, a server for their figures, and an orderly end.
-"""
+"""One agent: hooks in JAX, a server for their figures, and an orderly end."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ _PORTS = 64
 
 
 class RunningAgent(Agent):
-    """
-    An agent that observes, or has done so.
-    """
+    """An agent that observes, or has done so."""
 
     def __init__(self, jax: ModuleType, settings: Settings) -> None:
         super().__init__(settings)
@@ -193,22 +189,16 @@ class RunningAgent(Agent):
 
     @property
     def socket(self) -> str | None:
-        """
-        Path of the Unix socket, `None` when there is none.
-        """
+        """Path of the Unix socket, `None` when there is none."""
         return None if self._local is None else self._local.path
 
     @property
     def determinism(self) -> Determinism:
-        """
-        Where the outcomes of checks are kept.
-        """
+        """Where the outcomes of checks are kept."""
         return self._parts.determinism
 
     def refresh(self) -> None:
-        """
-        Look now.
-        """
+        """Look now."""
         for site, look in (
             ("memory", self._parts.memory.look),
             ("allocations", self._parts.allocations.look),
@@ -219,9 +209,7 @@ class RunningAgent(Agent):
                 self._guard.failed(site, stays_on=True)
 
     def memory(self) -> MemoryProfile:
-        """
-        Return who holds memory now.
-        """
+        """Return who holds memory now."""
         return self._parts.allocations.profile()
 
     def abandon(self) -> None:
@@ -243,9 +231,7 @@ class RunningAgent(Agent):
         self.url = None
 
     def collect(self) -> list[Family]:
-        """
-        Return every family of the page.
-        """
+        """Return every family of the page."""
         sources: tuple[tuple[str, Callable[[], list[Family]]], ...] = (
             # It settles what has ended, for the figures of functions.
             ("compiles", lambda: collect.compiles(self._hooks.compiles)),

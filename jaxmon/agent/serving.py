@@ -26,9 +26,7 @@ Seconds between two looks. One takes some 10 µs of the server's thread.
 
 
 class LocalSocket:
-    """
-    A slot in the run *directory*, and *server*'s socket in it.
-    """
+    """A slot in the run *directory*, and *server*'s socket in it."""
 
     def __init__(self, server: Server, directory: Path) -> None:
         self._server = server
@@ -44,9 +42,7 @@ class LocalSocket:
 
     @property
     def path(self) -> str | None:
-        """
-        Where the socket is, `None` when there is none.
-        """
+        """Where the socket is, `None` when there is none."""
         slot = self._slot
         return None if slot is None else str(slot.socket)
 
@@ -72,9 +68,7 @@ class LocalSocket:
         self._slot, self._number = slot, slot.number
 
     def look(self) -> None:
-        """
-        Listen again if others do not find the socket; on the server's thread.
-        """
+        """Listen again if others do not find the socket; on the server's thread."""
         with self._lock:
             if self._closed or (self._slot is not None and self._slot.in_place()):
                 return

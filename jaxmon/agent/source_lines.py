@@ -70,9 +70,7 @@ _USER, _GENERATED, _LIBRARY, _JAX = range(4)
 
 
 class Site(NamedTuple):
-    """
-    A source line, with the path as the interpreter knows it.
-    """
+    """A source line, with the path as the interpreter knows it."""
 
     file: str
     line: int
@@ -83,9 +81,7 @@ UNKNOWN = Site("", 0, "")
 
 
 class Sites:
-    """
-    Finds the user's line in stacks. Costs about 0.2 µs for each frame.
-    """
+    """Finds the user's line in stacks. Costs about 0.2 µs for each frame."""
 
     def __init__(self, jax: ModuleType) -> None:
         self._jax = (OURS, *(f"{Path(path)}{os.sep}" for path in jax.__path__))
@@ -150,9 +146,7 @@ def shown(file: str) -> str:
 
 
 def _package(file: str) -> str | None:
-    """
-    Return the top-level package or module that *file* belongs to, if installed.
-    """
+    """Return the top-level package or module that *file* belongs to, if installed."""
     parts = file.split(os.sep)  # noqa: PTH206 - not worth a Path for each file
     for at in range(len(parts) - 2, -1, -1):
         if parts[at] in _INSTALLED:

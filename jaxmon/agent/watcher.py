@@ -31,9 +31,7 @@ _SET_TIMER_SLACK = 29  # of prctl, in nanoseconds, for the calling thread
 
 
 class Watched(Protocol):
-    """
-    Something that will have happened at some time.
-    """
+    """Something that will have happened at some time."""
 
     def look(self) -> float | None:
         """
@@ -83,9 +81,7 @@ class Watcher:
         return True
 
     def stop(self, timeout: float = 5.0) -> None:
-        """
-        Forget what is watched and end the thread; wait at most *timeout* seconds.
-        """
+        """Forget what is watched and end the thread; wait at most *timeout* seconds."""
         with self._lock:
             self._stopped = True
             thread, self._thread = self._thread, None
@@ -135,18 +131,14 @@ class Watcher:
         self._forget()
 
     def _forget(self) -> None:
-        """
-        Let go of what is watched, and of what waits to be.
-        """
+        """Let go of what is watched, and of what waits to be."""
         self._watched = []
         with contextlib.suppress(Empty):
             while True:
                 self._submitted.get_nowait()
 
     def _look(self) -> None:
-        """
-        Look at everything that is due.
-        """
+        """Look at everything that is due."""
         now = time.perf_counter()
         kept = []
         for due, watched in self._watched:

@@ -1,6 +1,4 @@
-"""
-A thread for work that must not happen in the user's call or in a scrape.
-"""
+"""A thread for work that must not happen in the user's call or in a scrape."""
 
 from __future__ import annotations
 
@@ -105,9 +103,7 @@ class Worker:
                 self._guard.failed(self._name, stays_on=True)
 
     def stop(self, timeout: float = 5.0) -> None:
-        """
-        Drop what waits and end the thread; wait for it at most *timeout* seconds.
-        """
+        """Drop what waits and end the thread; wait for it at most *timeout* seconds."""
         with self._lock:
             self._stopped = True
             thread = self._thread
@@ -183,9 +179,7 @@ class Worker:
             self._discard()
 
     def _discard(self) -> None:
-        """
-        Forget what waits: it may hold what the program wants to be rid of.
-        """
+        """Forget what waits: it may hold what the program wants to be rid of."""
         with contextlib.suppress(Empty):
             while True:
                 self._jobs.get_nowait()
@@ -202,9 +196,7 @@ class Worker:
         return self._pause() * self._patience
 
     def _do(self, job: Job | None, *, stays_on: bool = False) -> bool:
-        """
-        Run *job*, and tell whether it did not fail.
-        """
+        """Run *job*, and tell whether it did not fail."""
         if job is None:
             return True
         try:

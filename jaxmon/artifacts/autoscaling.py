@@ -43,9 +43,7 @@ _BEHAVIOR = {"scaleDown": {"stabilizationWindowSeconds": 600}}
 
 
 def render() -> dict[str, str]:
-    """
-    Return the documents as text by name.
-    """
+    """Return the documents as text by name."""
     return {
         "prometheus-adapter-values.yaml": _text({"rules": {"custom": _rules()}}),
         "hpa.yaml": _text(_autoscaler()),
@@ -71,16 +69,12 @@ def memory_used(by: str, scope: str) -> str:
 
 
 def total(metric: Metric, by: str, scope: str) -> str:
-    """
-    Return PromQL for the sum of *metric*; arguments as of `memory_used`.
-    """
+    """Return PromQL for the sum of *metric*; arguments as of `memory_used`."""
     return f"{_aggregate('sum', by)} ({_series(metric, scope=scope)})"
 
 
 def _rules() -> list[dict[str, Any]]:
-    """
-    Return rules of prometheus-adapter; it fills in what stands in <<brackets>>.
-    """
+    """Return rules of prometheus-adapter; it fills in what stands in <<brackets>>."""
     by, scope = "<<.GroupBy>>", "<<.LabelMatchers>>"
     of_pods = f"{ne('namespace', '')},{ne('pod', '')}"
     limit = _series(DEVICE_MEMORY_BYTES, eq("kind", "limit"), scope=of_pods)

@@ -1,6 +1,4 @@
-"""
-The little Markdown that generated documents need.
-"""
+"""The little Markdown that generated documents need."""
 
 from __future__ import annotations
 
@@ -8,9 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """
-    Return a table; a ``|`` inside a cell is escaped.
-    """
+    """Return a table; a ``|`` inside a cell is escaped."""
     lines = [_row(head), _row(["---"] * len(head))]
     lines += [_row([cell.replace("|", "\\|") for cell in row]) for row in rows]
     return "\n".join(lines)

@@ -1,6 +1,4 @@
-"""
-`docs/metrics.md`: the catalogue for people who write queries.
-"""
+"""`docs/metrics.md`: the catalogue for people who write queries."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _PAGES = {
 
 
 def render(metrics: Sequence[Metric] = catalog.METRICS) -> str:
-    """
-    Return the page: how to read the figures, then one table for each group.
-    """
+    """Return the page: how to read the figures, then one table for each group."""
     groups = dict.fromkeys(metric.group for metric in metrics)
     tables = [
         part

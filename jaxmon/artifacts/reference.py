@@ -1,6 +1,4 @@
-"""
-`docs/cli.md`: the help of every command.
-"""
+"""`docs/cli.md`: the help of every command."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _WIDTH = 80
 
 
 def render(command: click.Command, name: str) -> str:
-    """
-    Return the page for *command* and its subcommands, as *name* prints them.
-    """
+    """Return the page for *command* and its subcommands, as *name* prints them."""
     return page(HEADER, "# Commands", *_sections(command, name, None))
 
 

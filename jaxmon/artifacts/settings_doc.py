@@ -1,6 +1,4 @@
-"""
-`docs/settings.md`: every setting of agent and sidecar, with variable and default.
-"""
+"""`docs/settings.md`: every setting of agent and sidecar, with variable and default."""
 
 from __future__ import annotations
 
@@ -71,9 +69,7 @@ def _sidecar(exporter: click.Command) -> str:
 
 
 def _meanings() -> dict[str, str]:
-    """
-    Return the ``Args`` entries of the docstring of `Settings`, on one line each.
-    """
+    """Return the ``Args`` entries of the docstring of `Settings`, on one line each."""
     _, _, entries = (inspect.getdoc(Settings) or "").partition("Args:\n")
     pairs = _ENTRY.findall(entries)
     return {name: _sentence(" ".join(text.split())) for name, text in pairs}

@@ -1,6 +1,4 @@
-"""
-Put generated files in place, or say how those in place differ.
-"""
+"""Put generated files in place, or say how those in place differ."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ def write(root: Path, artifacts: Artifacts, *, owned: Iterable[str] = ()) -> lis
 def check(
     root: Path, artifacts: Artifacts, *, owned: Iterable[str] = ()
 ) -> Iterator[str]:
-    """
-    Yield one report for each file that `write` would change; writes nothing.
-    """
+    """Yield one report for each file that `write` would change; writes nothing."""
     for path, text in sorted(artifacts.items()):
         found = _read(root / path)
         if found is None:
@@ -60,9 +56,7 @@ def check(
 
 
 def extra(root: Path, artifacts: Artifacts, owned: Iterable[str]) -> list[str]:
-    """
-    Return the files below the *owned* directories that are no artifacts.
-    """
+    """Return the files below the *owned* directories that are no artifacts."""
     return sorted(
         relative
         for directory in owned

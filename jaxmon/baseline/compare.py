@@ -1,6 +1,4 @@
-"""
-Two records held against each other.
-"""
+"""Two records held against each other."""
 
 from __future__ import annotations
 
@@ -59,9 +57,7 @@ class Comparison:
 
     @property
     def worse(self) -> tuple[Change, ...]:
-        """
-        The changes that are regressions.
-        """
+        """The changes that are regressions."""
         return tuple(change for change in self.changes if change.verdict == "worse")
 
 

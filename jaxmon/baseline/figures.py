@@ -1,6 +1,4 @@
-"""
-The figures of a function, and how much worse each may get.
-"""
+"""The figures of a function, and how much worse each may get."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ _MOST = 1e15
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """
-    A figure may grow by *share* of itself and *amount* on top.
-    """
+    """A figure may grow by *share* of itself and *amount* on top."""
 
     share: float = 0
     amount: float = 0
@@ -33,9 +29,7 @@ class Tolerance:
         return "+".join(parts)
 
     def allows(self, before: float, after: float) -> bool:
-        """
-        Tell whether a figure may grow from *before* to *after*.
-        """
+        """Tell whether a figure may grow from *before* to *after*."""
         # What was computed in another order may differ in the last digit.
         return after <= before * (1 + self.share + 1e-12) + self.amount
 

@@ -168,9 +168,7 @@ def checked(document: Any) -> Record:
 
 
 def _figures(function: str, found: Mapping[str, Any]) -> dict[str, float]:
-    """
-    Return the figures that are known; a later jaxmon may have more.
-    """
+    """Return the figures that are known; a later jaxmon may have more."""
     for name, value in found.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or value < 0:

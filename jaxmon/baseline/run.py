@@ -1,6 +1,4 @@
-"""
-A command, run under an agent that leaves its figures behind.
-"""
+"""A command, run under an agent that leaves its figures behind."""
 
 from __future__ import annotations
 

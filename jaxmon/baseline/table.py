@@ -1,6 +1,4 @@
-"""
-A comparison, for people: a table of what changed, and a verdict.
-"""
+"""A comparison, for people: a table of what changed, and a verdict."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ _EXACT = 1_000_000
 
 
 def lines(comparison: Comparison, *, width: int = 80) -> Iterator[str]:
-    """
-    Return the lines to print.
-    """
+    """Return the lines to print."""
     yield from _versions("baseline", comparison.before, width)
     yield from _versions("now", comparison.after, width)
     yield ""
@@ -63,9 +59,7 @@ def lines(comparison: Comparison, *, width: int = 80) -> Iterator[str]:
 
 
 def verdict(comparison: Comparison) -> str:
-    """
-    Return the outcome in a line.
-    """
+    """Return the outcome in a line."""
     count = len(comparison.before.functions.keys() & comparison.after.functions.keys())
     worse = comparison.worse
     if not worse:

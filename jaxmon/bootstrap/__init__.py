@@ -21,9 +21,7 @@ VARIABLE = "JAXMON_BOOTSTRAP"
 def environment(
     environ: Mapping[str, str], settings: Mapping[str, Any]
 ) -> dict[str, str]:
-    """
-    Return *environ* for an interpreter that starts jaxmon with *settings*.
-    """
+    """Return *environ* for an interpreter that starts jaxmon with *settings*."""
     original = environ.get("PYTHONPATH")
     here = str(Path(__file__).parent)
     return {

@@ -1,6 +1,4 @@
-"""
-Accelerators of a host, as the sidecar sees them.
-"""
+"""Accelerators of a host, as the sidecar sees them."""
 
 from __future__ import annotations
 

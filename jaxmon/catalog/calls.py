@@ -1,6 +1,4 @@
-"""
-Calls, compiles and the programs they make.
-"""
+"""Calls, compiles and the programs they make."""
 
 from __future__ import annotations
 

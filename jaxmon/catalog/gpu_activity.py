@@ -1,6 +1,4 @@
-"""
-What the parts of an NVIDIA GPU were busy with, between two looks.
-"""
+"""What the parts of an NVIDIA GPU were busy with, between two looks."""
 
 from __future__ import annotations
 

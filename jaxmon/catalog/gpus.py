@@ -1,6 +1,4 @@
-"""
-What NVML tells about an accelerator beyond what every accelerator has.
-"""
+"""What NVML tells about an accelerator beyond what every accelerator has."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The sidecar's collectors, and the host.
-"""
+"""The sidecar's collectors, and the host."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-What NVML tells about the links of a GPU: PCIe, NVLink and the fabric behind it.
-"""
+"""What NVML tells about the links of a GPU: PCIe, NVLink and the fabric behind it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Memory, transfers, and what the numbers are like.
-"""
+"""Memory, transfers, and what the numbers are like."""
 
 from __future__ import annotations
 

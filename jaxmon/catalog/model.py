@@ -1,6 +1,4 @@
-"""
-What a metric is.
-"""
+"""What a metric is."""
 
 from __future__ import annotations
 

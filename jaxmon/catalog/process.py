@@ -1,6 +1,4 @@
-"""
-Who a process is, and how it fares: jaxmon itself included.
-"""
+"""Who a process is, and how it fares: jaxmon itself included."""
 
 from __future__ import annotations
 

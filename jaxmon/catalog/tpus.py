@@ -1,6 +1,4 @@
-"""
-TPUs, as the runtime in each process that holds some tells of them.
-"""
+"""TPUs, as the runtime in each process that holds some tells of them."""
 
 from __future__ import annotations
 

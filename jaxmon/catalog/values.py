@@ -1,6 +1,4 @@
-"""
-The closed sets of values that labels have.
-"""
+"""The closed sets of values that labels have."""
 
 from __future__ import annotations
 

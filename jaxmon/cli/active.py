@@ -1,6 +1,4 @@
-"""
-Alerts that are active now, as lines of text for a terminal.
-"""
+"""Alerts that are active now, as lines of text for a terminal."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ class ActiveAlert:
 
     @property
     def told(self) -> str:
-        """
-        What it is, in a line.
-        """
+        """What it is, in a line."""
         state = "firing" if self.firing else "pending"
         return f"{state}  {self.severity}  {self.name}  {self.subject}".rstrip()
 
@@ -83,9 +79,7 @@ def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
 def lines(
     alerts: Sequence[ActiveAlert], *, width: int, style: Style, most: int = _MOST
 ) -> list[str]:
-    """
-    Return a table of at most *most* alerts, and where to read about the first.
-    """
+    """Return a table of at most *most* alerts, and where to read about the first."""
     if not alerts:
         return [style.quiet(f"{_INDENT}no alerts")]
     about = max(width, _LEAST_WIDTH) - len(_INDENT) - _NAME - _STATE - _SEVERITY

@@ -10,9 +10,7 @@ import click
 
 
 def page(_context: click.Context, _parameter: click.Parameter, url: str) -> str:
-    """
-    Return *url* of a page that can be read; empty stays empty.
-    """
+    """Return *url* of a page that can be read; empty stays empty."""
     if not url:
         return ""
     from jaxmon_exporter.collectors.dcgm.fetch import usable
@@ -24,9 +22,7 @@ def page(_context: click.Context, _parameter: click.Parameter, url: str) -> str:
 
 
 def listened(_context: click.Context, _parameter: click.Parameter, host: str) -> str:
-    """
-    Return *host*, an address to listen on.
-    """
+    """Return *host*, an address to listen on."""
     from jaxmon.http.listeners import numeric_address
 
     try:
@@ -39,9 +35,7 @@ def listened(_context: click.Context, _parameter: click.Parameter, host: str) ->
 def names(
     _context: click.Context, _parameter: click.Parameter, chosen: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """
-    Return *chosen* names that `Host` may have.
-    """
+    """Return *chosen* names that `Host` may have."""
     from jaxmon.http.hosts import Hosts
 
     try:

@@ -1,6 +1,4 @@
-"""
-``jaxmon alerts``: rules and routing from ``slo.yaml``.
-"""
+"""``jaxmon alerts``: rules and routing from ``slo.yaml``."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ def command() -> None:
 
 @command.command("slo", epilog="\b\nExample:\n  jaxmon alerts slo > slo.yaml")
 def print_slo() -> None:
-    """
-    Print the default slo.yaml, to start from.
-    """
+    """Print the default slo.yaml, to start from."""
     from jaxmon.artifacts.slo.load import DEFAULT
 
     output.lines(DEFAULT.read_text(encoding="utf-8"))
@@ -100,9 +96,7 @@ def build(
     form: Format,
     time_scale: float,
 ) -> None:
-    """
-    Write the files, and print those that changed.
-    """
+    """Write the files, and print those that changed."""
     from jaxmon.artifacts import slo, write
     from jaxmon.artifacts.alerts import render
 

@@ -103,9 +103,7 @@ def compare(
     file: Path,
     words: tuple[str, ...],
 ) -> None:
-    """
-    Run COMMAND and compare its figures with those in FILE.
-    """
+    """Run COMMAND and compare its figures with those in FILE."""
     from jaxmon.baseline.compare import compare as compared
     from jaxmon.baseline.figures import tolerances
     from jaxmon.baseline.record import read
@@ -129,9 +127,7 @@ def compare(
 
 
 def _run(words: tuple[str, ...]) -> Record:
-    """
-    Return what the command *words* cost; where it fails, exit as it did.
-    """
+    """Return what the command *words* cost; where it fails, exit as it did."""
     from jaxmon.baseline.run import run
     from jaxmon.cli.run import interpreter_options
 

@@ -1,6 +1,4 @@
-"""
-Processes that a command starts, watches and ends.
-"""
+"""Processes that a command starts, watches and ends."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _MOST_READ = 1 << 20
 
 
 class Child:
-    """
-    A running process whose output goes to files.
-    """
+    """A running process whose output goes to files."""
 
     def __init__(
         self,
@@ -78,9 +74,7 @@ class Child:
         raise CommandError(msg, details=self._last_words())
 
     def stop(self, *, seconds: float) -> None:
-        """
-        Wait for the process to end after a SIGTERM, kill it after *seconds*.
-        """
+        """Wait for the process to end after a SIGTERM, kill it after *seconds*."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -113,17 +107,13 @@ class Children:
         self._children: list[Child] = []
 
     def start(self, name: str, arguments: Sequence[str]) -> Child:
-        """
-        Start a process, known as *name*.
-        """
+        """Start a process, known as *name*."""
         child = Child(name, arguments, self._environ, self._logs)
         self._children.append(child)
         return child
 
     def end(self, child: Child) -> None:
-        """
-        End *child* before the others.
-        """
+        """End *child* before the others."""
         self._children.remove(child)
         child.process.terminate()
         child.stop(seconds=self._patience)

@@ -108,18 +108,14 @@ def grafana(
 
 
 def _wait(seconds: float) -> None:
-    """
-    Sleep, and say so where somebody might wonder.
-    """
+    """Sleep, and say so where somebody might wonder."""
     if seconds > _SILENT_SECONDS:
         output.line(f"Grafana is busy; trying again in {seconds:.0f} s", err=True)
     time.sleep(seconds)
 
 
 def _token(file: Path | None) -> str:
-    """
-    Return the token from *file* or the environment.
-    """
+    """Return the token from *file* or the environment."""
     if file is None:
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
         if not token:

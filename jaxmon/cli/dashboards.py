@@ -1,6 +1,4 @@
-"""
-``jaxmon dashboards``: make the Grafana dashboards, and bring them to Grafana.
-"""
+"""``jaxmon dashboards``: make the Grafana dashboards, and bring them to Grafana."""
 
 from __future__ import annotations
 
@@ -87,9 +85,7 @@ _DATASOURCE = click.option(
 
 
 def _options(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
-    """
-    Return a decorator that adds *options* in this order.
-    """
+    """Return a decorator that adds *options* in this order."""
 
     def add(function: _F) -> _F:
         for option in reversed(options):
@@ -101,9 +97,7 @@ def _options(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
 
 @click.group(no_args_is_help=True)
 def command() -> None:
-    """
-    Make the Grafana dashboards, and bring them to Grafana.
-    """
+    """Make the Grafana dashboards, and bring them to Grafana."""
 
 
 @command.command(epilog="\b\nExample:\n  jaxmon dashboards build --out dashboards")
@@ -279,9 +273,7 @@ def _folder(uid: str, title: str = "") -> Folder:
 def _rendered(
     slo_file: Path | None, runbook_base: str | None, datasource: str | None
 ) -> dict[str, str]:
-    """
-    Return the generated dashboards by file name.
-    """
+    """Return the generated dashboards by file name."""
     from jaxmon.cli.extras import require
 
     require("dashboards", "grafana_foundation_sdk")
@@ -303,9 +295,7 @@ def _dashboards(
     runbook_base: str | None,
     datasource: str | None = None,
 ) -> list[Dashboard]:
-    """
-    Return the dashboards in *files*, without any those that are generated.
-    """
+    """Return the dashboards in *files*, without any those that are generated."""
     from jaxmon.grafana import content
 
     if not files:

@@ -189,9 +189,7 @@ def _environ(run_dir: str) -> Mapping[str, str]:
 def _start(
     children: Children, run_dir: str, *, port: int, fault: Fault | None
 ) -> _Demo:
-    """
-    Start sidecar and workloads.
-    """
+    """Start sidecar and workloads."""
     output.line("Starting a training loop, a model server and a sidecar ...")
     sidecar = children.start(
         "sidecar",
@@ -222,9 +220,7 @@ def _start(
 def _start_stack(
     children: Children, directory: str, demo: _Demo, webhook: str | None
 ) -> Stack | None:
-    """
-    Start Prometheus and Alertmanager where they are installed.
-    """
+    """Start Prometheus and Alertmanager where they are installed."""
     if (programs := Programs.installed()) is None:
         output.line(
             "No alerts: with the programs prometheus and prometheus-alertmanager "
@@ -288,9 +284,7 @@ class _Demo:
     stack: Stack | None = None
 
     def watch(self, duration: float | None) -> Summary:
-        """
-        Show the figures until *duration* is over or Ctrl-C; return the last ones.
-        """
+        """Show the figures until *duration* is over or Ctrl-C; return the last ones."""
         started = time.monotonic()
         end = float("inf") if duration is None else started + duration
         with view(self.places, duration) as shown:
@@ -307,9 +301,7 @@ class _Demo:
         return scene.summary
 
     def _scene(self, elapsed: float) -> Scene:
-        """
-        Do what is due, and return what is to be seen.
-        """
+        """Do what is due, and return what is to be seen."""
         alerts = active(self.stack.alerts()) if self.stack is not None else None
         told = fetch("the sidecar", f"{self.sidecar}/api/summary")
         scene = Scene(elapsed, cast("Summary", told), alerts)

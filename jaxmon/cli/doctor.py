@@ -1,6 +1,4 @@
-"""
-``jaxmon doctor``: what will not work here, before a program runs.
-"""
+"""``jaxmon doctor``: what will not work here, before a program runs."""
 
 from __future__ import annotations
 

@@ -10,9 +10,7 @@ from contextlib import contextmanager
 
 
 def main() -> None:
-    """
-    Run ``jaxmon``.
-    """
+    """Run ``jaxmon``."""
     with loading():
         from jaxmon.cli.main import main as command
 

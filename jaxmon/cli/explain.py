@@ -1,6 +1,4 @@
-"""
-``jaxmon explain``: what slows a running program down, and what to do about it.
-"""
+"""``jaxmon explain``: what slows a running program down, and what to do about it."""
 
 from __future__ import annotations
 

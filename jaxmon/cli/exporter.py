@@ -1,6 +1,4 @@
-"""
-``jaxmon exporter``: the sidecar.
-"""
+"""``jaxmon exporter``: the sidecar."""
 
 from __future__ import annotations
 
@@ -348,9 +346,7 @@ def _loading() -> Iterator[None]:
 
 
 def _prices(table: Path | None, flags: Sequence[str]) -> Mapping[str, float]:
-    """
-    Return dollars per hour by model; those of *flags* win.
-    """
+    """Return dollars per hour by model; those of *flags* win."""
     from jaxmon_exporter.prices import from_file, from_flags
 
     try:
@@ -361,17 +357,13 @@ def _prices(table: Path | None, flags: Sequence[str]) -> Mapping[str, float]:
 
 
 def _cache_directory() -> tuple[Path, ...]:
-    """
-    Return the directory of JAX's persistent cache, if it is a local one.
-    """
+    """Return the directory of JAX's persistent cache, if it is a local one."""
     directory = os.environ.get("JAX_COMPILATION_CACHE_DIR", "")
     return (Path(directory),) if directory and "://" not in directory else ()
 
 
 def _reachable(host: str) -> str:
-    """
-    Return *host* as a browser on this machine wants it.
-    """
+    """Return *host* as a browser on this machine wants it."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         return "localhost"
     return f"[{host}]" if ":" in host else host

@@ -1,6 +1,4 @@
-"""
-Optional dependencies: which extra brings which module.
-"""
+"""Optional dependencies: which extra brings which module."""
 
 from __future__ import annotations
 

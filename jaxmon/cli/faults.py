@@ -1,6 +1,4 @@
-"""
-Something that goes wrong in the demo, for a while.
-"""
+"""Something that goes wrong in the demo, for a while."""
 
 from __future__ import annotations
 
@@ -43,30 +41,22 @@ class Fault:
 
     @property
     def place(self) -> str:
-        """
-        The name of the program that it concerns.
-        """
+        """The name of the program that it concerns."""
         return PLACES[self.name]
 
     def apply(self, child: Child, elapsed: float) -> None:
-        """
-        Tell *child* what is due, *elapsed* seconds after the start.
-        """
+        """Tell *child* what is due, *elapsed* seconds after the start."""
         if (broken := self.lasts(elapsed)) != self._applied:
             self._applied = broken
             number = signal.SIGUSR1 if broken else signal.SIGUSR2
             child.process.send_signal(number)
 
     def lasts(self, elapsed: float) -> bool:
-        """
-        Tell whether it has begun and not ended.
-        """
+        """Tell whether it has begun and not ended."""
         return self._begin <= elapsed < self._end
 
     def told(self, elapsed: float) -> str:
-        """
-        Say what is the matter now.
-        """
+        """Say what is the matter now."""
         if elapsed < self._begin:
             return f"fault {self.name} begins in {clock(self._begin - elapsed)}"
         if self.lasts(elapsed):

@@ -1,6 +1,4 @@
-"""
-``jaxmon generate``: write the generated files, or check them.
-"""
+"""``jaxmon generate``: write the generated files, or check them."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ OWNED: tuple[str, ...] = (
 
 
 def render() -> dict[str, str]:
-    """
-    Return every generated file as text by path, relative to the repository.
-    """
+    """Return every generated file as text by path, relative to the repository."""
     require("generate", "grafana_foundation_sdk")
     from jaxmon.artifacts import (
         alerts,

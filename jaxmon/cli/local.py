@@ -1,6 +1,4 @@
-"""
-Pages in JSON of servers that the demo started, on this host.
-"""
+"""Pages in JSON of servers that the demo started, on this host."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ def fetch(whose: str, url: str) -> Any:
 
 
 def harmless(value: Any) -> Any:
-    """
-    Return *value*, decoded JSON, with all its texts fit for a terminal.
-    """
+    """Return *value*, decoded JSON, with all its texts fit for a terminal."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):

@@ -1,6 +1,4 @@
-"""
-The log of the sidecar, in which agents, drivers and servers are quoted.
-"""
+"""The log of the sidecar, in which agents, drivers and servers are quoted."""
 
 from __future__ import annotations
 
@@ -16,15 +14,11 @@ class LogFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """
-        Return *record* as text.
-        """
+        """Return *record* as text."""
         first, *rest = super().format(record).split("\n")
         return "\n".join([clean(first), *(f"  {clean(one)}" for one in rest)])
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
-        """
-        Return the message of *record* with the time and the rest.
-        """
+        """Return the message of *record* with the time and the rest."""
         record.message = clean(record.message)
         return super().formatMessage(record)

@@ -1,6 +1,4 @@
-"""
-Entry points: find the subcommand, load it, turn its errors into messages.
-"""
+"""Entry points: find the subcommand, load it, turn its errors into messages."""
 
 from __future__ import annotations
 
@@ -43,17 +41,13 @@ COMMANDS = {
 
 
 def load(name: str) -> click.Command:
-    """
-    Return the subcommand *name*, a key of `COMMANDS`.
-    """
+    """Return the subcommand *name*, a key of `COMMANDS`."""
     command: click.Command = import_module(COMMANDS[name]).command
     return command
 
 
 class _Commands(click.Group):
-    """
-    Subcommands that are imported when they are looked up.
-    """
+    """Subcommands that are imported when they are looked up."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -105,9 +99,7 @@ def main() -> None:
 
 
 def exporter() -> None:
-    """
-    Run ``jaxmon exporter`` under its own name, ``jaxmon-exporter``.
-    """
+    """Run ``jaxmon exporter`` under its own name, ``jaxmon-exporter``."""
     main(["exporter", *sys.argv[1:]], prog_name="jaxmon")
 
 
@@ -178,9 +170,7 @@ def _ended_in_order() -> Iterator[None]:
 
 
 def _about_file(error: OSError) -> str | None:
-    """
-    Say what is the matter with a file; `None` where *error* is about none.
-    """
+    """Say what is the matter with a file; `None` where *error* is about none."""
     if error.errno in _DISK_FULL:
         return f"cannot write: {error.strerror}"
     if error.filename is not None and error.strerror:
@@ -237,9 +227,7 @@ def _accept_any_text() -> None:
 
 
 def _fail(error: JaxmonError) -> NoReturn:
-    """
-    Say what went wrong and exit, with the code that a `CommandError` asks for.
-    """
+    """Say what went wrong and exit, with the code that a `CommandError` asks for."""
     from jaxmon.cli import output
 
     if not isinstance(error, CommandError):

@@ -1,6 +1,4 @@
-"""
-Options that several commands have.
-"""
+"""Options that several commands have."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ class Number(click.FloatRange):
 
 
 class Whole(click.IntRange):
-    """
-    A whole number in ASCII digits: Python accepts those of every script.
-    """
+    """A whole number in ASCII digits: Python accepts those of every script."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

@@ -28,9 +28,7 @@ _UNPRINTABLE = 74
 
 
 def hide(*secrets: str) -> None:
-    """
-    Keep *secrets* out of what the running command prints from now on.
-    """
+    """Keep *secrets* out of what the running command prints from now on."""
     long = (one for one in secrets if len(one) >= _LEAST_SECRET)
     click.get_current_context().meta[_SECRETS] = Secrets(*long)
 
@@ -53,18 +51,14 @@ def line(text: object = "", *, err: bool = False, colour: str | None = None) -> 
 
 
 def lines(text: str | Iterable[str], *, err: bool = False) -> None:
-    """
-    Print several lines, or a text of several.
-    """
+    """Print several lines, or a text of several."""
     several = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
     for one in several:
         line(one, err=err)
 
 
 def document(data: Any) -> None:
-    """
-    Print *data* as JSON, in ASCII.
-    """
+    """Print *data* as JSON, in ASCII."""
     import json
 
     text = json.dumps(_redacted(data), indent=2)
@@ -73,9 +67,7 @@ def document(data: Any) -> None:
 
 
 def safe(text: str) -> str:
-    """
-    Return *text* as a line that is harmless and holds no secret.
-    """
+    """Return *text* as a line that is harmless and holds no secret."""
     return clean(_secrets().redacted(text))
 
 
@@ -88,9 +80,7 @@ def short(text: str) -> str:
 
 
 def unprintable(reason: str) -> CommandError:
-    """
-    Return the error of a command that cannot print, for *reason*.
-    """
+    """Return the error of a command that cannot print, for *reason*."""
     msg = f"cannot write to standard output: {reason}"
     return CommandError(msg, exit_code=_UNPRINTABLE)
 

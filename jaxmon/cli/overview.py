@@ -1,6 +1,4 @@
-"""
-The sidecar's summary as lines of text for a terminal.
-"""
+"""The sidecar's summary as lines of text for a terminal."""
 
 from __future__ import annotations
 
@@ -33,28 +31,20 @@ _UNKNOWN = "-"
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """
-    How emphasis looks; without colour it does not.
-    """
+    """How emphasis looks; without colour it does not."""
 
     colour: bool
 
     def strong(self, text: str) -> str:
-        """
-        Return *text* as a heading or a figure that matters.
-        """
+        """Return *text* as a heading or a figure that matters."""
         return self._with("1", text)
 
     def quiet(self, text: str) -> str:
-        """
-        Return *text* as a label.
-        """
+        """Return *text* as a label."""
         return self._with("2", text)
 
     def warning(self, text: str) -> str:
-        """
-        Return *text* as something to look at.
-        """
+        """Return *text* as something to look at."""
         return self._with("33", text)
 
     def _with(self, code: str, text: str) -> str:
@@ -62,9 +52,7 @@ class Style:
 
 
 def steps(summary: Summary) -> int:
-    """
-    Return the training steps done: the calls of the step function.
-    """
+    """Return the training steps done: the calls of the step function."""
     return int(
         sum(
             function["calls"]
@@ -75,9 +63,7 @@ def steps(summary: Summary) -> int:
 
 
 def one_line(summary: Summary) -> str:
-    """
-    Return the figures that matter most.
-    """
+    """Return the figures that matter most."""
     return "  ".join(f"{label} {value}" for label, value in _figures(summary))
 
 
@@ -117,16 +103,12 @@ def table(summary: Summary, *, width: int, height: int, style: Style) -> list[st
 
 
 def totals_table(summary: Summary) -> list[str]:
-    """
-    Return one total on each line.
-    """
+    """Return one total on each line."""
     return [f"{_INDENT}{label:<12}{value:>12}" for label, value in _totals(summary)]
 
 
 def _totals_lines(summary: Summary, width: int, style: Style) -> list[str]:
-    """
-    Return the figures that matter most, on as many lines of *width* as they take.
-    """
+    """Return the figures that matter most, on as many lines of *width* as they take."""
     lines: list[str] = []
     used = width
     for label, value in _figures(summary):
@@ -147,9 +129,7 @@ def _figures(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _fitting(width: int) -> Mapping[str, int]:
-    """
-    Return the columns, and their widths, that leave names some room in *width*.
-    """
+    """Return the columns, and their widths, that leave names some room in *width*."""
     columns = dict(_COLUMNS)
     for label in _DISPENSABLE:
         if width - len(_INDENT) - sum(columns.values()) >= _LEAST_NAME:
@@ -195,9 +175,7 @@ def _row(
 
 
 def shortened(name: str, room: int) -> str:
-    """
-    Return *name* without as many of its leading parts as *room* asks for.
-    """
+    """Return *name* without as many of its leading parts as *room* asks for."""
     if len(name) <= room:
         return name
     end = name[len(name) - room + 1 :]
@@ -220,9 +198,7 @@ def _device(device: DeviceSummary) -> str:
 
 
 def clock(seconds: float) -> str:
-    """
-    Return *seconds* as hours, minutes and seconds.
-    """
+    """Return *seconds* as hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 

@@ -1,6 +1,4 @@
-"""
-``jaxmon profile``: where the devices' time goes in a running program.
-"""
+"""``jaxmon profile``: where the devices' time goes in a running program."""
 
 from __future__ import annotations
 
@@ -127,9 +125,7 @@ def _check_writable(out: Path) -> None:
 
 
 def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
-    """
-    Return the trace of *worker*, and why it is shorter than asked for, if it is.
-    """
+    """Return the trace of *worker*, and why it is shorter than asked for, if it is."""
     from jaxmon.http import client
     from jaxmon.http.stream import TooLargeError
 
@@ -155,9 +151,7 @@ def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
 
 
 def _labels(worker: Worker) -> dict[str, str]:
-    """
-    Return jaxmon's label by XLA's name of a program, where only one fits.
-    """
+    """Return jaxmon's label by XLA's name of a program, where only one fits."""
     try:
         functions = worker.ask("/debug/functions").get("functions", {})
     except CommandError:
@@ -173,9 +167,7 @@ def _labels(worker: Worker) -> dict[str, str]:
 def _write(
     out: Path, whose: str, space: bytes, planes: Iterable[Any]
 ) -> dict[str, str]:
-    """
-    Write the trace where XProf looks for it, and once more for Perfetto.
-    """
+    """Write the trace where XProf looks for it, and once more for Perfetto."""
     import socket
     import time
 
@@ -201,9 +193,7 @@ def _write(
 
 
 def _lines(rows: list[Row], names: dict[str, str], top: int, width: int) -> list[str]:
-    """
-    Return the table, *width* columns wide.
-    """
+    """Return the table, *width* columns wide."""
     from jaxmon.report.layout import Column, clean, duration, share, table
 
     if not rows:

@@ -1,6 +1,4 @@
-"""
-What ``jaxmon dashboards push`` tells: a table for people, or JSON; an exit code.
-"""
+"""What ``jaxmon dashboards push`` tells: a table for people, or JSON; an exit code."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ class Pushed:
     results: Sequence[Result]
 
     def exit_code(self) -> int:
-        """
-        Return the exit code that the help of the command promises.
-        """
+        """Return the exit code that the help of the command promises."""
         found = {result.outcome for result in self.results}
         if found == {Outcome.FAILED}:
             return 1
@@ -60,9 +56,7 @@ class Pushed:
         return PLANNED if Outcome.PLANNED in found else 0
 
     def document(self) -> dict[str, Any]:
-        """
-        Return everything as one object.
-        """
+        """Return everything as one object."""
         return {
             "grafana": {"url": self.url, "version": self.version},
             "folder": {"uid": self.folder.uid, "created": self.makes_folder},
@@ -84,9 +78,7 @@ class Pushed:
         }
 
     def lines(self) -> list[str]:
-        """
-        Return lines for a terminal of 80 columns.
-        """
+        """Return lines for a terminal of 80 columns."""
         made = ""
         if self.makes_folder:
             made = " (would be made)" if self.dry_run else " (new)"
@@ -104,9 +96,7 @@ class Pushed:
         return [*_wrapped(head, "", "  "), "", *table, "", counts]
 
     def advice(self) -> str:
-        """
-        Return what to do next, ``""`` when there is nothing to do.
-        """
+        """Return what to do next, ``""`` when there is nothing to do."""
         drifted = any(
             (result.state, result.outcome) == (State.DRIFTED, Outcome.REFUSED)
             for result in self.results
@@ -137,9 +127,7 @@ def _details(result: Result, indent: str) -> Iterator[str]:
 
 
 def _wrapped(text: str, indent: str, rest: str | None = None) -> list[str]:
-    """
-    Return *text* in lines of 80 columns; an address or a path stays in one piece.
-    """
+    """Return *text* in lines of 80 columns; an address or a path stays in one piece."""
     return textwrap.wrap(
         text,
         _WIDTH,

@@ -1,6 +1,4 @@
-"""
-`jaxmon run`: run a Python program with jaxmon in it.
-"""
+"""`jaxmon run`: run a Python program with jaxmon in it."""
 
 from __future__ import annotations
 
@@ -132,7 +130,5 @@ def interpreter_options(original: Sequence[str], seen: Sequence[str]) -> list[st
 
 
 def _is_module_option(option: str) -> bool:
-    """
-    Tell ``-m``, alone or at the end of a cluster such as ``-um``, from the rest.
-    """
+    """Tell ``-m``, alone or at the end of a cluster such as ``-um``, from the rest."""
     return option.startswith("-") and option.endswith("m") and option[1:].isalpha()

@@ -1,6 +1,4 @@
-"""
-``jaxmon runbook``: what to do when an alert fires, without a browser.
-"""
+"""``jaxmon runbook``: what to do when an alert fires, without a browser."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from jaxmon.errors import CommandError
 
 @click.group
 def command() -> None:
-    """
-    Read what to do when an alert fires.
-    """
+    """Read what to do when an alert fires."""
 
 
 @command.command("list")
@@ -46,9 +42,7 @@ def list_names() -> None:
 @command.command(epilog="\b\nExample:\n  jaxmon runbook show JaxmonRecompileStorm")
 @click.argument("name")
 def show(name: str) -> None:
-    """
-    Print the runbook of the alert NAME.
-    """
+    """Print the runbook of the alert NAME."""
     from jaxmon.artifacts import runbooks
 
     found = {one.lower(): one for one in runbooks.names()}

@@ -1,6 +1,4 @@
-"""
-A block of text that is drawn again in place, on a terminal of any width.
-"""
+"""A block of text that is drawn again in place, on a terminal of any width."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def report_width() -> int:
 
 
 def cut(line: str, columns: int) -> str:
-    """
-    Return what of *line* fits into *columns*, all its colours included.
-    """
+    """Return what of *line* fits into *columns*, all its colours included."""
     if len(_COLOUR.sub("", line)) <= columns:
         return line
     left, kept = columns - 1, ""
@@ -69,18 +65,14 @@ def cut(line: str, columns: int) -> str:
 
 
 def _harmless(line: str) -> str:
-    """
-    Return *line* with nothing that moves the cursor; colours stay.
-    """
+    """Return *line* with nothing that moves the cursor; colours stay."""
     pieces = _COLOUR.split(line)
     pieces[::2] = map(clean, pieces[::2])
     return "".join(pieces)
 
 
 class Screen:
-    """
-    Draws lines over the ones it drew before; a ``with`` block ends below them.
-    """
+    """Draws lines over the ones it drew before; a ``with`` block ends below them."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -88,16 +80,12 @@ class Screen:
         self._size = self.size()
 
     def size(self) -> tuple[int, int]:
-        """
-        Return columns and lines to draw in.
-        """
+        """Return columns and lines to draw in."""
         columns, lines = shutil.get_terminal_size()
         return columns, lines
 
     def draw(self, lines: Sequence[str]) -> None:
-        """
-        Show *lines* instead of those shown before; what does not fit is cut.
-        """
+        """Show *lines* instead of those shown before; what does not fit is cut."""
         start = f"\x1b[{self._height}A\r" if self._height else ""
         if self._size != (size := self.size()):
             # The terminal has moved the old lines: nobody knows where they are.

@@ -1,6 +1,4 @@
-"""
-``jaxmon-exporter``: the sidecar under its own name.
-"""
+"""``jaxmon-exporter``: the sidecar under its own name."""
 
 from __future__ import annotations
 

@@ -37,15 +37,11 @@ class Signals:
         signal.signal(signal.SIGHUP, lambda *_: self._told.put(_RELOAD))
 
     def give_up(self, reason: str) -> None:
-        """
-        End `wait` with *reason*; any thread.
-        """
+        """End `wait` with *reason*; any thread."""
         self._told.put(reason)
 
     def loaded(self) -> None:
-        """
-        From now on stopping means the end of `wait`.
-        """
+        """From now on stopping means the end of `wait`."""
         self._loading = False
 
     def wait(self, reload: Callable[[], None]) -> str:

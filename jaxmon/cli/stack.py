@@ -1,6 +1,4 @@
-"""
-A Prometheus and an Alertmanager with our rules, in quick motion.
-"""
+"""A Prometheus and an Alertmanager with our rules, in quick motion."""
 
 from __future__ import annotations
 
@@ -36,18 +34,14 @@ _RECOMPILES = 8
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """
-    Paths of the two programs.
-    """
+    """Paths of the two programs."""
 
     prometheus: str
     alertmanager: str
 
     @classmethod
     def installed(cls) -> Programs | None:
-        """
-        Return those on PATH, `None` where one is missing.
-        """
+        """Return those on PATH, `None` where one is missing."""
         prometheus, alertmanager = _which(_PROMETHEUS), _which(_ALERTMANAGER)
         if prometheus is None or alertmanager is None:
             return None
@@ -56,9 +50,7 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """
-    Where the two of them are.
-    """
+    """Where the two of them are."""
 
     prometheus: str
     alertmanager: str
@@ -147,9 +139,7 @@ def _url(port: int) -> str:
 
 
 def _files(target: str, alertmanager: int, webhook: str | None) -> Mapping[str, str]:
-    """
-    Return what the two read, by file name.
-    """
+    """Return what the two read, by file name."""
     import yaml
 
     from jaxmon.artifacts import alerts, slo
@@ -181,9 +171,7 @@ def _targets(address: str) -> dict[str, Any]:
 
 
 def _free_ports() -> list[int]:
-    """
-    Return two ports that nobody listens on.
-    """
+    """Return two ports that nobody listens on."""
     with socket.socket() as first, socket.socket() as second:
         for one in (first, second):
             one.bind((_HOST, 0))

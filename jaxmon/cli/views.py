@@ -1,6 +1,4 @@
-"""
-What the demo shows while it runs: a table drawn in place, or a line now and then.
-"""
+"""What the demo shows while it runs: a table drawn in place, or a line now and then."""
 
 from __future__ import annotations
 
@@ -44,19 +42,13 @@ class Scene:
 
 
 class View(Protocol):
-    """
-    Shows scenes, one after the other.
-    """
+    """Shows scenes, one after the other."""
 
     def show(self, scene: Scene) -> None:
-        """
-        Show what is now.
-        """
+        """Show what is now."""
 
     def finish(self, scene: Scene) -> None:
-        """
-        Show what was last, so that it stays.
-        """
+        """Show what was last, so that it stays."""
 
 
 def view(
@@ -75,9 +67,7 @@ def view(
 
 
 class _Live(Screen):
-    """
-    A table that is drawn in place.
-    """
+    """A table that is drawn in place."""
 
     def __init__(self, places: Mapping[str, str], duration: float | None) -> None:
         super().__init__(sys.stdout)
@@ -86,9 +76,7 @@ class _Live(Screen):
         self._style = Style(colour=wants_colour(sys.stdout))
 
     def show(self, scene: Scene) -> None:
-        """
-        Draw the figures of now.
-        """
+        """Draw the figures of now."""
         width, height = self.size()
         style = self._style
         time = f"  {clock(scene.elapsed)}"
@@ -111,16 +99,12 @@ class _Live(Screen):
         self.draw([*above, *figures, *below])
 
     def finish(self, scene: Scene) -> None:
-        """
-        Draw the last figures; they stay on the screen.
-        """
+        """Draw the last figures; they stay on the screen."""
         self.show(scene)
 
 
 class _Log:
-    """
-    A line now and then, where nothing can be drawn in place.
-    """
+    """A line now and then, where nothing can be drawn in place."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         output.lines(_where(places))
@@ -151,9 +135,7 @@ class _Log:
         self._told = set(told)
 
     def finish(self, scene: Scene) -> None:
-        """
-        Print the table, once.
-        """
+        """Print the table, once."""
         output.line()
         output.line(f"  After {clock(scene.elapsed)}")
         style = Style(colour=False)

@@ -1,6 +1,4 @@
-"""
-The instrumented programs that run on this host, and one of them picked.
-"""
+"""The instrumented programs that run on this host, and one of them picked."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ class Worker:
 
     @property
     def told(self) -> str:
-        """
-        Number, process and program in a line that is harmless for a terminal.
-        """
+        """Number, process and program in a line that is harmless for a terminal."""
         if self.trouble:
             return f"{self.number}  {self.trouble}"
         process = self.overview.get("process")

@@ -1,6 +1,4 @@
-"""
-How fast a demo program goes, when it ends, and what is wrong with it meanwhile.
-"""
+"""How fast a demo program goes, when it ends, and what is wrong with it meanwhile."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ class Pace:
         signal.signal(signal.SIGUSR2, lambda *_: self._break(broken=False))
 
     def __iter__(self) -> Iterator[int]:
-        """
-        Count from 1 until the end.
-        """
+        """Count from 1 until the end."""
         end = time.monotonic() + self._seconds
         tick = 0
         while time.monotonic() < end:
@@ -53,9 +49,7 @@ class Pace:
             time.sleep(self._pause)
 
     def suffers(self, fault: str) -> bool:
-        """
-        Tell whether *fault* is the matter now.
-        """
+        """Tell whether *fault* is the matter now."""
         return self._broken and self._fault == fault
 
     def _break(self, *, broken: bool) -> None:
@@ -63,8 +57,6 @@ class Pace:
 
 
 def _end() -> NoReturn:
-    """
-    End the program; who asks again does not wait for what it does as it ends.
-    """
+    """End the program; who asks again does not wait for what it does as it ends."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.exit(0)

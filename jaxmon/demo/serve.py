@@ -39,9 +39,7 @@ Parameters = dict[str, jax.Array]
 
 
 def initial_parameters(key: jax.Array) -> Parameters:
-    """
-    Return random weights; a demo has nothing to know.
-    """
+    """Return random weights; a demo has nothing to know."""
     shapes = {
         "embed": (VOCABULARY, WIDTH),
         "query": (WIDTH, WIDTH),
@@ -57,9 +55,7 @@ def initial_parameters(key: jax.Array) -> Parameters:
 
 @jax.jit
 def forward(parameters: Parameters, tokens: jax.typing.ArrayLike) -> jax.Array:
-    """
-    Return logits of the next token: one layer of attention, then a head.
-    """
+    """Return logits of the next token: one layer of attention, then a head."""
     x = parameters["embed"][tokens]
     scores = x @ parameters["query"] @ x.swapaxes(-1, -2) / WIDTH**0.5
     x = x + jax.nn.softmax(scores) @ (x @ parameters["value"])
@@ -68,25 +64,19 @@ def forward(parameters: Parameters, tokens: jax.typing.ArrayLike) -> jax.Array:
 
 @partial(jax.jit, static_argnames="count")
 def best(logits: jax.Array, *, count: int) -> jax.Array:
-    """
-    Return the *count* likeliest tokens.
-    """
+    """Return the *count* likeliest tokens."""
     return jax.lax.top_k(logits, count)[1]
 
 
 def bucket(size: int, sizes: tuple[int, ...]) -> int:
-    """
-    Return the smallest of *sizes* that holds *size*, or *size* where none does.
-    """
+    """Return the smallest of *sizes* that holds *size*, or *size* where none does."""
     return next((one for one in sizes if size <= one), size)
 
 
 def serve(
     parameters: Parameters, prompts: list[list[int]], *, count: int
 ) -> list[list[int]]:
-    """
-    Return the *count* likeliest next tokens for each prompt.
-    """
+    """Return the *count* likeliest next tokens for each prompt."""
     length = bucket(max(map(len, prompts)), LENGTHS)
     batch = np.zeros((bucket(len(prompts), BATCHES), length), np.int32)
     for row, prompt in zip(batch, prompts, strict=False):
@@ -96,25 +86,19 @@ def serve(
 
 
 def warm_up(parameters: Parameters) -> None:
-    """
-    Compile for every bucket.
-    """
+    """Compile for every bucket."""
     for batch, length, count in itertools.product(BATCHES, LENGTHS, COUNTS):
         serve(parameters, [[0] * length] * batch, count=count)
 
 
 @jax.jit
 def compare_with_all(tokens: jax.Array) -> jax.Array:
-    """
-    Return a score for each pair of requests ever made, at four bytes each.
-    """
+    """Return a score for each pair of requests ever made, at four bytes each."""
     return jnp.zeros((1 << 25, 1 << 28), jnp.float32).at[0, 0].set(tokens.sum())
 
 
 def find_similar(tokens: list[int]) -> jax.Array | None:
-    """
-    Return how similar requests are, or `None` where memory does not suffice.
-    """
+    """Return how similar requests are, or `None` where memory does not suffice."""
     try:
         return compare_with_all(np.asarray(tokens, np.int32)[:1]).block_until_ready()
     except jax.errors.JaxRuntimeError as error:
@@ -123,33 +107,25 @@ def find_similar(tokens: list[int]) -> jax.Array | None:
 
 
 class StoreDownError(ConnectionError):
-    """
-    The store with the users' contexts does not answer.
-    """
+    """The store with the users' contexts does not answer."""
 
 
 def load_context(*, store_down: bool) -> None:
-    """
-    Stand for a call of that store.
-    """
+    """Stand for a call of that store."""
     if store_down:
         msg = "the store of contexts does not answer"
         raise StoreDownError(msg)
 
 
 class Traffic:
-    """
-    Made-up requests, the same ones in each run.
-    """
+    """Made-up requests, the same ones in each run."""
 
     def __init__(self) -> None:
         self._chance = random.Random(0)  # noqa: S311 - traffic, not secrets
         self._odd = itertools.count(LENGTHS[-1] + 1)
 
     def prompts(self, *, odd: bool) -> list[list[int]]:
-        """
-        Return a batch; an *odd* one fits no bucket, and no program that is there.
-        """
+        """Return a batch; an *odd* one fits no bucket, and no program that is there."""
         chance, most = self._chance, LENGTHS[-1]
         lengths = [chance.randint(1, most) for _ in range(chance.randint(1, 16))]
         if odd:
@@ -157,16 +133,12 @@ class Traffic:
         return [[chance.randrange(VOCABULARY) for _ in range(n)] for n in lengths]
 
     def count(self) -> int:
-        """
-        Return how many tokens are asked for: mostly one.
-        """
+        """Return how many tokens are asked for: mostly one."""
         return COUNTS[self._chance.random() < 1 / 4]
 
 
 def main() -> None:
-    """
-    Serve one batch after the other.
-    """
+    """Serve one batch after the other."""
     pace = Pace(__doc__ or "", pause=0.1, faults=["errors", "oom", "recompile"])
     print(f"metrics: {agent.url}", flush=True)
     parameters = initial_parameters(jax.random.key(0))

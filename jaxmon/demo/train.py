@@ -29,9 +29,7 @@ REPORT_EVERY = 100
 
 
 class Classifier(nnx.Module):
-    """
-    Three dense layers.
-    """
+    """Three dense layers."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.first = nnx.Linear(FEATURES, HIDDEN, rngs=rngs)
@@ -39,9 +37,7 @@ class Classifier(nnx.Module):
         self.last = nnx.Linear(HIDDEN, CLASSES, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """
-        Return the logits of a batch.
-        """
+        """Return the logits of a batch."""
         x = nnx.relu(self.first(x))
         return self.last(nnx.relu(self.second(x)))
 
@@ -53,9 +49,7 @@ centres = 1.2 * jax.random.normal(jax.random.key(1), (CLASSES, FEATURES))
 
 @jax.jit
 def make_batch(key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
-    """
-    Return points around the centre of their class, others for each *number*.
-    """
+    """Return points around the centre of their class, others for each *number*."""
     for_label, for_noise = jax.random.split(jax.random.fold_in(key, number))
     label = jax.random.randint(for_label, (BATCH,), 0, CLASSES)
     noise = 2.0 * jax.random.normal(for_noise, (BATCH, FEATURES))
@@ -63,9 +57,7 @@ def make_batch(key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
 
 
 def loss_of(parameters: nnx.State, x: jax.Array, label: jax.Array) -> jax.Array:
-    """
-    Return the mean cross-entropy of a batch.
-    """
+    """Return the mean cross-entropy of a batch."""
     logits = nnx.merge(graph, parameters)(x)
     return optax.softmax_cross_entropy_with_integer_labels(logits, label).mean()
 
@@ -74,9 +66,7 @@ def loss_of(parameters: nnx.State, x: jax.Array, label: jax.Array) -> jax.Array:
 def train_step(
     parameters: nnx.State, state: optax.OptState, x: jax.Array, label: jax.Array
 ) -> tuple[nnx.State, optax.OptState, jax.Array]:
-    """
-    Return parameters and optimizer state after one batch, and its loss.
-    """
+    """Return parameters and optimizer state after one batch, and its loss."""
     loss, gradients = jax.value_and_grad(loss_of)(parameters, x, label)
     updates, state = optimizer.update(gradients, state, parameters)
     return optax.apply_updates(parameters, updates), state, loss
@@ -84,25 +74,19 @@ def train_step(
 
 @jax.jit
 def eval_step(parameters: nnx.State, x: jax.Array, label: jax.Array) -> jax.Array:
-    """
-    Return the share of a batch that is classified right.
-    """
+    """Return the share of a batch that is classified right."""
     logits = nnx.merge(graph, parameters)(x)
     return jnp.mean(jnp.argmax(logits, axis=-1) == label)
 
 
 def evaluate(parameters: nnx.State, key: jax.Array, number: int) -> jax.Array:
-    """
-    Return the share of a held-out batch that is classified right.
-    """
+    """Return the share of a held-out batch that is classified right."""
     with jaxmon.activity("evaluate"):
         return eval_step(parameters, *make_batch(key, number)).block_until_ready()
 
 
 def batches(pace: Pace, key: jax.Array) -> Iterator[tuple[int, jax.Array, jax.Array]]:
-    """
-    Yield the number of a step and its batch.
-    """
+    """Yield the number of a step and its batch."""
     for step in pace:
         while pace.suffers("stall"):
             time.sleep(0.1)
@@ -110,9 +94,7 @@ def batches(pace: Pace, key: jax.Array) -> Iterator[tuple[int, jax.Array, jax.Ar
 
 
 def main() -> None:
-    """
-    Train, evaluate now and then, report now and then.
-    """
+    """Train, evaluate now and then, report now and then."""
     pace = Pace(__doc__ or "", pause=0.05, faults=["stall"])
     print(f"metrics: {agent.url}", flush=True)
     weights, state = parameters, optimizer.init(parameters)

@@ -1,6 +1,4 @@
-"""
-Accelerators of this host, and whether their libraries can be reached.
-"""
+"""Accelerators of this host, and whether their libraries can be reached."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def check(
 
 
 def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Finding]:
-    """
-    Yield where JAX_PLATFORMS asks for what is not here, or leaves out what is.
-    """
+    """Yield where JAX_PLATFORMS asks for what is not here, or leaves out what is."""
     names = {name.strip() for name in wanted.lower().split(",")} - {""}
     if not names:
         return
@@ -62,9 +58,7 @@ def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Finding]:
 
 
 def _has_tpu(root: Path) -> bool:
-    """
-    Tell whether a PCI device is one of Google's accelerators.
-    """
+    """Tell whether a PCI device is one of Google's accelerators."""
     for device in (root / "sys/bus/pci/devices").glob("*"):
         try:
             vendor = (device / "vendor").read_text().strip()

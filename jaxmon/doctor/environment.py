@@ -1,6 +1,4 @@
-"""
-Environment variables that change how JAX and jaxmon behave, or that nobody reads.
-"""
+"""Environment variables that change how JAX and jaxmon behave, or that nobody reads."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _OFF = ("", "0", "false", "off", "no")
 
 
 def check(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """
-    Yield what is to be said about *environ*.
-    """
+    """Yield what is to be said about *environ*."""
     yield _settings(environ)
     yield from _unknown(environ)
     for name, what in _COSTLY.items():

@@ -1,6 +1,4 @@
-"""
-What a check found.
-"""
+"""What a check found."""
 
 from __future__ import annotations
 
@@ -30,7 +28,5 @@ class Finding:
 
 
 def worst(findings: list[Finding]) -> Status:
-    """
-    Return the gravest status among *findings*.
-    """
+    """Return the gravest status among *findings*."""
     return max((f.status for f in findings), key=STATUSES.index, default="ok")

@@ -1,6 +1,4 @@
-"""
-NVIDIA GPUs: whether driver, NVML and what JAX brings fit each other.
-"""
+"""NVIDIA GPUs: whether driver, NVML and what JAX brings fit each other."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ def check(
 
 
 def _libraries(search_path: str) -> Iterator[Finding]:
-    """
-    Yield where the loader finds another CUDA before that of JAX's wheels.
-    """
+    """Yield where the loader finds another CUDA before that of JAX's wheels."""
     for place in filter(None, search_path.split(":")):
         found = (one for name in _LIBRARIES for one in Path(place).glob(f"{name}.so*"))
         if (library := min(found, default=None)) is not None:
@@ -62,9 +58,7 @@ def _libraries(search_path: str) -> Iterator[Finding]:
 
 
 def _nvml(plugins: Sequence[int]) -> list[Finding]:
-    """
-    Ask NVML for its devices, on a thread: a dead driver answers to nobody.
-    """
+    """Ask NVML for its devices, on a thread: a dead driver answers to nobody."""
     answer: SimpleQueue[list[Finding]] = SimpleQueue()
 
     def ask() -> None:
@@ -108,9 +102,7 @@ def _ask_nvml(plugins: Sequence[int]) -> list[Finding]:
 
 
 def _cuda(pynvml: ModuleType) -> tuple[int, int] | None:
-    """
-    Return the latest CUDA that the driver can run, `None` where it does not tell.
-    """
+    """Return the latest CUDA that the driver can run, `None` where it does not tell."""
     try:
         version = int(pynvml.nvmlSystemGetCudaDriverVersion())
     except pynvml.NVMLError:

@@ -22,9 +22,7 @@ _COMMAND = (sys.executable, "-m", "jaxmon.agent.selftest")
 
 
 class _SelfTestError(Exception):
-    """
-    It did not run; the text says why.
-    """
+    """It did not run; the text says why."""
 
 
 def check(environ: Mapping[str, str]) -> Iterator[Finding]:

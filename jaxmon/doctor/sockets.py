@@ -1,6 +1,4 @@
-"""
-Where agents and sidecar meet: run directory, sockets, ports.
-"""
+"""Where agents and sidecar meet: run directory, sockets, ports."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ _MAX_BYTES = 64 << 10
 
 
 def check(directory: Path, port: int | None) -> Iterator[Finding]:
-    """
-    Yield what is to be said about the run *directory* and the agents' *port*.
-    """
+    """Yield what is to be said about the run *directory* and the agents' *port*."""
     usable = _directory(directory)
     yield usable
     if usable.status == "ok":

@@ -1,6 +1,4 @@
-"""
-Versions that do not go together.
-"""
+"""Versions that do not go together."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ Version = Callable[[str], str | None]
 
 
 def installed(package: str) -> str | None:
-    """
-    Return the version of an installed package, `None` where it is not.
-    """
+    """Return the version of an installed package, `None` where it is not."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -119,9 +115,7 @@ def _plugin(package: str, plugin: str, jaxlib: str) -> Finding:
 
 
 def _parsed(version: str) -> tuple[int, ...]:
-    """
-    Return the numbers of a release: ``0.4.35.dev1`` is (0, 4, 35).
-    """
+    """Return the numbers of a release: ``0.4.35.dev1`` is (0, 4, 35)."""
     match = re.match(r"\d+(\.\d+)*", version)
     numbers = tuple(int(part) for part in match[0].split(".")) if match else ()
     return numbers[:3]

@@ -1,6 +1,4 @@
-"""
-Families to bytes, in the two text formats that Prometheus reads.
-"""
+"""Families to bytes, in the two text formats that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -26,18 +24,14 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Format(Enum):
-    """
-    A text format and its content type.
-    """
+    """A text format and its content type."""
 
     TEXT = "text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
     @property
     def content_type(self) -> str:
-        """
-        Value of the ``Content-Type`` header.
-        """
+        """Value of the ``Content-Type`` header."""
         return self.value
 
 
@@ -137,9 +131,7 @@ def names_of(metric: Metric) -> tuple[str, ...]:
 
 
 def _family(metric: Metric) -> tuple[str, str]:
-    """
-    Return name and type of *metric* in OpenMetrics.
-    """
+    """Return name and type of *metric* in OpenMetrics."""
     suffix = _SUFFIXES.get(metric.kind, "")
     # A counter without _total, say of another's page, is none to OpenMetrics.
     known = metric.kind != "untyped" and metric.name.endswith(suffix)
@@ -159,9 +151,7 @@ def _samples_text(samples: list[Sample]) -> str:
 
 
 def _unusual_text(series: str, value: float) -> str:
-    """
-    Return the line of a value that is no plain number: a bool, NumPy's, +Inf.
-    """
+    """Return the line of a value that is no plain number: a bool, NumPy's, +Inf."""
     number = float(value)
     if isnan(number):
         return ""

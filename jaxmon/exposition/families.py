@@ -22,18 +22,14 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 @dataclass(slots=True)
 class Family:
-    """
-    One metric and its samples at one moment.
-    """
+    """One metric and its samples at one moment."""
 
     metric: Metric
     samples: list[Sample] = field(default_factory=list)
 
 
 def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
-    """
-    Return ``a="x",b="y"``, values escaped as both text formats ask.
-    """
+    """Return ``a="x",b="y"``, values escaped as both text formats ask."""
     return ",".join(
         [
             f'{name}="{_escaped(str(value))}"'
@@ -62,7 +58,5 @@ def series(metric: Metric, *values: object) -> str:
 
 
 def gauge(metric: Metric, value: float, *labels: object) -> Family:
-    """
-    Return a family of one sample; counters and infos work the same way.
-    """
+    """Return a family of one sample; counters and infos work the same way."""
     return Family(metric, [(series(metric, *labels), value)])

@@ -1,6 +1,4 @@
-"""
-A histogram that keeps the names of its series.
-"""
+"""A histogram that keeps the names of its series."""
 
 from __future__ import annotations
 
@@ -50,23 +48,17 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """
-        Number of observations.
-        """
+        """Number of observations."""
         with self._lock:
             return sum(self._counts)
 
     @property
     def sum(self) -> float:
-        """
-        Sum of the observed values.
-        """
+        """Sum of the observed values."""
         return self._sum
 
     def samples(self) -> list[Sample]:
-        """
-        Return buckets, sum and count, consistent with each other.
-        """
+        """Return buckets, sum and count, consistent with each other."""
         with self._lock:
             counts, total = list(self._counts), self._sum
         running = list(accumulate(counts))

@@ -87,9 +87,7 @@ def parse(text: str) -> list[ParsedFamily]:
 
 
 def labels(label_text: str) -> dict[str, str]:
-    """
-    Return the labels in *label_text*, values unescaped.
-    """
+    """Return the labels in *label_text*, values unescaped."""
     return {
         name: _ESCAPE.sub(_unescaped, value) if "\\" in value else value
         for name, value in _ANY_LABEL.findall(label_text)
@@ -130,9 +128,7 @@ def to_family(parsed: ParsedFamily) -> Family:
 
 
 class _Page:
-    """
-    What the lines so far amount to. Methods raise `ValueError` with the reason.
-    """
+    """What the lines so far amount to. Methods raise `ValueError` with the reason."""
 
     def __init__(self) -> None:
         self.families: dict[str, ParsedFamily] = {}
@@ -226,9 +222,7 @@ def _shown_kind(metric: Metric) -> str:
 
 
 def _without(name: str, text: str) -> str:
-    """
-    Return *text* with the label *name* renamed, if it is there.
-    """
+    """Return *text* with the label *name* renamed, if it is there."""
     if f'{name}="' not in text or name not in (found := labels(text)):
         return text
     renamed = f"exported_{name}"

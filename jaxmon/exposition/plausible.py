@@ -39,9 +39,7 @@ class Sieve:
         self._said: set[str] = set()
 
     def sift(self, families: Iterable[Family]) -> list[Family]:
-        """
-        Return *families* without figures that cannot be; about 60 ns a sample.
-        """
+        """Return *families* without figures that cannot be; about 60 ns a sample."""
         return [
             family if _is_sound(family) else self._rest(family) for family in families
         ]
@@ -87,9 +85,7 @@ def _is_sound(family: Family) -> bool:
 
 
 def _known(metric: Metric, value: float) -> float | None:
-    """
-    Return *value*, `None` where it cannot be.
-    """
+    """Return *value*, `None` where it cannot be."""
     low, high = metric.range
     try:
         if low <= value <= high:

@@ -1,3 +1,1 @@
-"""
-Files: bounded where they are read, whole where they are written.
-"""
+"""Files: bounded where they are read, whole where they are written."""

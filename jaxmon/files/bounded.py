@@ -36,9 +36,7 @@ _KINDS = {
 
 
 def kind(mode: int) -> str:
-    """
-    Return what a file of *mode* is that is not regular.
-    """
+    """Return what a file of *mode* is that is not regular."""
     return _KINDS.get(stat.S_IFMT(mode), "no file")
 
 
@@ -123,9 +121,7 @@ def _whole(number: int, most: int) -> bytes:
 
 
 def _from_pipe(number: int, most: int, clock: Callable[[], float]) -> bytes:
-    """
-    Return the same of a pipe.
-    """
+    """Return the same of a pipe."""
     raw, end = bytearray(), clock() + PIPE_SECONDS
     ready = select.poll()
     # Until a writer opens the pipe, read() returns an end of file; poll() waits.

@@ -1,6 +1,4 @@
-"""
-An exclusive lock on a file.
-"""
+"""An exclusive lock on a file."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ class FileLock:
 
     @property
     def held(self) -> bool:
-        """
-        Whether this process holds it, on the file that lay there.
-        """
+        """Whether this process holds it, on the file that lay there."""
         return bool(self._locks)
 
     def take(self) -> bool:
@@ -69,9 +65,7 @@ class FileLock:
         return False
 
     def in_place(self) -> bool:
-        """
-        Tell whether it is held on the file that others find.
-        """
+        """Tell whether it is held on the file that others find."""
         if not self._locks:
             return False
         held = os.fstat(self._descriptors[0])

@@ -1,6 +1,4 @@
-"""
-Directories for a while.
-"""
+"""Directories for a while."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Files that are written whole or not at all.
-"""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ def _require_regular(target: Path) -> None:
 
 
 def _mode(target: Path) -> int:
-    """
-    Return the permissions of what is replaced, or those that open() would give.
-    """
+    """Return the permissions of what is replaced, or those that open() would give."""
     with suppress(FileNotFoundError):
         return target.stat().st_mode & 0o777
     umask = os.umask(0)

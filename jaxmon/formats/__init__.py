@@ -1,3 +1,1 @@
-"""
-Formats that are read within bounds: JSON, YAML, protocol buffers.
-"""
+"""Formats that are read within bounds: JSON, YAML, protocol buffers."""

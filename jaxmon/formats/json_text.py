@@ -53,9 +53,7 @@ def parse(text: str | bytes, *, odd_numbers: bool = False) -> Any:
 
 
 def _require_bounds(value: Any) -> None:
-    """
-    Complain about depth and numbers of *value*.
-    """
+    """Complain about depth and numbers of *value*."""
     waiting = [(value, 1)]
     while waiting:
         one, depth = waiting.pop()

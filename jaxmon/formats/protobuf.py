@@ -98,7 +98,5 @@ def packed(value: Value, limit: int = sys.maxsize) -> list[int]:
 
 
 def text(value: Value) -> str:
-    """
-    Return a string field; what is not UTF-8 is replaced.
-    """
+    """Return a string field; what is not UTF-8 is replaced."""
     return "" if isinstance(value, int) else str(value, "utf-8", "replace")

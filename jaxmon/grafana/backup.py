@@ -1,6 +1,4 @@
-"""
-Copies of dashboards that are about to be replaced.
-"""
+"""Copies of dashboards that are about to be replaced."""
 
 from __future__ import annotations
 

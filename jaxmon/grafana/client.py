@@ -1,6 +1,4 @@
-"""
-The part of Grafana's classic HTTP API that dashboards need.
-"""
+"""The part of Grafana's classic HTTP API that dashboards need."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ _NOT_ACCEPTABLE, _EXISTS, _PRECONDITION = 406, 409, 412
 
 
 class ConflictError(GrafanaError):
-    """
-    Somebody else changed or made the same thing since it was looked at.
-    """
+    """Somebody else changed or made the same thing since it was looked at."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +48,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class StoredAsV2:
-    """
-    A dashboard in a format that the classic API does not show.
-    """
+    """A dashboard in a format that the classic API does not show."""
 
 
 Observed: TypeAlias = Stored | StoredAsV2 | None
@@ -86,24 +80,18 @@ class Grafana:
 
     @property
     def url(self) -> str:
-        """
-        Its address, without a slash at the end.
-        """
+        """Its address, without a slash at the end."""
         return self._session.url
 
     def health(self) -> str:
-        """
-        Return Grafana's version, ``"unknown"`` where that is hidden.
-        """
+        """Return Grafana's version, ``"unknown"`` where that is hidden."""
         answer = self._session.request("GET", "/api/health")
         if answer.status != _OK:
             self._refused("health", answer)
         return self._session.redacted(answer.text("version")) or "unknown"
 
     def folder(self, uid: str) -> str | None:
-        """
-        Return the title of the folder *uid*, `None` when there is no such folder.
-        """
+        """Return the title of the folder *uid*, `None` when there is no such folder."""
         answer = self._session.request("GET", f"/api/folders/{_quoted(uid)}")
         if answer.status == _NOT_FOUND:
             return None
@@ -127,9 +115,7 @@ class Grafana:
             self._refused(f"making folder {uid}", answer)
 
     def titles(self, folder: str) -> dict[str, str]:
-        """
-        Return the uids of the dashboards in *folder* by title.
-        """
+        """Return the uids of the dashboards in *folder* by title."""
         found: dict[str, str] = {}
         query: dict[str, str | int] = {"type": "dash-db", "folderUIDs": folder}
         for page in range(1, _MAX_PAGES + 1):
@@ -147,9 +133,7 @@ class Grafana:
         raise GrafanaError(msg)
 
     def dashboard(self, uid: str) -> Observed:
-        """
-        Return what Grafana has under *uid*, with the message of its version.
-        """
+        """Return what Grafana has under *uid*, with the message of its version."""
         answer = self._session.request("GET", f"/api/dashboards/uid/{_quoted(uid)}")
         if answer.status == _NOT_FOUND:
             return None
@@ -233,9 +217,7 @@ class Grafana:
         return f"{answer.status} {text}".rstrip()
 
     def _refused(self, what: str, answer: Answer) -> NoReturn:
-        """
-        Raise what *answer* means for the person who runs the command.
-        """
+        """Raise what *answer* means for the person who runs the command."""
         text = self._text(answer)
         if answer.status == _UNAUTHORIZED:
             msg = (
@@ -265,9 +247,7 @@ def _has_dashboard(data: Any) -> bool:
 
 
 def _is_mismatch(answer: Answer) -> bool:
-    """
-    Tell whether the version lock held; 412 also means, say, a plugin's dashboard.
-    """
+    """Tell whether the version lock held; 412 also means, say, a plugin's dashboard."""
     return answer.status == _PRECONDITION and answer.text("status") in (
         "",
         "version-mismatch",

@@ -40,9 +40,7 @@ _MESSAGE = re.compile(r"jaxmon push \S+ sha256:([0-9a-f]{64})")
 
 
 class ContentError(JaxmonError, ValueError):
-    """
-    A file that is not a dashboard which can be pushed.
-    """
+    """A file that is not a dashboard which can be pushed."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +58,17 @@ class Dashboard:
 
     @cached_property
     def digest(self) -> str:
-        """
-        The hash of its content.
-        """
+        """The hash of its content."""
         return digest(self.body)
 
     @property
     def message(self) -> str:
-        """
-        What the history of Grafana shall say about this version.
-        """
+        """What the history of Grafana shall say about this version."""
         return f"jaxmon push {version()} sha256:{self.digest}"
 
 
 def pushed_digest(message: str) -> str | None:
-    """
-    Return the hash in a version's *message*, `None` when no push wrote it.
-    """
+    """Return the hash in a version's *message*, `None` when no push wrote it."""
     found = _MESSAGE.fullmatch(message)
     return found and found[1]
 
@@ -99,17 +91,13 @@ def content(body: Body) -> dict[str, Any]:
 
 
 def is_tagged(body: Body) -> bool:
-    """
-    Tell whether *body* has the tag `TAG`.
-    """
+    """Tell whether *body* has the tag `TAG`."""
     tags = body.get("tags")
     return isinstance(tags, list) and TAG in tags
 
 
 def digest(body: Body) -> str:
-    """
-    Return the SHA-256 of the content of *body*, in hexadecimal.
-    """
+    """Return the SHA-256 of the content of *body*, in hexadecimal."""
     text = json.dumps(
         content(body), sort_keys=True, separators=(",", ":"), ensure_ascii=True
     )
@@ -117,9 +105,7 @@ def digest(body: Body) -> str:
 
 
 def lines(body: Body) -> list[str]:
-    """
-    Return the content of *body* as lines to compare.
-    """
+    """Return the content of *body* as lines to compare."""
     text = json.dumps(content(body), sort_keys=True, indent=2, ensure_ascii=False)
     # What others wrote must not control the terminal that shows it.
     return [
@@ -129,9 +115,7 @@ def lines(body: Body) -> list[str]:
 
 
 def is_uid(text: str) -> bool:
-    """
-    Tell whether *text* can be the uid of a dashboard or folder.
-    """
+    """Tell whether *text* can be the uid of a dashboard or folder."""
     return _UID.fullmatch(text) is not None
 
 

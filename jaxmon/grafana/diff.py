@@ -1,6 +1,4 @@
-"""
-How a stored dashboard differs from the one that should be there.
-"""
+"""How a stored dashboard differs from the one that should be there."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from jaxmon.grafana.plan import Step
 
 
 def diff(step: Step) -> list[str]:
-    """
-    Return a unified diff of the contents, stored to desired; empty when equal.
-    """
+    """Return a unified diff of the contents, stored to desired; empty when equal."""
     stored = step.observed
     found = lines(stored.body) if isinstance(stored, Stored) else []
     name = (

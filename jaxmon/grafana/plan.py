@@ -15,9 +15,7 @@ from jaxmon.grafana.content import TAG, Dashboard, digest, is_tagged, pushed_dig
 
 
 class State(StrEnum):
-    """
-    How a dashboard in Grafana relates to the one that should be there.
-    """
+    """How a dashboard in Grafana relates to the one that should be there."""
 
     CREATE = "create"
     UNCHANGED = "unchanged"
@@ -106,9 +104,7 @@ def _judged(desired: Dashboard, observed: Observed, folder: str) -> tuple[State,
 
 
 def _drift(observed: Stored, stored: str, folder: str) -> str:
-    """
-    Return what somebody did since the last push, ``""`` for nothing.
-    """
+    """Return what somebody did since the last push, ``""`` for nothing."""
     if observed.message is None:
         return "the token may not read its history, so an edit would not be noticed"
     pushed = pushed_digest(observed.message)

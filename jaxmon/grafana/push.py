@@ -22,9 +22,7 @@ from jaxmon.grafana.session import GrafanaError
 
 
 class Outcome(StrEnum):
-    """
-    What became of one dashboard.
-    """
+    """What became of one dashboard."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -37,9 +35,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Folder:
-    """
-    Where the dashboards go; made with that title if it is missing.
-    """
+    """Where the dashboards go; made with that title if it is missing."""
 
     uid: str
     title: str
@@ -62,9 +58,7 @@ class Plan:
     taken: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def makes_folder(self, *, force: bool = False) -> bool:
-        """
-        Tell whether carrying it out makes the folder.
-        """
+        """Tell whether carrying it out makes the folder."""
         return self.folder_missing and any(
             step.writes(force=force) for step in self.steps
         )
@@ -146,9 +140,7 @@ class Push:
         return [self._one(step, plan) for step in plan.steps]
 
     def preview(self, plan: Plan) -> list[Result]:
-        """
-        Return what `apply` would find for each dashboard; writes nothing.
-        """
+        """Return what `apply` would find for each dashboard; writes nothing."""
         return [
             replace(unwritten(step), outcome=Outcome.PLANNED)
             if step.writes(force=self.force)
@@ -188,9 +180,7 @@ class Push:
         return replace(result, backup=copy)
 
     def _save(self, step: Step, plan: Plan) -> Result:
-        """
-        Save under the lock; where it held, look again, once.
-        """
+        """Save under the lock; where it held, look again, once."""
         try:
             return self._save_once(step, plan.folder)
         except ConflictError:
@@ -236,9 +226,7 @@ class Push:
 
 
 def unwritten(step: Step) -> Result:
-    """
-    Return the result of a step for which nothing is written.
-    """
+    """Return the result of a step for which nothing is written."""
     stored = step.observed
     outcomes = {State.UNCHANGED: Outcome.UNCHANGED, State.UNKNOWN: Outcome.FAILED}
     return Result(

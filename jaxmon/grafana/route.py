@@ -1,6 +1,4 @@
-"""
-The way to a server: directly, or by the proxy that the environment names.
-"""
+"""The way to a server: directly, or by the proxy that the environment names."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class RouteError(JaxmonError, ValueError):
-    """
-    A proxy that cannot be used.
-    """
+    """A proxy that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +69,7 @@ class Route:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """
-        What the proxy is sent and nobody else is to see.
-        """
+        """What the proxy is sent and nobody else is to see."""
         if self.proxy is None or not self.proxy.password:
             return ()
         return unquote(self.proxy.password), self._basic(self.proxy)
@@ -107,9 +101,7 @@ class Route:
         headers: Mapping[str, str],
         body: bytes | None,
     ) -> None:
-        """
-        Send a request for *target*, path and query, to the server.
-        """
+        """Send a request for *target*, path and query, to the server."""
         if self.proxy is not None and self.server.scheme == "http":
             target = f"http://{self.server.netloc}{target}"
             headers = {**headers, **self._proxy_authorization()}
@@ -142,9 +134,7 @@ class Route:
 
 
 def is_loopback(parts: SplitResult) -> bool:
-    """
-    Tell whether an address is of this host.
-    """
+    """Tell whether an address is of this host."""
     host = (parts.hostname or "").rstrip(".")
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -153,9 +143,7 @@ def is_loopback(parts: SplitResult) -> bool:
 
 
 def _variable(scheme: str) -> str:
-    """
-    Return the name of the variable that names the proxy for *scheme*.
-    """
+    """Return the name of the variable that names the proxy for *scheme*."""
     lower = f"{scheme}_proxy"
     return lower if os.environ.get(lower) else lower.upper()
 

@@ -73,9 +73,7 @@ class Answer:
     location: str = ""
 
     def text(self, key: str) -> str:
-        """
-        Return the string that the body has under *key*, ``""`` without one.
-        """
+        """Return the string that the body has under *key*, ``""`` without one."""
         found = self.data.get(key) if isinstance(self.data, dict) else None
         return found if isinstance(found, str) else ""
 
@@ -175,9 +173,7 @@ class Session:
             return _answer(client.receive(stream, method))
 
     def _usable(self, answer: Answer) -> Answer:
-        """
-        Return *answer* unless it cannot be from Grafana's API.
-        """
+        """Return *answer* unless it cannot be from Grafana's API."""
         if answer.status in _REDIRECTS:
             place = self.redacted(answer.location.partition("?")[0])
             msg = (
@@ -213,9 +209,7 @@ class Session:
 
 
 def _checked(url: str, *, insecure_http: bool) -> SplitResult:
-    """
-    Return the parts of *url* if the token may be sent there.
-    """
+    """Return the parts of *url* if the token may be sent there."""
     try:
         parts = parts_of(url)
     except ValueError as error:
@@ -266,9 +260,7 @@ def _answer(answer: client.Answer) -> Answer:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """
-    Return what a ``Retry-After`` header asks for: seconds, or until a date.
-    """
+    """Return what a ``Retry-After`` header asks for: seconds, or until a date."""
     if not retry_after:
         return None
     if retry_after.strip().isdecimal():
@@ -285,15 +277,11 @@ def _seconds(retry_after: str | None) -> float | None:
 
 
 def _backoff(attempt: int) -> float:
-    """
-    Return seconds to wait after *attempt*: 0.5, 1, 2, each up to half less.
-    """
+    """Return seconds to wait after *attempt*: 0.5, 1, 2, each up to half less."""
     spread = random.random()  # noqa: S311 - spreads load, guards nothing
     return float(2 ** (attempt - 2) * (1 - spread / 2))
 
 
 def _is_final(error: Exception) -> bool:
-    """
-    Tell whether another attempt would fail in the same way.
-    """
+    """Tell whether another attempt would fail in the same way."""
     return isinstance(error, (ssl.SSLCertVerificationError, TooLargeError))

@@ -35,9 +35,7 @@ class Answer:
 
     @property
     def type(self) -> str:
-        """
-        The media type, in lower case, ``""`` without one.
-        """
+        """The media type, in lower case, ``""`` without one."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -81,18 +79,14 @@ def send(  # noqa: PLR0913 - what a request consists of
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> None:
-    """
-    Send the one request of a connection.
-    """
+    """Send the one request of a connection."""
     connection = HTTPConnection(host, port)
     connection.sock = cast("socket.socket", stream)
     connection.request(method, target, body, {"Connection": "close", **(headers or {})})
 
 
 def receive(stream: Stream, method: str) -> Answer:
-    """
-    Return the whole answer to a request by *method*.
-    """
+    """Return the whole answer to a request by *method*."""
     response = receive_head(stream, method)
     headers = {name.lower(): value for name, value in response.getheaders()}
     body = io.BytesIO()
@@ -105,9 +99,7 @@ def receive(stream: Stream, method: str) -> Answer:
 
 
 def receive_head(stream: Stream, method: str) -> HTTPResponse:
-    """
-    Return the final response, what comes before it left out; its body is unread.
-    """
+    """Return the final response, what comes before it left out; its body is unread."""
     while True:
         response = HTTPResponse(cast("socket.socket", stream), method=method)
         response.begin()

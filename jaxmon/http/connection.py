@@ -128,9 +128,7 @@ class Connection:
             raise ConnectionAbortedError
 
     async def _exchange(self) -> bool:
-        """
-        Read one request and answer it; return whether another may follow.
-        """
+        """Read one request and answer it; return whether another may follow."""
         try:
             request, keep = parse_request(await self._read_head())
         except RequestError as error:
@@ -238,8 +236,6 @@ class _Reader(asyncio.StreamReader):
     fed = inf
 
     def feed_data(self, data: Any) -> None:
-        """
-        Take *data* from the transport.
-        """
+        """Take *data* from the transport."""
         self.fed = monotonic()
         super().feed_data(data)

@@ -141,9 +141,7 @@ class _Round:
         self._total = 0
 
     def connect(self, waiting: Iterator[tuple[str, Path]]) -> None:
-        """
-        Begin as many exchanges of those *waiting* as may be under way.
-        """
+        """Begin as many exchanges of those *waiting* as may be under way."""
         under_way = self._selector.get_map()
         while len(under_way) < _AT_ONCE and (following := next(waiting, None)):
             key, path = following
@@ -159,9 +157,7 @@ class _Round:
                 )
 
     def converse(self, seconds: float) -> None:
-        """
-        Send and receive what is ready within *seconds*.
-        """
+        """Send and receive what is ready within *seconds*."""
         for entry, _ in self._selector.select(seconds):
             exchange: _Exchange = entry.data
             if exchange.key in self.answers:  # left out meanwhile
@@ -182,9 +178,7 @@ class _Round:
                 self._leave_out_the_largest()
 
     def _step(self, exchange: _Exchange) -> str | FetchError | None:
-        """
-        Do what *exchange* is ready for; return the body once it is complete.
-        """
+        """Do what *exchange* is ready for; return the body once it is complete."""
         if exchange.unsent:
             exchange.unsent = exchange.unsent[exchange.socket.send(exchange.unsent) :]
             if not exchange.unsent:
@@ -209,9 +203,7 @@ class _Round:
         exchange.socket.close()
 
     def _leave_out_the_largest(self) -> None:
-        """
-        Make room: a page that is large must not cost others theirs.
-        """
+        """Make room: a page that is large must not cost others theirs."""
         largest = max(self._sizes, key=lambda key: (self._sizes[key], key))
         message = f"with it all pages are larger than {self._max_total:.0f} bytes"
         error = FetchError(TOO_LARGE, message)
@@ -238,9 +230,7 @@ def _ended(exchange: _Exchange) -> FetchError | None:
 
 
 def _connected(path: Path) -> socket.socket:
-    """
-    Return a non-blocking socket connected to *path*; a link is not followed.
-    """
+    """Return a non-blocking socket connected to *path*; a link is not followed."""
     client: socket.socket | None = None
     if rundir.is_link(path):
         raise FetchError(BROKEN, "its socket is a link, which may lead anywhere")

@@ -1,6 +1,4 @@
-"""
-The sockets that a server listens on.
-"""
+"""The sockets that a server listens on."""
 
 from __future__ import annotations
 
@@ -26,47 +24,33 @@ _SEND_BUFFER = 128 << 10
 
 
 class Gate(Protocol):
-    """
-    Decides who is let in.
-    """
+    """Decides who is let in."""
 
     @property
     def encrypted(self) -> bool:
-        """
-        Whether clients must speak TLS.
-        """
+        """Whether clients must speak TLS."""
         ...
 
     @property
     def guards(self) -> bool:
-        """
-        Whether clients must speak TLS or have a password.
-        """
+        """Whether clients must speak TLS or have a password."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """
-        Headers for every response.
-        """
+        """Headers for every response."""
         ...
 
     def context(self) -> SSLContext:
-        """
-        Return what the next connection is encrypted with.
-        """
+        """Return what the next connection is encrypted with."""
         ...
 
     def admits_certificate(self, certificate: Mapping[str, object] | None) -> bool:
-        """
-        Tell whether a verified client certificate, if there is one, lets in.
-        """
+        """Tell whether a verified client certificate, if there is one, lets in."""
         ...
 
     def admits(self, path: str, authorization: str | None) -> bool | Future[bool]:
-        """
-        Tell whether a request for *path* with that header may be answered.
-        """
+        """Tell whether a request for *path* with that header may be answered."""
         ...
 
 
@@ -98,9 +82,7 @@ class Listener(NamedTuple):
         return self.local or bool(self.ssl) or (gate is not None and gate.guards)
 
     def context(self) -> SSLContext | None:
-        """
-        Return what the next connection is encrypted with, if it is.
-        """
+        """Return what the next connection is encrypted with, if it is."""
         if self.gate is not None and self.gate.encrypted:
             return self.gate.context()
         return self.ssl
@@ -174,9 +156,7 @@ def unix(path: Path, mode: int) -> Listener:
 
 
 def numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
-    """
-    Return what binds *host*; the scope of a link-local address included.
-    """
+    """Return what binds *host*; the scope of a link-local address included."""
     try:
         found = socket.getaddrinfo(
             # As bytes: for a text it would load the tables of international names.

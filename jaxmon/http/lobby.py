@@ -69,9 +69,7 @@ class Lobby:
         self._timer: asyncio.TimerHandle | None = None
 
     def wait(self, guest: Guest) -> None:
-        """
-        Let *guest* wait, for a second at most.
-        """
+        """Let *guest* wait, for a second at most."""
         if len(self._guests) >= self._most:
             self._dismiss(next(iter(self._guests)))
         self._guests[guest] = monotonic()
@@ -104,9 +102,7 @@ class Lobby:
             guest.sock.close()
 
     def _look(self) -> None:
-        """
-        Dismiss those whose time is up.
-        """
+        """Dismiss those whose time is up."""
         self._timer = None
         patience = monotonic() - _PATIENCE_SECONDS
         for guest in [one for one, came in self._guests.items() if came <= patience]:

@@ -1,6 +1,4 @@
-"""
-An event loop inside somebody else's program.
-"""
+"""An event loop inside somebody else's program."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ def new_loop(
 
 @contextlib.contextmanager
 def _silent_asyncio() -> Iterator[None]:
-    """
-    Keep asyncio from logging "Using selector" in the user's process.
-    """
+    """Keep asyncio from logging "Using selector" in the user's process."""
     ours = get_ident()
 
     def is_theirs(record: logging.LogRecord) -> bool:

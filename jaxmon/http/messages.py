@@ -1,6 +1,4 @@
-"""
-The little of HTTP/1.1 that serving pages takes: requests in, responses out.
-"""
+"""The little of HTTP/1.1 that serving pages takes: requests in, responses out."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """
-    A whole page; length and connection headers are the server's business.
-    """
+    """A whole page; length and connection headers are the server's business."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
@@ -72,9 +68,7 @@ class Timeouts(NamedTuple):
 
 
 class RequestError(Exception):
-    """
-    A request that gets *status* and a line of text, and then no connection.
-    """
+    """A request that gets *status* and a line of text, and then no connection."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -125,9 +119,7 @@ def render_head(response: Response, *, keep: bool = False) -> bytes:
 
 
 def error_response(status: HTTPStatus, message: str) -> Response:
-    """
-    Return a plain-text response of one line.
-    """
+    """Return a plain-text response of one line."""
     headers = {
         HTTPStatus.METHOD_NOT_ALLOWED: {"Allow": ", ".join(METHODS)},
         HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": "Basic"},

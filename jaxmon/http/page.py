@@ -1,6 +1,4 @@
-"""
-The metrics page: negotiated, encoded, compressed.
-"""
+"""The metrics page: negotiated, encoded, compressed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Who of a server's clients holds a place, and who gives way to one more.
-"""
+"""Who of a server's clients holds a place, and who gives way to one more."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ class Places:
 
     @property
     def full(self) -> bool:
-        """
-        Tell whether every place is taken.
-        """
+        """Tell whether every place is taken."""
         held = sum(connection.place == "held" for connection in self._taken.values())
         return held >= self._most
 
@@ -158,9 +154,7 @@ def _slow(
 def _asking(
     clients: Mapping[asyncio.Task[None], Connection],
 ) -> asyncio.Task[None] | None:
-    """
-    Return the first that has not said all of its request.
-    """
+    """Return the first that has not said all of its request."""
     for task, connection in clients.items():
         if connection.slow_since is not None and not connection.responding:
             return task

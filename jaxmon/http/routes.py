@@ -1,6 +1,4 @@
-"""
-What a server answers to a request: who may ask, and which page it is.
-"""
+"""What a server answers to a request: who may ask, and which page it is."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ class Answers:
         self._report = report
 
     async def to(self, guest: Guest, request: Request) -> Response:
-        """
-        Return the response to *request*, whatever happens.
-        """
+        """Return the response to *request*, whatever happens."""
         listener = guest.listener
         if not (listener.guarded or self._hosts.admits(request.headers, guest.sock)):
             return error_response(HTTPStatus.FORBIDDEN, _FOREIGN)

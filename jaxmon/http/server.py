@@ -174,9 +174,7 @@ class Server:
         return listener
 
     def close_listener(self, listener: Listener) -> None:
-        """
-        Stop listening there; on the server's own thread. Clients are served on.
-        """
+        """Stop listening there; on the server's own thread. Clients are served on."""
         if listener in self._listeners:
             self._listeners.remove(listener)
             self._loop.remove_reader(listener.sock)

@@ -29,9 +29,7 @@ _CHUNK = 1 << 16
 
 
 class TooLargeError(OSError):
-    """
-    The other side sent more than it may.
-    """
+    """The other side sent more than it may."""
 
 
 class Bounds:
@@ -61,9 +59,7 @@ class Bounds:
         return left
 
     def late(self) -> TimeoutError:
-        """
-        Return what to raise when the time is over.
-        """
+        """Return what to raise when the time is over."""
         return TimeoutError(f"timed out: no complete answer within {self._seconds:g} s")
 
     def count(self, received: int) -> None:
@@ -107,9 +103,7 @@ class Stream:
         self._file = _File(_Received(self._socket, self._bounds), _CHUNK)
 
     def sendall(self, data: bytes) -> None:
-        """
-        Send all of *data*.
-        """
+        """Send all of *data*."""
         unsent = memoryview(data)
         with self._in_time():
             while unsent:
@@ -118,21 +112,15 @@ class Stream:
                 unsent = unsent[self._socket.send(unsent) :]
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """
-        Return what is received as a file, the same each time; *mode* is ``"rb"``.
-        """
+        """Return what is received as a file, the same each time; *mode* is ``"rb"``."""
         del mode
         return self._file
 
     def close(self) -> None:
-        """
-        Stay open: `http.client` lets go before the response has been read.
-        """
+        """Stay open: `http.client` lets go before the response has been read."""
 
     def hang_up(self) -> None:
-        """
-        Close it.
-        """
+        """Close it."""
         self._socket.close()
 
     @contextmanager
@@ -201,9 +189,7 @@ def addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
 
 
 def _connected_to_host(host: str, port: int, bounds: Bounds) -> socket.socket:
-    """
-    Return a socket connected to the first address that answers.
-    """
+    """Return a socket connected to the first address that answers."""
     found = addresses(host, port, bounds.left())
     for number, (family, *_, address) in enumerate(found):
         untried = len(found) - number
@@ -228,35 +214,25 @@ def _connected(family: int, address: Any, seconds: float) -> socket.socket:
 
 
 class _File(io.BufferedReader):
-    """
-    Stays open when a response has been read: another one may follow.
-    """
+    """Stays open when a response has been read: another one may follow."""
 
     def close(self) -> None:
-        """
-        Do nothing.
-        """
+        """Do nothing."""
 
 
 class _Received(io.RawIOBase):
-    """
-    What a socket receives, within bounds.
-    """
+    """What a socket receives, within bounds."""
 
     def __init__(self, connected_socket: socket.socket, bounds: Bounds) -> None:
         self._socket = connected_socket
         self._bounds = bounds
 
     def readable(self) -> bool:
-        """
-        Say yes.
-        """
+        """Say yes."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # bytes
-        """
-        Receive some bytes.
-        """
+        """Receive some bytes."""
         self._socket.settimeout(self._bounds.left())
         try:
             count = self._socket.recv_into(buffer)

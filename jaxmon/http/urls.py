@@ -1,6 +1,4 @@
-"""
-Addresses on the web, as somebody writes them.
-"""
+"""Addresses on the web, as somebody writes them."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ def parts_of(address: str) -> SplitResult:
 
 
 def without_user(address: str) -> str:
-    """
-    Return *address*, whatever it is, as it may be shown: without a password.
-    """
+    """Return *address*, whatever it is, as it may be shown: without a password."""
     user, _, rest = address.rpartition("@")
     scheme, separator, _ = user.partition("://")
     return f"{scheme}{separator}{rest}" if separator else rest

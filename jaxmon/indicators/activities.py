@@ -1,6 +1,4 @@
-"""
-Activities: where the wall time of the program goes.
-"""
+"""Activities: where the wall time of the program goes."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _Opened: TypeAlias = tuple[int, End]
 
 
 class Activity:
-    """
-    A context manager and a decorator. See `activity`.
-    """
+    """A context manager and a decorator. See `activity`."""
 
     __slots__ = ("__weakref__", "_name", "_open")
 
@@ -80,9 +76,7 @@ class Activity:
         return (mine or opened)[-1]
 
     def __call__(self, function: F) -> F:
-        """
-        Return *function*, each call of which is this activity.
-        """
+        """Return *function*, each call of which is this activity."""
         return decorated(function, functools.partial(Activity, self._name))
 
 

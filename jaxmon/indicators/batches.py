@@ -1,6 +1,4 @@
-"""
-Batches: how much of what a program computes was asked for.
-"""
+"""Batches: how much of what a program computes was asked for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Who records what the program says about itself: the agent, or nobody.
-"""
+"""Who records what the program says about itself: the agent, or nobody."""
 
 from __future__ import annotations
 
@@ -16,14 +14,10 @@ from jaxmon.indicators.timeline import Timeline
 
 
 class Guard(Protocol):
-    """
-    Contains what goes wrong in our own code.
-    """
+    """Contains what goes wrong in our own code."""
 
     def on(self, site: str) -> bool:
-        """
-        Tell whether *site* may still run.
-        """
+        """Tell whether *site* may still run."""
         ...
 
     def failed(
@@ -60,9 +54,7 @@ class Indicators:
         self.on_error = on_error
 
     def collect(self) -> list[Family]:
-        """
-        Return every family of what the program says about itself. Any thread.
-        """
+        """Return every family of what the program says about itself. Any thread."""
         return [
             *self.routes.collect(),
             *self.loops.collect(),
@@ -72,9 +64,7 @@ class Indicators:
         ]
 
     def overflow(self) -> dict[str, int]:
-        """
-        Return by label how often a value did not fit.
-        """
+        """Return by label how often a value did not fit."""
         labels = {
             "route": self.routes.labels,
             "loop": self.loops.labels,
@@ -93,30 +83,22 @@ _current = _Current()
 
 
 def recorder() -> Indicators | None:
-    """
-    Return who records now.
-    """
+    """Return who records now."""
     return _current.recorder
 
 
 def report(error: BaseException) -> None:
-    """
-    Tell the agent of an exception that left what is marked.
-    """
+    """Tell the agent of an exception that left what is marked."""
     if _current.recorder is not None:
         _current.recorder.on_error(error)
 
 
 def attach(indicators: Indicators) -> None:
-    """
-    Let *indicators* record from now on.
-    """
+    """Let *indicators* record from now on."""
     _current.recorder = indicators
 
 
 def detach(indicators: Indicators) -> None:
-    """
-    Let nobody record, if it is *indicators* that does.
-    """
+    """Let nobody record, if it is *indicators* that does."""
     if _current.recorder is indicators:
         _current.recorder = None

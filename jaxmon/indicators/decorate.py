@@ -1,6 +1,4 @@
-"""
-Functions of every kind, each call within a context of its own.
-"""
+"""Functions of every kind, each call within a context of its own."""
 
 from __future__ import annotations
 
@@ -21,15 +19,11 @@ class Step(Protocol):
     """
 
     def enter(self) -> object:
-        """
-        Begin a step.
-        """
+        """Begin a step."""
         ...
 
     def leave(self) -> object:
-        """
-        End it, however it ended.
-        """
+        """End it, however it ended."""
         ...
 
 
@@ -141,9 +135,7 @@ def _async_generator(
 
 
 class _Inside:
-    """
-    A step, or none, as a context manager.
-    """
+    """A step, or none, as a context manager."""
 
     def __init__(self, step: Step | None) -> None:
         self._step = step
@@ -158,9 +150,7 @@ class _Inside:
 
 
 class _Within:
-    """
-    *manager*, entered and left as if by a step of a generator.
-    """
+    """*manager*, entered and left as if by a step of a generator."""
 
     def __init__(
         self,
@@ -180,9 +170,7 @@ class _Within:
 
 
 def _kind(function: Any) -> Callable[..., Any]:
-    """
-    Return the function inside that tells what a call is.
-    """
+    """Return the function inside that tells what a call is."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isroutine(function):

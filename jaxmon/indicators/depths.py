@@ -42,9 +42,7 @@ class Source:
 
     @property
     def function(self) -> Depth | None:
-        """
-        The function, while its object lives.
-        """
+        """The function, while its object lives."""
         return self._function()
 
 
@@ -54,9 +52,7 @@ _sources: dict[Source, None] = {}
 
 
 def add(source: Source) -> bool:
-    """
-    Ask *source* from now on; tell whether there was room for it. Any thread.
-    """
+    """Ask *source* from now on; tell whether there was room for it. Any thread."""
     if len(_sources) >= MOST_SOURCES:
         for _ in sources():
             pass
@@ -67,16 +63,12 @@ def add(source: Source) -> bool:
 
 
 def remove(source: Source) -> None:
-    """
-    Ask *source* no more. Any thread; harmless when repeated.
-    """
+    """Ask *source* no more. Any thread; harmless when repeated."""
     _sources.pop(source, None)
 
 
 def sources() -> Iterator[tuple[str, Depth]]:
-    """
-    Yield name and function of each source that lives; drop the others.
-    """
+    """Yield name and function of each source that lives; drop the others."""
     for source in list(_sources):
         if (function := source.function) is None:
             remove(source)
@@ -85,9 +77,7 @@ def sources() -> Iterator[tuple[str, Depth]]:
 
 
 class Depths:
-    """
-    Depths by queue, at most *limit* names. Those of one name add up.
-    """
+    """Depths by queue, at most *limit* names. Those of one name add up."""
 
     def __init__(self, limit: int, guard: Guard) -> None:
         self.labels = Labels(limit)
@@ -95,24 +85,18 @@ class Depths:
         self._said: dict[str, int] = {}
 
     def say(self, name: str, depth: int) -> None:
-        """
-        Keep *depth* until something else is said. Any thread.
-        """
+        """Keep *depth* until something else is said. Any thread."""
         name, depth = self.labels.admit(name), checked(depth)
         # What the last of many queues said is the depth of none.
         if name != OTHER:
             self._said[name] = depth
 
     def forget(self, name: str) -> None:
-        """
-        Forget what was said.
-        """
+        """Forget what was said."""
         self._said.pop(name, None)
 
     def collect(self) -> list[Family]:
-        """
-        Return the depths, each source asked; one that fails costs its own queue.
-        """
+        """Return the depths, each source asked; one that fails costs its own queue."""
         depths, failed = dict(self._said), set()
         for name, function in sources():
             label = OTHER

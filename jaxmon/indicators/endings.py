@@ -27,9 +27,7 @@ _times = iter(now, None)
 
 
 def noting(end: End) -> Iterator[None]:
-    """
-    Return what notes in *end* the time at which an item of it is taken.
-    """
+    """Return what notes in *end* the time at which an item of it is taken."""
     return map(end.append, _times)
 
 

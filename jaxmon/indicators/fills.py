@@ -1,6 +1,4 @@
-"""
-How full batches are, by route.
-"""
+"""How full batches are, by route."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ class Fills:
         found.observe(size / capacity)
 
     def collect(self) -> list[Family]:
-        """
-        Return the families of batches.
-        """
+        """Return the families of batches."""
         fills = list(self._fills.values())
         return [
             Family(

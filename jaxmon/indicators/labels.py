@@ -1,6 +1,4 @@
-"""
-Label values that a program chooses, bounded.
-"""
+"""Label values that a program chooses, bounded."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ OTHER = "other"
 
 
 class Labels:
-    """
-    Admits the first *limit* values; the rest share ``other``.
-    """
+    """Admits the first *limit* values; the rest share ``other``."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -24,9 +20,7 @@ class Labels:
         self.overflow = 0
 
     def admit(self, value: str) -> str:
-        """
-        Return *value*, or ``other`` where it is one too many; that is counted.
-        """
+        """Return *value*, or ``other`` where it is one too many; that is counted."""
         if value in self._admitted or value == OTHER:
             return value
         with self._lock:

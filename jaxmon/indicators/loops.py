@@ -1,6 +1,4 @@
-"""
-The figures of loops: steps, items, waiting for data.
-"""
+"""The figures of loops: steps, items, waiting for data."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from jaxmon.indicators.labels import Labels
 
 
 class Loop:
-    """
-    The figures of the loops of one name; several may run at once.
-    """
+    """The figures of the loops of one name; several may run at once."""
 
     __slots__ = ("_lock", "_running", "last_step", "name", "seconds", "steps", "waited")
 
@@ -46,23 +42,17 @@ class Loop:
 
     @property
     def running(self) -> int:
-        """
-        How many of these loops run.
-        """
+        """How many of these loops run."""
         return sum(not end for end, _ in list(self._running))
 
     def wait(self, seconds: float) -> None:
-        """
-        Add time spent waiting for data.
-        """
+        """Add time spent waiting for data."""
         if 0 < seconds < inf:  # by a clock that the program may have replaced
             with self._lock:
                 self.waited += seconds
 
     def step(self, seconds: float) -> None:
-        """
-        Count a finished step.
-        """
+        """Count a finished step."""
         with self._lock:
             self.steps += 1
             self.last_step = time.time()
@@ -70,9 +60,7 @@ class Loop:
 
 
 class Loops:
-    """
-    Loops by label, at most *limit* of them, and as many names of items.
-    """
+    """Loops by label, at most *limit* of them, and as many names of items."""
 
     def __init__(self, limit: int) -> None:
         self.labels = Labels(limit)
@@ -82,9 +70,7 @@ class Loops:
         self._lock = RLock()
 
     def of(self, name: str) -> Loop:
-        """
-        Return the figures of the loops called *name*. Any thread.
-        """
+        """Return the figures of the loops called *name*. Any thread."""
         found = self._loops.get(name)
         if found is None:
             name = self.labels.admit(name)
@@ -92,17 +78,13 @@ class Loops:
         return found
 
     def count(self, loop: Loop, item: str, number: int) -> None:
-        """
-        Add *number* items, 0 to make the series appear.
-        """
+        """Add *number* items, 0 to make the series appear."""
         key = (loop.name, self.item_labels.admit(item))
         with self._lock:
             self._items[key] = self._items.get(key, 0) + number
 
     def collect(self) -> list[Family]:
-        """
-        Return the families of loops.
-        """
+        """Return the families of loops."""
         loops = list(self._loops.values())
         steps, items = catalog.STEPS, catalog.ITEMS
         waited, last = catalog.DATA_WAIT_SECONDS, catalog.LAST_STEP_TIMESTAMP_SECONDS

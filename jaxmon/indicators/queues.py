@@ -1,6 +1,4 @@
-"""
-Queues: how much waits in front of the devices.
-"""
+"""Queues: how much waits in front of the devices."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ log = logging.getLogger("jaxmon")
 
 
 class Queue:
-    """
-    A queue of the program. See `queue`.
-    """
+    """A queue of the program. See `queue`."""
 
     __slots__ = ("_name", "_source")
 
@@ -48,9 +44,7 @@ class Queue:
             indicators.guard.failed(SITE, stays_on=True, theirs=True)
 
     def close(self) -> None:
-        """
-        Tell of this queue no more. Harmless when repeated.
-        """
+        """Tell of this queue no more. Harmless when repeated."""
         if self._source is not None:
             remove(self._source)
         if (indicators := recorder()) is not None:

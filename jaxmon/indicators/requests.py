@@ -1,6 +1,4 @@
-"""
-Requests: how many, how long, how they ended, and whether they paid for a compile.
-"""
+"""Requests: how many, how long, how they ended, and whether they paid for a compile."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ class OpenRequest:
                 indicators.guard.failed(SITE, theirs=True)
 
     def goes_on(self) -> bool:
-        """
-        Tell whether it is still being served, and somebody records it.
-        """
+        """Tell whether it is still being served, and somebody records it."""
         # Not an agent that is gone, nor the parent's in a forked child.
         route = self._route
         return (
@@ -82,9 +78,7 @@ class OpenRequest:
                 self._indicators.guard.failed(SITE)
 
     def drop(self) -> None:
-        """
-        Serve it no more, without counting.
-        """
+        """Serve it no more, without counting."""
         self._ended = True
         if self._route is not None:
             self._route.serving.pop(self, None)
@@ -109,9 +103,7 @@ _entered: ContextVar[_Entry | None] = ContextVar("jaxmon.request", default=None)
 
 
 class Request:
-    """
-    A context manager, also with ``async with``, and a decorator. See `request`.
-    """
+    """A context manager, also with ``async with``, and a decorator. See `request`."""
 
     __slots__ = ("__weakref__", "_last", "_route")
 
@@ -174,9 +166,7 @@ class Request:
         self.__exit__(kind, error, traceback)
 
     def __call__(self, function: F) -> F:
-        """
-        Return *function*, each call of which is a request.
-        """
+        """Return *function*, each call of which is a request."""
         return decorated(function, partial(Request, self._route), step=_Step)
 
 
@@ -197,9 +187,7 @@ class _Step:
         self._inside: _Entry | None = None
 
     def enter(self) -> None:
-        """
-        Enter what an earlier step has left open.
-        """
+        """Enter what an earlier step has left open."""
         asking = self._asking = _entered.get()
         # Of a request that has ended a step can be no part: it is of the one around it.
         inside = self._inside
@@ -210,9 +198,7 @@ class _Step:
             self._set = asking
 
     def leave(self) -> None:
-        """
-        Take note of what is open, and give back what was there before.
-        """
+        """Take note of what is open, and give back what was there before."""
         entry = _entered.get()
         if entry is not self._set:
             self._inside = entry
@@ -252,9 +238,7 @@ def request(route: str) -> Request:
 
 
 def serving() -> OpenRequest | None:
-    """
-    Return the request that is being served in this context, if one is.
-    """
+    """Return the request that is being served in this context, if one is."""
     entry = _entered.get()
     if entry is not None and entry.serving.goes_on():
         return entry.serving

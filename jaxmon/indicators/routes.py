@@ -1,6 +1,4 @@
-"""
-The figures of requests, by route.
-"""
+"""The figures of requests, by route."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ class Route:
         self._lock = RLock()
 
     def count(self, seconds: float, outcome: Outcome, *, cold: bool) -> None:
-        """
-        Count a request that has ended.
-        """
+        """Count a request that has ended."""
         start = "cold" if cold else "warm"
         with self._lock:
             self.counts[outcome, start] += 1
@@ -56,18 +52,14 @@ class Route:
 
 
 class Routes:
-    """
-    Routes by label, at most *limit* of them.
-    """
+    """Routes by label, at most *limit* of them."""
 
     def __init__(self, limit: int) -> None:
         self.labels = Labels(limit)
         self._routes: dict[str, Route] = {}
 
     def of(self, name: str) -> Route:
-        """
-        Return the figures of the route called *name*. Any thread.
-        """
+        """Return the figures of the route called *name*. Any thread."""
         found = self._routes.get(name)
         if found is None:
             name = self.labels.admit(name)
@@ -75,9 +67,7 @@ class Routes:
         return found
 
     def collect(self) -> list[Family]:
-        """
-        Return the families of requests.
-        """
+        """Return the families of requests."""
         routes = list(self._routes.values())
         running = catalog.REQUESTS_IN_PROGRESS
         return [

@@ -1,6 +1,4 @@
-"""
-Steps: how long, how many items, how much of it waiting for data.
-"""
+"""Steps: how long, how many items, how much of it waiting for data."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ Count = int | Callable[[Any], int] | None
 
 
 class Steps(Generic[T]):
-    """
-    An iterable whose iterations are observed. See `steps`.
-    """
+    """An iterable whose iterations are observed. See `steps`."""
 
     __slots__ = ("_item", "_items", "_iterable", "_loop")
 
@@ -76,9 +72,7 @@ class Run(Generic[T]):
             self._observed = None
 
     def _wait(self) -> None:
-        """
-        Finish the step that is open, and begin the next.
-        """
+        """Finish the step that is open, and begin the next."""
         indicators = recorder()
         if self._observed is not None and self._observed.indicators is not indicators:
             self._observed = None
@@ -94,9 +88,7 @@ class Run(Generic[T]):
             indicators.guard.failed(SITE)
 
     def _work(self, batch: T) -> None:
-        """
-        Begin to work on *batch*.
-        """
+        """Begin to work on *batch*."""
         observed = self._observed
         if observed is None:
             return
@@ -113,9 +105,7 @@ class Run(Generic[T]):
 
 
 class _Observed:
-    """
-    A run of a loop as an agent follows it.
-    """
+    """A run of a loop as an agent follows it."""
 
     __slots__ = (
         "_began",
@@ -146,16 +136,12 @@ class _Observed:
             raise
 
     def work(self) -> None:
-        """
-        Note that the batch is here.
-        """
+        """Note that the batch is here."""
         self.indicators.timeline.rename(self._mark, self._body)
         self._figures.wait(now() - self._began)
 
     def finish(self) -> None:
-        """
-        Count the step that was open, and begin to wait.
-        """
+        """Count the step that was open, and begin to wait."""
         began, self._began = self._began, now()
         self.indicators.timeline.rename(self._mark, DATA_WAIT)
         self._figures.step(self._began - began)

@@ -61,9 +61,7 @@ class Stack:
 
     @property
     def is_alive(self) -> bool:
-        """
-        Tell whether its thread may still mark something.
-        """
+        """Tell whether its thread may still mark something."""
         return self._life() is not None
 
 
@@ -130,9 +128,7 @@ class Timeline:
         return self._push(COMPILE, stack, end)
 
     def rename(self, mark: Mark, name: str) -> None:
-        """
-        Let *mark* be *name* from now on.
-        """
+        """Let *mark* be *name* from now on."""
         with self._lock:
             self._charge()
             mark.name = name
@@ -151,9 +147,7 @@ class Timeline:
             self._charge(COMPILE)
 
     def collect(self) -> list[Family]:
-        """
-        Return the seconds so far, the present activity's included.
-        """
+        """Return the seconds so far, the present activity's included."""
         metric = catalog.TIME_SECONDS
         with self._lock:
             self._charge()
@@ -194,9 +188,7 @@ class Timeline:
         self._owner = stack
 
     def _charge(self, name: str | None = None, *, until: float | None = None) -> None:
-        """
-        Charge the time since the last charge to *name*, else to what is open.
-        """
+        """Charge the time since the last charge to *name*, else to what is open."""
         owner = self._owner
         if owner is None:
             return

@@ -1,6 +1,4 @@
-"""
-Where the time of the operations went, by program and operation.
-"""
+"""Where the time of the operations went, by program and operation."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ def _with_operations(plane: Plane) -> tuple[Line, ...]:
 
 
 def _own_time(line: Line) -> list[tuple[Event, int]]:
-    """
-    Return each operation with its duration less that of operations inside it.
-    """
+    """Return each operation with its duration less that of operations inside it."""
     everything = line.name == _OPS_LINE
     events = [event for event in line.events if everything or event.op is not None]
     own = [event.duration for event in events]

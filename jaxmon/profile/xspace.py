@@ -58,9 +58,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """
-    A device (``/device:GPU:0``) or the host (``/host:CPU``).
-    """
+    """A device (``/device:GPU:0``) or the host (``/host:CPU``)."""
 
     name: str
     lines: tuple[Line, ...]
@@ -94,9 +92,7 @@ def _plane(message: memoryview) -> Plane:
 
 
 def _named(entry: memoryview) -> Iterator[tuple[int, str]]:
-    """
-    Yield the id and name of a metadata entry.
-    """
+    """Yield the id and name of a metadata entry."""
     key, name = 0, ""
     for number, value in wire.fields(entry):
         if number == 1 and isinstance(value, int):
@@ -140,9 +136,7 @@ def _event(message: memoryview, names: dict[int, str], stats: dict[int, str]) ->
 
 
 def _stat(message: memoryview, stats: dict[int, str]) -> Iterator[tuple[str, str]]:
-    """
-    Yield name and text of a stat, if it has a text.
-    """
+    """Yield name and text of a stat, if it has a text."""
     key = 0
     for number, value in wire.fields(message):
         if number == 1 and isinstance(value, int):

@@ -1,6 +1,4 @@
-"""
-Text for a terminal: harmless characters, known width, human units.
-"""
+"""Text for a terminal: harmless characters, known width, human units."""
 
 from __future__ import annotations
 
@@ -38,18 +36,14 @@ def clean(text: str) -> str:
 
 
 def columns(text: str) -> int:
-    """
-    Return how many columns the `clean` *text* takes.
-    """
+    """Return how many columns the `clean` *text* takes."""
     if text.isascii():
         return len(text)
     return sum(_columns(one) for one in text)
 
 
 def shortened(text: str, room: int) -> str:
-    """
-    Return *text*, without so much of its middle that it fits into *room* columns.
-    """
+    """Return *text*, without so much of its middle that it fits into *room* columns."""
     if columns(text) <= room:
         return text
     head = _fitting(text, (room - 1) // 2)
@@ -117,9 +111,7 @@ def table(
     width: int,
     indent: str = INDENT,
 ) -> list[str]:
-    """
-    Return *rows* of `clean` cells under their headings.
-    """
+    """Return *rows* of `clean` cells under their headings."""
     left = width - columns(indent) - sum(one.size for one in layout)
     sizes = [one.size or left for one in layout]
     return [
@@ -141,9 +133,7 @@ def size(count: float) -> str:
 
 
 def amount(count: float) -> str:
-    """
-    Return a large number: ``1.23 T``, ``850``.
-    """
+    """Return a large number: ``1.23 T``, ``850``."""
     for prefix in _PREFIXES[:-1]:
         if abs(count) < 999.5:  # noqa: PLR2004 - what would be shown as 1000
             return f"{count:.3g}{prefix}"
@@ -175,9 +165,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """
-    Return how long ago something was: ``10 s ago``, ``just now``.
-    """
+    """Return how long ago something was: ``10 s ago``, ``just now``."""
     whole = round(seconds)
     if whole < 1:
         return "just now"
@@ -185,9 +173,7 @@ def ago(seconds: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """
-    Return *part* of *whole* as a percentage.
-    """
+    """Return *part* of *whole* as a percentage."""
     percent = 100 * part / whole if whole > 0 else 0.0
     if 99.5 <= percent < 100:  # noqa: PLR2004 - almost all is not all
         return f"{min(percent, 99.9):.1f} %"
@@ -196,16 +182,12 @@ def share(part: float, whole: float) -> str:
 
 
 def times(count: int) -> str:
-    """
-    Return how often: ``once``, ``twice``, ``12 times``.
-    """
+    """Return how often: ``once``, ``twice``, ``12 times``."""
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def counted(count: float, noun: str) -> str:
-    """
-    Return ``1 array``, ``12 arrays``.
-    """
+    """Return ``1 array``, ``12 arrays``."""
     return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
 
 
@@ -214,9 +196,7 @@ def _columns(character: str) -> int:
 
 
 def _fitting(text: str, room: int) -> str:
-    """
-    Return as much of the beginning of *text* as fits into *room* columns.
-    """
+    """Return as much of the beginning of *text* as fits into *room* columns."""
     for index, character in enumerate(text):
         room -= _columns(character)
         if room < 0:

@@ -58,24 +58,18 @@ class Function:
 
     @property
     def lost(self) -> float:
-        """
-        Seconds lost to tracing, lowering, compiling and loading.
-        """
+        """Seconds lost to tracing, lowering, compiling and loading."""
         return sum(self.phases.values())
 
     @property
     def built(self) -> int:
-        """
-        Programs built or loaded, and attempts at it.
-        """
+        """Programs built or loaded, and attempts at it."""
         return sum(self.compiles.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """
-    One thing that happened.
-    """
+    """One thing that happened."""
 
     number: int
     time: float
@@ -87,9 +81,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Recompile:
-    """
-    One recompile: its cause, and differences in words; ``omitted`` are not told.
-    """
+    """One recompile: its cause, and differences in words; ``omitted`` are not told."""
 
     time: float
     function: str
@@ -101,9 +93,7 @@ class Recompile:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """
-    Why the persistent cache cannot hit.
-    """
+    """Why the persistent cache cannot hit."""
 
     reason: str
     message: str
@@ -112,9 +102,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """
-    The persistent compilation cache.
-    """
+    """The persistent compilation cache."""
 
     enabled: bool | None = None
     directory: str = ""
@@ -130,9 +118,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """
-    A device and its memory in bytes; `None` where JAX does not tell.
-    """
+    """A device and its memory in bytes; `None` where JAX does not tell."""
 
     name: str
     kind: str
@@ -145,9 +131,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """
-    A source line that holds device memory.
-    """
+    """A source line that holds device memory."""
 
     place: str
     function: str
@@ -172,9 +156,7 @@ class Looks:
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """
-    Device memory that kept growing, and the lines that hold it.
-    """
+    """Device memory that kept growing, and the lines that hold it."""
 
     device: str
     growth: float
@@ -184,9 +166,7 @@ class Leak:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """
-    A source line that moves data between host and device.
-    """
+    """A source line that moves data between host and device."""
 
     place: str
     direction: str
@@ -198,9 +178,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """
-    Everything that one agent told, in pages of that *schema*.
-    """
+    """Everything that one agent told, in pages of that *schema*."""
 
     schema: int = 0
     process: Process = field(default_factory=Process)
@@ -222,15 +200,11 @@ class Snapshot:
 
     @property
     def lost(self) -> float:
-        """
-        Seconds that all functions together lost to compiles.
-        """
+        """Seconds that all functions together lost to compiles."""
         return sum(one.lost for one in self.functions)
 
     def of_kind(self, kind: str) -> list[Event]:
-        """
-        Return the events of *kind*, oldest first.
-        """
+        """Return the events of *kind*, oldest first."""
         return [one for one in self.events if one.kind == kind]
 
 
@@ -254,7 +228,5 @@ class Advice:
     action: str
 
     def as_json(self) -> dict[str, Any]:
-        """
-        Return it in JSON types.
-        """
+        """Return it in JSON types."""
         return {**asdict(self), "evidence": list(self.evidence)}

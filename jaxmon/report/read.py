@@ -30,9 +30,7 @@ from jaxmon.report.model import (
 
 
 def read(overview: object, events: object = None) -> Snapshot:
-    """
-    Return what the pages ``/debug/overview`` and ``/debug/events`` tell.
-    """
+    """Return what the pages ``/debug/overview`` and ``/debug/events`` tell."""
     page = _mapping(overview)
     memory, allocations = (_mapping(page.get(k)) for k in ("memory", "allocations"))
     happened = tuple(_event(one) for one in _items(_mapping(events).get("events")))
@@ -73,9 +71,7 @@ def read(overview: object, events: object = None) -> Snapshot:
 
 
 def _readable(report: str) -> str:
-    """
-    Return the path of the text that lies beside the *report* in JSON.
-    """
+    """Return the path of the text that lies beside the *report* in JSON."""
     stem = report.removesuffix(".json")
     return report if stem == report else f"{stem}.txt"
 
@@ -137,9 +133,7 @@ def _event(value: object) -> Event:
 
 
 def _details(told: Json) -> Json:
-    """
-    Return *told* with its texts made harmless; what is nested is read by name.
-    """
+    """Return *told* with its texts made harmless; what is nested is read by name."""
     return {
         _text(key): _text(one) if isinstance(one, str) else one
         for key, one in told.items()
@@ -253,9 +247,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _text(value: object) -> str:
-    """
-    Return *value* in one harmless line, a number as text.
-    """
+    """Return *value* in one harmless line, a number as text."""
     if isinstance(value, str):
         return clean(value)
     return f"{value:.0f}" if (value := _number(value)) is not None else ""
@@ -280,8 +272,6 @@ def _counts(value: object) -> dict[str, int]:
 
 
 def _figures(value: object) -> dict[str, float]:
-    """
-    Return the numbers in *value*; the rest is not for a report.
-    """
+    """Return the numbers in *value*; the rest is not for a report."""
     numbers = ((_text(key), _number(one)) for key, one in _mapping(value).items())
     return {key: one for key, one in numbers if one is not None}

@@ -1,6 +1,4 @@
-"""
-The version of an agent's pages, for who makes and who reads them.
-"""
+"""The version of an agent's pages, for who makes and who reads them."""
 
 from __future__ import annotations
 

@@ -63,9 +63,7 @@ def findings(
 def functions(
     snapshot: Snapshot, width: int, *, most: int = _MOST_FUNCTIONS
 ) -> list[str]:
-    """
-    Return the functions by the time that they lost to compiles.
-    """
+    """Return the functions by the time that they lost to compiles."""
     lost, observed = snapshot.lost, snapshot.process.observed
     if not snapshot.functions or not lost:
         return []
@@ -151,9 +149,7 @@ def recompiles(snapshot: Snapshot, advice: Sequence[Advice], width: int) -> list
 
 
 def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:
-    """
-    Return the last recompiles; equal ones in a row share a line.
-    """
+    """Return the last recompiles; equal ones in a row share a line."""
     lines: list[str] = []
     newest = sorted(found, key=lambda one: -one.time)
     groups = groupby(newest, key=lambda one: (one.cause, one.differences))

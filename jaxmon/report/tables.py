@@ -74,9 +74,7 @@ def programs(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def cache(snapshot: Snapshot, width: int) -> list[str]:
-    """
-    Return what the persistent cache did, and why it could not do more.
-    """
+    """Return what the persistent cache did, and why it could not do more."""
     found = snapshot.cache
     if found.enabled is None and not found.hits and not found.misses:
         return []
@@ -104,9 +102,7 @@ def cache(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def devices(snapshot: Snapshot, width: int) -> list[str]:
-    """
-    Return what the devices hold.
-    """
+    """Return what the devices hold."""
     if not snapshot.devices:
         return []
     layout = [
@@ -125,9 +121,7 @@ def devices(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
-    """
-    Return the source lines that hold most device memory.
-    """
+    """Return the source lines that hold most device memory."""
     lines = [one for one in snapshot.lines if one.bytes]
     if not lines:
         return []
@@ -153,9 +147,7 @@ def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def transfers(snapshot: Snapshot, width: int) -> list[str]:
-    """
-    Return the source lines that wait longest for transfers.
-    """
+    """Return the source lines that wait longest for transfers."""
     lines = [one for one in snapshot.transfers if one.seconds >= _WORTH_SECONDS]
     if not lines:
         return []
@@ -182,9 +174,7 @@ def transfers(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def errors(snapshot: Snapshot, width: int) -> list[str]:
-    """
-    Return what failed, and where reports of it are.
-    """
+    """Return what failed, and where reports of it are."""
     lines = []
     for one in snapshot.functions:
         if kinds := {kind: n for kind, n in one.errors.items() if n}:
@@ -198,9 +188,7 @@ def errors(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def notes(snapshot: Snapshot, width: int) -> list[str]:
-    """
-    Return what this report lacks, and why.
-    """
+    """Return what this report lacks, and why."""
     texts = list(_versions(snapshot))
     if snapshot.functions_left_out:
         left = counted(snapshot.functions_left_out, "further function")
@@ -228,9 +216,7 @@ def notes(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def _versions(snapshot: Snapshot) -> Iterator[str]:
-    """
-    Yield what is to be said where the agent is of another jaxmon than its reader.
-    """
+    """Yield what is to be said where the agent is of another jaxmon than its reader."""
     theirs, ours = snapshot.process.jaxmon, version()
     if theirs and theirs != ours:
         yield (

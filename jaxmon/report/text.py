@@ -44,9 +44,7 @@ def explanation(
 def summary(
     snapshot: Snapshot, advice: Sequence[Advice], *, width: int = WIDTH
 ) -> list[str]:
-    """
-    Return what matters most about a program that ends, in at most `MOST_LINES`.
-    """
+    """Return what matters most about a program that ends, in at most `MOST_LINES`."""
     title = f"── {shortened(f'jaxmon: {snapshot.process.program}', width - 8)} "
     facts = [
         [title + "─" * (width - columns(title))],
@@ -60,9 +58,7 @@ def summary(
 
 
 def heading(process: Process, worker: str, width: int) -> str:
-    """
-    Return the line that tells whom a report is about.
-    """
+    """Return the line that tells whom a report is about."""
     pid = f"pid {process.pid}" if process.pid else ""
     who = [f"worker {worker}", pid, process.program]
     return shortened(" · ".join(filter(None, who)), width)
@@ -84,9 +80,7 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
 
 
 def _memory(snapshot: Snapshot, width: int) -> list[str]:
-    """
-    Return a line on the fullest device.
-    """
+    """Return a line on the fullest device."""
     known = [one for one in snapshot.devices if one.peak or one.live_bytes]
     if not known:
         return []
@@ -106,9 +100,7 @@ def _memory(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def _joined(parts: Iterable[Sequence[str]]) -> list[str]:
-    """
-    Return the lines of the *parts* that have any, an empty line between two.
-    """
+    """Return the lines of the *parts* that have any, an empty line between two."""
     lines: list[str] = []
     for part in parts:
         if part:

@@ -1,3 +1,1 @@
-"""
-What a process, its container and its host use.
-"""
+"""What a process, its container and its host use."""

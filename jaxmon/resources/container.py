@@ -36,9 +36,7 @@ class ContainerFamilies:
         self._root = root
 
     def collect(self) -> list[Family]:
-        """
-        Return what the kernel tells now; any thread.
-        """
+        """Return what the kernel tells now; any thread."""
         group = _group(self._root)
         if group is None or not (group / "cgroup.events").exists():
             return []
@@ -128,9 +126,7 @@ def _of_table(
 
 
 def _upwards(root: Path, group: Path) -> Iterable[Path]:
-    """
-    Yield *group* and the groups around it: the tightest limit of all holds.
-    """
+    """Yield *group* and the groups around it: the tightest limit of all holds."""
     mounted = root / "sys/fs/cgroup"
     for _ in range(_LEVELS):
         yield group
@@ -140,9 +136,7 @@ def _upwards(root: Path, group: Path) -> Iterable[Path]:
 
 
 def _cores(path: Path) -> float | None:
-    """
-    Return how many cores ``cpu.max`` allows, `None` for no limit.
-    """
+    """Return how many cores ``cpu.max`` allows, `None` for no limit."""
     quota, _, period = _read(path).strip().partition(" ")
     with contextlib.suppress(ValueError, ZeroDivisionError):
         return int(quota) / int(period)

@@ -1,6 +1,4 @@
-"""
-The memory of the host that this process may use, from ``/proc`` and its cgroup.
-"""
+"""The memory of the host that this process may use, from ``/proc`` and its cgroup."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ class HostMemory:
 
     @property
     def room(self) -> int | None:
-        """
-        What is left below the tightest limit.
-        """
+        """What is left below the tightest limit."""
         pairs = (
             (self.virtual_limit, self.virtual),
             (self.cgroup_limit, self.cgroup),
@@ -60,9 +56,7 @@ class HostMemory:
 
     @property
     def is_tight(self) -> bool:
-        """
-        Tell whether little is left.
-        """
+        """Tell whether little is left."""
         room = self.room
         return room is not None and room < _ROOM_BYTES
 
@@ -123,9 +117,7 @@ _V1 = _Names("memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_f
 
 
 def _entry(path: Path, name: str) -> int:
-    """
-    Return the number after *name* in a table, 0 where there is none.
-    """
+    """Return the number after *name* in a table, 0 where there is none."""
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_text().splitlines():
             key, _, number = line.partition(" ")
@@ -160,9 +152,7 @@ def _places(root: Path) -> list[tuple[Path, _Names]]:
 
 
 def _number(path: Path) -> int | None:
-    """
-    Return the number in *path*, `None` for none, and for ``max``.
-    """
+    """Return the number in *path*, `None` for none, and for ``max``."""
     with contextlib.suppress(OSError, ValueError):
         number = int(path.read_text())
         return number if number < _UNLIMITED else None

@@ -45,9 +45,7 @@ class ProcessFamilies:
         self._started = _start_time(proc)
 
     def collect(self) -> list[Family]:
-        """
-        Return what the system tells now; any thread.
-        """
+        """Return what the system tells now; any thread."""
         return [*self._memory(), *self._times(), *self._descriptors(), *_garbage()]
 
     def _memory(self) -> list[Family]:
@@ -80,9 +78,7 @@ class ProcessFamilies:
 
 
 def _start_time(proc: Path) -> float | None:
-    """
-    Return when the process started, in seconds since the epoch.
-    """
+    """Return when the process started, in seconds since the epoch."""
     try:
         fields = (proc / "stat").read_bytes().rpartition(b")")[2].split()
         since_boot = int(fields[_STARTED]) / os.sysconf("SC_CLK_TCK")

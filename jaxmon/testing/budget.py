@@ -1,6 +1,4 @@
-"""
-Budgets: a block that may cost so much, and an error that tells what cost more.
-"""
+"""Budgets: a block that may cost so much, and an error that tells what cost more."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ class Spent:
 
 
 class _Block:
-    """
-    One block under *limits*, from `open` to `close`.
-    """
+    """One block under *limits*, from `open` to `close`."""
 
     def __init__(self, limits: Limits) -> None:
         self.spent = Spent()
@@ -72,9 +68,7 @@ class _Block:
         self._ledger: Ledger
 
     def open(self) -> None:
-        """
-        Begin to count.
-        """
+        """Begin to count."""
         limits = self._limits
         self._agent = OBSERVER.take()
         try:
@@ -89,9 +83,7 @@ class _Block:
             raise
 
     def close(self) -> None:
-        """
-        Count for the last time.
-        """
+        """Count for the last time."""
         try:
             self.spent._take(_chosen(self._ledger.cost(), self._limits))  # noqa: SLF001
         finally:
@@ -164,9 +156,7 @@ class Budget:
         return block
 
     def __call__(self, function: F) -> F:
-        """
-        Return *function* with the budget around each call.
-        """
+        """Return *function* with the budget around each call."""
         return decorated(function, lambda: Budget(self._limits))
 
 
@@ -225,9 +215,7 @@ def budget(  # noqa: PLR0913 - each is optional, and named by the caller
 
 
 def _owner() -> object:
-    """
-    Return what tells this thread and task from others.
-    """
+    """Return what tells this thread and task from others."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no event loop runs in this thread

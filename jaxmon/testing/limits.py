@@ -1,6 +1,4 @@
-"""
-What a budget allows.
-"""
+"""What a budget allows."""
 
 from __future__ import annotations
 

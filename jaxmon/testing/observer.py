@@ -1,6 +1,4 @@
-"""
-The agent that budgets read: the one that runs, else one of their own.
-"""
+"""The agent that budgets read: the one that runs, else one of their own."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ class Observer:
             return agent
 
     def give_back(self, agent: Agent) -> None:
-        """
-        End *agent* if it is ours and nobody else has it.
-        """
+        """End *agent* if it is ours and nobody else has it."""
         with self._lock:
             if agent is not self._own:
                 return

@@ -28,9 +28,7 @@ _DEFAULT = "10"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """
-    Add ``--jaxmon-report``, and the same for the ini file.
-    """
+    """Add ``--jaxmon-report``, and the same for the ini file."""
     group = parser.getgroup("jaxmon", "JAX, observed by jaxmon")
     group.addoption(
         "--jaxmon-report",
@@ -44,9 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """
-    Register the mark, and start what the report needs if there is to be one.
-    """
+    """Register the mark, and start what the report needs if there is to be one."""
     config.addinivalue_line("markers", _MARK_HELP)
     given = config.getoption("--jaxmon-report")
     text = config.getini("jaxmon_report") if given is None else given
@@ -85,9 +81,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """
-    Keep the budget of a test that has one; its fixtures do not count.
-    """
+    """Keep the budget of a test that has one; its fixtures do not count."""
     __tracebackhide__ = True
     limits: dict[str, Any] = {}
     for mark in item.iter_markers(MARK):  # the nearest first

@@ -1,6 +1,4 @@
-"""
-Which tests compiled most: counted in each process of pytest, told by one.
-"""
+"""Which tests compiled most: counted in each process of pytest, told by one."""
 
 from __future__ import annotations
 
@@ -49,15 +47,11 @@ class Recorder:
         self._call_off: Callable[[], None] = _nothing
 
     def pytest_sessionstart(self) -> None:
-        """
-        Observe JAX from its import on.
-        """
+        """Observe JAX from its import on."""
         self._call_off = when_jax_is_imported(**SILENT)
 
     def pytest_unconfigure(self) -> None:
-        """
-        Leave nothing behind.
-        """
+        """Leave nothing behind."""
         self._call_off()
         if _agent() is not None:
             from jaxmon.agent import uninstrument  # noqa: PLC0415 - loaded before
@@ -65,9 +59,7 @@ class Recorder:
             uninstrument()
 
     def pytest_runtest_logstart(self) -> None:
-        """
-        Begin to count for the next test.
-        """
+        """Begin to count for the next test."""
         if "jax" in sys.modules and _agent() is None:  # a test has stopped it
             self._call_off = when_jax_is_imported(**SILENT)
         agent = _agent()
@@ -75,9 +67,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, Any, pytest.TestReport]:
-        """
-        Note what the test has compiled so far.
-        """
+        """Note what the test has compiled so far."""
         report: pytest.TestReport = yield
         agent = _agent()
         before = self._start[1] if agent is self._start[0] else Figures()
@@ -88,9 +78,7 @@ class Recorder:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """
-        Take the figures of a test, from wherever it ran; the last report has all.
-        """
+        """Take the figures of a test, from wherever it ran; the last report has all."""
         found: dict[str, Any] = dict(report.user_properties)
         self._found[report.nodeid] = Figures(
             *(found.get(f"jaxmon_{name}", 0) for name in Figures._fields)
@@ -99,9 +87,7 @@ class Recorder:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
     ) -> None:
-        """
-        Tell.
-        """
+        """Tell."""
         compiled = [(f, test) for test, f in self._found.items() if f.compiles]
         compiled.sort(key=lambda one: (-one[0].compiles, -one[0].seconds, one[1]))
         count = sum(figures.compiles for figures, _ in compiled)
@@ -120,9 +106,7 @@ class Recorder:
 
 
 def _agent() -> Agent | None:
-    """
-    Return the running agent; without one, nothing is loaded.
-    """
+    """Return the running agent; without one, nothing is loaded."""
     if "jaxmon.agent" not in sys.modules:
         return None
     from jaxmon.agent.current import running  # noqa: PLC0415 - loaded before
@@ -139,6 +123,4 @@ def _totals(agent: Agent | None) -> Figures:
 
 
 def _nothing() -> None:
-    """
-    Do nothing.
-    """
+    """Do nothing."""

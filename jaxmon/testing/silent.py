@@ -1,6 +1,4 @@
-"""
-The settings of an agent that counts for tests.
-"""
+"""The settings of an agent that counts for tests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-What a block cost, in words.
-"""
+"""What a block cost, in words."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ def message(exceeded: Mapping[str, tuple[int, int]], details: str) -> str:
 
 
 def details(cost: Cost) -> str:
-    """
-    Return lines that name what caused each figure of *cost*.
-    """
+    """Return lines that name what caused each figure of *cost*."""
     sections = (
         _recompiled(cost),
         _compiled(cost.functions),

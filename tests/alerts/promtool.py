@@ -1,6 +1,4 @@
-"""
-Unit tests of alerting rules, run by the real promtool.
-"""
+"""Unit tests of alerting rules, run by the real promtool."""
 
 from __future__ import annotations
 
@@ -21,25 +19,19 @@ RUNBOOKS = "https://runbooks.example.com/"
 
 @dataclass(frozen=True)
 class Firing:
-    """
-    An alert that is expected: all its labels, and its description.
-    """
+    """An alert that is expected: all its labels, and its description."""
 
     labels: dict[str, str]
     description: str
 
 
 def ticket(description: str, **labels: str) -> list[Firing]:
-    """
-    Return a firing ticket.
-    """
+    """Return a firing ticket."""
     return [Firing({"severity": "ticket", **labels}, description)]
 
 
 def page(description: str, **labels: str) -> list[Firing]:
-    """
-    Return a firing page.
-    """
+    """Return a firing page."""
     return [Firing({"severity": "page", **labels}, description)]
 
 
@@ -136,9 +128,7 @@ def evaluate(
 
 
 def needed(alert: str, files: dict[str, str]) -> list[dict[str, Any]]:
-    """
-    Return the groups with rules of *alert*, after those that record for them.
-    """
+    """Return the groups with rules of *alert*, after those that record for them."""
     recording = yaml.safe_load(files["recording.yaml"])["groups"]
     found: list[dict[str, Any]] = []
     for group in yaml.safe_load(files["alerts.yaml"])["groups"]:
@@ -153,9 +143,7 @@ def needed(alert: str, files: dict[str, str]) -> list[dict[str, Any]]:
 def expectation(
     alert: str, firing: Firing, summaries: dict[str | None, str]
 ) -> dict[str, Any]:
-    """
-    Return what promtool should find; the summary is static, so the rule's own.
-    """
+    """Return what promtool should find; the summary is static, so the rule's own."""
     return {
         "exp_labels": firing.labels,
         "exp_annotations": {

@@ -1,6 +1,4 @@
-"""
-Routing and inhibition, asked of the real amtool and tried on a real Alertmanager.
-"""
+"""Routing and inhibition, asked of the real amtool and tried on a real Alertmanager."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from tests.support import require_program, until
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """
-    Return the path of the default configuration.
-    """
+    """Return the path of the default configuration."""
     path = tmp_path / "alertmanager.yaml"
     path.write_text(alerts.render()["alertmanager.yaml"])
     return path
@@ -27,18 +23,14 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def webhook() -> Iterator[Webhook]:
-    """
-    Return what Alertmanager sends to.
-    """
+    """Return what Alertmanager sends to."""
     with Webhook() as running:
         yield running
 
 
 @pytest.fixture
 def alertmanager(tmp_path: Path, webhook: Webhook) -> Iterator[Alertmanager]:
-    """
-    Return a real Alertmanager with the generated configuration, in quick motion.
-    """
+    """Return a real Alertmanager with the generated configuration, in quick motion."""
     path = tmp_path / "quick.yaml"
     options = alerts.Options(scale=60, webhook=webhook.url)
     path.write_text(alerts.render(options=options)["alertmanager.yaml"])
@@ -47,9 +39,7 @@ def alertmanager(tmp_path: Path, webhook: Webhook) -> Iterator[Alertmanager]:
 
 
 def amtool(*arguments):
-    """
-    Run amtool and return how it ended.
-    """
+    """Run amtool and return how it ended."""
     return subprocess.run(
         [require_program("amtool"), *map(str, arguments)],
         capture_output=True,
@@ -60,9 +50,7 @@ def amtool(*arguments):
 
 
 def test_the_configuration_is_valid(config):
-    """
-    Alertmanager's own tool accepts the default file.
-    """
+    """Alertmanager's own tool accepts the default file."""
     done = amtool("check-config", config)
 
     assert done.returncode == 0, done.stderr
@@ -78,9 +66,7 @@ def test_the_configuration_is_valid(config):
     ],
 )
 def test_routing_is_by_severity(receiver, labels, config):
-    """
-    Pages, tickets and alerts that only mute others go their own ways.
-    """
+    """Pages, tickets and alerts that only mute others go their own ways."""
     arguments = ("config", "routes", "test", f"--config.file={config}")
     right = amtool(*arguments, f"--verify.receivers={receiver}", *labels.split())
     wrong = amtool(*arguments, "--verify.receivers=other", *labels.split())
@@ -90,9 +76,7 @@ def test_routing_is_by_severity(receiver, labels, config):
 
 
 def alert(name, severity, **labels):
-    """
-    Return the labels of an alert of job web.
-    """
+    """Return the labels of an alert of job web."""
     return {"alertname": name, "severity": severity, "job": "web", **labels}
 
 
@@ -114,9 +98,7 @@ def until_states(alertmanager, expected):
 
 
 def test_a_page_mutes_tickets_of_its_objective(alertmanager):
-    """
-    The ticket on the same route of the same SLO is muted; others are not.
-    """
+    """The ticket on the same route of the same SLO is muted; others are not."""
     alertmanager.post(
         alert(BURN, "page", **SLO),
         alert(BURN, "ticket", **SLO),
@@ -172,9 +154,7 @@ def test_a_deployment_mutes_its_noise_and_no_page(alertmanager):
 
 
 def test_a_stalled_loop_pages_once(alertmanager):
-    """
-    A loop that is stuck is late as well; only the cause is told.
-    """
+    """A loop that is stuck is late as well; only the cause is told."""
     late = {"slo": "step-freshness", "loop": "main"}
     alertmanager.post(
         alert("JaxmonTrainingStalled", "page", **late),
@@ -239,9 +219,7 @@ def test_the_alerts_that_deployments_explain_are_marked():
 
 
 def test_without_an_address_nobody_is_called(tmp_path):
-    """
-    Where there is nobody to call, the configuration is valid and has no address.
-    """
+    """Where there is nobody to call, the configuration is valid and has no address."""
     path = tmp_path / "silent.yaml"
     options = alerts.Options(webhook=None)
     path.write_text(alerts.render(options=options)["alertmanager.yaml"])

@@ -1,6 +1,4 @@
-"""
-Budgets: which pairs fire at which pace, when, and what keeps them silent.
-"""
+"""Budgets: which pairs fire at which pace, when, and what keeps them silent."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ def firing(name, who, value, allowed, pairs, *, page=True, noise=False):
 
 
 def requests(value, pairs):
-    """
-    Return what is expected of the SLO on errors of requests.
-    """
+    """Return what is expected of the SLO on errors of requests."""
     return firing(
         "request-error", {"job": "web", "route": "/gen"}, value, "0.1%", pairs
     )
@@ -89,9 +85,7 @@ def requests(value, pairs):
     ],
 )
 def test_pairs_fire_by_pace(errors, value, pairs, tmp_path):
-    """
-    The faster the budget burns, the more pairs fire; just within it, none does.
-    """
+    """The faster the budget burns, the more pairs fire; just within it, none does."""
     series = {GOOD: f"0+{10000 - errors}x90", BAD: f"0+{errors}x90"}
     case = Case(ALERT, series, quiet=(), firing={"80m": requests(value, pairs)})
 
@@ -129,9 +123,7 @@ def test_pages_come_soon_and_end_soon(tmp_path):
 
 
 def with_value(expected, value):
-    """
-    Return *expected* with a value in the description.
-    """
+    """Return *expected* with a value in the description."""
     return [
         replace(one, description=one.description.replace("gen: ", f"gen: {value}"))
         for one in expected
@@ -146,43 +138,33 @@ def test_no_errors_are_an_error_ratio_of_zero(tmp_path):
 
 
 def test_errors_of_callers_are_not_the_services(tmp_path):
-    """
-    Client errors are neither errors nor traffic.
-    """
+    """Client errors are neither errors nor traffic."""
     series = {GOOD: "0+100x90", GOOD.replace("success", "client_error"): "0+900x90"}
 
     run(Case(ALERT, series, quiet=("30m", "80m")), tmp_path)
 
 
 def test_one_error_in_a_quiet_hour_is_no_alert(tmp_path):
-    """
-    A single failure among 30 requests is 3 %, and no reason to wake anybody.
-    """
+    """A single failure among 30 requests is 3 %, and no reason to wake anybody."""
     series = {GOOD: "0+0.5x180", BAD: "0+0x115 1+0x70"}
 
     run(Case(ALERT, series, quiet=("116m", "118m", "150m")), tmp_path)
 
 
 def test_a_few_errors_of_many_requests_are_no_alert(tmp_path):
-    """
-    Four failures among 180 requests are 2 %, and still fewer than the minimum.
-    """
+    """Four failures among 180 requests are 2 %, and still fewer than the minimum."""
     series = {GOOD: "0+3x180", BAD: "0+0x60 4+0x120"}
 
     run(Case(ALERT, series, quiet=("62m", "64m", "90m")), tmp_path)
 
 
 def test_few_requests_that_all_fail_are_no_alert(tmp_path):
-    """
-    Fewer events than the minimum keep every pair silent.
-    """
+    """Fewer events than the minimum keep every pair silent."""
     run(Case(ALERT, {GOOD: "0+0x60", BAD: "0+1x60"}, quiet=("50m",)), tmp_path)
 
 
 def test_services_are_told_apart(tmp_path):
-    """
-    A service without errors neither fires nor hides another that burns.
-    """
+    """A service without errors neither fires nor hides another that burns."""
     series = {
         GOOD.replace('"web"', '"quiet"'): "0+10000x90",
         GOOD: "0+98x90",
@@ -328,9 +310,7 @@ def test_a_first_step_that_compiles_for_long_burns_nothing(tmp_path):
 
 
 def test_every_objective_has_a_case():
-    """
-    A new default SLO needs a case above.
-    """
+    """A new default SLO needs a case above."""
     assert {one.alert for one in slo.load()} == {
         "JaxmonRequestErrorBudgetBurn",
         "JaxmonWarmLatencyBudgetBurn",

@@ -1,6 +1,4 @@
-"""
-Each cause alert stays silent, fires with exactly its labels, and resolves.
-"""
+"""Each cause alert stays silent, fires with exactly its labels, and resolves."""
 
 from __future__ import annotations
 
@@ -22,16 +20,12 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_alert(case, tmp_path):
-    """
-    The alert fires when it should, with exactly these labels, and only then.
-    """
+    """The alert fires when it should, with exactly these labels, and only then."""
     run(case, tmp_path)
 
 
 def test_every_cause_has_a_case():
-    """
-    No alert but those on budgets, which have tests of their own, goes without.
-    """
+    """No alert but those on budgets, which have tests of their own, goes without."""
     burning = {one.alert for one in slo.load()}
     causes = {one.name for one in alerts.all_alerts()} - burning
     fired = {case.alert for case in CASES.values() if case.firing}
@@ -40,9 +34,7 @@ def test_every_cause_has_a_case():
 
 
 def test_a_wrong_expectation_is_noticed(tmp_path):
-    """
-    The comparison with promtool can fail: on labels, descriptions, and silence.
-    """
+    """The comparison with promtool can fail: on labels, descriptions, and silence."""
     case = CASES["the only gpu of a host lost"]
     [firing] = case.firing["7m"]
     wrong = (

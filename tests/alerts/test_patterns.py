@@ -1,6 +1,4 @@
-"""
-Regular expressions of slo.yaml, held against what the real promtool takes.
-"""
+"""Regular expressions of slo.yaml, held against what the real promtool takes."""
 
 from __future__ import annotations
 
@@ -80,25 +78,19 @@ BAD = (
 
 @pytest.mark.parametrize("pattern", GOOD)
 def test_what_prometheus_takes_is_taken(pattern: str) -> None:
-    """
-    Also what Python would not.
-    """
+    """Also what Python would not."""
     check(pattern)
 
 
 @pytest.mark.parametrize("pattern", BAD)
 def test_what_prometheus_refuses_is_refused(pattern: str) -> None:
-    """
-    Also what Python would take.
-    """
+    """Also what Python would take."""
     with pytest.raises(PatternError):
         check(pattern)
 
 
 def test_promtool_agrees(tmp_path: Path) -> None:
-    """
-    About each of them.
-    """
+    """About each of them."""
     promtool = require_program("promtool")
     refused = set()
     for pattern in (*GOOD, *BAD):

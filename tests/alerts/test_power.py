@@ -1,6 +1,4 @@
-"""
-Watts by process and by function, evaluated by the real promtool.
-"""
+"""Watts by process and by function, evaluated by the real promtool."""
 
 from __future__ import annotations
 
@@ -18,17 +16,13 @@ USES = 'jaxmon_device_info{{{},worker="{}",device="{}",uuid="{}"}}'
 
 
 def groups():
-    """
-    Return the recording rules of power.
-    """
+    """Return the recording rules of power."""
     found = yaml.safe_load(alerts.render()["recording.yaml"])["groups"]
     return [one for one in found if one["name"] == "jaxmon-power"]
 
 
 def calls(worker, function, *, rate, sampled, seconds):
-    """
-    Return the series of a function: calls and samples a minute, seconds of each.
-    """
+    """Return the series of a function: calls and samples a minute, seconds of each."""
     own = f'{A},worker="{worker}",function="{function}"'
     return {
         f"jaxmon_jit_calls_total{{{own}}}": f"0+{rate}x20",
@@ -70,9 +64,7 @@ FLEET = {
 
 
 def test_a_process_draws_what_its_devices_draw(tmp_path):
-    """
-    The sum over its GPUs, each once; nothing where nobody tells.
-    """
+    """The sum over its GPUs, each once; nothing where nobody tells."""
     series = {**FLEET, WATTS.format(A, 4): "700+0x20"}
 
     expect(tmp_path, series, PROCESS_POWER, {("0", ""): 800, ("1", ""): 100})
@@ -95,9 +87,7 @@ def test_a_device_that_two_sidecars_tell_of_counts_once(tmp_path):
 
 
 def test_device_time_is_that_of_all_calls(tmp_path):
-    """
-    Of 60 calls a minute of 0.25 s, one in ten was sampled: a quarter of the time.
-    """
+    """Of 60 calls a minute of 0.25 s, one in ten was sampled: a quarter of the time."""
     series = calls(0, "step", rate=60, sampled=6, seconds=0.25)
 
     expect(tmp_path, series, DEVICE_TIME, {("0", "step"): 0.25})

@@ -1,6 +1,4 @@
-"""
-What the recording rules record, evaluated by the real promtool.
-"""
+"""What the recording rules record, evaluated by the real promtool."""
 
 from __future__ import annotations
 
@@ -22,17 +20,13 @@ CONSTANT = f'{{{OWN}, sloth_service="jaxmon", sloth_slo="request-error"}}'
 
 
 def groups():
-    """
-    Return the recording rules of the SLO on errors of requests.
-    """
+    """Return the recording rules of the SLO on errors of requests."""
     found = yaml.safe_load(alerts.render()["recording.yaml"])["groups"]
     return [one for one in found if one["name"].startswith("jaxmon-slo-request-error")]
 
 
 def expect(name, labels, value):
-    """
-    Return the test that *name* is one series with *value*, after two hours.
-    """
+    """Return the test that *name* is one series with *value*, after two hours."""
     return {
         "expr": f"round({name}{{{OWN}}}, 0.000001)",
         "eval_time": "120m",
@@ -42,9 +36,7 @@ def expect(name, labels, value):
 
 @pytest.mark.parametrize("window", ["5m", "30m", "1h", "2h", "6h", "1d", "3d"])
 def test_error_ratios_by_window(window, tmp_path):
-    """
-    Each window has its own ratio: here one error in a thousand all the time.
-    """
+    """Each window has its own ratio: here one error in a thousand all the time."""
     series = {GOOD: "0+999x120", BAD: "0+1x120"}
     labels = f'{LABELS}, sloth_window="{window}"}}'
     test = expect(f"slo:sli_error:ratio_rate{window}", labels, 0.001)
@@ -86,9 +78,7 @@ def test_budgets_follow_from_the_ratio(tmp_path):
 
 
 def test_no_errors_leave_the_whole_budget(tmp_path):
-    """
-    Without an error series the ratio is 0 and nothing is burnt.
-    """
+    """Without an error series the ratio is 0 and nothing is burnt."""
     tests = [
         expect("slo:period_burn_rate:ratio", f"{LABELS}}}", 0),
         expect("slo:period_error_budget_remaining:ratio", f"{LABELS}}}", 1),
@@ -98,9 +88,7 @@ def test_no_errors_leave_the_whole_budget(tmp_path):
 
 
 def test_no_traffic_is_no_ratio(tmp_path):
-    """
-    Where nothing is asked nothing is claimed, neither success nor failure.
-    """
+    """Where nothing is asked nothing is claimed, neither success nor failure."""
     tests = [
         {"expr": f"{name}{{{OWN}}}", "eval_time": "120m", "exp_samples": []}
         for name in ("slo:sli_error:ratio_rate5m", "slo:sli_error:ratio_rate30d")

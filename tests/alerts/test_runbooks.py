@@ -1,6 +1,4 @@
-"""
-Runbooks: one for each alert, and everything in them can be done.
-"""
+"""Runbooks: one for each alert, and everything in them can be done."""
 
 from __future__ import annotations
 
@@ -43,18 +41,14 @@ _SUFFIX = re.compile(r"_(bucket|sum|count)$")
 
 
 def blocks(name, language):
-    """
-    Return the code blocks of one language in a runbook.
-    """
+    """Return the code blocks of one language in a runbook."""
     return [
         text for found, text in _BLOCK.findall(runbooks.read(name)) if found == language
     ]
 
 
 def commands(name):
-    """
-    Return the `jaxmon` commands that a runbook mentions in passing.
-    """
+    """Return the `jaxmon` commands that a runbook mentions in passing."""
     prose = _BLOCK.sub("", runbooks.read(name))
     return [" ".join(one.split()) for one in _INLINE.findall(prose)]
 
@@ -66,18 +60,14 @@ SCRIPTS = [(name, script) for name in NAMES for script in blocks(name, "sh")]
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """
-    Return a real Prometheus that evaluates queries.
-    """
+    """Return a real Prometheus that evaluates queries."""
     with Prometheus(tmp_path_factory.mktemp("prometheus"), {}) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """
-    Return host and port of a running sidecar.
-    """
+    """Return host and port of a running sidecar."""
     address = f"127.0.0.1:{free_port()}"
     process = subprocess.Popen(
         [
@@ -100,9 +90,7 @@ def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def program() -> Iterator[str]:
-    """
-    Return the run directory of a program with an agent, which commands look into.
-    """
+    """Return the run directory of a program with an agent, which commands look into."""
     with TemporaryDirectory(prefix="jm-", dir="/tmp") as run_dir:
         process = subprocess.Popen(
             [sys.executable, str(ROOT / "tests" / "programs" / "worker.py")],
@@ -121,9 +109,7 @@ def program() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """
-    Return the report directory of a program that ran out of memory.
-    """
+    """Return the report directory of a program that ran out of memory."""
     directory = tmp_path_factory.mktemp("reports")
     source = """
 import jax, jaxmon
@@ -139,17 +125,13 @@ except jax.errors.JaxRuntimeError:
 
 @pytest.fixture
 def environ(program, reports, tmp_path):
-    """
-    Return the environment of an operator on the host of *program*.
-    """
+    """Return the environment of an operator on the host of *program*."""
     found = clean_environ(Path(program), HOME=str(tmp_path), JAXMON_REPORT_DIR=reports)
     return found | {"PATH": f"{BIN}:{found['PATH']}"}
 
 
 def answers(url):
-    """
-    Tell whether *url* answers with success.
-    """
+    """Tell whether *url* answers with success."""
     try:
         return bool(http_get(url))
     except OSError:
@@ -157,17 +139,13 @@ def answers(url):
 
 
 def test_there_is_a_runbook_for_each_alert_and_no_other():
-    """
-    An alert's link never dangles, and no runbook is forgotten.
-    """
+    """An alert's link never dangles, and no runbook is forgotten."""
     assert {one.name for one in alerts.all_alerts()} == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_runbook_has_four_parts(name):
-    """
-    Title, then Meaning, Impact, Diagnosis, Mitigation, none of them empty.
-    """
+    """Title, then Meaning, Impact, Diagnosis, Mitigation, none of them empty."""
     title, *parts = re.split(r"^## ", runbooks.read(name), flags=re.MULTILINE)
     headings = [part.partition("\n")[0] for part in parts]
 
@@ -180,9 +158,7 @@ def test_a_runbook_has_four_parts(name):
     ("name", "query"), QUERIES, ids=[f"{n}-{i}" for i, (n, _) in enumerate(QUERIES)]
 )
 def test_queries_work(name, query, prometheus):
-    """
-    Prometheus evaluates each query, and the catalogue knows its metrics.
-    """
+    """Prometheus evaluates each query, and the catalogue knows its metrics."""
     try:
         prometheus.query(query)
     except HTTPError as error:
@@ -195,9 +171,7 @@ def test_queries_work(name, query, prometheus):
 
 @pytest.mark.parametrize("command", MENTIONED)
 def test_commands_in_the_text_work(command, program):
-    """
-    What the text asks to type does what it says, beside a program that runs.
-    """
+    """What the text asks to type does what it says, beside a program that runs."""
     environ = {"JAXMON_RUN_DIR": program}
     result = CliRunner(env=environ).invoke(main, shlex.split(command)[1:])
 
@@ -232,9 +206,7 @@ def test_commands_in_blocks_work(name, script, sidecar, environ, tmp_path):
 
 
 def test_options_in_blocks_exist():
-    """
-    ``--help`` hides unknown options of commands that serve: look them up.
-    """
+    """``--help`` hides unknown options of commands that serve: look them up."""
     known = {
         name: {option for one in load(name).params for option in one.opts}
         for name in COMMANDS
@@ -248,9 +220,7 @@ def test_options_in_blocks_exist():
 
 
 def test_settings_that_runbooks_name_exist():
-    """
-    A threshold or key of slo.yaml that a runbook asks to change is one.
-    """
+    """A threshold or key of slo.yaml that a runbook asks to change is one."""
     default = (ROOT / "alerts" / "slo.yaml").read_text()
     for name in NAMES:
         text = " ".join(runbooks.read(name).split())
@@ -259,9 +229,7 @@ def test_settings_that_runbooks_name_exist():
 
 
 def test_blocks_are_of_a_kind_that_is_tried():
-    """
-    No code block escapes the tests above.
-    """
+    """No code block escapes the tests above."""
     kinds = {kind for name in NAMES for kind, _ in _BLOCK.findall(runbooks.read(name))}
 
     assert kinds == {"promql", "sh"}
@@ -269,9 +237,7 @@ def test_blocks_are_of_a_kind_that_is_tried():
 
 
 def test_list_shows_each_runbook():
-    """
-    `jaxmon runbook list` has a line for each: its name, and a sentence.
-    """
+    """`jaxmon runbook list` has a line for each: its name, and a sentence."""
     result = CliRunner().invoke(main, ["runbook", "list"])
     lines = result.output.splitlines()
 
@@ -280,9 +246,7 @@ def test_list_shows_each_runbook():
 
 
 def test_list_on_a_terminal_breaks_no_words(monkeypatch):
-    """
-    Sentences go on beside the names, where a terminal would break them anywhere.
-    """
+    """Sentences go on beside the names, where a terminal would break them anywhere."""
     monkeypatch.setattr("jaxmon.cli.screen.is_terminal", lambda _: True)
     monkeypatch.setenv("COLUMNS", "80")
     lines = CliRunner().invoke(main, ["runbook", "list"]).output.splitlines()
@@ -294,9 +258,7 @@ def test_list_on_a_terminal_breaks_no_words(monkeypatch):
 
 @pytest.mark.parametrize("name", ["JaxmonGpuXid", "jaxmongpuxid", "GpuXid", "gpuxid"])
 def test_show_prints_a_runbook(name):
-    """
-    Case and prefix do not matter at three in the morning.
-    """
+    """Case and prefix do not matter at three in the morning."""
     result = CliRunner().invoke(main, ["runbook", "show", name])
 
     assert result.exit_code == 0
@@ -312,9 +274,7 @@ def test_show_prints_a_runbook(name):
     ],
 )
 def test_show_helps_with_a_wrong_name(name, hint):
-    """
-    What is not there is named, and what might have been meant.
-    """
+    """What is not there is named, and what might have been meant."""
     result = CliRunner().invoke(main, ["runbook", "show", name])
 
     assert result.exit_code == 1

@@ -79,9 +79,7 @@ FAULTS = {
 
 @pytest.fixture
 def webhook() -> Iterator[Webhook]:
-    """
-    Return what Alertmanager sends to.
-    """
+    """Return what Alertmanager sends to."""
     require_program("prometheus")
     require_program("prometheus-alertmanager")
     with Webhook() as running:
@@ -146,8 +144,6 @@ def test_a_fault_brings_its_alert(fault: str, webhook: Webhook, run_dir: Path) -
 
 
 def is_resolved(webhook: Webhook, alert: dict[str, Any]) -> bool:
-    """
-    Tell whether the end of *alert* was notified.
-    """
+    """Tell whether the end of *alert* was notified."""
     resolved = [one["fingerprint"] for _, one in webhook.alerts("resolved")]
     return alert["fingerprint"] in resolved

@@ -28,9 +28,7 @@ NODES = "jaxmon/jaxmon-node"
 
 
 def line(metric: Metric, value: float, **labels: object) -> str:
-    """
-    Return a sample as it stands on a page.
-    """
+    """Return a sample as it stands on a page."""
     written = ",".join(f'{label}="{text}"' for label, text in labels.items())
     return f"{metric.name}{{{written}}} {float(value)}\n"
 
@@ -39,9 +37,7 @@ COLLECTOR = line(catalog.COLLECTOR_SUCCESS, 1, collector="nvml")
 
 
 def program(*uses: str, worker: int = 0) -> str:
-    """
-    Return the series of a process that uses devices with these uuids.
-    """
+    """Return the series of a process that uses devices with these uuids."""
     ours = line(catalog.BUILD_INFO, 1, version="1", worker=worker)
     return ours + "".join(
         line(catalog.DEVICE_INFO, 1, worker=worker, device=number, uuid=uuid)
@@ -50,9 +46,7 @@ def program(*uses: str, worker: int = 0) -> str:
 
 
 def hardware(*uuids: str, lost: str = "", part: str = "") -> str:
-    """
-    Return the series of a sidecar that reads accelerators and their host.
-    """
+    """Return the series of a sidecar that reads accelerators and their host."""
     kinds = [
         (metric, {"uuid": uuid})
         for uuid in uuids
@@ -102,9 +96,7 @@ JOBS = {
 
 
 class Handler(BaseHTTPRequestHandler):
-    """
-    Answers with the page *name* of *pages*.
-    """
+    """Answers with the page *name* of *pages*."""
 
     pages: Mapping[str, str]
     name: str
@@ -116,24 +108,18 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(self.pages[self.name].encode())
 
     def log_message(self, *_: Any) -> None:
-        """
-        Stay silent.
-        """
+        """Stay silent."""
 
 
 @pytest.fixture
 def pages() -> dict[str, str]:
-    """
-    Return the pages, which a test may change.
-    """
+    """Return the pages, which a test may change."""
     return dict(PAGES)
 
 
 @pytest.fixture
 def places(pages: dict[str, str]) -> Iterator[dict[str, str]]:
-    """
-    Serve each page, and return where.
-    """
+    """Serve each page, and return where."""
     with ExitStack() as stack:
         found = {}
         for name in pages:
@@ -166,9 +152,7 @@ def server(
 
 
 def shown(grafana: Grafana, title: str, label: str) -> set[str]:
-    """
-    Return the values of *label* in what a panel shows.
-    """
+    """Return the values of *label* in what a panel shows."""
     (panel,) = (one for one in panels() if one["title"] == title)
     return {
         one["metric"][label]
@@ -256,9 +240,7 @@ def test_a_service_shows_the_alerts_about_its_hardware(
 def test_steps_cost_what_the_gpus_of_the_service_cost(
     server: Prometheus, pages: dict[str, str]
 ) -> None:
-    """
-    The steps have the job of the program, the prices that of the sidecar.
-    """
+    """The steps have the job of the program, the prices that of the sidecar."""
     steps = count(step=100)
 
     def priced() -> bool:

@@ -1,6 +1,4 @@
-"""
-Every query of every dashboard, asked of a Prometheus that scraped the real thing.
-"""
+"""Every query of every dashboard, asked of a Prometheus that scraped the real thing."""
 
 from __future__ import annotations
 
@@ -108,9 +106,7 @@ EMPTY_IN_DEMO = (
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """
-    Return a stack on which the test puts what must end with it.
-    """
+    """Return a stack on which the test puts what must end with it."""
     with ExitStack() as stack:
         yield stack
 
@@ -118,9 +114,7 @@ def stack() -> Iterator[ExitStack]:
 def program(
     run_dir: Path, cache: Path, port: int, stack: ExitStack
 ) -> Callable[[], None]:
-    """
-    Start the program that moves every indicator, and return what ends it.
-    """
+    """Start the program that moves every indicator, and return what ends it."""
     process = subprocess.Popen(
         [sys.executable, PROGRAM],
         env=clean_environ(
@@ -145,9 +139,7 @@ def program(
 
 
 def sidecar(run_dir: Path, stack: ExitStack, *options: str) -> str:
-    """
-    Start a sidecar and return its address.
-    """
+    """Start a sidecar and return its address."""
     port = free_port()
     process = subprocess.Popen(
         [
@@ -173,9 +165,7 @@ def sidecar(run_dir: Path, stack: ExitStack, *options: str) -> str:
 
 
 def rules(directory: Path) -> dict[str, Any]:
-    """
-    Write recording rules and alerts at the scale of the test; return the setting.
-    """
+    """Write recording rules and alerts at the scale of the test; return the setting."""
     files = alerts.render(options=alerts.Options(scale=SCALE))
     names = [name for name in files if name != "alertmanager.yaml"]
     for name in names:

@@ -1,6 +1,4 @@
-"""
-`jaxmon demo` as a user starts it.
-"""
+"""`jaxmon demo` as a user starts it."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ from tests.support import http_get, run_python, until
 
 @pytest.fixture
 def short_tmp(run_dir: Path) -> Path:
-    """
-    A short directory for the demo's own, which holds Unix sockets.
-    """
+    """A short directory for the demo's own, which holds Unix sockets."""
     return run_dir
 
 
@@ -73,9 +69,7 @@ def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
 
 
 def test_terminal_shows_a_table_until_interrupted(short_tmp: Path) -> None:
-    """
-    On a terminal the table is drawn in place, and Ctrl-C ends the demo in order.
-    """
+    """On a terminal the table is drawn in place, and Ctrl-C ends the demo in order."""
     ours, theirs = pty.openpty()
     try:
         with demo(short_tmp, "--no-prometheus", terminal=theirs) as process:
@@ -96,9 +90,7 @@ def test_terminal_shows_a_table_until_interrupted(short_tmp: Path) -> None:
 
 
 def test_death_of_a_child_is_told(short_tmp: Path) -> None:
-    """
-    A workload that dies ends the demo with its name, its end and exit code 1.
-    """
+    """A workload that dies ends the demo with its name, its end and exit code 1."""
     with demo(short_tmp, "--no-prometheus") as process:
         read_until(process, "serving metrics")
         workloads = psutil.Process(process.pid).children()
@@ -112,9 +104,7 @@ def test_death_of_a_child_is_told(short_tmp: Path) -> None:
 
 
 def totals_in(out: str) -> dict[str, float]:
-    """
-    Return the figures below "Totals".
-    """
+    """Return the figures below "Totals"."""
     _, _, below = out.partition("\nTotals\n")
     return {
         label: number(value)
@@ -125,25 +115,19 @@ def totals_in(out: str) -> dict[str, float]:
 
 
 def number(text: str) -> float:
-    """
-    Return *text*, with thousands separators, as a number.
-    """
+    """Return *text*, with thousands separators, as a number."""
     return float(text.replace(",", ""))
 
 
 def is_listening(url: str) -> bool:
-    """
-    Tell whether somebody still listens where *url* points.
-    """
+    """Tell whether somebody still listens where *url* points."""
     host, port = url.split("/")[2].split(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0
 
 
 def read_screen(terminal: int, text: bytes) -> bytes:
-    """
-    Return what *terminal* shows up to and including a piece with *text*.
-    """
+    """Return what *terminal* shows up to and including a piece with *text*."""
     seen, deadline = b"", time.monotonic() + DEADLINE
     while text not in seen:
         ready, _, _ = select.select([terminal], [], [], deadline - time.monotonic())
@@ -153,9 +137,7 @@ def read_screen(terminal: int, text: bytes) -> bytes:
 
 
 def read_to_end(terminal: int) -> bytes:
-    """
-    Return what *terminal* shows until its last writer is gone.
-    """
+    """Return what *terminal* shows until its last writer is gone."""
     seen = b""
     while True:
         try:

@@ -1,6 +1,4 @@
-"""
-The examples do what they show.
-"""
+"""The examples do what they show."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ with urllib.request.urlopen(jaxmon.instrument().url) as page:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_learns_and_is_observed(example: Path, run_dir: Path) -> None:
-    """
-    The loss falls, and the page counts each step: one compile, then hits.
-    """
+    """The loss falls, and the page counts each step: one compile, then hits."""
     for library in NEEDS.get(example.stem, ()):
         if find_spec(library) is None:
             pytest.skip(f"needs {library}")
@@ -60,15 +56,11 @@ def test_example_learns_and_is_observed(example: Path, run_dir: Path) -> None:
 
 
 def test_examples_are_there() -> None:
-    """
-    Each of the ways to write a training loop that we name has its example.
-    """
+    """Each of the ways to write a training loop that we name has its example."""
     assert {"train_plain", *NEEDS} == {path.stem for path in EXAMPLES}
 
 
 def figure(text: str, pattern: str) -> float:
-    """
-    Return the number that *pattern* finds, exactly once, in *text*.
-    """
+    """Return the number that *pattern* finds, exactly once, in *text*."""
     (found,) = re.findall(pattern, text, re.MULTILINE)
     return float(found)

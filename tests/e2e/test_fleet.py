@@ -1,6 +1,4 @@
-"""
-Three instrumented processes, one sidecar, one Prometheus; one process is killed.
-"""
+"""Three instrumented processes, one sidecar, one Prometheus; one process is killed."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ WINDOW = "2m"
 
 
 class Worker:
-    """
-    A running instance of the program ``worker.py``.
-    """
+    """A running instance of the program ``worker.py``."""
 
     def __init__(self, run_dir: Path, stack: ExitStack) -> None:
         self.process = subprocess.Popen(
@@ -60,18 +56,14 @@ class Worker:
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """
-    Return a stack on which the test puts what must end with it.
-    """
+    """Return a stack on which the test puts what must end with it."""
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
 def sidecar(run_dir: Path, stack: ExitStack) -> str:
-    """
-    Start a sidecar for the run directory and return its address.
-    """
+    """Start a sidecar for the run directory and return its address."""
     port = free_port()
     process = subprocess.Popen(
         [
@@ -96,9 +88,7 @@ def answers(address: str) -> bool:
 
 
 def samples(server: Prometheus, series: str) -> list[float]:
-    """
-    Return the raw samples of the only *series* in the window.
-    """
+    """Return the raw samples of the only *series* in the window."""
     (one,) = server._api("query", query=f"{series}[{WINDOW}]")["result"]
     return [float(value) for _, value in one["values"]]
 
@@ -169,9 +159,7 @@ def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
 def test_worker_that_ends_normally_leaves_no_series(
     run_dir: Path, sidecar: str, stack: ExitStack
 ) -> None:
-    """
-    A process that exits takes its socket along, so it is not reported as down.
-    """
+    """A process that exits takes its socket along, so it is not reported as down."""
     worker = Worker(run_dir, stack)
     worker.calls(1)
     url = f"http://{sidecar}/metrics"

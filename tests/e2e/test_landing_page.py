@@ -1,6 +1,4 @@
-"""
-The landing page in a real browser: content, updates, phones, hostile names.
-"""
+"""The landing page in a real browser: content, updates, phones, hostile names."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ LONG = "package.module.Class.method_with_a_very_long_name." * 4
 
 @pytest.fixture(scope="module")
 def chrome() -> Iterator[Chrome]:
-    """
-    Return a headless Chromium that keeps what is written to its console.
-    """
+    """Return a headless Chromium that keeps what is written to its console."""
     selenium = pytest.importorskip("selenium.webdriver")
     options = selenium.ChromeOptions()
     options.binary_location = require_program("chromium")
@@ -51,9 +47,7 @@ def chrome() -> Iterator[Chrome]:
 
 @pytest.fixture
 def exporter(run_dir: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """
-    Return a function that starts a sidecar; its address is in the attribute url.
-    """
+    """Return a function that starts a sidecar; its address is in the attribute url."""
     with ExitStack() as stack:
 
         def start(*arguments: str, **environ: str) -> Any:
@@ -76,9 +70,7 @@ def exporter(run_dir: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 class Agent:
-    """
-    An agent in slot 0 whose figures a test sets.
-    """
+    """An agent in slot 0 whose figures a test sets."""
 
     def __init__(self, run_dir: Path) -> None:
         self.calls = {"train.step": 100.0}
@@ -151,9 +143,7 @@ def text(chrome: Chrome, selector: str) -> str:
 
 
 def cells(chrome: Chrome, table: str) -> list[list[str]]:
-    """
-    Return the visible text of each cell of *table*, row by row.
-    """
+    """Return the visible text of each cell of *table*, row by row."""
     rows: list[list[str]] = chrome.execute_script(
         "return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map("
         "row => [...row.cells].map(cell => cell.innerText.trim()))",

@@ -1,6 +1,4 @@
-"""
-A real JAX cluster of two processes, watched by a real Prometheus.
-"""
+"""A real JAX cluster of two processes, watched by a real Prometheus."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ ALERT = 'ALERTS{alertname="JaxmonProgramsDiverge"}'
 
 
 def started(stack: ExitStack, run_dir: Path, *command: str) -> subprocess.Popen[str]:
-    """
-    Start a Python program that ends with *stack*.
-    """
+    """Start a Python program that ends with *stack*."""
     process = subprocess.Popen(
         [sys.executable, *command],
         env=clean_environ(run_dir),

@@ -28,9 +28,7 @@ fetch("/metrics", {
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """
-    Return the port of a server on all addresses.
-    """
+    """Return the port of a server on all addresses."""
     server = Server({"/metrics": lambda _: Response(b"a secret figure")})
     found = server.listen_tcp("::", 0)
     server.start()

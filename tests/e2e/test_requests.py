@@ -47,9 +47,7 @@ DELAYS_MS = (15, 35, 35, 70, 70, 140)
 
 @dataclass(frozen=True)
 class Ask:
-    """
-    A request and what must become of it.
-    """
+    """A request and what must become of it."""
 
     path: str
     route: str
@@ -59,9 +57,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Books:
-    """
-    What client and server say about the same requests.
-    """
+    """What client and server say about the same requests."""
 
     asked: list[Ask]
     seconds: list[float]
@@ -100,9 +96,7 @@ def load() -> Iterator[Ask]:
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Books:
-    """
-    Put a server under load, and return what both sides say.
-    """
+    """Put a server under load, and return what both sides say."""
     log = tmp_path_factory.mktemp("service") / "log"
     with (
         log.open("w") as errors,
@@ -141,9 +135,7 @@ def _run(process: subprocess.Popen[str], log: Path) -> Books:
 
 
 def send(port: int, ask: Ask) -> tuple[int, float]:
-    """
-    Return status and seconds to the last byte, on a connection of its own.
-    """
+    """Return status and seconds to the last byte, on a connection of its own."""
     with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.connect()
         started = time.perf_counter()
@@ -183,9 +175,7 @@ def test_counts_are_exact(books: Books) -> None:
 
 
 def test_nothing_is_in_progress_at_the_end(books: Books) -> None:
-    """
-    Each request that was counted in was counted out.
-    """
+    """Each request that was counted in was counted out."""
     name = REQUESTS_IN_PROGRESS.name
     found = {s: v for s, v in books.samples.items() if s.startswith(name)}
 
@@ -195,9 +185,7 @@ def test_nothing_is_in_progress_at_the_end(books: Books) -> None:
 
 
 def test_errors_of_the_program_are_none_of_jax(books: Books) -> None:
-    """
-    A handler that raises makes requests fail, and no figure of JAX's errors grow.
-    """
+    """A handler that raises makes requests fail, and no figure of JAX's errors grow."""
     found = [v for s, v in books.samples.items() if s.startswith(ERRORS.name)]
 
     assert found
@@ -222,24 +210,18 @@ def test_percentiles_are_those_of_the_client(books: Books, quantile: float) -> N
 
 
 def histogram_count(samples: dict[str, float]) -> float:
-    """
-    Return the number of observations of warm predictions.
-    """
+    """Return the number of observations of warm predictions."""
     return cumulative(samples)[-1]
 
 
 def bucket_of(samples: dict[str, float], quantile: float) -> int:
-    """
-    Return the number of the bucket that the quantile falls into.
-    """
+    """Return the number of the bucket that the quantile falls into."""
     counts = cumulative(samples)
     return next(i for i, count in enumerate(counts) if count >= quantile * counts[-1])
 
 
 def cumulative(samples: dict[str, float]) -> list[float]:
-    """
-    Return the buckets of warm predictions, ``+Inf`` last.
-    """
+    """Return the buckets of warm predictions, ``+Inf`` last."""
     labels = f'{{route="{PREDICT}",start="warm",le="'
     lead = f"{REQUEST_SECONDS.name}_bucket{labels}"
     return [value for one, value in samples.items() if one.startswith(lead)]

@@ -73,9 +73,7 @@ def rounds(**growing: int) -> list[Round]:
     ],
 )
 def test_what_grows_is_a_problem(growing: dict[str, int], problem: str) -> None:
-    """
-    Growth of each kind is seen, and said.
-    """
+    """Growth of each kind is seen, and said."""
     assert soak.problems(rounds()) == []
     (found,) = soak.problems(rounds(**growing))
 
@@ -83,9 +81,7 @@ def test_what_grows_is_a_problem(growing: dict[str, int], problem: str) -> None:
 
 
 def test_a_step_is_no_slope() -> None:
-    """
-    Megabytes that an allocator takes at once are no problem; a tenth of all is.
-    """
+    """Megabytes that an allocator takes at once are no problem; a tenth of all is."""
     before, after = rounds()[:10], rounds(resident=0)[10:]
     step = [replace(one, resident=one.resident + (8 << 20)) for one in after]
     cliff = [replace(one, resident=one.resident + (40 << 20)) for one in after]

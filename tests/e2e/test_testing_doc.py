@@ -1,6 +1,4 @@
-"""
-What `docs/testing.md` shows, done.
-"""
+"""What `docs/testing.md` shows, done."""
 
 from __future__ import annotations
 
@@ -27,16 +25,12 @@ step(1.0)
 
 
 def blocks(language: str) -> list[str]:
-    """
-    Return the fenced blocks in *language*.
-    """
+    """Return the fenced blocks in *language*."""
     return re.findall(rf"^```{language}\n(.*?)^```", DOC, re.MULTILINE | re.DOTALL)
 
 
 def test_tests_of_the_document_pass(tmp_path: Path) -> None:
-    """
-    Its Python is a test module, and all of its tests pass.
-    """
+    """Its Python is a test module, and all of its tests pass."""
     (tmp_path / "test_doc.py").write_text("\n".join(blocks("python")))
     options = ("-q", "-p", "no:cacheprovider", "--strict-markers")
     out = run_python("-m", "pytest", *options, cwd=tmp_path).ok().out
@@ -44,9 +38,7 @@ def test_tests_of_the_document_pass(tmp_path: Path) -> None:
 
 
 def test_commands_of_the_document_work(tmp_path: Path) -> None:
-    """
-    Each command can be typed as it stands, one after the other.
-    """
+    """Each command can be typed as it stands, one after the other."""
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "test_it.py").write_text("def test_it(): pass\n")
     commands = re.findall(r"^\$ (.*)$", "\n".join(blocks("console")), re.MULTILINE)
@@ -56,9 +48,7 @@ def test_commands_of_the_document_work(tmp_path: Path) -> None:
 
 
 def test_every_figure_has_its_reason() -> None:
-    """
-    The table of tolerances names all figures.
-    """
+    """The table of tolerances names all figures."""
     rows = [line for line in DOC.splitlines() if line.startswith("| `")]
     for name in FIGURES:
         assert any(f"`{name}`" in row for row in rows)

@@ -1,6 +1,4 @@
-"""
-Agents on Unix sockets, for a collector to read: well-behaved and others.
-"""
+"""Agents on Unix sockets, for a collector to read: well-behaved and others."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ Raw = Callable[[int, Callable[[socket.socket], object]], None]
 
 @contextmanager
 def serving(run_dir: Path) -> Iterator[Serve]:
-    """
-    Give a function that serves a page in a slot, with the agent's own server.
-    """
+    """Give a function that serves a page in a slot, with the agent's own server."""
     with ExitStack() as stack:
 
         def start(slot: int, page: bytes | Handler) -> Server:
@@ -44,9 +40,7 @@ def serving(run_dir: Path) -> Iterator[Serve]:
 
 @contextmanager
 def behaving(run_dir: Path) -> Iterator[Raw]:
-    """
-    Give a function that lets *behave* answer each connection to a slot.
-    """
+    """Give a function that lets *behave* answer each connection to a slot."""
     with ExitStack() as stack:
 
         def start(slot: int, behave: Callable[[socket.socket], object]) -> None:
@@ -76,18 +70,14 @@ def behaving(run_dir: Path) -> Iterator[Raw]:
 
 
 def page_of(agents: Agents) -> dict[str, float]:
-    """
-    Return what a round of the collector finds.
-    """
+    """Return what a round of the collector finds."""
     return {
         name: value for family in agents.collect() for name, value in family.samples
     }
 
 
 def up(page: dict[str, float]) -> dict[str, float]:
-    """
-    Return which agents answered, by worker.
-    """
+    """Return which agents answered, by worker."""
     return {
         name.partition('worker="')[2].rstrip('"}'): value
         for name, value in page.items()
@@ -96,9 +86,7 @@ def up(page: dict[str, float]) -> dict[str, float]:
 
 
 def failures(page: dict[str, float]) -> dict[str, float]:
-    """
-    Return failures that were counted, by reason.
-    """
+    """Return failures that were counted, by reason."""
     return {
         name.partition('reason="')[2].rstrip('"}'): value
         for name, value in page.items()

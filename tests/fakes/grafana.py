@@ -63,16 +63,12 @@ class FakeGrafana(FaultyServer):
 
     @property
     def writes(self) -> int:
-        """
-        The number of versions and folders there are: each write adds one.
-        """
+        """The number of versions and folders there are: each write adds one."""
         with self.lock:
             return len(self.folders) + sum(len(r.versions) for r in self.rows.values())
 
     def body(self, uid: str) -> dict[str, Any]:
-        """
-        Return what is stored under *uid* now.
-        """
+        """Return what is stored under *uid* now."""
         with self.lock:
             return copy.deepcopy(self.rows[uid].current.data)
 
@@ -86,9 +82,7 @@ class FakeGrafana(FaultyServer):
         author: str = "alice",
         **row: Any,
     ) -> Row:
-        """
-        Let *author* make a dashboard by hand, or Grafana from a file.
-        """
+        """Let *author* make a dashboard by hand, or Grafana from a file."""
         with self.lock:
             made = Row(self._new_id(), body["uid"], folder, [], **row)
             self.rows[made.uid] = made
@@ -98,17 +92,13 @@ class FakeGrafana(FaultyServer):
     def edit(
         self, uid: str, *, author: str = "alice", message: str = "", **changes: Any
     ) -> None:
-        """
-        Let *author* change members of a dashboard and save it.
-        """
+        """Let *author* change members of a dashboard and save it."""
         with self.lock:
             row = self.rows[uid]
             self._append(row, {**self.body(uid), **changes}, message, author)
 
     def move(self, uid: str, folder: str) -> None:
-        """
-        Let somebody move a dashboard, which makes no version.
-        """
+        """Let somebody move a dashboard, which makes no version."""
         with self.lock:
             self.rows[uid].folder = folder
 
@@ -126,9 +116,7 @@ class FakeGrafana(FaultyServer):
     # What it does itself.
 
     def _answer(self, seen: Seen, authorization: str) -> Reply:
-        """
-        Return the answer to one request.
-        """
+        """Return the answer to one request."""
         self._check_headers(seen)
         parts = urlsplit(seen.target)
         if not parts.path.startswith(f"{self.path}/"):
@@ -366,9 +354,7 @@ class FakeGrafana(FaultyServer):
     def _append(
         self, row: Row, data: dict[str, Any], message: str, author: str
     ) -> None:
-        """
-        Store a version; what is not known is kept, id and version are Grafana's.
-        """
+        """Store a version; what is not known is kept, id and version are Grafana's."""
         number = row.versions[-1].number + 1 if row.versions else 1
         stored = json.loads(json.dumps(data))
         if self.quirks.rewrite is not None:

@@ -1,6 +1,4 @@
-"""
-What the stand-in for Grafana stores, and in what Grafanas differ.
-"""
+"""What the stand-in for Grafana stores, and in what Grafanas differ."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ SAVE_KEYS = {"dashboard", "folderUid", "message", "overwrite"}
 
 @dataclass
 class Version:
-    """
-    One version of a dashboard.
-    """
+    """One version of a dashboard."""
 
     number: int
     data: dict[str, Any]
@@ -34,9 +30,7 @@ class Version:
 
 @dataclass
 class Row:
-    """
-    One dashboard with its history.
-    """
+    """One dashboard with its history."""
 
     id: int
     uid: str
@@ -80,9 +74,7 @@ class Quirks:
 
 
 class RefusedError(Exception):
-    """
-    Ends the handling of a request with an answer.
-    """
+    """Ends the handling of a request with an answer."""
 
     def __init__(self, code: int, message: str, /, **more: Any) -> None:
         super().__init__(message)
@@ -90,9 +82,7 @@ class RefusedError(Exception):
 
 
 def validate(new: dict[str, Any], message: str, quirks: Quirks) -> None:
-    """
-    Refuse what pkg/services/dashboards/errors.go has an error for.
-    """
+    """Refuse what pkg/services/dashboards/errors.go has an error for."""
     title, uid = new.get("title"), new.get("uid")
     if not title or not str(title).strip():
         raise RefusedError(400, "Dashboard title cannot be empty", status="empty-name")

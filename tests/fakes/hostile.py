@@ -147,9 +147,7 @@ def hostile(
     greeting: bytes = b"",
     tls: ssl.SSLContext | None = None,
 ) -> Iterator[Hostile]:
-    """
-    Give a server that answers so, on a free port or the Unix socket *path*.
-    """
+    """Give a server that answers so, on a free port or the Unix socket *path*."""
     listener = socket.socket(socket.AF_UNIX if path else socket.AF_INET)
     listener.bind(str(path) if path else ("127.0.0.1", 0))
     listener.listen()

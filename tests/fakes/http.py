@@ -1,6 +1,4 @@
-"""
-An HTTP server for doubles: keeps what it was asked, and fails on demand.
-"""
+"""An HTTP server for doubles: keeps what it was asked, and fails on demand."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ JSON = "application/json; charset=UTF-8"
 
 @dataclass(frozen=True)
 class Reply:
-    """
-    An answer.
-    """
+    """An answer."""
 
     status: int
     body: Any = None
@@ -64,9 +60,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Seen:
-    """
-    A request as it came, without the value of its Authorization header.
-    """
+    """A request as it came, without the value of its Authorization header."""
 
     method: str
     target: str
@@ -117,21 +111,15 @@ class FaultyServer:
             raise self.errors[0]
 
     def fault(self, match: str, **options: Any) -> None:
-        """
-        Let the next requests that match go wrong; see `Fault`.
-        """
+        """Let the next requests that match go wrong; see `Fault`."""
         self.faults.append(Fault(match, **options))
 
     def requests(self, pattern: str) -> list[Seen]:
-        """
-        Return the requests whose "METHOD /target" matches *pattern*.
-        """
+        """Return the requests whose "METHOD /target" matches *pattern*."""
         return [one for one in self.seen if re.search(pattern, one.line)]
 
     def take_fault(self, seen: Seen) -> Fault | None:
-        """
-        Return the fault for a request and use it up.
-        """
+        """Return the fault for a request and use it up."""
         with self.lock:
             for fault in self.faults:
                 if fault.times and re.search(fault.match, seen.line):
@@ -141,9 +129,7 @@ class FaultyServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """
-    Waits for its threads when closed, and forgives clients that go away.
-    """
+    """Waits for its threads when closed, and forgives clients that go away."""
 
     daemon_threads = False
 

@@ -1,6 +1,4 @@
-"""
-A server of HTTP/2 that does what a test tells it to, on a thread of its own.
-"""
+"""A server of HTTP/2 that does what a test tells it to, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -22,26 +20,20 @@ DONE: Headers = [("grpc-status", "0")]
 
 
 def message(payload: bytes, *, flag: bytes = b"\0", length: int | None = None) -> bytes:
-    """
-    Return *payload* as gRPC frames it.
-    """
+    """Return *payload* as gRPC frames it."""
     told = len(payload) if length is None else length
     return flag + told.to_bytes(4, "big") + payload
 
 
 class Peer:
-    """
-    The server's end of one connection.
-    """
+    """The server's end of one connection."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.http = H2Connection(H2Configuration(client_side=False))
 
     def reply(self, stream: int, payload: bytes) -> None:
-        """
-        Answer as a server of gRPC does.
-        """
+        """Answer as a server of gRPC does."""
         self.http.send_headers(stream, OK)
         self.http.send_data(stream, message(payload))
         self.http.send_headers(stream, DONE, end_stream=True)
@@ -133,9 +125,7 @@ class Server:
 
 
 def on_request(act: Callable[[Peer, int], None]) -> Callable[[Peer, Event], None]:
-    """
-    Return what calls *act* with each complete request.
-    """
+    """Return what calls *act* with each complete request."""
 
     def handle(peer: Peer, event: Event) -> None:
         if isinstance(event, StreamEnded):

@@ -1,6 +1,4 @@
-"""
-A small forward proxy: CONNECT and absolute http addresses, all to one server.
-"""
+"""A small forward proxy: CONNECT and absolute http addresses, all to one server."""
 
 from __future__ import annotations
 
@@ -74,9 +72,7 @@ def _handler(heads: list[str], port: int, refuse: str) -> type[StreamRequestHand
 
 
 def _pump(one: socket.socket, other: socket.socket) -> None:
-    """
-    Carry bytes both ways until either side closes.
-    """
+    """Carry bytes both ways until either side closes."""
     while ready := select.select([one, other], [], [], 20)[0]:
         for end in ready:
             data = end.recv(1 << 16)

@@ -1,6 +1,4 @@
-"""
-Rows about instrumented processes and the directory of their sockets.
-"""
+"""Rows about instrumented processes and the directory of their sockets."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ def path(stage: Stage, worker: int) -> Path:
 
 
 def good(stage: Stage, worker: int = 0) -> Server:
-    """
-    Start an agent that does as it should.
-    """
+    """Start an agent that does as it should."""
     server = Server({"/metrics": lambda _: Response(PAGE)})
     server.listen_unix(path(stage, worker))
     server.start()
@@ -60,9 +56,7 @@ def good(stage: Stage, worker: int = 0) -> Server:
 
 
 def process(stage: Stage, worker: int) -> subprocess.Popen[str]:
-    """
-    Start an agent as a process, which finds its slot itself.
-    """
+    """Start an agent as a process, which finds its slot itself."""
     found = subprocess.Popen(
         [sys.executable, "-c", PROCESS, str(stage.run_dir), PAGE.decode()],
         env=clean_environ(),
@@ -84,9 +78,7 @@ def process(stage: Stage, worker: int) -> subprocess.Popen[str]:
 
 
 def bad(stage: Stage, worker: int, behave: Callable[[socket.socket], None]) -> None:
-    """
-    Start an agent that does *behave* with each client.
-    """
+    """Start an agent that does *behave* with each client."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path(stage, worker)))
     listener.listen(64)
@@ -142,9 +134,7 @@ def sidecar_of(stage: Stage, *workers: int) -> Sidecar:
 def misbehaves(
     stage: Stage, reason: str, behave: Callable[[socket.socket], None]
 ) -> None:
-    """
-    Let worker 1 misbehave; worker 0 must not notice.
-    """
+    """Let worker 1 misbehave; worker 0 must not notice."""
     good(stage, 0)
     sidecar = sidecar_of(stage, 0)
     bad(stage, 1, behave)

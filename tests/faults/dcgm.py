@@ -1,6 +1,4 @@
-"""
-Rows about a dcgm-exporter whose page fills gaps.
-"""
+"""Rows about a dcgm-exporter whose page fills gaps."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ BUSY = f'jaxmon_accelerator_utilization_ratio{{uuid="{UUID.format(0)}"}}'
 
 
 class Exporter(ThreadingHTTPServer):
-    """
-    Serves what it is told to.
-    """
+    """Serves what it is told to."""
 
     daemon_threads = True
 

@@ -50,9 +50,7 @@ while True:
 
 
 def failures(page: Page) -> list[float]:
-    """
-    Return how often each of the failures of agents was counted.
-    """
+    """Return how often each of the failures of agents was counted."""
     name = 'jaxmon_collector_errors_total{collector="agents"'
     return [count for series, count in page.items() if series.startswith(name)]
 

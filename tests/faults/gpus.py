@@ -1,6 +1,4 @@
-"""
-Rows about GPUs and their driver.
-"""
+"""Rows about GPUs and their driver."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The rows, how one is run, and the table of all.
-"""
+"""The rows, how one is run, and the table of all."""
 
 from __future__ import annotations
 
@@ -40,18 +38,14 @@ class Row:
 
 
 class Area:
-    """
-    Collects the rows of one area.
-    """
+    """Collects the rows of one area."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.rows: list[Row] = []
 
     def row(self, broken: str, *, quick: bool = False) -> Callable[[Play], Play]:
-        """
-        Register the decorated function as a row.
-        """
+        """Register the decorated function as a row."""
 
         def register(play: Play) -> Play:
             self.add(broken, play, quick=quick)
@@ -64,9 +58,7 @@ class Area:
 
 
 def run(row: Row, library: Path | None = None) -> Outcome:
-    """
-    Play one row. What goes wrong in it is its outcome.
-    """
+    """Play one row. What goes wrong in it is its outcome."""
     failed = skipped = ""
     stage = Stage(library)
     try:
@@ -88,9 +80,7 @@ def run_all(
     jobs: int,
     done: Callable[[Row, Outcome], None],
 ) -> list[Outcome]:
-    """
-    Play *rows*, several at a time, and return their outcomes in order.
-    """
+    """Play *rows*, several at a time, and return their outcomes in order."""
 
     def play(row: Row) -> Outcome:
         outcome = run(row, library)
@@ -102,9 +92,7 @@ def run_all(
 
 
 def table(rows: Iterable[Row], outcomes: Iterable[Outcome]) -> str:
-    """
-    Return the matrix as Markdown.
-    """
+    """Return the matrix as Markdown."""
     lines = [
         "| what was broken | what the page said | whole again after | slowest scrape |",
         "|---|---|---:|---:|",

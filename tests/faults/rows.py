@@ -1,6 +1,4 @@
-"""
-All rows of the fault matrix.
-"""
+"""All rows of the fault matrix."""
 
 from __future__ import annotations
 

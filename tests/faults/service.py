@@ -1,6 +1,4 @@
-"""
-Rows about the sidecar's own process, its server and the host.
-"""
+"""Rows about the sidecar's own process, its server and the host."""
 
 from __future__ import annotations
 
@@ -233,9 +231,7 @@ def slowloris(stage: Stage) -> None:
 
 
 def answers(sidecar: Sidecar) -> bool:
-    """
-    Tell whether the page can be had.
-    """
+    """Tell whether the page can be had."""
     try:
         sidecar.page()
     except (OSError, ssl.SSLError, Unexpected):

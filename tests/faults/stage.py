@@ -1,6 +1,4 @@
-"""
-One sidecar process, what it watches, and the means to break that.
-"""
+"""One sidecar process, what it watches, and the means to break that."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ _library_lock = threading.Lock()
 
 
 class Unexpected(AssertionError):  # noqa: N818 - an outcome
-    """
-    The page said something else than it should.
-    """
+    """The page said something else than it should."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +63,7 @@ class Outcome:
 
 
 class Sidecar:
-    """
-    ``jaxmon exporter`` as a process.
-    """
+    """``jaxmon exporter`` as a process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -88,9 +82,7 @@ class Sidecar:
         self._reader.start()
 
     def says(self, text: str) -> int:
-        """
-        Return how many lines of its log have *text*; they come a moment late.
-        """
+        """Return how many lines of its log have *text*; they come a moment late."""
         return sum(text in line for line in self.log)
 
     @property
@@ -98,9 +90,7 @@ class Sidecar:
         return int(self.url.rpartition(":")[2])
 
     def get(self, path: str = "/metrics", **headers: str) -> str:
-        """
-        Return a page; a slow one is an error.
-        """
+        """Return a page; a slow one is an error."""
         began = time.monotonic()
         try:
             text = http_get(f"{self.url}{path}", seconds=SCRAPE_SECONDS, **headers)
@@ -111,9 +101,7 @@ class Sidecar:
         return text
 
     def page(self, **headers: str) -> Page:
-        """
-        Return the metrics page by series; one that is there twice is an error.
-        """
+        """Return the metrics page by series; one that is there twice is an error."""
         found: dict[str, float] = {}
         for family in parse(self.get(**headers)):
             for name, labels, value in family.samples:
@@ -125,9 +113,7 @@ class Sidecar:
         return found
 
     def collector(self, name: str) -> Any:
-        """
-        Return how a collector is doing.
-        """
+        """Return how a collector is doing."""
         every = json.loads(self.get("/api/summary"))["collectors"]
         (one,) = (each for each in every if each["name"] == name)
         return one
@@ -155,9 +141,7 @@ class Sidecar:
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def stop(self) -> int:
-        """
-        End it as a supervisor would, and return its exit code.
-        """
+        """End it as a supervisor would, and return its exit code."""
         try:
             if self.process.poll() is None:
                 self.process.send_signal(signal.SIGTERM)
@@ -171,9 +155,7 @@ class Sidecar:
 
 
 class Stage:
-    """
-    Where a row plays: a run directory, a fake driver, and what the row starts.
-    """
+    """Where a row plays: a run directory, a fake driver, and what the row starts."""
 
     def __init__(self, library: Path | None = None) -> None:
         self._library = library
@@ -194,9 +176,7 @@ class Stage:
         self._stack.close()
 
     def later(self, call: Callable[..., Any], *arguments: Any) -> None:
-        """
-        Have *call* made when the row is over.
-        """
+        """Have *call* made when the row is over."""
         self._stack.callback(call, *arguments)
 
     # --- the sidecar -----------------------------------------------------------------
@@ -233,9 +213,7 @@ class Stage:
         return found
 
     def with_gpus(self, count: int = 2, *arguments: str, **environ: str) -> Sidecar:
-        """
-        Start a sidecar on a host with fake GPUs.
-        """
+        """Start a sidecar on a host with fake GPUs."""
         self.order()
         variables = {
             "LD_LIBRARY_PATH": str(self.driver()),
@@ -247,9 +225,7 @@ class Stage:
         return self.sidecar("--disable", "host", *arguments, environ=variables)
 
     def driver(self) -> Path:
-        """
-        Return the directory of the fake driver's library.
-        """
+        """Return the directory of the fake driver's library."""
         pytest.importorskip("pynvml")
         if self._library is None:
             self._library = self.directory
@@ -259,33 +235,25 @@ class Stage:
         return self._library
 
     def order(self, *lines: str) -> None:
-        """
-        Replace what the driver has been told to do.
-        """
+        """Replace what the driver has been told to do."""
         control = self.directory / "control"
         scratch = control.with_suffix(".new")
         scratch.write_text("".join(f"{line}\n" for line in lines))
         scratch.rename(control)
 
     def report(self, device: int, xid: int, times: int = 1) -> None:
-        """
-        Let the driver report Xid errors.
-        """
+        """Let the driver report Xid errors."""
         with (self.directory / "xids").open("a") as file:
             file.write(f"{device} {xid} {times}\n")
 
     # --- what a row says -------------------------------------------------------------
 
     def say(self, text: str) -> None:
-        """
-        Put something into the table.
-        """
+        """Put something into the table."""
         self.said.append(text)
 
     def expect(self, condition: object, text: str) -> None:
-        """
-        Say *text*, which must be true.
-        """
+        """Say *text*, which must be true."""
         if not condition:
             msg = f"not so: {text}"
             raise Unexpected(msg)
@@ -294,9 +262,7 @@ class Stage:
     def until(
         self, probe: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS
     ) -> float:
-        """
-        Wait for *probe*, and return how long it took.
-        """
+        """Wait for *probe*, and return how long it took."""
         began = time.monotonic()
         while not probe():
             if time.monotonic() - began > seconds:
@@ -306,16 +272,12 @@ class Stage:
         return time.monotonic() - began
 
     def shows(self, probe: Callable[[], Any], text: str) -> None:
-        """
-        Wait until the page tells what *text* says.
-        """
+        """Wait until the page tells what *text* says."""
         self.until(probe, text)
         self.say(text)
 
     def recovers(self, probe: Callable[[], Any], what: str = "recovery") -> None:
-        """
-        Wait until the page is whole again.
-        """
+        """Wait until the page is whole again."""
         self.recovery = self.until(probe, what)
 
     def slowest(self) -> float:
@@ -323,25 +285,19 @@ class Stage:
 
 
 def figures(page: Page, device: int) -> set[str]:
-    """
-    Return the metrics that the page has of a GPU, identity and Xids aside.
-    """
+    """Return the metrics that the page has of a GPU, identity and Xids aside."""
     label = f'"{UUID.format(device)}"'
     names = {name.partition("{")[0] for name in page if label in name}
     return {name for name in names if "_info" not in name and "_xid_" not in name}
 
 
 def up(page: Page, device: int) -> float | None:
-    """
-    Return whether a GPU answers, `None` when the page does not know it.
-    """
+    """Return whether a GPU answers, `None` when the page does not know it."""
     return page.get(f'jaxmon_accelerator_up{{uuid="{UUID.format(device)}"}}')
 
 
 def errors(page: Page, collector: str, reason: str) -> float:
-    """
-    Return the failures counted under *reason*.
-    """
+    """Return the failures counted under *reason*."""
     name = "jaxmon_collector_errors_total"
     return page.get(f'{name}{{collector="{collector}",reason="{reason}"}}', 0)
 

@@ -1,6 +1,4 @@
-"""
-Rows about TPU runtimes, with a stand-in for libtpu's service.
-"""
+"""Rows about TPU runtimes, with a stand-in for libtpu's service."""
 
 from __future__ import annotations
 

@@ -42,17 +42,13 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
 
 @pytest.fixture
 def sampling(agent: Agent) -> Sampling:
-    """
-    Return what samples in the agent of the test.
-    """
+    """Return what samples in the agent of the test."""
     return agent._parts.sampling
 
 
 @pytest.fixture
 def make_site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
-    """
-    Return a function that starts a Grafana and returns a site for it.
-    """
+    """Return a function that starts a Grafana and returns a site for it."""
     with ExitStack() as stack:
         made: list[Site] = []
 
@@ -72,51 +68,39 @@ def make_site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """
-    Return a site with an empty Grafana.
-    """
+    """Return a site with an empty Grafana."""
     return make_site()
 
 
 @pytest.fixture
 def pushed(site: Site) -> Site:
-    """
-    Return a site whose dashboards have been pushed.
-    """
+    """Return a site whose dashboards have been pushed."""
     assert site.push().code == 0
     return site
 
 
 @pytest.fixture
 def serve(run_dir: Path) -> Iterator[Serve]:
-    """
-    Return a function that serves a page in a slot, with the agent's own server.
-    """
+    """Return a function that serves a page in a slot, with the agent's own server."""
     with serving(run_dir) as start:
         yield start
 
 
 @pytest.fixture
 def raw(run_dir: Path) -> Iterator[Raw]:
-    """
-    Return a function that lets *behave* answer each connection to a slot.
-    """
+    """Return a function that lets *behave* answer each connection to a slot."""
     with behaving(run_dir) as start:
         yield start
 
 
 @pytest.fixture(scope="session")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """
-    Return the directory of the compiled fake NVML.
-    """
+    """Return the directory of the compiled fake NVML."""
     return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture
 def gpus(nvml_library: Path, tmp_path: Path) -> Iterator[Callable[..., Gpus]]:
-    """
-    Return a function that starts the NVML collector on a number of fake devices.
-    """
+    """Return a function that starts the NVML collector on a number of fake devices."""
     with fake_gpus(nvml_library, tmp_path) as start:
         yield start

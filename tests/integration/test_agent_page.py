@@ -80,9 +80,7 @@ for accept, path in (("text/plain", sys.argv[1]), (sys.argv[3], sys.argv[2])):
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """
-    Return the text and the OpenMetrics page of an agent that saw a few calls.
-    """
+    """Return the text and the OpenMetrics page of an agent that saw a few calls."""
     directory = tmp_path_factory.mktemp("pages")
     text, openmetrics = directory / "text", directory / "openmetrics"
     cache = str(directory / "cache")
@@ -93,9 +91,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 def test_page_holds_exactly_the_metrics_of_the_catalogue(
     pages: tuple[str, str],
 ) -> None:
-    """
-    Nothing is exported that the catalogue does not name, and the other way round.
-    """
+    """Nothing is exported that the catalogue does not name, and the other way round."""
     text, _ = pages
     # The parser takes ``_total`` off the names of counters.
     exported = {
@@ -126,9 +122,7 @@ def test_labels_are_those_of_the_catalogue(pages: tuple[str, str]) -> None:
 
 
 def test_both_formats_carry_the_same_series(pages: tuple[str, str]) -> None:
-    """
-    The OpenMetrics page passes a strict parser and differs in syntax only.
-    """
+    """The OpenMetrics page passes a strict parser and differs in syntax only."""
     text, openmetrics = pages
 
     def series(families: Iterable[Any]) -> set[tuple[str, tuple[Any, ...]]]:
@@ -142,9 +136,7 @@ def test_both_formats_carry_the_same_series(pages: tuple[str, str]) -> None:
 
 
 def test_promtool_finds_nothing(pages: tuple[str, str]) -> None:
-    """
-    ``promtool check metrics`` has no remark.
-    """
+    """``promtool check metrics`` has no remark."""
     done = subprocess.run(
         [require_program("promtool"), "check", "metrics"],
         input=pages[0],
@@ -172,16 +164,12 @@ assert "jaxmon_runtime_info{" in page
 
 
 def test_observing_never_starts_the_backends(run_dir: Path) -> None:
-    """
-    A program may still configure JAX, or join a cluster, after `instrument`.
-    """
+    """A program may still configure JAX, or join a cluster, after `instrument`."""
     run_python("-c", INSTRUMENTED_WHERE_BACKENDS_ARE_DOWN, run_dir=run_dir).ok()
 
 
 def test_agent_page_is_also_served_on_its_socket(run_dir: Path) -> None:
-    """
-    The Unix socket answers with the same page as the TCP port, and with health.
-    """
+    """The Unix socket answers with the same page as the TCP port, and with health."""
     program = """
 import http.client, socket, jaxmon
 agent = jaxmon.instrument(port=0)

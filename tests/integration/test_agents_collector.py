@@ -1,6 +1,4 @@
-"""
-The agents collector over real Unix sockets: whose figures are whose.
-"""
+"""The agents collector over real Unix sockets: whose figures are whose."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Agents that hang, flood, or serve what is no page: what each costs the others.
-"""
+"""Agents that hang, flood, or serve what is no page: what each costs the others."""
 
 from __future__ import annotations
 

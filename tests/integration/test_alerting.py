@@ -27,18 +27,14 @@ BURN = "JaxmonRequestErrorBudgetBurn"
 
 
 class Service:
-    """
-    A service that answers a hundred requests between two scrapes, and a loop.
-    """
+    """A service that answers a hundred requests between two scrapes, and a loop."""
 
     def __init__(self) -> None:
         self.failing = False
         self._good = self._bad = 0
 
     def families(self) -> list[Family]:
-        """
-        Return what an agent in it would export.
-        """
+        """Return what an agent in it would export."""
         self._good += 50 if self.failing else 100
         self._bad += 50 if self.failing else 0
         requests = Family(
@@ -59,9 +55,7 @@ class Service:
 
 @pytest.fixture
 def service() -> Iterator[tuple[Service, str]]:
-    """
-    Return a service, and host and port where it is scraped.
-    """
+    """Return a service, and host and port where it is scraped."""
     running = Service()
     seconds = Histogram(catalog.SCRAPE_SECONDS)
     server = Server({"/metrics": metrics_handler(running.families, seconds)})
@@ -73,18 +67,14 @@ def service() -> Iterator[tuple[Service, str]]:
 
 @pytest.fixture
 def webhook() -> Iterator[Webhook]:
-    """
-    Return what Alertmanager sends to.
-    """
+    """Return what Alertmanager sends to."""
     with Webhook() as running:
         yield running
 
 
 @pytest.fixture
 def rules(tmp_path: Path, webhook: Webhook) -> Path:
-    """
-    Return a directory with the generated files.
-    """
+    """Return a directory with the generated files."""
     options = alerts.Options(scale=SCALE, webhook=webhook.url)
     for name, text in alerts.render(options=options).items():
         (tmp_path / name).write_text(text)
@@ -140,9 +130,7 @@ def test_a_failing_service_pages_and_recovers(
 
 
 def unhealthy(server: Prometheus) -> list[dict[str, Any]]:
-    """
-    Return the rules that Prometheus could not evaluate, with its reason.
-    """
+    """Return the rules that Prometheus could not evaluate, with its reason."""
     answer = json.loads(http_get(f"{server.url}/api/v1/rules"))
     rules = [rule for group in answer["data"]["groups"] for rule in group["rules"]]
     assert len(rules) > 100
@@ -150,7 +138,5 @@ def unhealthy(server: Prometheus) -> list[dict[str, Any]]:
 
 
 def scrapes(server: Prometheus) -> float:
-    """
-    Return how often the service was scraped within the last minute.
-    """
+    """Return how often the service was scraped within the last minute."""
     return sum(value for _, value in server.query("count_over_time(up[1m])"))

@@ -34,9 +34,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.ground_truth
 def test_the_line_that_leaks_is_named_with_its_bytes(books: Any) -> None:
-    """
-    Of fifty-one lines the largest is the one that keeps everything, to the byte.
-    """
+    """Of fifty-one lines the largest is the one that keeps everything, to the byte."""
     first = books["told"][0]
 
     assert (first["file"], first["line"]) == (books["file"], books["leak"])
@@ -47,9 +45,7 @@ def test_the_line_that_leaks_is_named_with_its_bytes(books: Any) -> None:
 
 @pytest.mark.ground_truth
 def test_each_innocent_line_has_its_bytes(books: Any) -> None:
-    """
-    However an array came to be, and wherever its shards are.
-    """
+    """However an array came to be, and wherever its shards are."""
     told = {
         str(row["line"]): [row["bytes"], row["arrays"]]
         for row in books["told"]
@@ -62,9 +58,7 @@ def test_each_innocent_line_has_its_bytes(books: Any) -> None:
 
 @pytest.mark.ground_truth
 def test_growth_is_of_one_line(books: Any) -> None:
-    """
-    Between two moments only the line that leaks grew, by half of what it holds.
-    """
+    """Between two moments only the line that leaks grew, by half of what it holds."""
     size, count = books["held"][str(books["leak"])]
 
     assert books["growth"] == [[books["leak"], size // 2, count // 2]]
@@ -72,9 +66,7 @@ def test_growth_is_of_one_line(books: Any) -> None:
 
 @pytest.mark.ground_truth
 def test_bytes_are_told_by_device(books: Any) -> None:
-    """
-    Shards count where they are, under the number that JAX gives the device.
-    """
+    """Shards count where they are, under the number that JAX gives the device."""
     assert sorted(books["devices"]) == [str(at) for at in range(DEVICES)]
     held = sum(size for size, _ in books["held"].values())
     constants = 64 * 200 * 4 + 8
@@ -158,9 +150,7 @@ def test_a_leak_is_told_and_forgotten(tmp_path: Path) -> None:
 
 
 def test_memory_is_a_profile_to_look_at() -> None:
-    """
-    `Agent.memory` reads as a table, and two of them tell what grew.
-    """
+    """`Agent.memory` reads as a table, and two of them tell what grew."""
     with instrumented() as agent:
         before = agent.memory()
         kept = []
@@ -178,9 +168,7 @@ def test_memory_is_a_profile_to_look_at() -> None:
 
 
 def test_snapshot_tells_growth_since_the_first_look() -> None:
-    """
-    The largest lines, and by how much each grew, as JSON types.
-    """
+    """The largest lines, and by how much each grew, as JSON types."""
     jax.local_devices()  # before, there is nothing to look at
     with instrumented() as agent:
         agent.refresh()
@@ -200,9 +188,7 @@ def test_snapshot_tells_growth_since_the_first_look() -> None:
 
 
 def test_a_snapshot_takes_the_first_look() -> None:
-    """
-    Who asks within the first minute is told as well.
-    """
+    """Who asks within the first minute is told as well."""
     with instrumented() as agent:
         kept = jnp.ones(3)
 
@@ -210,9 +196,7 @@ def test_a_snapshot_takes_the_first_look() -> None:
 
 
 def test_looks_are_turned_off_by_the_setting() -> None:
-    """
-    Without looks there is no leak detection; memory can still be asked for.
-    """
+    """Without looks there is no leak detection; memory can still be asked for."""
     with instrumented(memory_lines_interval=0) as agent:
         kept = jnp.ones(5)
         agent.refresh()
@@ -224,9 +208,7 @@ def test_looks_are_turned_off_by_the_setting() -> None:
 
 @pytest.mark.contained
 def test_lines_for_a_report_never_raise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    When JAX fails to tell who holds memory, the last look is what is reported.
-    """
+    """When JAX fails to tell who holds memory, the last look is what is reported."""
     with instrumented() as agent:
         kept = jnp.ones((50, 50))
         told = agent._parts.allocations.lines()
@@ -249,9 +231,7 @@ def test_lines_for_a_report_never_raise(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.contained
 def test_a_look_that_fails_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A backend may have no memory profile; live arrays are counted all the same.
-    """
+    """A backend may have no memory profile; live arrays are counted all the same."""
     with instrumented() as agent:
         kept = jnp.ones(3, jnp.uint8)
 
@@ -268,9 +248,7 @@ def test_a_look_that_fails_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_look_keeps_no_array_and_makes_none() -> None:
-    """
-    Arrays die with the program's last reference; looking allocates none.
-    """
+    """Arrays die with the program's last reference; looking allocates none."""
     with instrumented() as agent:
         gc.collect()
         before = len(jax.live_arrays())
@@ -296,9 +274,7 @@ assert not xla_bridge.backends_are_initialized()
 
 
 def test_looking_never_starts_the_backends() -> None:
-    """
-    Before the program uses JAX nobody holds anything.
-    """
+    """Before the program uses JAX nobody holds anything."""
     support.run_python("-c", BEFORE).ok()
 
 

@@ -1,6 +1,4 @@
-"""
-What the arguments of a recompile are called: as they are where they are passed.
-"""
+"""What the arguments of a recompile are called: as they are where they are passed."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ ONE, FOUR = np.ones(1, np.float32), np.ones(4, np.float32)
 
 
 def differences(agent: Agent) -> list[str]:
-    """
-    Return what is told of the only recompile.
-    """
+    """Return what is told of the only recompile."""
     (event,) = agent._context.events.since(kind="recompile")
     return [one["text"] for one in event.details["differences"]]
 
@@ -94,9 +90,7 @@ class Model:
 
 
 class Wrapping:
-    """
-    As `flax.nnx.jit` wraps what it is given.
-    """
+    """As `flax.nnx.jit` wraps what it is given."""
 
     def __init__(self, inner: Callable[..., Any]) -> None:
         self.inner = inner
@@ -136,9 +130,7 @@ CASES: dict[str, tuple[Callable[[], Any], int, int, str]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_argument_that_changed_is_named(name: str) -> None:
-    """
-    As the callable that is jitted calls it, whatever it says that it wraps.
-    """
+    """As the callable that is jitted calls it, whatever it says that it wraps."""
     make, before, after, called = CASES[name]
     jax.clear_caches()
     with instrumented() as agent:
@@ -178,9 +170,7 @@ def test_static_arguments_are_named_by_what_is_jitted(options: Any) -> None:
 
 
 def test_pmapped_functions_name_their_own_arguments() -> None:
-    """
-    As jitted ones do.
-    """
+    """As jitted ones do."""
     with instrumented() as agent:
         jitted = jax.pmap(other_parameters())
         for changed in (ONE, FOUR):
@@ -191,9 +181,7 @@ def test_pmapped_functions_name_their_own_arguments() -> None:
 
 
 def test_numpy_arguments_that_miss_are_named_alike() -> None:
-    """
-    Why a call missed without a compile names the argument of the wrapper.
-    """
+    """Why a call missed without a compile names the argument of the wrapper."""
     with instrumented() as agent:
         jitted = jax.jit(other_parameters())
         x = jax.numpy.ones(1)

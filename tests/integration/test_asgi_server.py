@@ -1,6 +1,4 @@
-"""
-The middleware on a real server, where responses are cut short.
-"""
+"""The middleware on a real server, where responses are cut short."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def recorded() -> Iterator[Recorded]:
-    """
-    Return what is recorded while the test runs.
-    """
+    """Return what is recorded while the test runs."""
     with recording() as found:
         yield found
 
@@ -67,9 +63,7 @@ def fail_afterwards(_: Request) -> Response:
 
 
 class Half(Response):
-    """
-    Begins a response and returns.
-    """
+    """Begins a response and returns."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         del scope, receive
@@ -138,9 +132,7 @@ def test_who_cuts_a_response_short_tells_the_outcome(
 
 
 def test_a_server_that_calls_the_end_a_disconnect(recorded: Recorded) -> None:
-    """
-    Whoever listens for one may be told so while the last byte is on its way.
-    """
+    """Whoever listens for one may be told so while the last byte is on its way."""
 
     async def exchange() -> None:
         ended = asyncio.Event()

@@ -1,6 +1,4 @@
-"""
-Starting with the import of JAX, from inside a program.
-"""
+"""Starting with the import of JAX, from inside a program."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from tests.support import Result
 def test_starts_with_the_import_and_then_steps_aside(
     python_script: Callable[..., Result],
 ) -> None:
-    """
-    Settings reach the agent, once, and nothing stays on ``sys.meta_path``.
-    """
+    """Settings reach the agent, once, and nothing stays on ``sys.meta_path``."""
     script = """
 import json, sys
 from jaxmon.autostart import when_jax_is_imported
@@ -43,9 +39,7 @@ print(json.dumps({
 def test_starts_at_once_where_jax_is_imported(
     python_script: Callable[..., Result],
 ) -> None:
-    """
-    Whoever comes after the import need not wait for another.
-    """
+    """Whoever comes after the import need not wait for another."""
     script = """
 import json, sys
 import jax
@@ -60,9 +54,7 @@ print(json.dumps(jaxmon.agent.instrument().url is not None))
 def test_names_the_problem_when_it_cannot_start(
     python_script: Callable[..., Result],
 ) -> None:
-    """
-    An unusable setting costs a line of log, not the program.
-    """
+    """An unusable setting costs a line of log, not the program."""
     script = """
 from jaxmon.autostart import when_jax_is_imported
 when_jax_is_imported(port=70_000)
@@ -79,9 +71,7 @@ print("goes on")
 def test_loader_that_cannot_be_followed_is_left_alone(
     python_script: Callable[..., Result],
 ) -> None:
-    """
-    An import hook with a loader of its own kind still imports.
-    """
+    """An import hook with a loader of its own kind still imports."""
     script = """
 import sys, types
 from importlib.machinery import ModuleSpec

@@ -1,6 +1,4 @@
-"""
-JAX's backends as the program starts them, drops them, and starts others.
-"""
+"""JAX's backends as the program starts them, drops them, and starts others."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-`jaxmon baseline` as people run it: real programs, real JAX, real exit codes.
-"""
+"""`jaxmon baseline` as people run it: real programs, real JAX, real exit codes."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ Command = Callable[..., Result]
 
 @pytest.fixture
 def baseline(tmp_path: Path) -> Command:
-    """
-    Return a function that runs ``jaxmon baseline`` beside a program to record.
-    """
+    """Return a function that runs ``jaxmon baseline`` beside a program to record."""
     (tmp_path / "train.py").write_text(PROGRAM)
 
     def run(*arguments: str, **options: Any) -> Result:
@@ -55,9 +51,7 @@ def baseline(tmp_path: Path) -> Command:
 
 
 def functions(path: Path) -> dict[str, dict[str, float]]:
-    """
-    Return the figures in a recorded file.
-    """
+    """Return the figures in a recorded file."""
     found: dict[str, dict[str, float]] = json.loads(path.read_text())["functions"]
     return found
 
@@ -96,9 +90,7 @@ def test_record_holds_what_the_program_did(baseline: Command, tmp_path: Path) ->
 def test_same_program_passes_and_worse_one_fails(
     baseline: Command, tmp_path: Path
 ) -> None:
-    """
-    The same run has no regression; one that compiles again does, and is told why.
-    """
+    """The same run has no regression; one that compiles again does, and is told why."""
     baseline("record", "b.json", "--", "train.py").ok()
     same = baseline("compare", "b.json", "--", "train.py").ok()
     assert same.out.splitlines()[-1] == "no regression in 1 function"
@@ -119,9 +111,7 @@ def test_same_program_passes_and_worse_one_fails(
 def test_tolerances_and_strictness_are_options(
     baseline: Command, tmp_path: Path
 ) -> None:
-    """
-    A tolerance lets a regression pass; ``--strict`` fails for functions that go.
-    """
+    """A tolerance lets a regression pass; ``--strict`` fails for functions that go."""
     baseline("record", "b.json", "--", "train.py").ok()
     baseline("record", "c.json", "--", "train.py", "8", "9").ok()
     compare = ("compare", "b.json", "--from", "c.json")
@@ -143,9 +133,7 @@ def test_tolerances_and_strictness_are_options(
 def test_modules_code_and_programs_can_be_recorded(
     baseline: Command, tmp_path: Path
 ) -> None:
-    """
-    ``-m pytest`` and programs on the PATH work like scripts.
-    """
+    """``-m pytest`` and programs on the PATH work like scripts."""
     (tmp_path / "test_it.py").write_text(
         dedent(
             """
@@ -167,9 +155,7 @@ def test_modules_code_and_programs_can_be_recorded(
 
 
 def test_processes_are_added_up(baseline: Command, tmp_path: Path) -> None:
-    """
-    A shell that runs the program twice has compiled it twice.
-    """
+    """A shell that runs the program twice has compiled it twice."""
     program = f"{sys.executable} train.py; {sys.executable} train.py"
     baseline("record", "b.json", "--", "sh", "-c", program).ok()
     figures = functions(tmp_path / "b.json")[STEP]
@@ -201,9 +187,7 @@ def test_program_with_an_agent_of_its_own_is_recorded(
 def test_failing_command_is_passed_on(
     baseline: Command, tmp_path: Path, ending: str, code: int
 ) -> None:
-    """
-    Its exit code is ours; what was recorded before stays.
-    """
+    """Its exit code is ours; what was recorded before stays."""
     (tmp_path / "bad.py").write_text(f"{PROGRAM}\n{ending}\n")
     (tmp_path / "b.json").write_text("precious")
     for verb in ("record", "compare"):
@@ -233,9 +217,7 @@ def test_failing_command_is_passed_on(
 def test_command_without_figures_is_misuse(
     baseline: Command, tmp_path: Path, source: str
 ) -> None:
-    """
-    A baseline of nothing would pass for ever.
-    """
+    """A baseline of nothing would pass for ever."""
     (tmp_path / "empty.py").write_text(source)
     result = baseline("record", "b.json", "--", "empty.py")
     assert result.code == 2
@@ -260,9 +242,7 @@ def test_command_without_figures_is_misuse(
 def test_misuse_is_told_before_anything_runs(
     baseline: Command, arguments: tuple[str, ...], message: str
 ) -> None:
-    """
-    What cannot work ends with exit code 2 and a reason, and runs no program.
-    """
+    """What cannot work ends with exit code 2 and a reason, and runs no program."""
     result = baseline(*arguments)
     assert (result.code, result.out) == (2, "")
     assert message in result.err
@@ -311,9 +291,7 @@ def test_signals_reach_the_command(
 
 
 def test_figures_that_cannot_be_left_cost_a_line(tmp_path: Path) -> None:
-    """
-    A directory that is gone as the program ends changes nothing but the log.
-    """
+    """A directory that is gone as the program ends changes nothing but the log."""
     result = run_python(
         "-c",
         "import jaxmon\n"

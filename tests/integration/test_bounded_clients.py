@@ -1,6 +1,4 @@
-"""
-Every client of ours ends, in time and in size, whatever its server does.
-"""
+"""Every client of ours ends, in time and in size, whatever its server does."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ endless = pytest.mark.parametrize("name", ENDLESS)
 
 @contextmanager
 def replaced(owner: object, name: str, value: object):
-    """
-    Set an attribute for the length of a block.
-    """
+    """Set an attribute for the length of a block."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -95,9 +91,7 @@ def test_an_answer_that_never_ends(who, name):
 
 @endless
 def test_a_local_page_that_never_ends(name, tmp_path):
-    """
-    So does the client of one Unix socket, and that of many.
-    """
+    """So does the client of one Unix socket, and that of many."""
     path = tmp_path / "a.sock"
     with hostile(ENDLESS[name], path=path):
         with pytest.raises((OSError, HTTPException)):
@@ -108,9 +102,7 @@ def test_a_local_page_that_never_ends(name, tmp_path):
 
 @endless
 def test_an_unhealthy_sidecar(name, monkeypatch):
-    """
-    The health check of the image says so, and does not wait for ever.
-    """
+    """The health check of the image says so, and does not wait for ever."""
     main = runpy.run_path(str(HEALTHCHECK))["main"]
     main.__globals__["_SECONDS"] = SECONDS
     monkeypatch.delenv("JAXMON_EXPORTER_WEB_CONFIG", raising=False)
@@ -123,9 +115,7 @@ def test_an_unhealthy_sidecar(name, monkeypatch):
 
 @pytest.mark.parametrize("port", ["", "nan", "99999", "-1", "9" * 400, "9" * 5000])
 def test_a_health_check_of_no_port(port, monkeypatch):
-    """
-    What is no port serves nobody.
-    """
+    """What is no port serves nobody."""
     monkeypatch.setenv("JAXMON_EXPORTER_HOST", "127.0.0.1")
     monkeypatch.setenv("JAXMON_EXPORTER_PORT", port)
     main = runpy.run_path(str(HEALTHCHECK))["main"]
@@ -136,9 +126,7 @@ def test_a_health_check_of_no_port(port, monkeypatch):
 
 @endless
 def test_an_endless_answer_by_tls(name, monkeypatch, tmp_path):
-    """
-    Bounds hold for what is encrypted as well.
-    """
+    """Bounds hold for what is encrypted as well."""
     trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -155,9 +143,7 @@ def test_an_endless_answer_by_tls(name, monkeypatch, tmp_path):
 
 
 def test_a_server_that_never_agrees_on_tls():
-    """
-    The deadline holds for the handshake, too.
-    """
+    """The deadline holds for the handshake, too."""
     with hostile(ENDLESS["silence"]) as server:
         url = server.url.replace("http:", "https:")
         session = Session(url, TOKEN, timeout=SECONDS, sleep=lambda _: None)
@@ -170,9 +156,7 @@ def test_a_server_that_never_agrees_on_tls():
 
 @endless
 def test_a_proxy_whose_answer_never_ends(name, monkeypatch):
-    """
-    What a proxy says before the server may speak is bounded like all else.
-    """
+    """What a proxy says before the server may speak is bounded like all else."""
     monkeypatch.setenv("no_proxy", "")
     with hostile(ENDLESS[name]) as server:
         monkeypatch.setenv("https_proxy", server.url)
@@ -187,9 +171,7 @@ def test_a_proxy_whose_answer_never_ends(name, monkeypatch):
     "name", ["continue", "early hints", "a body", "chunks", "trailers"]
 )
 def test_the_size_ends_what_the_time_does_not(name, tmp_path):
-    """
-    A flood is left after as many bytes as are allowed, with minutes to go.
-    """
+    """A flood is left after as many bytes as are allowed, with minutes to go."""
     path, most = tmp_path / "a.sock", 2 << 20
     with hostile(ENDLESS[name], path=path) as server:
         with pytest.raises(TooLargeError, match="longer than 2 MiB"):
@@ -198,9 +180,7 @@ def test_the_size_ends_what_the_time_does_not(name, tmp_path):
 
 
 def test_an_answer_that_is_too_large_is_asked_for_once(monkeypatch):
-    """
-    To ask again would bring as much again.
-    """
+    """To ask again would bring as much again."""
     monkeypatch.setattr(http, "MAX_BYTES", 2 << 20)
     waits: list[float] = []
     with hostile(ENDLESS["a body"]) as server:
@@ -211,9 +191,7 @@ def test_an_answer_that_is_too_large_is_asked_for_once(monkeypatch):
 
 
 def test_a_server_that_takes_no_request():
-    """
-    Sending ends in time as well.
-    """
+    """Sending ends in time as well."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         bounds = Bounds(SECONDS, 1 << 20)
@@ -225,9 +203,7 @@ def test_a_server_that_takes_no_request():
 
 
 def test_a_name_that_is_not_found_in_time(monkeypatch):
-    """
-    The deadline holds where the resolver has none.
-    """
+    """The deadline holds where the resolver has none."""
     over = threading.Event()
     real = socket.getaddrinfo
 
@@ -249,17 +225,13 @@ def test_a_name_that_is_not_found_in_time(monkeypatch):
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 80, "."])
 def test_a_name_that_is_none(host):
-    """
-    It is an error of the connection like any other, not one of its encoding.
-    """
+    """It is an error of the connection like any other, not one of its encoding."""
     with pytest.raises(OSError, match="cannot be the name of a host"):
         client.get((host, 443), "/", seconds=30, max_bytes=1 << 20)
 
 
 def test_interim_responses_are_left_out(tmp_path):
-    """
-    A server may send some before the one that counts.
-    """
+    """A server may send some before the one that counts."""
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n"
     final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     path = tmp_path / "a.sock"
@@ -269,9 +241,7 @@ def test_interim_responses_are_left_out(tmp_path):
 
 
 def test_an_agent_that_never_ends_is_listed(tmp_path, monkeypatch):
-    """
-    `explain` names the program whose agent floods it, and why it has no report.
-    """
+    """`explain` names the program whose agent floods it, and why it has no report."""
     monkeypatch.setattr("jaxmon.cli.workers._MAX_BYTES", 2 << 20)
     with hostile(ENDLESS["a body"], path=tmp_path / "agent-0.sock"):
         (worker,) = running(tmp_path, timeout=60)
@@ -279,9 +249,7 @@ def test_an_agent_that_never_ends_is_listed(tmp_path, monkeypatch):
 
 
 def test_a_grpc_server_that_never_ends():
-    """
-    What is no reply, such as pings, counts as well.
-    """
+    """What is no reply, such as pings, counts as well."""
     pytest.importorskip("h2")
     settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
     unknown = b"\x00\x40\x00\xee\x00\x00\x00\x00\x00" + b"x" * (1 << 14)
@@ -293,8 +261,6 @@ def test_a_grpc_server_that_never_ends():
 
 
 def test_a_path_that_is_a_socket_of_nobody(tmp_path: Path):
-    """
-    Nobody listens: that is said at once.
-    """
+    """Nobody listens: that is said at once."""
     with pytest.raises(FileNotFoundError):
         client.get(tmp_path / "none.sock", "/", seconds=60, max_bytes=1)

@@ -1,6 +1,4 @@
-"""
-Budgets: what counts, what is said when more was spent, and what is left behind.
-"""
+"""Budgets: what counts, what is said when more was spent, and what is left behind."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ pytestmark = pytest.mark.ground_truth
 
 @pytest.fixture
 def double() -> Any:
-    """
-    Return a jitted function that was never called.
-    """
+    """Return a jitted function that was never called."""
 
     def doubled(x: Any) -> Any:
         return x * 2
@@ -36,24 +32,18 @@ def double() -> Any:
 
 @pytest.fixture
 def agent() -> Iterator[jaxmon.Agent]:
-    """
-    Return an agent that runs before any budget does.
-    """
+    """Return an agent that runs before any budget does."""
     yield jaxmon.instrument(port=None, socket=False, memory_lines_interval=0)
     jaxmon.uninstrument()
 
 
 def ones(length: int) -> Any:
-    """
-    Return an argument that no compile of JAX's own is needed for.
-    """
+    """Return an argument that no compile of JAX's own is needed for."""
     return np.ones(length, np.float32)
 
 
 def test_what_is_allowed_may_be_spent(double: Any) -> None:
-    """
-    As many compiles as allowed pass, and the result tells how many there were.
-    """
+    """As many compiles as allowed pass, and the result tells how many there were."""
     with jaxmon.budget(compiles=2, recompiles=1) as spent:
         double(ones(3))
         double(ones(3))
@@ -95,9 +85,7 @@ def test_recompile_of_a_warm_function_is_noticed(double: Any) -> None:
 
 
 def test_compile_ahead_of_time_is_no_recompile(double: Any) -> None:
-    """
-    ``lower().compile()`` of a warm function counts as a compile only.
-    """
+    """``lower().compile()`` of a warm function counts as a compile only."""
     double(ones(3))
     with jaxmon.budget(recompiles=0) as spent:
         jax.jit(double).lower(ones(4)).compile()
@@ -105,9 +93,7 @@ def test_compile_ahead_of_time_is_no_recompile(double: Any) -> None:
 
 
 def test_running_agent_is_read_and_left(double: Any, agent: jaxmon.Agent) -> None:
-    """
-    With an agent that saw the first compile, the cause is known; it runs on.
-    """
+    """With an agent that saw the first compile, the cause is known; it runs on."""
     double(ones(3))
     with pytest.raises(jaxmon.BudgetExceeded) as caught, jaxmon.budget(recompiles=0):
         double(ones(4))
@@ -117,9 +103,7 @@ def test_running_agent_is_read_and_left(double: Any, agent: jaxmon.Agent) -> Non
 
 
 def test_functions_of_jax_count_when_asked_for() -> None:
-    """
-    Operations outside of jit are compiled, and are not the user's functions.
-    """
+    """Operations outside of jit are compiled, and are not the user's functions."""
     with jaxmon.budget(compiles=0) as spent:
         jnp.cumsum(ones(17)).block_until_ready()
     assert spent.compiles == 0
@@ -132,9 +116,7 @@ def test_functions_of_jax_count_when_asked_for() -> None:
 
 @pytest.mark.parametrize("by", ["itself", "name", "label"])
 def test_one_function_may_be_counted(double: Any, by: str) -> None:
-    """
-    A budget for one function, given or named, ignores the others.
-    """
+    """A budget for one function, given or named, ignores the others."""
     label = f"{double.__module__}.{double.__qualname__}"
     wanted: Any = {"itself": double, "name": "doubled", "label": label}[by]
     other = jax.jit(lambda x: x + 1)
@@ -148,9 +130,7 @@ def test_one_function_may_be_counted(double: Any, by: str) -> None:
 
 
 def test_growth_of_live_arrays_fails() -> None:
-    """
-    Arrays that outlive the block count with all their bytes, and are described.
-    """
+    """Arrays that outlive the block count with all their bytes, and are described."""
     kept = []
     with jaxmon.budget(live_bytes_growth=0) as spent:
         jax.device_put(ones(1024)).block_until_ready()
@@ -170,9 +150,7 @@ def test_growth_of_live_arrays_fails() -> None:
 
 
 def test_arrays_in_a_cycle_are_no_growth() -> None:
-    """
-    What the garbage collector can free is not held against the block.
-    """
+    """What the garbage collector can free is not held against the block."""
     with jaxmon.budget(live_bytes_growth=0):
         cycle: list[Any] = [jax.device_put(ones(1024))]
         cycle.append(cycle)
@@ -180,9 +158,7 @@ def test_arrays_in_a_cycle_are_no_growth() -> None:
 
 
 def test_transfers_fail_with_their_lines(double: Any) -> None:
-    """
-    Transfers of either direction count, and the lines that made them are named.
-    """
+    """Transfers of either direction count, and the lines that made them are named."""
     array = jax.device_put(ones(3))
     double(array)
     with jaxmon.budget(transfers=0):
@@ -199,9 +175,7 @@ def test_transfers_fail_with_their_lines(double: Any) -> None:
 
 
 def test_transfers_that_nobody_counts_are_an_error() -> None:
-    """
-    An agent without that hook cannot keep such a budget, and others it can.
-    """
+    """An agent without that hook cannot keep such a budget, and others it can."""
     jaxmon.instrument(port=None, socket=False, transfers=False)
     try:
         with pytest.raises(jaxmon.JaxmonError, match="transfers=True"):  # noqa: SIM117
@@ -232,9 +206,7 @@ def test_functions_without_a_label_are_an_error() -> None:
 
 
 def test_stopped_agent_is_an_error(agent: jaxmon.Agent) -> None:
-    """
-    Nobody can tell what a block cost whose agent was stopped meanwhile.
-    """
+    """Nobody can tell what a block cost whose agent was stopped meanwhile."""
     with (
         pytest.raises(jaxmon.JaxmonError, match="was stopped while a budget"),
         jaxmon.budget(compiles=0),
@@ -246,9 +218,7 @@ def test_stopped_agent_is_an_error(agent: jaxmon.Agent) -> None:
 def test_failure_of_a_hook_is_an_error(
     double: Any, monkeypatch: pytest.MonkeyPatch, agent: jaxmon.Agent
 ) -> None:
-    """
-    A budget does not pass because jaxmon failed to count.
-    """
+    """A budget does not pass because jaxmon failed to count."""
     monkeypatch.setattr(agent._hooks.compiles, "_settle", None)
     with (
         pytest.raises(jaxmon.JaxmonError, match="failed with JAX"),
@@ -272,18 +242,14 @@ def test_failure_of_a_hook_is_an_error(
 def test_limits_that_are_none_are_refused(
     options: dict[str, Any], message: str
 ) -> None:
-    """
-    A mistake is told where it was made, before the block begins.
-    """
+    """A mistake is told where it was made, before the block begins."""
     with pytest.raises(jaxmon.SettingsError, match=message):
         jaxmon.budget(**options)
     assert jaxmon.budget(compiles=0, recompiles=None) is not None
 
 
 def test_long_lists_are_cut() -> None:
-    """
-    A message stays readable, whatever the number of functions.
-    """
+    """A message stays readable, whatever the number of functions."""
     functions = []
     for number in range(13):
         scope: dict[str, Any] = {}
@@ -297,9 +263,7 @@ def test_long_lists_are_cut() -> None:
 def test_silent_agent_heeds_no_environment(
     double: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Every setting of it is given, so a budget counts where jaxmon is switched off.
-    """
+    """Every setting of it is given, so a budget counts where jaxmon is switched off."""
     assert set(SILENT) == set(Settings.__dataclass_fields__)
     monkeypatch.setenv("JAXMON_ENABLED", "false")
     monkeypatch.setenv("JAXMON_LEAK_WINDOW", "nonsense")
@@ -309,9 +273,7 @@ def test_silent_agent_heeds_no_environment(
 
 
 def test_naming_the_budget_loads_no_jax() -> None:
-    """
-    JAX is imported with the block.
-    """
+    """JAX is imported with the block."""
     code = (
         "import sys, jaxmon\n"
         "block = jaxmon.budget(compiles=0)\n"

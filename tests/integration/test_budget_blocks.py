@@ -1,6 +1,4 @@
-"""
-Blocks under a budget: nested, overlapping, in threads and tasks, as decorators.
-"""
+"""Blocks under a budget: nested, overlapping, in threads and tasks, as decorators."""
 
 from __future__ import annotations
 
@@ -21,16 +19,12 @@ pytestmark = pytest.mark.ground_truth
 
 @pytest.fixture
 def double() -> Any:
-    """
-    Return a jitted function that was never called.
-    """
+    """Return a jitted function that was never called."""
     return jax.jit(lambda x: x * 2)
 
 
 def ones(length: int) -> Any:
-    """
-    Return an argument that no compile of JAX's own is needed for.
-    """
+    """Return an argument that no compile of JAX's own is needed for."""
     return np.ones(length, np.float32)
 
 
@@ -53,9 +47,7 @@ def test_exception_of_the_block_wins(double: Any) -> None:
 
 
 def test_budgets_nest(double: Any) -> None:
-    """
-    An inner block counts in the outer one; the outer is not disturbed by its end.
-    """
+    """An inner block counts in the outer one; the outer is not disturbed by its end."""
     with jaxmon.budget(compiles=2) as outer:
         double(ones(3))
         with jaxmon.budget(compiles=1) as inner:
@@ -66,9 +58,7 @@ def test_budgets_nest(double: Any) -> None:
 
 
 def test_overlapping_budgets_share_an_agent(double: Any) -> None:
-    """
-    Blocks of two threads need not end in the order in which they began.
-    """
+    """Blocks of two threads need not end in the order in which they began."""
     began, over = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -88,9 +78,7 @@ def test_overlapping_budgets_share_an_agent(double: Any) -> None:
 
 
 def test_threads_of_the_process_count(double: Any) -> None:
-    """
-    A compile on another thread is spent as well.
-    """
+    """A compile on another thread is spent as well."""
     with jaxmon.budget(compiles=1) as spent:
         thread = threading.Thread(target=double, args=(ones(3),))
         thread.start()
@@ -99,9 +87,7 @@ def test_threads_of_the_process_count(double: Any) -> None:
 
 
 def test_decorated_function_has_a_budget_for_each_call() -> None:
-    """
-    Calls are counted one by one, of coroutines as well, while they run.
-    """
+    """Calls are counted one by one, of coroutines as well, while they run."""
     step = jax.jit(lambda x: x * 3)
 
     @jaxmon.budget(compiles=1)
@@ -121,9 +107,7 @@ def test_decorated_function_has_a_budget_for_each_call() -> None:
 
 
 def test_one_budget_serves_several_blocks(double: Any) -> None:
-    """
-    A budget under a name can be entered again, also within itself.
-    """
+    """A budget under a name can be entered again, also within itself."""
     one = jaxmon.budget(compiles=1)
     with one as first:
         double(ones(3))
@@ -167,9 +151,7 @@ def test_one_budget_serves_several_threads(double: Any) -> None:
 
 
 def test_one_budget_serves_several_tasks(double: Any) -> None:
-    """
-    Tasks that take turns do not end each other's blocks.
-    """
+    """Tasks that take turns do not end each other's blocks."""
     one = jaxmon.budget()
 
     async def main() -> list[int]:

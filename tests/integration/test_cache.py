@@ -1,6 +1,4 @@
-"""
-The persistent cache: every figure against JAX's own events and the files on disk.
-"""
+"""The persistent cache: every figure against JAX's own events and the files on disk."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ pytestmark = pytest.mark.ground_truth
 
 
 def test_figures_equal_those_of_jax_and_the_files(tmp_path: Path) -> None:
-    """
-    The first process writes what the second finds; nothing is in the way.
-    """
+    """The first process writes what the second finds; nothing is in the way."""
     first, second = (run(tmp_path / "cache") for _ in range(2))
 
     files = entries(tmp_path / "cache")
@@ -57,9 +53,7 @@ def test_saved_seconds_are_those_of_jax_and_never_fall(tmp_path: Path) -> None:
 
 
 def test_a_hit_on_a_slow_compile_saves_what_jax_says(tmp_path: Path) -> None:
-    """
-    The compile time that is kept with an entry, less the time to retrieve it.
-    """
+    """The compile time that is kept with an entry, less the time to retrieve it."""
     first = run(tmp_path)
     # The entry's first four bytes, compressed, are the seconds that it took.
     slow = """

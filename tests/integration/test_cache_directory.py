@@ -17,9 +17,7 @@ pytestmark = pytest.mark.ground_truth
 
 
 def test_a_cache_that_outgrows_its_file_system_is_named(tmp_path: Path) -> None:
-    """
-    Without eviction, entries that take more than what is left will soon not fit.
-    """
+    """Without eviction, entries that take more than what is left will soon not fit."""
     free = os.statvfs(tmp_path)
     huge = tmp_path / "jit_old-0000-cache"
     with huge.open("wb") as file:
@@ -32,9 +30,7 @@ def test_a_cache_that_outgrows_its_file_system_is_named(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_a_file_is_named(tmp_path: Path) -> None:
-    """
-    JAX warns once and never tries again; the obstacle stays.
-    """
+    """JAX warns once and never tries again; the obstacle stays."""
     file = tmp_path / "cache"
     file.touch()
 
@@ -47,9 +43,7 @@ def test_a_path_that_is_a_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_permission_is_named(run_dir: Path) -> None:
-    """
-    A directory that this user may read and not write.
-    """
+    """A directory that this user may read and not write."""
     # Not below tmp_path, which other users may not enter.
     run_dir.chmod(0o755)
     directory = run_dir / "cache"
@@ -71,9 +65,7 @@ def test_a_directory_without_permission_is_named(run_dir: Path) -> None:
 
 
 def test_a_full_file_system_is_named(tmp_path: Path) -> None:
-    """
-    A limit on the size of files stands in for it: writing fails half-way.
-    """
+    """A limit on the size of files stands in for it: writing fails half-way."""
     limit = (
         "import resource, signal",
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)",
@@ -90,9 +82,7 @@ def test_a_full_file_system_is_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_can_be_written_again_is_no_obstacle(tmp_path: Path) -> None:
-    """
-    One success shows that the trouble is over.
-    """
+    """One success shows that the trouble is over."""
     limit = (
         "import resource, signal",
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)",
@@ -125,9 +115,7 @@ def test_a_directory_that_was_deleted_is_named(tmp_path: Path) -> None:
 
 
 def test_a_corrupt_entry_is_an_error_with_the_name_of_its_file(tmp_path: Path) -> None:
-    """
-    JAX compiles again and leaves the file as it is, each time; so it must go.
-    """
+    """JAX compiles again and leaves the file as it is, each time; so it must go."""
     run(tmp_path, "cached(ones(3))")
     (entry,) = entries(tmp_path)
     entry.write_bytes(b"not an entry")
@@ -144,9 +132,7 @@ def test_a_corrupt_entry_is_an_error_with_the_name_of_its_file(tmp_path: Path) -
 
 
 def test_warnings_of_jax_are_as_without_jaxmon(tmp_path: Path) -> None:
-    """
-    Category, text, file and line of each warning are what the user would see.
-    """
+    """Category, text, file and line of each warning are what the user would see."""
     run(tmp_path, "cached(ones(3))")
     (entry,) = entries(tmp_path)
     entry.write_bytes(b"not an entry")

@@ -33,9 +33,7 @@ pytestmark = pytest.mark.ground_truth
 
 
 def test_a_cache_that_is_switched_off_is_named(tmp_path: Path) -> None:
-    """
-    ``jax_enable_compilation_cache`` off, or room for nothing.
-    """
+    """``jax_enable_compilation_cache`` off, or room for nothing."""
     off = run(tmp_path, config={"jax_enable_compilation_cache": False})
 
     assert (off.hits, off.stored, entries(tmp_path)) == (0, 0, [])
@@ -45,9 +43,7 @@ def test_a_cache_that_is_switched_off_is_named(tmp_path: Path) -> None:
 
 
 def test_room_for_nothing_is_named(tmp_path: Path) -> None:
-    """
-    ``jax_compilation_cache_max_size`` of 0 switches the cache off as well.
-    """
+    """``jax_compilation_cache_max_size`` of 0 switches the cache off as well."""
     books = run(tmp_path, config={"jax_compilation_cache_max_size": 0})
 
     assert entries(tmp_path) == []
@@ -55,9 +51,7 @@ def test_room_for_nothing_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_directory_setting_is_named() -> None:
-    """
-    Without a directory there is no cache, and no look-up counts as a miss.
-    """
+    """Without a directory there is no cache, and no look-up counts as a miss."""
     books = run(None)
 
     assert books.events["compile_requests_use_cache"] == 3
@@ -66,16 +60,12 @@ def test_a_missing_directory_setting_is_named() -> None:
 
 
 def test_nothing_is_named_before_anything_was_compiled() -> None:
-    """
-    A program may still be about to configure the cache.
-    """
+    """A program may still be about to configure the cache."""
     assert run(None, "pass").obstacles() == []
 
 
 def test_programs_below_the_threshold_are_named(tmp_path: Path) -> None:
-    """
-    Programs that each compile too fast to be kept, and together cost a second.
-    """
+    """Programs that each compile too fast to be kept, and together cost a second."""
     books = run(
         tmp_path,
         "compile_for(1.5)",
@@ -91,9 +81,7 @@ def test_programs_below_the_threshold_are_named(tmp_path: Path) -> None:
 def test_a_few_quick_programs_below_the_threshold_are_not_worth_a_word(
     tmp_path: Path,
 ) -> None:
-    """
-    Every program compiles small things that JAX rightly does not keep.
-    """
+    """Every program compiles small things that JAX rightly does not keep."""
     books = run(
         tmp_path,
         "cached(ones(3))",
@@ -105,9 +93,7 @@ def test_a_few_quick_programs_below_the_threshold_are_not_worth_a_word(
 
 
 def test_programs_below_the_size_are_named(tmp_path: Path) -> None:
-    """
-    The other threshold: entries that are too small.
-    """
+    """The other threshold: entries that are too small."""
     books = run(
         tmp_path,
         config={"jax_persistent_cache_min_entry_size_bytes": 10**9},
@@ -141,9 +127,7 @@ def test_a_directory_that_moved_is_named_where_it_matters(
 
 
 def test_a_changed_program_at_the_same_path_is_no_obstacle(tmp_path: Path) -> None:
-    """
-    A deployment that changes every program misses every time, and rightly so.
-    """
+    """A deployment that changes every program misses every time, and rightly so."""
     run(tmp_path, "cached(ones(3))")
 
     books = run(tmp_path, "cached(ones(5))")
@@ -153,9 +137,7 @@ def test_a_changed_program_at_the_same_path_is_no_obstacle(tmp_path: Path) -> No
 
 
 def test_a_changed_program_in_a_cold_cache_names_nothing(tmp_path: Path) -> None:
-    """
-    Misses alone are no reason to suspect the path: they may be the first ones.
-    """
+    """Misses alone are no reason to suspect the path: they may be the first ones."""
     run(tmp_path, "cached(ones(3))")
 
     books = run(tmp_path, "other(ones(3))")
@@ -165,9 +147,7 @@ def test_a_changed_program_in_a_cold_cache_names_nothing(tmp_path: Path) -> None
 
 
 def test_only_the_first_process_of_a_cluster_writes(tmp_path: Path) -> None:
-    """
-    The other one of two real processes names that nobody kept what it compiled.
-    """
+    """The other one of two real processes names that nobody kept what it compiled."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -220,9 +200,7 @@ def test_host_callbacks_are_named_where_jax_does_not_keep_them(tmp_path: Path) -
 
 
 def test_a_directory_set_too_late_is_named(tmp_path: Path) -> None:
-    """
-    JAX keeps to the directory that it started with.
-    """
+    """JAX keeps to the directory that it started with."""
     change = f"jax.config.update('jax_compilation_cache_dir', {str(tmp_path / 'b')!r})"
 
     books = run(tmp_path / "a", "cached(ones(3))", change, "cached(ones(4))")
@@ -234,9 +212,7 @@ def test_a_directory_set_too_late_is_named(tmp_path: Path) -> None:
 
 
 def test_a_cache_switched_on_too_late_is_named(tmp_path: Path) -> None:
-    """
-    JAX decides at the first compile whether there is a cache.
-    """
+    """JAX decides at the first compile whether there is a cache."""
     off = {"jax_enable_compilation_cache": False}
     on = "jax.config.update('jax_enable_compilation_cache', True)"
 
@@ -249,9 +225,7 @@ def test_a_cache_switched_on_too_late_is_named(tmp_path: Path) -> None:
 def test_a_first_directory_after_the_first_compile_is_named_or_used(
     tmp_path: Path,
 ) -> None:
-    """
-    To 0.4 that is too late, later releases take it; jaxmon says which it is.
-    """
+    """To 0.4 that is too late, later releases take it; jaxmon says which it is."""
     late = f"jax.config.update('jax_compilation_cache_dir', {str(tmp_path)!r})"
 
     books = run(None, "cached(ones(3))", late, "cached(ones(4))")
@@ -264,9 +238,7 @@ def test_a_first_directory_after_the_first_compile_is_named_or_used(
 
 
 def test_checking_contents_is_named(tmp_path: Path) -> None:
-    """
-    Since 0.10 JAX can compile what it has, to compare: nothing hits at first.
-    """
+    """Since 0.10 JAX can compile what it has, to compare: nothing hits at first."""
     check = {"jax_compilation_cache_check_contents": True}
     run(tmp_path)
 
@@ -279,9 +251,7 @@ def test_checking_contents_is_named(tmp_path: Path) -> None:
 
 
 def test_eviction_without_its_package_is_named(tmp_path: Path) -> None:
-    """
-    JAX then uses no cache at all, and warns once.
-    """
+    """JAX then uses no cache at all, and warns once."""
     missing = tmp_path / "path"
     missing.mkdir()
     (missing / "filelock.py").write_text("raise ImportError")
@@ -296,9 +266,7 @@ def test_eviction_without_its_package_is_named(tmp_path: Path) -> None:
 
 
 def test_an_entry_larger_than_the_cache_is_named(tmp_path: Path) -> None:
-    """
-    Such a program is compiled each time, however much room there is.
-    """
+    """Such a program is compiled each time, however much room there is."""
     packages = tmp_path / "path"
     packages.mkdir()
     (packages / "filelock.py").write_text(FILELOCK)

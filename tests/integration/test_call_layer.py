@@ -31,9 +31,7 @@ EACH = 300
 
 
 def in_threads(run: Callable[[int], None]) -> list[BaseException]:
-    """
-    Run *run* in many threads that begin together; return what they raised.
-    """
+    """Run *run* in many threads that begin together; return what they raised."""
     barrier, raised = threading.Barrier(THREADS), list[BaseException]()
 
     def start(number: int) -> None:
@@ -57,9 +55,7 @@ def in_threads(run: Callable[[int], None]) -> list[BaseException]:
 
 
 class Noting:
-    """
-    Waits for calls, and notes those that began.
-    """
+    """Waits for calls, and notes those that began."""
 
     def __init__(self) -> None:
         self.begun: list[int] = []
@@ -105,9 +101,7 @@ def test_every_call_of_every_thread_counts_once() -> None:
 
 @pytest.mark.ground_truth
 def test_calls_go_on_while_the_agent_goes() -> None:
-    """
-    Threads that call, compile and jit while agents come and go see nothing of it.
-    """
+    """Threads that call, compile and jit while agents come and go see nothing of it."""
     ended = threading.Event()
 
     def agents() -> None:
@@ -184,9 +178,7 @@ def test_traced_calls_of_a_pmapped_function_are_told_apart() -> None:
 
 
 def test_functions_of_one_label_share_code() -> None:
-    """
-    Objects made anew again and again leave nothing behind but their label's code.
-    """
+    """Objects made anew again and again leave nothing behind but their label's code."""
     with instrumented() as agent:
         layer = agent._hooks._calls
         for _ in range(20):
@@ -210,9 +202,7 @@ def test_functions_of_one_label_share_code() -> None:
 def test_an_agent_that_cannot_copy_code_counts_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    A code object that JAX shapes in some other way costs the short cut, no count.
-    """
+    """A code object that JAX shapes in some other way costs the short cut, no count."""
 
     def refuse(*_: Any) -> Any:
         raise ValueError
@@ -361,9 +351,7 @@ def test_calls_that_python_refuses_are_misses_and_errors(warm: bool, make: str) 
 @pytest.mark.ground_truth
 @pytest.mark.parametrize("name", REFUSED_IN_C)
 def test_calls_that_only_c_plus_plus_sees_are_hits(name: str) -> None:
-    """
-    The known limit that `docs/decisions/0004-what-the-counts-mean.md` names.
-    """
+    """The known limit that `docs/decisions/0004-what-the-counts-mean.md` names."""
     with instrumented(sample_rate=0) as agent:
         f = STATIC(lambda x, n: (x, n))
         with pytest.raises(ValueError):  # noqa: PT011 - JAX's words differ
@@ -375,9 +363,7 @@ def test_calls_that_only_c_plus_plus_sees_are_hits(name: str) -> None:
 @pytest.mark.ground_truth
 @pytest.mark.parametrize("name", REFUSED_IN_C)
 def test_what_only_c_plus_plus_refuses_is_an_error_where_it_surfaces(name: str) -> None:
-    """
-    As what leaves any cached call: once, at the innermost mark that it leaves.
-    """
+    """As what leaves any cached call: once, at the innermost mark that it leaves."""
     with instrumented(sample_rate=0) as agent:
         f = STATIC(lambda x, n: (x, n))
         inside = jaxmon.activity("outer"), jaxmon.request("inner")

@@ -1,6 +1,4 @@
-"""
-Programs that put something else in the place of Python's clocks and threads.
-"""
+"""Programs that put something else in the place of Python's clocks and threads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Command lines that make no sense end with a line that says so, whatever they are.
-"""
+"""Command lines that make no sense end with a line that says so, whatever they are."""
 
 from __future__ import annotations
 
@@ -60,9 +58,7 @@ FILES = {
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """
-    Return a directory with files that are of no use, in which nothing is started.
-    """
+    """Return a directory with files that are of no use, in which nothing is started."""
     for name, data in FILES.items():
         (tmp_path / name).write_bytes(data)
     (tmp_path / "directory").mkdir()
@@ -83,9 +79,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def leaves(name: str) -> list[tuple[str, ...]]:
-    """
-    Return the commands below the command *name*.
-    """
+    """Return the commands below the command *name*."""
     command = load(name)
     if isinstance(command, click.Group):
         return [(name, one) for one in command.commands]
@@ -100,9 +94,7 @@ def parameters(words: tuple[str, ...]) -> list[click.Parameter]:
 
 
 def command_line(words: tuple[str, ...], pick: random.Random) -> list[str]:
-    """
-    Return *words* with some of their options and arguments, and values for them.
-    """
+    """Return *words* with some of their options and arguments, and values for them."""
 
     def value() -> str:
         return pick.choice(WORDS if pick.random() < 0.6 else [*FILES, "directory"])
@@ -151,9 +143,7 @@ def test_nonsense(words, place, run_dir):
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "NaN", "1e999", "Infinity"])
 def test_a_number_is_one(value, place):
-    """
-    No option that takes a number takes what is none, nor one without end.
-    """
+    """No option that takes a number takes what is none, nor one without end."""
     found = []
     for words in (one for name in COMMANDS for one in leaves(name)):
         for parameter in parameters(words):

@@ -1,6 +1,4 @@
-"""
-The comparison with nvidia-smi: a stand-in that agrees, and some that do not.
-"""
+"""The comparison with nvidia-smi: a stand-in that agrees, and some that do not."""
 
 from __future__ import annotations
 

@@ -39,17 +39,13 @@ DASHBOARD = (
 
 
 class Sidecar:
-    """
-    A running ``jaxmon exporter``.
-    """
+    """A running ``jaxmon exporter``."""
 
     def __init__(self, port: int) -> None:
         self.target = f"127.0.0.1:{port}"
 
     def samples(self) -> dict[str, float]:
-        """
-        Return the page, after checking that it has no series twice.
-        """
+        """Return the page, after checking that it has no series twice."""
         text = http_get(f"http://{self.target}/metrics", Accept="text/plain")
         families = parse(text)
         found = [
@@ -64,9 +60,7 @@ class Sidecar:
         return dict(found)
 
     def until(self, series: str) -> dict[str, float]:
-        """
-        Wait until the page has *series*, and return the page.
-        """
+        """Wait until the page has *series*, and return the page."""
 
         def page_with() -> dict[str, float]:
             samples = self.samples()
@@ -75,9 +69,7 @@ class Sidecar:
         return until(page_with, series)
 
     def ready(self) -> bool:
-        """
-        Tell whether it answers and all collectors have looked.
-        """
+        """Tell whether it answers and all collectors have looked."""
         try:
             return http_get(f"http://{self.target}/-/ready") == "ready\n"
         except (URLError, ConnectionError):
@@ -88,9 +80,7 @@ class Sidecar:
 def sidecar(
     nvml_library: Path, tmp_path: Path, run_dir: Path
 ) -> Iterator[Callable[..., Sidecar]]:
-    """
-    Return a function that starts a sidecar on fake GPUs.
-    """
+    """Return a function that starts a sidecar on fake GPUs."""
     with ExitStack() as stack:
 
         def start(*arguments: str, count: int = 2, profile: str = "h100") -> Sidecar:
@@ -125,9 +115,7 @@ def sidecar(
 
 @pytest.fixture
 def dcgm() -> Iterator[DcgmExporter]:
-    """
-    Return a dcgm-exporter that tells of eight GPUs.
-    """
+    """Return a dcgm-exporter that tells of eight GPUs."""
     with dcgm_exporter() as served:
         served.body = page(8)
         yield served

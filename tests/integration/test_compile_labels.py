@@ -1,6 +1,4 @@
-"""
-Whose compiles they are: each counts once, for a function that exists or for none.
-"""
+"""Whose compiles they are: each counts once, for a function that exists or for none."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ jitted = jax.jit(loss)
 
 
 class Calls:
-    """
-    Counts the calls of ``compile_or_get_cached``, below the agent's hook.
-    """
+    """Counts the calls of ``compile_or_get_cached``, below the agent's hook."""
 
     def __init__(self, original: Callable[..., Any]) -> None:
         self._original = original
@@ -55,9 +51,7 @@ class Calls:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
-    """
-    Return the count of what JAX has compiled.
-    """
+    """Return the count of what JAX has compiled."""
     compiler: Any = jax._src.compiler
     calls = Calls(compiler.compile_or_get_cached)
     monkeypatch.setattr(compiler, "compile_or_get_cached", calls)
@@ -67,9 +61,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
 
 @pytest.fixture
 def agent(compiled: Calls) -> Iterator[Agent]:
-    """
-    Return an agent that serves nothing.
-    """
+    """Return an agent that serves nothing."""
     jax.clear_caches()  # programs of other tests are none of ours
     with instrumented() as running:
         yield running
@@ -77,9 +69,7 @@ def agent(compiled: Calls) -> Iterator[Agent]:
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
-    """
-    Return two modules, each with a jitted function that is called ``loss``.
-    """
+    """Return two modules, each with a jitted function that is called ``loss``."""
     monkeypatch.syspath_prepend(tmp_path)
     found = []
     for number, name in enumerate(("labels_first", "labels_second")):
@@ -90,9 +80,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]
 
 
 def counts(agent: Agent, series: re.Pattern[str] = COMPILES) -> Counter[str]:
-    """
-    Return the figures above 0 of *series* by function.
-    """
+    """Return the figures above 0 of *series* by function."""
     found: Counter[str] = Counter()
     for name, number in samples(agent).items():
         if match := series.fullmatch(name):
@@ -101,9 +89,7 @@ def counts(agent: Agent, series: re.Pattern[str] = COMPILES) -> Counter[str]:
 
 
 def users(found: Counter[str]) -> Counter[str]:
-    """
-    Return those of *found* that are no functions of JAX.
-    """
+    """Return those of *found* that are no functions of JAX."""
     return Counter({k: n for k, n in found.items() if not k.startswith("jax.")})
 
 
@@ -246,9 +232,7 @@ def test_programs_of_two_functions_of_one_name_are_not_mixed_up(
 def test_two_functions_of_one_name_in_a_module_are_told_apart(
     agent: Agent, compiled: Calls
 ) -> None:
-    """
-    A call, a transformation and ahead of time, for one and for the other.
-    """
+    """A call, a transformation and ahead of time, for one and for the other."""
 
     def first() -> Any:
         def loss(x: Any) -> Any:
@@ -299,9 +283,7 @@ def test_generated_functions_from_one_line_are_not_mixed_up(
 def test_a_name_that_another_function_has_is_not_taken_for_it(
     agent: Agent, compiled: Calls, modules: list[ModuleType]
 ) -> None:
-    """
-    A program of a function that the agent never saw is not its namesake's.
-    """
+    """A program of a function that the agent never saw is not its namesake's."""
     first, second = (module.jitted for module in modules)
     lowered = second.lower(ROW)
     jaxmon.uninstrument()
@@ -315,9 +297,7 @@ def test_a_name_that_another_function_has_is_not_taken_for_it(
 
 
 def test_pages_and_reports_name_unknown_too(agent: Agent, compiled: Calls) -> None:
-    """
-    What `jaxmon explain` reads has the compiles of nobody in it.
-    """
+    """What `jaxmon explain` reads has the compiles of nobody in it."""
     jax.grad(sum_of_pmap)(ROWS)
     functions = agent._overview.functions()["functions"]
 

@@ -1,6 +1,4 @@
-"""
-How compiles end, on every supported JAX.
-"""
+"""How compiles end, on every supported JAX."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ COMPILES = "jaxmon_compiles_total"
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that serves nothing.
-    """
+    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 
@@ -41,9 +37,7 @@ def bare(x: Any) -> Any:
 
 
 def fail(lowered: Any) -> None:
-    """
-    Have XLA refuse to compile.
-    """
+    """Have XLA refuse to compile."""
     with pytest.raises(Exception, match="no_such_option"):
         lowered.compile(compiler_options={"no_such_option": "1"})
 
@@ -63,9 +57,7 @@ def test_a_compile_that_failed_is_on_the_next_page(agent: Agent) -> None:
 
 
 def test_a_thread_may_end_with_a_failed_compile(agent: Agent) -> None:
-    """
-    Its compile counts, although its stack is gone.
-    """
+    """Its compile counts, although its stack is gone."""
     lowered = jax.jit(lambda x: x + 1).lower(np.ones(2, np.float32))
     thread = threading.Thread(target=fail, args=(lowered,))
     thread.start()
@@ -75,9 +67,7 @@ def test_a_thread_may_end_with_a_failed_compile(agent: Agent) -> None:
 
 
 def test_pages_while_compiling_call_nothing_failed(agent: Agent) -> None:
-    """
-    What is on its way is neither failed nor counted twice.
-    """
+    """What is on its way is neither failed nor counted twice."""
     done = threading.Event()
 
     def scrape() -> None:
@@ -99,9 +89,7 @@ def test_pages_while_compiling_call_nothing_failed(agent: Agent) -> None:
 
 
 def test_a_function_does_not_outlive_a_compile_that_failed(agent: Agent) -> None:
-    """
-    A failed compile that nobody asked about keeps nothing of the user's.
-    """
+    """A failed compile that nobody asked about keeps nothing of the user's."""
 
     def run() -> weakref.ref[Any]:
         def f(x: Any) -> Any:
@@ -118,24 +106,18 @@ def test_a_function_does_not_outlive_a_compile_that_failed(agent: Agent) -> None
 
 
 def fresh() -> Any:
-    """
-    Return a jitted function that JAX does not know.
-    """
+    """Return a jitted function that JAX does not know."""
     return jax.jit(lambda x: jnp.sin(x) + 1)
 
 
 def outcomes(agent: Agent) -> dict[str, float]:
-    """
-    Return the compiles by outcome, those that there are.
-    """
+    """Return the compiles by outcome, those that there are."""
     found = {one: value(agent, COMPILES, outcome=one) for one in catalog.OUTCOMES}
     return {outcome: number for outcome, number in found.items() if number}
 
 
 def hears(agent: Agent) -> bool:
-    """
-    Tell whether the page says that the hook into jax.monitoring observes.
-    """
+    """Tell whether the page says that the hook into jax.monitoring observes."""
     return value(agent, "jaxmon_hook_active", hook="monitoring") == 1
 
 
@@ -294,9 +276,7 @@ def test_a_jax_that_reports_nothing_changes_no_outcome(
 def test_a_program_from_the_persistent_cache_is_one_unheard(
     agent: Agent, tmp_path: Path
 ) -> None:
-    """
-    A hit stays a hit, and a miss a miss, whoever clears the listeners, and when.
-    """
+    """A hit stays a hit, and a miss a miss, whoever clears the listeners, and when."""
 
     def compile_unheard(x: Any) -> None:
         jax.clear_caches()
@@ -336,9 +316,7 @@ def test_a_program_from_the_persistent_cache_is_one_unheard(
 
 
 def test_threads_that_compile_register_the_listeners_once(agent: Agent) -> None:
-    """
-    However many find them gone: twice would count every phase twice.
-    """
+    """However many find them gone: twice would count every phase twice."""
     start = threading.Barrier(8)
 
     def run() -> None:

@@ -1,6 +1,4 @@
-"""
-Failures injected into every hook: the program does not notice.
-"""
+"""Failures injected into every hook: the program does not notice."""
 
 from __future__ import annotations
 
@@ -26,17 +24,13 @@ pytestmark = pytest.mark.contained
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that serves nothing.
-    """
+    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 
 
 class UserError(Exception):
-    """
-    What the user's function raises.
-    """
+    """What the user's function raises."""
 
 
 def refuse(_: Any) -> Any:
@@ -44,9 +38,7 @@ def refuse(_: Any) -> Any:
 
 
 def program() -> None:
-    """
-    Compile, hit, fail, and hand an error to the excepthooks.
-    """
+    """Compile, hit, fail, and hand an error to the excepthooks."""
     jitted = jax.jit(lambda x: x + 1)
     assert jitted(np.float32(1)) == 2
     assert jitted(np.float32(2)) == 3
@@ -69,9 +61,7 @@ def runtime_error() -> Exception:
 
 
 def into_observer(name: str, owner: str) -> Callable[[Agent, Bomb], None]:
-    """
-    Return what lets the observer called *name* of the agent's part *owner* fail.
-    """
+    """Return what lets the observer called *name* of the agent's part *owner* fail."""
 
     def inject(agent: Agent, bomb: Bomb) -> None:
         hooks = agent._hooks
@@ -114,9 +104,7 @@ HOOKS: dict[str, tuple[str, Callable[[Agent, Bomb], None]]] = {
 
 @pytest.fixture(autouse=True)
 def silent_excepthooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Keep Python from printing the errors that tests hand to the excepthooks.
-    """
+    """Keep Python from printing the errors that tests hand to the excepthooks."""
     monkeypatch.setattr(sys, "excepthook", lambda *_: None)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
 
@@ -203,9 +191,7 @@ def test_work_that_fails_until_it_is_given_up_says_so(agent: Agent) -> None:
 
 @pytest.mark.parametrize("name", [n for n in HOOKS if n != "on_uncaught"])
 def test_an_interrupt_passes_through_a_hook(name: str) -> None:
-    """
-    Ctrl-C that happens to arrive inside a hook reaches the program, uncounted.
-    """
+    """Ctrl-C that happens to arrive inside a hook reaches the program, uncounted."""
     _, inject = HOOKS[name]
     with instrumented() as agent:
         inject(agent, Bomb(KeyboardInterrupt))
@@ -219,9 +205,7 @@ def test_an_interrupt_passes_through_a_hook(name: str) -> None:
 def test_the_end_of_a_compile_is_contained(
     agent: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """
-    A failure as the compile returns is counted as well, and prints nothing.
-    """
+    """A failure as the compile returns is counted as well, and prints nothing."""
     agent._hooks.compiles._unsettled = None  # type: ignore[assignment]
 
     assert jax.jit(lambda x: x * 2)(2.0) == 4
@@ -231,9 +215,7 @@ def test_the_end_of_a_compile_is_contained(
 
 
 def test_a_log_handler_that_raises_does_not_reach_the_program() -> None:
-    """
-    Telling of a failure may fail, too; the user's call still returns.
-    """
+    """Telling of a failure may fail, too; the user's call still returns."""
 
     class Broken(logging.Handler):
         def emit(self, _: logging.LogRecord) -> None:

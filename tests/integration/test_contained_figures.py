@@ -1,6 +1,4 @@
-"""
-Failures injected into where figures come from: the others are told.
-"""
+"""Failures injected into where figures come from: the others are told."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ pytestmark = pytest.mark.contained
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that serves nothing.
-    """
+    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 
@@ -60,9 +56,7 @@ SOURCES: dict[str, tuple[str, Callable[[Agent, Any], None]]] = {
 def test_a_failing_source_costs_its_own_series_only(
     agent: Agent, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    """
-    The other families are served, each failure is counted, the log says it once.
-    """
+    """The other families are served, each failure is counted, the log says it once."""
     jitted = jax.jit(lambda x: x + 1)
     jitted(1.0)
     complete = {series.partition("{")[0] for series in samples(agent)}
@@ -130,9 +124,7 @@ def test_looks_at_memory_that_fail_for_long_come_back(
 def test_a_failing_page_is_an_answer_and_is_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The client gets 500, the next page is served, and the failure counts.
-    """
+    """The client gets 500, the next page is served, and the failure counts."""
     with instrumented(port=0) as agent:
         url = str(agent.url)
         with monkeypatch.context() as patched:

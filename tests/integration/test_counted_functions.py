@@ -1,6 +1,4 @@
-"""
-What jitted functions are while an agent counts their calls, and after it.
-"""
+"""What jitted functions are while an agent counts their calls, and after it."""
 
 from __future__ import annotations
 
@@ -41,18 +39,14 @@ PLAIN_PMAP = jax.pmap
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that serves nothing.
-    """
+    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_counted_function_behaves_as_a_jitted_one(name: str) -> None:
-    """
-    Results, errors, attributes and identity are those of JAX's own object.
-    """
+    """Results, errors, attributes and identity are those of JAX's own object."""
     case = CASES[name]
 
     expected = case(jax.jit)
@@ -69,9 +63,7 @@ NOT_LATER = {"caches", "weakref", "not callable"}
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - NOT_LATER))
 def test_a_function_counted_once_works_after_uninstrument(name: str) -> None:
-    """
-    What was jitted during instrumentation works on, and counts nothing any more.
-    """
+    """What was jitted during instrumentation works on, and counts nothing any more."""
     with instrumented() as agent:
         jit = jax.jit
         made: list[Any] = []
@@ -96,9 +88,7 @@ def test_a_function_counted_once_works_after_uninstrument(name: str) -> None:
 
 
 def test_looking_at_a_counted_function_is_not_a_call(agent: Agent) -> None:
-    """
-    Inspection, lowering and transformations without execution count nothing.
-    """
+    """Inspection, lowering and transformations without execution count nothing."""
     jitted = jax.jit(body)
 
     isinstance(jitted, jax.stages.Wrapped)
@@ -146,9 +136,7 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
 def test_looks_of_every_kind_count_nothing(
     agent: Agent, look: str, make: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Not even where the next call is to be sampled, which it still is.
-    """
+    """Not even where the next call is to be sampled, which it still is."""
     f: Any = jax.pmap(body) if make == "pmap" else jax.jit(body)
     x = np.ones((1, 2), np.float32)
     f(x), f(x)
@@ -165,9 +153,7 @@ def test_looks_of_every_kind_count_nothing(
 
 
 class Unmoved:
-    """
-    Waits for calls, and does nothing.
-    """
+    """Waits for calls, and does nothing."""
 
     def begin(self, *_: Any) -> None:
         pass
@@ -248,9 +234,7 @@ def test_copies_and_originals_that_are_gone_leave_their_counts(agent: Agent) -> 
 
 @pytest.mark.ground_truth
 def test_a_copy_that_fails_shows_jaxs_frames_only(agent: Agent) -> None:
-    """
-    What is copied within may be the user's, and so may the error.
-    """
+    """What is copied within may be the user's, and so may the error."""
 
     class Stubborn:
         def __call__(self, x: Any) -> Any:
@@ -267,9 +251,7 @@ def test_a_copy_that_fails_shows_jaxs_frames_only(agent: Agent) -> None:
 
 
 def test_a_pmapped_function_looks_like_the_original(agent: Agent) -> None:
-    """
-    Name, module and documentation of a pmapped function are the user's.
-    """
+    """Name, module and documentation of a pmapped function are the user's."""
     plain, ours = PLAIN_PMAP(body), jax.pmap(body)
 
     assert attributes_of(plain) == attributes_of(ours)
@@ -315,9 +297,7 @@ def test_what_jax_makes_can_be_sent_by_value() -> None:
 
 
 def test_warnings_of_jit_name_the_line_of_the_user() -> None:
-    """
-    A deprecation is attributed to the caller of `jax.jit`, as without jaxmon.
-    """
+    """A deprecation is attributed to the caller of `jax.jit`, as without jaxmon."""
     device = jax.devices()[0]
     with pytest.warns(DeprecationWarning, match="device") as plain:
         jax.jit(body, device=device)
@@ -331,9 +311,7 @@ def test_warnings_of_jit_name_the_line_of_the_user() -> None:
 
 
 def test_errors_of_jit_itself_have_the_same_traceback() -> None:
-    """
-    `jax.jit` of something else than a function fails with JAX's frames only.
-    """
+    """`jax.jit` of something else than a function fails with JAX's frames only."""
     plain = frames_of_not_jitted()
     with instrumented():
         observed = frames_of_not_jitted()

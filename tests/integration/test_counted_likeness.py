@@ -24,9 +24,7 @@ PAGE = ROOT / "docs" / "decisions" / "0002-hooks-without-a-frame.md"
 
 
 def body(x: Any, n: int = 2) -> Any:
-    """
-    Multiply.
-    """
+    """Multiply."""
     return x * n
 
 
@@ -315,17 +313,13 @@ def outcome(expression: str, names: dict[str, Any]) -> tuple[str, ...]:
 
 
 def known_differences() -> set[str]:
-    """
-    Return the expressions that the page lists.
-    """
+    """Return the expressions that the page lists."""
     return set(re.findall(r"^\| `(.+?)` \| ", PAGE.read_text(), re.MULTILINE))
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, tuple[Any, Any]]:
-    """
-    Return what each expression gives for JAX's own object, and for a counted one.
-    """
+    """Return what each expression gives for JAX's own object, and for a counted one."""
     names = {**globals(), "plain": jax.jit(body)}
     for module in MODULES:
         import_module(module)
@@ -355,8 +349,6 @@ def test_an_expression_gives_what_it_gives_of_jaxs_own(
 
 
 def test_the_page_lists_no_expression_that_is_not_tried() -> None:
-    """
-    What is said to differ is compared.
-    """
+    """What is said to differ is compared."""
     assert known_differences()
     assert known_differences() <= set(EXPRESSIONS)

@@ -1,6 +1,4 @@
-"""
-Pushing with tokens, to addresses of many kinds.
-"""
+"""Pushing with tokens, to addresses of many kinds."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from tests.fakes.http import Reply
 
 @pytest.mark.parametrize("uid", ["", "a b", "../x", "ü", "x" * 41])
 def test_a_folder_that_cannot_be(site, uid):
-    """
-    A folder's uid that Grafana would not accept is a usage error.
-    """
+    """A folder's uid that Grafana would not accept is a usage error."""
     assert site.push("--folder", uid).code == 2
     assert site.grafana.seen == []
 
@@ -23,9 +19,7 @@ def test_a_folder_that_cannot_be(site, uid):
 
 
 def test_an_unknown_token(site):
-    """
-    A token that Grafana does not know ends the push with advice.
-    """
+    """A token that Grafana does not know ends the push with advice."""
     site.grafana.tokens.clear()
     done = site.push()
     assert done.code == 1
@@ -33,9 +27,7 @@ def test_an_unknown_token(site):
 
 
 def test_a_token_that_may_only_read(site):
-    """
-    Grafana's words on the missing permission are shown, and the role to give.
-    """
+    """Grafana's words on the missing permission are shown, and the role to give."""
     done = site.push(GRAFANA_TOKEN=VIEWER)
     assert done.code == 1
     assert "needs the role Editor" in done.err
@@ -43,9 +35,7 @@ def test_a_token_that_may_only_read(site):
 
 
 def test_a_server_that_repeats_the_token(site):
-    """
-    The token is cut out of what others write.
-    """
+    """The token is cut out of what others write."""
     reply = Reply(400, {"message": f"Bearer {TOKEN} is not enough\x1b[2J"})
     site.grafana.fault("POST /api/dashboards/db", reply=reply, times=2)
     done = site.push()
@@ -53,9 +43,7 @@ def test_a_server_that_repeats_the_token(site):
 
 
 def test_a_token_from_a_file(site):
-    """
-    `--token-file` wins over the variable, and its last newline does not count.
-    """
+    """`--token-file` wins over the variable, and its last newline does not count."""
     path = site.directory / "token"
     path.write_text(f"{TOKEN}\n")
     assert site.push("--token-file", str(path), GRAFANA_TOKEN=VIEWER).code == 0
@@ -63,9 +51,7 @@ def test_a_token_from_a_file(site):
 
 @pytest.mark.parametrize("token", ["", "  \n", None])
 def test_no_token(site, token):
-    """
-    Without a token nothing is asked, and both places for one are named.
-    """
+    """Without a token nothing is asked, and both places for one are named."""
     done = site.push(GRAFANA_TOKEN=token)
     assert done.code == 1
     assert "no token; set GRAFANA_TOKEN or give --token-file" in done.err
@@ -74,9 +60,7 @@ def test_no_token(site, token):
 
 @pytest.mark.parametrize("text", ["", "two\nlines", "ключ", "\x00\x01"])
 def test_a_file_without_a_usable_token(site, text):
-    """
-    A token file with something else is refused without showing it.
-    """
+    """A token file with something else is refused without showing it."""
     path = site.directory / "token"
     path.write_text(text)
     done = site.push("--token-file", str(path))
@@ -87,9 +71,7 @@ def test_a_file_without_a_usable_token(site, text):
 
 
 def test_there_is_no_option_for_the_token(site):
-    """
-    Command lines are visible to other users.
-    """
+    """Command lines are visible to other users."""
     done = site.push("--token", "x")
     assert done.code == 2
     assert site.grafana.seen == []
@@ -100,9 +82,7 @@ def test_there_is_no_option_for_the_token(site):
 
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_grafana_under_a_path(make_site, slash):
-    """
-    A sub-path is kept, with or without a slash at its end.
-    """
+    """A sub-path is kept, with or without a slash at its end."""
     site = make_site(path="/tools/grafana")
     site.url += slash
     done = site.push().ok()
@@ -111,9 +91,7 @@ def test_a_grafana_under_a_path(make_site, slash):
 
 
 def test_a_missing_path_is_explained(make_site):
-    """
-    A page that is not Grafana's API leads to advice about the address.
-    """
+    """A page that is not Grafana's API leads to advice about the address."""
     site = make_site(path="/grafana")
     site.url = site.url.removesuffix("/grafana")
     done = site.push()
@@ -123,9 +101,7 @@ def test_a_missing_path_is_explained(make_site):
 
 
 def test_a_login_page_is_explained(site):
-    """
-    A proxy that answers 200 with a page to log in is not taken for Grafana.
-    """
+    """A proxy that answers 200 with a page to log in is not taken for Grafana."""
     page = Reply(200, "<html>Log in</html>", type="text/html")
     site.grafana.fault("health", reply=page)
     done = site.push()
@@ -134,9 +110,7 @@ def test_a_login_page_is_explained(site):
 
 
 def test_a_redirect_is_not_followed(make_site):
-    """
-    The token goes to the given address only; the other one is named.
-    """
+    """The token goes to the given address only; the other one is named."""
     site, other = make_site(), make_site()
     place = f"{other.grafana.url}/login?next=secret"
     reply = Reply(302, "", {"Location": place}, type="text/html")
@@ -161,9 +135,7 @@ def test_a_redirect_is_not_followed(make_site):
     ],
 )
 def test_an_address_that_cannot_be_used(site, url, message):
-    """
-    It is refused before anything is sent, with what is allowed.
-    """
+    """It is refused before anything is sent, with what is allowed."""
     done = site.push("--url", url)
     assert done.code == (2 if "HOST" in message else 1)
     assert message in done.err

@@ -1,6 +1,4 @@
-"""
-`jaxmon dashboards diff`: what a push would change.
-"""
+"""`jaxmon dashboards diff`: what a push would change."""
 
 from __future__ import annotations
 
@@ -10,18 +8,14 @@ from tests.push_site import DEBUG, ONCALL
 
 
 def test_no_difference(pushed):
-    """
-    After a push nothing differs: exit code 0, nothing on standard output.
-    """
+    """After a push nothing differs: exit code 0, nothing on standard output."""
     done = pushed.run("diff")
     assert (done.code, done.out) == (0, "")
     assert "jaxmon-oncall: no difference" in done.err
 
 
 def test_an_edit_is_shown(pushed):
-    """
-    Exit code 3; who edited stands on standard error, what on standard output.
-    """
+    """Exit code 3; who edited stands on standard error, what on standard output."""
     pushed.grafana.edit("jaxmon-oncall", refresh="5s")
     done = pushed.run("diff")
     assert done.code == 3
@@ -34,9 +28,7 @@ def test_an_edit_is_shown(pushed):
 
 
 def test_a_new_version_is_shown(pushed):
-    """
-    What a push would bring is shown as an update.
-    """
+    """What a push would bring is shown as an update."""
     pushed.write({**ONCALL, "refresh": "1m"})
     done = pushed.run("diff")
     assert done.code == 3
@@ -45,9 +37,7 @@ def test_a_new_version_is_shown(pushed):
 
 
 def test_a_missing_dashboard_is_all_new(site):
-    """
-    In an empty Grafana every line is added, and nothing is written.
-    """
+    """In an empty Grafana every line is added, and nothing is written."""
     done = site.run("diff")
     assert done.code == 3
     assert "--- jaxmon-debug in Grafana: none" in done.out
@@ -56,9 +46,7 @@ def test_a_missing_dashboard_is_all_new(site):
 
 
 def test_the_new_format_is_named(site):
-    """
-    What cannot be compared is said, and counts as a difference.
-    """
+    """What cannot be compared is said, and counts as a difference."""
     site.grafana.folders["jaxmon"] = "jaxmon"
     site.grafana.put(DEBUG, folder="jaxmon", v2=True)
     done = site.run("diff")
@@ -68,16 +56,12 @@ def test_the_new_format_is_named(site):
 
 
 def test_a_reader_may_compare(pushed):
-    """
-    A token that may only look is enough where nothing differs.
-    """
+    """A token that may only look is enough where nothing differs."""
     assert pushed.run("diff", GRAFANA_TOKEN=VIEWER).code == 0
 
 
 def test_a_dashboard_that_cannot_be_read(pushed):
-    """
-    An error is not a difference: exit code 1.
-    """
+    """An error is not a difference: exit code 1."""
     reply = Reply(500, {"message": "broken"})
     pushed.grafana.fault("GET /api/dashboards/uid/jaxmon-debug", reply=reply)
     done = pushed.run("diff")

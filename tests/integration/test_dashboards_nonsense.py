@@ -26,9 +26,7 @@ from tests.push_site import ONCALL
     ],
 )
 def test_a_stored_dashboard_that_cannot_be_used(site, inner, reason):
-    """
-    It is left alone, with the reason; the others are pushed.
-    """
+    """It is left alone, with the reason; the others are pushed."""
     body = f'{{"meta": {{}}, "dashboard": {{"version": 1, "panels": {inner}}}}}'
     site.grafana.fault("uid/jaxmon-oncall$", reply=Reply(200, body), times=9)
     done = site.push("--force")
@@ -41,9 +39,7 @@ def test_a_stored_dashboard_that_cannot_be_used(site, inner, reason):
 
 
 def test_a_stored_dashboard_with_half_a_character(site):
-    """
-    Its backup is whole, and says the same to whoever imports it.
-    """
+    """Its backup is whole, and says the same to whoever imports it."""
     site.grafana.put({**ONCALL, "title": "Mine \ud800 \N{GRINNING FACE}"})
     assert site.run("diff").code == 3
     assert site.push("--force").code == 0
@@ -93,9 +89,7 @@ def test_absurd_times_to_wait(site, value, monkeypatch):
     "place", ["http://[", "http://[::1", "//a:b:c", "x" * 5000, "%"]
 )
 def test_absurd_addresses_to_go_to(site, place):
-    """
-    They are shown, and not understood.
-    """
+    """They are shown, and not understood."""
     reply = Reply(302, {}, {"Location": place})
     site.grafana.fault("health", reply=reply, times=9)
     done = site.push()

@@ -1,6 +1,4 @@
-"""
-Pushing where others own folders, titles and dashboards.
-"""
+"""Pushing where others own folders, titles and dashboards."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from tests.push_site import DEBUG, ONCALL
 
 
 def test_a_moved_dashboard_stays_where_it_is(pushed):
-    """
-    A move by hand is an edit: refused, and undone only by force.
-    """
+    """A move by hand is an edit: refused, and undone only by force."""
     pushed.grafana.folders["team"] = "Team"
     pushed.grafana.move("jaxmon-oncall", "team")
     done = pushed.push()
@@ -37,9 +33,7 @@ def test_a_foreign_dashboard_is_left_alone(site, options):
 
 
 def test_a_foreign_dashboard_is_adopted_by_its_tag(site):
-    """
-    Given our tag it counts as edited, so that force replaces it after a backup.
-    """
+    """Given our tag it counts as edited, so that force replaces it after a backup."""
     site.grafana.folders["jaxmon"] = "jaxmon"
     site.grafana.put({**ONCALL, "title": "Mine"}, folder="jaxmon")
     assert site.outcomes()[0] == 3
@@ -49,9 +43,7 @@ def test_a_foreign_dashboard_is_adopted_by_its_tag(site):
 
 @pytest.mark.parametrize("titles_unique", [True, False])
 def test_a_taken_title_is_refused(make_site, titles_unique):
-    """
-    Another dashboard of the folder with our title is not doubled or taken over.
-    """
+    """Another dashboard of the folder with our title is not doubled or taken over."""
     site = make_site(quirks=Quirks(titles_unique=titles_unique))
     site.grafana.folders["jaxmon"] = "jaxmon"
     site.grafana.put({"uid": "other", "title": "On-call"}, folder="jaxmon")
@@ -62,17 +54,13 @@ def test_a_taken_title_is_refused(make_site, titles_unique):
 
 
 def test_a_title_taken_elsewhere_does_not_matter(site):
-    """
-    Only the folder that is pushed to is looked at.
-    """
+    """Only the folder that is pushed to is looked at."""
     site.grafana.put({"uid": "other", "title": "On-call"})
     assert site.outcomes()[0] == 0
 
 
 def test_a_taken_title_is_found_on_a_later_page(site):
-    """
-    A folder with more dashboards than fit one answer is read to its end.
-    """
+    """A folder with more dashboards than fit one answer is read to its end."""
     site.grafana.folders["jaxmon"] = "jaxmon"
     for number in range(501):
         title = f"A{number}" if number else "On-call"
@@ -82,9 +70,7 @@ def test_a_taken_title_is_found_on_a_later_page(site):
 
 
 def test_a_title_that_search_does_not_know_yet(make_site):
-    """
-    An old server's refusal of the title is no lost lock: failed, not repeated.
-    """
+    """An old server's refusal of the title is no lost lock: failed, not repeated."""
     site = make_site(quirks=Quirks(titles_unique=True))
     site.grafana.folders["jaxmon"] = "jaxmon"
     site.grafana.put({"uid": "other", "title": "On-call"}, folder="jaxmon")
@@ -103,9 +89,7 @@ def test_a_title_that_search_does_not_know_yet(make_site):
     ("row", "state"), [({"provisioned": True}, "provisioned"), ({"v2": True}, "v2")]
 )
 def test_what_another_owner_keeps_is_refused(site, row, state, options):
-    """
-    Provisioned dashboards, and those in the new format, are left alone.
-    """
+    """Provisioned dashboards, and those in the new format, are left alone."""
     site.grafana.folders["jaxmon"] = "jaxmon"
     site.grafana.put({**ONCALL, "refresh": "5s"}, folder="jaxmon", **row)
     done = site.push(*options)
@@ -119,9 +103,7 @@ def test_what_another_owner_keeps_is_refused(site, row, state, options):
 
 
 def test_the_top_level_is_a_folder_too(site):
-    """
-    `--folder general` puts the dashboards outside of all folders and makes none.
-    """
+    """`--folder general` puts the dashboards outside of all folders and makes none."""
     site.options = ("--folder", "general")
     assert site.outcomes()[0] == 0
     assert site.grafana.folders == {}
@@ -129,9 +111,7 @@ def test_the_top_level_is_a_folder_too(site):
 
 
 def test_an_existing_folder_is_taken_as_it_is(site):
-    """
-    A folder that is there keeps its title.
-    """
+    """A folder that is there keeps its title."""
     site.grafana.folders["sre"] = "Reliability"
     site.options = ("--folder", "sre")
     assert site.outcomes("--folder-title", "Other")[0] == 0
@@ -139,9 +119,7 @@ def test_an_existing_folder_is_taken_as_it_is(site):
 
 
 def test_no_folder_is_made_for_nothing(site):
-    """
-    Where all is refused, no empty folder is left behind.
-    """
+    """Where all is refused, no empty folder is left behind."""
     site.grafana.put({**ONCALL, "tags": []})
     site.grafana.put({**DEBUG, "tags": []})
     assert site.outcomes()[0] == 3
@@ -149,9 +127,7 @@ def test_no_folder_is_made_for_nothing(site):
 
 
 def test_a_folder_title_under_another_uid(site):
-    """
-    A server that wants unique titles refuses; the message says what to do.
-    """
+    """A server that wants unique titles refuses; the message says what to do."""
     site.grafana.folders["other"] = "jaxmon"
     done = site.push()
     assert done.code == 1

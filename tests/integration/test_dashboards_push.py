@@ -24,9 +24,7 @@ from tests.push_site import DEBUG, ONCALL
 
 
 def test_first_push_makes_folder_and_dashboards(site):
-    """
-    An empty Grafana gets the folder and both dashboards, in it, and says where.
-    """
+    """An empty Grafana gets the folder and both dashboards, in it, and says where."""
     done = site.push().ok()
     assert site.grafana.folders == {"jaxmon": "jaxmon"}
     assert {row.folder for row in site.grafana.rows.values()} == {"jaxmon"}
@@ -38,26 +36,20 @@ def test_first_push_makes_folder_and_dashboards(site):
 
 
 def test_unknown_members_arrive(pushed):
-    """
-    What jaxmon does not know in a file is stored as it is.
-    """
+    """What jaxmon does not know in a file is stored as it is."""
     stored = pushed.grafana.body("jaxmon-oncall")
     assert stored["fromAFutureRelease"] == {"kept": ["as", "it", "is"]}
 
 
 def test_the_message_holds_the_hash_of_what_is_stored(pushed):
-    """
-    Each saved version can be recognised by its message alone.
-    """
+    """Each saved version can be recognised by its message alone."""
     version = pushed.grafana.rows["jaxmon-oncall"].current
     assert re.match(r"jaxmon push \S+ sha256:[0-9a-f]{64}$", version.message)
     assert pushed_digest(version.message) == digest(version.data)
 
 
 def test_a_second_push_sends_no_save(pushed):
-    """
-    Where nothing has changed, not even a request to write is made.
-    """
+    """Where nothing has changed, not even a request to write is made."""
     saves = len(pushed.grafana.requests("^POST"))
     assert pushed.outcomes() == (
         0,
@@ -67,9 +59,7 @@ def test_a_second_push_sends_no_save(pushed):
 
 
 def test_new_content_becomes_the_next_version(pushed):
-    """
-    A changed file replaces the version that was read; the other stays as it is.
-    """
+    """A changed file replaces the version that was read; the other stays as it is."""
     pushed.write({**ONCALL, "refresh": "1m"})
     assert pushed.outcomes() == (
         0,
@@ -80,18 +70,14 @@ def test_new_content_becomes_the_next_version(pushed):
 
 
 def test_a_removed_member_is_removed(pushed):
-    """
-    A push replaces; it does not merge.
-    """
+    """A push replaces; it does not merge."""
     pushed.write({k: v for k, v in ONCALL.items() if k != "fromAFutureRelease"})
     assert pushed.outcomes()[0] == 0
     assert "fromAFutureRelease" not in pushed.grafana.body("jaxmon-oncall")
 
 
 def test_numbers_that_grafana_assigns_do_not_count(pushed):
-    """
-    Another id, version, schema, chosen value or empty member is no difference.
-    """
+    """Another id, version, schema, chosen value or empty member is no difference."""
     chosen = {"name": "datasource", "type": "datasource", "current": {"text": "p"}}
     pushed.write(
         {
@@ -110,17 +96,13 @@ def test_numbers_that_grafana_assigns_do_not_count(pushed):
 
 
 def test_id_and_version_of_a_file_are_not_sent(site):
-    """
-    A file exported from another Grafana is pushed like a new one.
-    """
+    """A file exported from another Grafana is pushed like a new one."""
     site.write({**ONCALL, "id": 77, "version": 900})
     assert site.outcomes()[0] == 0
 
 
 def test_an_edit_is_refused_and_the_rest_goes_on(pushed):
-    """
-    What alice changed stays; who, and what to do, is said; the exit code is 3.
-    """
+    """What alice changed stays; who, and what to do, is said; the exit code is 3."""
     pushed.grafana.edit("jaxmon-oncall", title="On-call (alice)")
     pushed.write({**ONCALL, "refresh": "1m"})
     pushed.write({**DEBUG, "refresh": "1m"})
@@ -134,17 +116,13 @@ def test_an_edit_is_refused_and_the_rest_goes_on(pushed):
 
 
 def test_an_edit_is_refused_when_nothing_new_is_to_be_pushed(pushed):
-    """
-    A push does not put the old state back either.
-    """
+    """A push does not put the old state back either."""
     pushed.grafana.edit("jaxmon-oncall", refresh="5s")
     assert pushed.outcomes()[1]["jaxmon-oncall"] == "refused"
 
 
 def test_force_replaces_an_edit_after_a_backup(pushed):
-    """
-    The edit is in a file of this user alone, whose path is printed.
-    """
+    """The edit is in a file of this user alone, whose path is printed."""
     pushed.grafana.edit("jaxmon-oncall", refresh="5s")
     edited = pushed.grafana.body("jaxmon-oncall")
     done = pushed.push("--force").ok()
@@ -158,9 +136,7 @@ def test_force_replaces_an_edit_after_a_backup(pushed):
 
 
 def test_force_without_a_backup_replaces_nothing(pushed):
-    """
-    Where the backup cannot be written, the edit stays and the push has failed.
-    """
+    """Where the backup cannot be written, the edit stays and the push has failed."""
     pushed.grafana.edit("jaxmon-oncall", refresh="5s")
     blocker = pushed.directory / "a-file"
     blocker.touch()
@@ -171,9 +147,7 @@ def test_force_without_a_backup_replaces_nothing(pushed):
 
 
 def test_two_backups_of_a_version_have_two_names(pushed, monkeypatch):
-    """
-    A backup never overwrites another one.
-    """
+    """A backup never overwrites another one."""
     monkeypatch.setattr("jaxmon.grafana.push.datetime", FrozenTime)
     for author in ("alice", "bob"):
         pushed.grafana.edit("jaxmon-oncall", refresh="5s", author=author)
@@ -183,9 +157,7 @@ def test_two_backups_of_a_version_have_two_names(pushed, monkeypatch):
 
 
 class FrozenTime:
-    """
-    A clock that stands still.
-    """
+    """A clock that stands still."""
 
     @staticmethod
     def now(zone):
@@ -195,17 +167,13 @@ class FrozenTime:
 
 
 def test_a_save_without_a_change_is_no_edit(pushed):
-    """
-    Who only pressed save has lost nothing, and nothing has to be written.
-    """
+    """Who only pressed save has lost nothing, and nothing has to be written."""
     pushed.grafana.edit("jaxmon-oncall")
     assert pushed.outcomes()[0] == 0
 
 
 def test_an_import_by_hand_is_as_good_as_a_push(site):
-    """
-    A dashboard that somebody imported from the same file is left as it is.
-    """
+    """A dashboard that somebody imported from the same file is left as it is."""
     site.grafana.folders["jaxmon"] = "jaxmon"
     site.grafana.put(ONCALL, folder="jaxmon")
     assert site.outcomes() == (
@@ -215,9 +183,7 @@ def test_an_import_by_hand_is_as_good_as_a_push(site):
 
 
 def test_a_rollback_is_an_edit(pushed):
-    """
-    Who restored an older version had a reason; a push does not undo that.
-    """
+    """Who restored an older version had a reason; a push does not undo that."""
     pushed.write({**ONCALL, "refresh": "1m"})
     pushed.push().ok()
     pushed.grafana.restore("jaxmon-oncall", 1)
@@ -226,9 +192,7 @@ def test_a_rollback_is_an_edit(pushed):
 
 
 def test_an_edit_that_kept_our_message_is_noticed(pushed):
-    """
-    A tool that edits and carries the message along is seen by the hash.
-    """
+    """A tool that edits and carries the message along is seen by the hash."""
     message = pushed.grafana.rows["jaxmon-oncall"].current.message
     pushed.grafana.edit("jaxmon-oncall", message=message, refresh="5s", author="gcx")
     done = pushed.push()
@@ -240,9 +204,7 @@ def test_an_edit_that_kept_our_message_is_noticed(pushed):
 
 
 def test_a_dry_run_writes_nothing(site):
-    """
-    `--dry-run` tells what would be done, with exit code 5, and only reads.
-    """
+    """`--dry-run` tells what would be done, with exit code 5, and only reads."""
     done = site.push("--dry-run")
     assert done.code == 5
     assert "would create  jaxmon-oncall" in done.out
@@ -252,9 +214,7 @@ def test_a_dry_run_writes_nothing(site):
 
 
 def test_a_dry_run_of_force_makes_no_backup(pushed):
-    """
-    What would be replaced is named; neither it nor the disk is touched.
-    """
+    """What would be replaced is named; neither it nor the disk is touched."""
     pushed.grafana.edit("jaxmon-oncall", refresh="5s")
     done = pushed.push("--dry-run", "--force")
     assert done.code == 5
@@ -263,24 +223,18 @@ def test_a_dry_run_of_force_makes_no_backup(pushed):
 
 
 def test_a_dry_run_with_nothing_to_do(pushed):
-    """
-    Exit code 0: a push would write nothing.
-    """
+    """Exit code 0: a push would write nothing."""
     assert pushed.push("--dry-run").code == 0
 
 
 def test_a_dry_run_shows_what_would_be_refused(pushed):
-    """
-    Exit code 3, as the push itself would give.
-    """
+    """Exit code 3, as the push itself would give."""
     pushed.grafana.edit("jaxmon-oncall", refresh="5s")
     assert pushed.push("--dry-run").code == 3
 
 
 def test_json_holds_everything(pushed):
-    """
-    `--output json` is one object with what the text says.
-    """
+    """`--output json` is one object with what the text says."""
     pushed.grafana.edit("jaxmon-oncall", refresh="5s")
     done = pushed.push("--output", "json")
     told = json.loads(done.out)
@@ -318,9 +272,7 @@ def test_json_holds_everything(pushed):
     ],
 )
 def test_a_file_that_cannot_be_pushed(site, text, message):
-    """
-    One bad file stops the push before anything is asked, and is named.
-    """
+    """One bad file stops the push before anything is asked, and is named."""
     path = site.directory / "dashboards" / "z.json"
     path.write_text(text)
     done = site.push()
@@ -332,18 +284,14 @@ def test_a_file_that_cannot_be_pushed(site, text, message):
 
 
 def test_the_tag_is_added(site):
-    """
-    A file without our tag gets it: without, the next push would not know it.
-    """
+    """A file without our tag gets it: without, the next push would not know it."""
     site.write({**ONCALL, "tags": ["sre"]})
     site.push().ok()
     assert site.grafana.body("jaxmon-oncall")["tags"] == ["sre", "jaxmon"]
 
 
 def test_generated_dashboards_are_pushed_without_files(site):
-    """
-    Without files, what `jaxmon dashboards build` writes is what Grafana gets.
-    """
+    """Without files, what `jaxmon dashboards build` writes is what Grafana gets."""
     pytest.importorskip("grafana_foundation_sdk")
     built = site.directory / "built"
     assert (
@@ -359,9 +307,7 @@ def test_generated_dashboards_are_pushed_without_files(site):
 
 
 def test_options_of_generation_do_not_go_with_files(site):
-    """
-    What shapes generated dashboards cannot shape given ones: a usage error.
-    """
+    """What shapes generated dashboards cannot shape given ones: a usage error."""
     done = site.push("--slo", "slo.yaml")
     assert done.code == 2
     assert "give either these or FILES" in " ".join(done.err.split())

@@ -38,9 +38,7 @@ from tests.push_site import DEBUG, ONCALL
      "POST /api/folders", "POST /api/dashboards/db"],
 )  # fmt: skip
 def test_a_short_failure_is_waited_out(site, where, fault, monkeypatch):
-    """
-    One failure of any request, before or after it did its work, costs nothing.
-    """
+    """One failure of any request, before or after it did its work, costs nothing."""
     monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
     if where == "/api/search":
         site.grafana.folders["jaxmon"] = "jaxmon"
@@ -52,9 +50,7 @@ def test_a_short_failure_is_waited_out(site, where, fault, monkeypatch):
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_lost_answer_to_an_update(pushed, cut, monkeypatch):
-    """
-    A save that arrived is not made twice; the second attempt meets the lock.
-    """
+    """A save that arrived is not made twice; the second attempt meets the lock."""
     monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
     pushed.write({**ONCALL, "refresh": "1m"})
     how = {"cut": True} if cut else {"drop": True}
@@ -66,9 +62,7 @@ def test_a_lost_answer_to_an_update(pushed, cut, monkeypatch):
 
 
 def test_a_server_that_stays_busy(site, monkeypatch):
-    """
-    After four attempts it is given up, with what the server said.
-    """
+    """After four attempts it is given up, with what the server said."""
     monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
     site.grafana.fault("health", reply=Reply(503, {"message": "starting"}), times=99)
     done = site.push()
@@ -78,9 +72,7 @@ def test_a_server_that_stays_busy(site, monkeypatch):
 
 
 def test_a_server_that_asks_for_an_hour(site):
-    """
-    A wait that is too long is not begun.
-    """
+    """A wait that is too long is not begun."""
     reply = Reply(429, {"message": "quota"}, {"Retry-After": "3600"})
     site.grafana.fault("POST /api/dashboards/db", reply=reply)
     done = site.push()
@@ -90,9 +82,7 @@ def test_a_server_that_asks_for_an_hour(site):
 
 
 def test_a_long_wait_is_announced(site, monkeypatch):
-    """
-    Who waits is told for how long.
-    """
+    """Who waits is told for how long."""
     waits: list[float] = []
     monkeypatch.setattr("jaxmon.cli.connection.time.sleep", waits.append)
     reply = Reply(429, {"message": "quota"}, {"Retry-After": "20"})
@@ -103,9 +93,7 @@ def test_a_long_wait_is_announced(site, monkeypatch):
 
 
 def test_one_that_fails_does_not_stop_the_others(site):
-    """
-    Grafana's reason is shown and the exit code is 4.
-    """
+    """Grafana's reason is shown and the exit code is 4."""
     site.write({**DEBUG, "refresh": "1s"})
     done = site.push()
     assert done.code == 4
@@ -114,9 +102,7 @@ def test_one_that_fails_does_not_stop_the_others(site):
 
 
 def test_all_that_fail(site):
-    """
-    Where every dashboard fails, the exit code is 1.
-    """
+    """Where every dashboard fails, the exit code is 1."""
     site.grafana.fault(
         "POST /api/dashboards", reply=Reply(500, {"message": "x"}), times=2
     )
@@ -124,9 +110,7 @@ def test_all_that_fail(site):
 
 
 def test_one_that_cannot_be_looked_at(site):
-    """
-    A dashboard that Grafana cannot show fails alone.
-    """
+    """A dashboard that Grafana cannot show fails alone."""
     reply = Reply(500, {"message": "dashboard data is invalid"})
     site.grafana.fault("GET /api/dashboards/uid/jaxmon-debug", reply=reply)
     assert site.outcomes() == (

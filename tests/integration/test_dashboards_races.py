@@ -1,6 +1,4 @@
-"""
-Pushing while others edit and push.
-"""
+"""Pushing while others edit and push."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from tests.support import run_python
 
 
 def test_an_edit_between_plan_and_save_is_kept(pushed):
-    """
-    The version lock holds; the dashboard is refused, the other one is written.
-    """
+    """The version lock holds; the dashboard is refused, the other one is written."""
     pushed.write({**ONCALL, "refresh": "1m"})
     pushed.write({**DEBUG, "refresh": "1m"})
     pushed.grafana.fault(
@@ -35,9 +31,7 @@ def test_an_edit_between_plan_and_save_is_kept(pushed):
 
 
 def test_force_does_not_replace_what_it_has_not_seen(pushed):
-    """
-    An edit that comes after the backup is refused, also with force.
-    """
+    """An edit that comes after the backup is refused, also with force."""
     pushed.grafana.edit("jaxmon-oncall", refresh="5s")
     pushed.grafana.fault(
         "^POST /api/dashboards/db",
@@ -51,9 +45,7 @@ def test_force_does_not_replace_what_it_has_not_seen(pushed):
 
 
 def test_a_dashboard_made_by_hand_meanwhile_is_kept(site):
-    """
-    A save that should create does not replace what appeared under its uid.
-    """
+    """A save that should create does not replace what appeared under its uid."""
     site.grafana.fault(
         "^POST /api/dashboards/db",
         before=lambda: site.grafana.put({**DEBUG, "tags": [], "title": "Hers"}),
@@ -66,9 +58,7 @@ def test_a_dashboard_made_by_hand_meanwhile_is_kept(site):
 
 
 def test_two_first_pushes_at_once_make_one_version(site):
-    """
-    The slower one finds its work done: folder, dashboards, one version of each.
-    """
+    """The slower one finds its work done: folder, dashboards, one version of each."""
     rounds = []
 
     def meanwhile():
@@ -81,9 +71,7 @@ def test_two_first_pushes_at_once_make_one_version(site):
 
 
 def test_two_different_pushes_at_once_follow_each_other(pushed):
-    """
-    After another push got in first, this one plans again on top of its version.
-    """
+    """After another push got in first, this one plans again on top of its version."""
     pushed.write({**ONCALL, "refresh": "2m"})
 
     def meanwhile():
@@ -100,9 +88,7 @@ def test_two_different_pushes_at_once_follow_each_other(pushed):
 
 
 def test_endless_races_are_given_up(pushed):
-    """
-    Who loses the lock twice fails with advice; it never overwrites.
-    """
+    """Who loses the lock twice fails with advice; it never overwrites."""
     pushed.write({**ONCALL, "refresh": "2m"})
     row = pushed.grafana.rows["jaxmon-oncall"]
 
@@ -120,9 +106,7 @@ def test_endless_races_are_given_up(pushed):
 
 
 def test_real_pushes_at_once(site):
-    """
-    Four pushes in processes leave one version of each dashboard, and none fails.
-    """
+    """Four pushes in processes leave one version of each dashboard, and none fails."""
     codes: list[int] = []
 
     def push():
@@ -144,9 +128,7 @@ def test_real_pushes_at_once(site):
 
 @pytest.mark.parametrize("status", [409, 412])
 def test_a_folder_made_meanwhile_is_used(make_site, status):
-    """
-    Somebody else made the folder between our look and our request.
-    """
+    """Somebody else made the folder between our look and our request."""
     site = make_site(quirks=Quirks(folder_conflict=status))
     site.grafana.fault(
         "^POST /api/folders",

@@ -1,6 +1,4 @@
-"""
-Pushing to Grafanas that answer in ways of their own.
-"""
+"""Pushing to Grafanas that answer in ways of their own."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from tests.push_site import ONCALL
 
 
 def test_a_message_that_only_the_list_has(make_site):
-    """
-    Releases that find no version by its number are asked for the list.
-    """
+    """Releases that find no version by its number are asked for the list."""
     site = make_site(
         quirks=Quirks(version_by_number=False, list_hides_first_message=False)
     )
@@ -25,9 +21,7 @@ def test_a_message_that_only_the_list_has(make_site):
 
 
 def test_a_first_version_whose_message_the_list_hides(make_site):
-    """
-    The list calls the first version "Initial save"; by number it has its message.
-    """
+    """The list calls the first version "Initial save"; by number it has its message."""
     site = make_site(quirks=Quirks(list_hides_first_message=True))
     site.push().ok()
     site.write({**ONCALL, "refresh": "1m"})
@@ -35,9 +29,7 @@ def test_a_first_version_whose_message_the_list_hides(make_site):
 
 
 def test_no_history_no_update(pushed):
-    """
-    Where the history cannot be read, nothing tells an edit apart: refused.
-    """
+    """Where the history cannot be read, nothing tells an edit apart: refused."""
     pushed.write({**ONCALL, "refresh": "1m"})
     pushed.grafana.fault("/versions", reply=Reply(403, {"message": "no"}), times=9)
     done = pushed.push()
@@ -46,9 +38,7 @@ def test_no_history_no_update(pushed):
 
 
 def test_a_server_that_adds_empty_members(make_site):
-    """
-    Members that mean nothing, added while storing, are no edit.
-    """
+    """Members that mean nothing, added while storing, are no edit."""
 
     def rewrite(body):
         body.setdefault("links", [])
@@ -64,18 +54,14 @@ def test_a_server_that_adds_empty_members(make_site):
 
 
 def test_a_server_that_changes_what_it_stores(make_site):
-    """
-    A change that means something is reported, not pushed again and again.
-    """
+    """A change that means something is reported, not pushed again and again."""
     site = make_site(quirks=Quirks(rewrite=lambda body: body.update(editable=True)))
     assert site.outcomes()[0] == 0
     assert site.outcomes()[0] == 3
 
 
 def test_saves_that_wait_for_approval(make_site):
-    """
-    202 means stored nowhere: neither success nor a reason to try again.
-    """
+    """202 means stored nowhere: neither success nor a reason to try again."""
     site = make_site(quirks=Quirks(gitops=True, min_refresh=60))
     code, outcomes = site.outcomes()
     assert code == 3

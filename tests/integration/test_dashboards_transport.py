@@ -1,6 +1,4 @@
-"""
-Pushing over TLS and through proxies.
-"""
+"""Pushing over TLS and through proxies."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from tests.support import Result, require_program, run_python
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """
-    Return a file with a key and a certificate that no system trusts.
-    """
+    """Return a file with a key and a certificate that no system trusts."""
     require_program("openssl")
     path = tmp_path_factory.mktemp("tls") / "both.pem"
     subprocess.run(
@@ -38,9 +34,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tls_site(make_site: Callable[..., Site], certificate: Path) -> Site:
-    """
-    Return a site that is served over https.
-    """
+    """Return a site that is served over https."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     site = make_site(tls=context)
@@ -49,9 +43,7 @@ def tls_site(make_site: Callable[..., Site], certificate: Path) -> Site:
 
 
 def test_a_private_authority(tls_site):
-    """
-    With `--ca-file` its certificate is trusted.
-    """
+    """With `--ca-file` its certificate is trusted."""
     assert tls_site.push().code == 0
 
 
@@ -72,9 +64,7 @@ def test_a_certificate_that_nobody_vouches_for(tls_site, monkeypatch):
 
 
 def test_a_file_without_certificates(tls_site):
-    """
-    It is named as such.
-    """
+    """It is named as such."""
     path = tls_site.directory / "empty.pem"
     path.touch()
     done = tls_site.push("--ca-file", str(path))
@@ -83,9 +73,7 @@ def test_a_file_without_certificates(tls_site):
 
 
 def in_process_of_its_own(site: Site, *options: str, **environ: str) -> Result:
-    """
-    Push from a subprocess, as a user does, with proxies in its environment.
-    """
+    """Push from a subprocess, as a user does, with proxies in its environment."""
     done = run_python(
         "-m", "jaxmon", "dashboards", "push", *options,
         str(site.directory / "dashboards"),
@@ -96,9 +84,7 @@ def in_process_of_its_own(site: Site, *options: str, **environ: str) -> Result:
 
 
 def test_a_proxy_for_https(tls_site):
-    """
-    HTTPS_PROXY is asked to connect and never sees the token.
-    """
+    """HTTPS_PROXY is asked to connect and never sees the token."""
     with Proxy(tls_site.grafana.port) as proxy:
         in_process_of_its_own(
             tls_site, *tls_site.options, "--url", "https://grafana.test/",
@@ -111,9 +97,7 @@ def test_a_proxy_for_https(tls_site):
 
 
 def test_a_proxy_for_http(site):
-    """
-    HTTP_PROXY carries plain requests, which need `--insecure-http`.
-    """
+    """HTTP_PROXY carries plain requests, which need `--insecure-http`."""
     with Proxy(site.grafana.port) as proxy:
         in_process_of_its_own(
             site, "--insecure-http", "--url", "http://grafana.test",
@@ -125,9 +109,7 @@ def test_a_proxy_for_http(site):
 
 @pytest.mark.parametrize("variables", [{}, {"no_proxy": "127.0.0.1"}])
 def test_this_host_needs_no_proxy(site, variables):
-    """
-    A Grafana on a loopback address is reached directly, whatever the proxies.
-    """
+    """A Grafana on a loopback address is reached directly, whatever the proxies."""
     with Proxy(site.grafana.port) as proxy:
         in_process_of_its_own(
             site, "--url", site.url, HTTP_PROXY=proxy.url, **variables
@@ -136,9 +118,7 @@ def test_this_host_needs_no_proxy(site, variables):
 
 
 def test_no_proxy_is_honoured(tls_site):
-    """
-    A name in NO_PROXY is connected to directly, here in vain.
-    """
+    """A name in NO_PROXY is connected to directly, here in vain."""
     with Proxy(tls_site.grafana.port) as proxy:
         done = in_process_of_its_own(
             tls_site, *tls_site.options, "--url", "https://grafana.test",
@@ -170,9 +150,7 @@ def test_a_proxy_that_is_not_asked_in_plain_http(tls_site, scheme, variable):
 
 
 def test_a_proxy_that_refuses(tls_site):
-    """
-    Its refusal is shown.
-    """
+    """Its refusal is shown."""
     with Proxy(tls_site.grafana.port, refuse="403 Forbidden") as proxy:
         done = in_process_of_its_own(
             tls_site, *tls_site.options, "--url", "https://grafana.test",

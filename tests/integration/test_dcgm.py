@@ -1,6 +1,4 @@
-"""
-The dcgm collector, and a dcgm-exporter that is well, ill, or none.
-"""
+"""The dcgm collector, and a dcgm-exporter that is well, ill, or none."""
 
 from __future__ import annotations
 
@@ -67,35 +65,27 @@ jaxmon_collector_errors_total{collector="dcgm",reason="too_many_gpus"} 0
 
 @pytest.fixture
 def exporter() -> Iterator[DcgmExporter]:
-    """
-    Return a dcgm-exporter that serves a page about one GPU.
-    """
+    """Return a dcgm-exporter that serves a page about one GPU."""
     with dcgm_exporter() as served:
         yield served
 
 
 def polled(url: str, **options: float) -> Poller:
-    """
-    Return the poller of a collector after one poll.
-    """
+    """Return the poller of a collector after one poll."""
     poller = Poller(Dcgm(url, **options))  # type: ignore[arg-type] # numbers
     poller.poll()
     return poller
 
 
 def series(poller: Poller) -> dict[str, float]:
-    """
-    Return what a poller serves, after checking that no series comes twice.
-    """
+    """Return what a poller serves, after checking that no series comes twice."""
     samples = [sample for family in poller.families() for sample in family.samples]
     assert len({name for name, _ in samples}) == len(samples)
     return dict(samples)
 
 
 def body(poller: Poller) -> str:
-    """
-    Return the page of a poller without help and types, except the first.
-    """
+    """Return the page of a poller without help and types, except the first."""
     lines = encode(poller.families()).decode().splitlines(keepends=True)
     return "".join([*lines[:2], *(line for line in lines if line[0] != "#")])
 
@@ -353,9 +343,7 @@ def test_password_is_sent_and_not_told(exporter: DcgmExporter) -> None:
 
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[DcgmExporter]:
-    """
-    Return a dcgm-exporter behind TLS, with a certificate in ``tmp_path``.
-    """
+    """Return a dcgm-exporter behind TLS, with a certificate in ``tmp_path``."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     subprocess.run(
         [

@@ -27,9 +27,7 @@ PAGES = ("/debug/overview", "/debug/functions", "/debug/memory", "/debug/events"
 
 
 class Local(http.client.HTTPConnection):
-    """
-    HTTP over a Unix socket, as curl speaks it.
-    """
+    """HTTP over a Unix socket, as curl speaks it."""
 
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=60)
@@ -42,9 +40,7 @@ class Local(http.client.HTTPConnection):
 
 
 def ask(agent: Agent, target: str, method: str = "GET") -> tuple[int, bytes]:
-    """
-    Return status and body of a page.
-    """
+    """Return status and body of a page."""
     assert agent.socket is not None
     connection = Local(agent.socket)
     try:
@@ -56,9 +52,7 @@ def ask(agent: Agent, target: str, method: str = "GET") -> tuple[int, bytes]:
 
 
 def page(agent: Agent, target: str) -> Any:
-    """
-    Return a page, which must be strict JSON.
-    """
+    """Return a page, which must be strict JSON."""
     status, body = ask(agent, target)
     assert status == 200, body
 
@@ -70,9 +64,7 @@ def page(agent: Agent, target: str) -> Any:
 
 @pytest.fixture
 def agent(run_dir: Path) -> Any:
-    """
-    Return an agent that serves both ways, of a program that did a little.
-    """
+    """Return an agent that serves both ways, of a program that did a little."""
     with instrumented(port=0, socket=True, memory_lines_interval=0) as agent:
         import jax
         import numpy as np
@@ -90,9 +82,7 @@ def agent(run_dir: Path) -> Any:
 
 @pytest.mark.parametrize("target", PAGES)
 def test_no_page_is_served_over_tcp(agent, target):
-    """
-    What names source lines and arguments does not leave the machine.
-    """
+    """What names source lines and arguments does not leave the machine."""
     address = agent.url.removesuffix("/metrics")
     with pytest.raises(HTTPError) as refused:
         http_get(address + target)
@@ -104,9 +94,7 @@ def test_no_page_is_served_over_tcp(agent, target):
 
 @pytest.mark.parametrize("target", PAGES)
 def test_only_reading_is_possible(agent, target):
-    """
-    GET and HEAD answer; nothing can be changed.
-    """
+    """GET and HEAD answer; nothing can be changed."""
     assert ask(agent, target, "HEAD") == (200, b"")
     for method in ("POST", "PUT", "DELETE"):
         assert ask(agent, target, method)[0] == 405
@@ -114,9 +102,7 @@ def test_only_reading_is_possible(agent, target):
 
 @pytest.mark.ground_truth
 def test_functions_show_calls_compiles_and_phases(agent):
-    """
-    The figures of a function are those of the metrics page.
-    """
+    """The figures of a function are those of the metrics page."""
     functions = page(agent, "/debug/functions")["functions"]
     (name,) = (one for one in functions if one.endswith("double"))
     double = functions[name]
@@ -132,9 +118,7 @@ def test_functions_show_calls_compiles_and_phases(agent):
 
 
 def test_the_overview_says_whose_it_is(agent):
-    """
-    Process, versions, hooks, and every part.
-    """
+    """Process, versions, hooks, and every part."""
     import os
 
     import jax
@@ -152,9 +136,7 @@ def test_the_overview_says_whose_it_is(agent):
 
 
 def test_events_by_kind_and_since(agent):
-    """
-    One kind, or what came after a number, and only that.
-    """
+    """One kind, or what came after a number, and only that."""
     log = agent._context.events
     log.add("leak", None, "one", bytes=math.inf)
     log.add("oom", "f", "two")
@@ -169,9 +151,7 @@ def test_events_by_kind_and_since(agent):
 
 @pytest.mark.parametrize("query", ["kind=nonsense", "since=-1", "since=x", "since=²"])
 def test_a_wrong_question_is_answered_with_what_is_allowed(agent, query):
-    """
-    400, and a line on what may be asked.
-    """
+    """400, and a line on what may be asked."""
     status, body = ask(agent, f"/debug/events?{query.replace('²', '%C2%B2')}")
 
     assert status == 400
@@ -198,9 +178,7 @@ def test_events_are_bounded_in_bytes(agent):
 
 @pytest.mark.contained
 def test_a_part_that_fails_costs_its_own_figures(agent):
-    """
-    The page comes, says which part failed and why, and the failure is counted.
-    """
+    """The page comes, says which part failed and why, and the failure is counted."""
     trouble = "\x1b[31mno such thing"
 
     def fail() -> dict[str, Any]:
@@ -219,9 +197,7 @@ def test_a_part_that_fails_costs_its_own_figures(agent):
 
 
 def test_functions_are_bounded(agent):
-    """
-    Of thousands of functions the most expensive are told, and how many are not.
-    """
+    """Of thousands of functions the most expensive are told, and how many are not."""
     table = agent._context.table
     table._limit = 2000
     for number in range(1500):
@@ -236,9 +212,7 @@ def test_functions_are_bounded(agent):
 def test_reading_is_quick_while_the_program_works(
     run_dir: Path, python_script: Callable[..., Any]
 ) -> None:
-    """
-    Threads that compile and call meanwhile neither break a page nor wait for it.
-    """
+    """Threads that compile and call meanwhile neither break a page nor wait for it."""
     source = """
 import json, threading
 import jax, jaxmon, numpy as np

@@ -1,6 +1,4 @@
-"""
-How programs and sidecars meet, and what the examples and pages about it say.
-"""
+"""How programs and sidecars meet, and what the examples and pages about it say."""
 
 from __future__ import annotations
 
@@ -119,9 +117,7 @@ def sidecar(
 
 
 def page(port: int) -> str:
-    """
-    Return the page of the sidecar on *port*, nothing while it starts.
-    """
+    """Return the page of the sidecar on *port*, nothing while it starts."""
     try:
         return http_get(f"http://127.0.0.1:{port}/metrics")
     except OSError:

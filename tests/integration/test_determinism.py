@@ -1,6 +1,4 @@
-"""
-`jaxmon.check_determinism`, and keys used twice.
-"""
+"""`jaxmon.check_determinism`, and keys used twice."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ DEVIATION = "jaxmon_output_deviation"
 
 
 class Drifting:
-    """
-    Adds a little more each time it is called.
-    """
+    """Adds a little more each time it is called."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -39,9 +35,7 @@ def double(x: Any) -> Any:
 
 @pytest.mark.ground_truth
 def test_a_deviation_is_measured_and_recorded() -> None:
-    """
-    The figures equal the drift that the function makes, here and on the page.
-    """
+    """The figures equal the drift that the function makes, here and on the page."""
     drifting = Drifting()
     name = f"{__name__}.Drifting"
     with instrumented() as agent:
@@ -68,9 +62,7 @@ def test_a_deviation_is_measured_and_recorded() -> None:
 
 @pytest.mark.parametrize("made", [jax.jit, lambda fun: fun], ids=["jitted", "plain"])
 def test_it_works_without_an_agent(made: Callable[..., Any]) -> None:
-    """
-    The result is the same where nobody records it.
-    """
+    """The result is the same where nobody records it."""
     check = jaxmon.check_determinism(made(double), 1.5)
 
     assert check
@@ -80,9 +72,7 @@ def test_it_works_without_an_agent(made: Callable[..., Any]) -> None:
 
 @pytest.mark.ground_truth
 def test_donated_arguments_survive_the_check() -> None:
-    """
-    Each run gets copies of what it may destroy; the caller's arrays stay.
-    """
+    """Each run gets copies of what it may destroy; the caller's arrays stay."""
     step = jax.jit(lambda state, x: (state + x, x.sum()), donate_argnums=0)
     state, x = jnp.ones(8), np.arange(8.0)
 
@@ -92,9 +82,7 @@ def test_donated_arguments_survive_the_check() -> None:
 
 
 def test_a_function_that_changes_its_numpy_argument_is_given_a_copy() -> None:
-    """
-    The second run sees what the first one saw.
-    """
+    """The second run sees what the first one saw."""
 
     def careless(x: np.ndarray) -> np.ndarray:
         x += 1
@@ -108,9 +96,7 @@ def test_a_function_that_changes_its_numpy_argument_is_given_a_copy() -> None:
 
 @pytest.mark.ground_truth
 def test_outputs_of_every_kind_are_compared() -> None:
-    """
-    Integers, truth values, complex numbers, bfloat16 and keys come out the same.
-    """
+    """Integers, truth values, complex numbers, bfloat16 and keys come out the same."""
 
     @jax.jit
     def everything(x):
@@ -130,9 +116,7 @@ def test_outputs_of_every_kind_are_compared() -> None:
 
 
 def test_another_shape_in_another_run_is_a_deviation() -> None:
-    """
-    Results that have nothing in common are told apart from numbers that differ.
-    """
+    """Results that have nothing in common are told apart from numbers that differ."""
     shapes = iter([2, 3])
     check = jaxmon.check_determinism(lambda: jnp.zeros(next(shapes)))
 
@@ -141,9 +125,7 @@ def test_another_shape_in_another_run_is_a_deviation() -> None:
 
 
 def test_what_the_function_raises_is_raised() -> None:
-    """
-    A check is no place where errors disappear.
-    """
+    """A check is no place where errors disappear."""
     with pytest.raises(ZeroDivisionError):
         jaxmon.check_determinism(lambda: 1 / 0)
     with pytest.raises(ValueError, match="give 2 or more"):
@@ -152,9 +134,7 @@ def test_what_the_function_raises_is_raised() -> None:
 
 @pytest.mark.ground_truth
 def test_keys_used_twice_are_counted() -> None:
-    """
-    Where JAX checks keys, each refusal counts for the function that was called.
-    """
+    """Where JAX checks keys, each refusal counts for the function that was called."""
 
     @jax.jit
     def twice(key):

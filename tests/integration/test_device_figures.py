@@ -1,6 +1,4 @@
-"""
-GPUs told of by the agents, for a sidecar whose container has no driver.
-"""
+"""GPUs told of by the agents, for a sidecar whose container has no driver."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-`jaxmon doctor` as a user runs it.
-"""
+"""`jaxmon doctor` as a user runs it."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from tests.support import run_python
 
 
 def test_this_environment_is_in_order(run_dir: Path) -> None:
-    """
-    On a supported JAX all hooks attach and the known calls are counted.
-    """
+    """On a supported JAX all hooks attach and the known calls are counted."""
     result = run_python("-m", "jaxmon", "doctor", "--json", run_dir=run_dir)
 
     findings = json.loads(result.ok().out)
@@ -25,9 +21,7 @@ def test_this_environment_is_in_order(run_dir: Path) -> None:
 
 
 def test_a_cache_that_cannot_be_written_is_told(run_dir: Path, tmp_path: Path) -> None:
-    """
-    The persistent cache is looked at as the program would see it.
-    """
+    """The persistent cache is looked at as the program would see it."""
     blocked = tmp_path / "file"
     blocked.touch()
     env = {"JAX_COMPILATION_CACHE_DIR": str(blocked / "cache")}
@@ -39,9 +33,7 @@ def test_a_cache_that_cannot_be_written_is_told(run_dir: Path, tmp_path: Path) -
 
 
 def test_text_fits_a_terminal_and_the_exit_code_tells(run_dir: Path) -> None:
-    """
-    Warnings are listed within 80 columns; they fail only a strict check.
-    """
+    """Warnings are listed within 80 columns; they fail only a strict check."""
     env = {"JAX_DEBUG_NANS": "1", "JAXMON_PROT": "1"}
     args = ("-m", "jaxmon", "doctor", "--skip-jax")
     result = run_python(*args, run_dir=run_dir, env=env).ok()
@@ -53,9 +45,7 @@ def test_text_fits_a_terminal_and_the_exit_code_tells(run_dir: Path) -> None:
 
 @pytest.mark.parametrize("name", ["JAXMON_PORT", "JAXMON_CALLS"])
 def test_a_setting_that_cannot_be_used_fails(name: str, run_dir: Path) -> None:
-    """
-    What would make `jaxmon.instrument` raise is a failure here.
-    """
+    """What would make `jaxmon.instrument` raise is a failure here."""
     args = ("-m", "jaxmon", "doctor", "--skip-jax")
     result = run_python(*args, run_dir=run_dir, env={name: "perhaps"})
 

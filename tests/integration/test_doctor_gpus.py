@@ -1,6 +1,4 @@
-"""
-What `jaxmon doctor` says of NVIDIA GPUs, by the real pynvml on a fake library.
-"""
+"""What `jaxmon doctor` says of NVIDIA GPUs, by the real pynvml on a fake library."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ Check = Callable[..., list[list[str]]]
 
 @pytest.fixture
 def check(nvml_library: Path, tmp_path: Path) -> Check:
-    """
-    Return a function that checks the devices of a host with an NVIDIA driver.
-    """
+    """Return a function that checks the devices of a host with an NVIDIA driver."""
     driver = tmp_path / "proc/driver/nvidia/version"
     driver.parent.mkdir(parents=True)
     driver.touch()
@@ -47,9 +43,7 @@ def check(nvml_library: Path, tmp_path: Path) -> Check:
 
 
 def test_a_driver_that_fits_is_in_order(check: Check) -> None:
-    """
-    Driver and number of GPUs are told; an older CUDA runs on a newer driver.
-    """
+    """Driver and number of GPUs are told; an older CUDA runs on a newer driver."""
     for plugin in ("jax_cuda12_plugin", "jax_cuda13_plugin"):
         found = check(["pynvml", plugin], FAKE_NVML_GPUS="2")
         assert found == [["ok", "NVIDIA driver 580.65.06, GPUs: 2", ""]]
@@ -65,9 +59,7 @@ def test_a_driver_that_fits_is_in_order(check: Check) -> None:
 def test_a_driver_too_old_for_the_plugin_fails(
     check: Check, profile: str, cuda: str, advice: str
 ) -> None:
-    """
-    JAX would say so only when a program starts.
-    """
+    """JAX would say so only when a program starts."""
     found = check(["pynvml", "jax_cuda13_plugin"], FAKE_NVML_PROFILE=profile)
 
     text = (
@@ -99,9 +91,7 @@ def test_another_cuda_on_the_search_path_is_told(check: Check, tmp_path: Path) -
 
 @pytest.mark.parametrize("wanted", ["cpu", "tpu, cpu"])
 def test_gpus_that_are_left_out_are_told(check: Check, wanted: str) -> None:
-    """
-    JAX_PLATFORMS, set once for a test, keeps programs off the GPUs.
-    """
+    """JAX_PLATFORMS, set once for a test, keeps programs off the GPUs."""
     found = check(["pynvml", "jax_cuda12_plugin"], JAX_PLATFORMS=wanted)
 
     told = [text for status, text, _ in found if status == "warning"]

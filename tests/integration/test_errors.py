@@ -1,6 +1,4 @@
-"""
-Errors of jitted calls: each has its kind, and passes as if nobody looked.
-"""
+"""Errors of jitted calls: each has its kind, and passes as if nobody looked."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ def refuse(_: Any) -> Any:
 def test_errors_of_a_call_have_their_kind(
     agent: Agent, function: Callable[..., Any], args: tuple[Any, ...], kind: str
 ) -> None:
-    """
-    Provoked for real, on each supported JAX, with a line of the user's.
-    """
+    """Provoked for real, on each supported JAX, with a line of the user's."""
     fail(lambda: jax.block_until_ready(jax.jit(function)(*args)))
 
     assert kinds(agent) == {(function.__name__, kind): 1}
@@ -109,9 +105,7 @@ def test_errors_of_a_call_have_their_kind(
 def test_an_error_keeps_nothing_alive(
     agent: Agent, function: Callable[..., Any]
 ) -> None:
-    """
-    What the frames hold that it passed can be collected with it.
-    """
+    """What the frames hold that it passed can be collected with it."""
 
     class Held:
         pass
@@ -152,9 +146,7 @@ def test_the_check_for_nan_has_its_kind(agent: Agent) -> None:
 
 
 def test_the_check_for_used_keys_has_its_kind(agent: Agent) -> None:
-    """
-    It is an error about types to JAX; here it stands for itself.
-    """
+    """It is an error about types to JAX; here it stands for itself."""
     with jax.debug_key_reuse(new_val=True):
         fail(jax.jit(uses_twice), jax.random.key(0))
 
@@ -163,9 +155,7 @@ def test_the_check_for_used_keys_has_its_kind(agent: Agent) -> None:
 
 
 def test_an_argument_that_jax_refuses(agent: Agent) -> None:
-    """
-    Neither traced nor sent: the caller's fault.
-    """
+    """Neither traced nor sent: the caller's fault."""
     with jax.transfer_guard("disallow"):
         fail(jax.jit(identity), np.ones(3))
 
@@ -173,9 +163,7 @@ def test_an_argument_that_jax_refuses(agent: Agent) -> None:
 
 
 def test_an_error_under_a_transformation_is_that_of_the_function(agent: Agent) -> None:
-    """
-    The outermost jitted function on the way is the one that failed.
-    """
+    """The outermost jitted function on the way is the one that failed."""
     fail(jax.grad(jax.jit(raises)), 1.0)
     fail(jax.vmap(jax.jit(as_float)), np.ones(3))
 
@@ -184,9 +172,7 @@ def test_an_error_under_a_transformation_is_that_of_the_function(agent: Agent) -
 
 
 def test_an_interrupt_is_no_error(agent: Agent) -> None:
-    """
-    Ctrl-C and the end of a program are what the user wants.
-    """
+    """Ctrl-C and the end of a program are what the user wants."""
 
     def interrupted(_: Any) -> Any:
         raise KeyboardInterrupt
@@ -200,9 +186,7 @@ def test_an_interrupt_is_no_error(agent: Agent) -> None:
 
 
 def test_the_users_own_messages_can_be_kept_out(tmp_path: Path) -> None:
-    """
-    Without values, an event tells the class of the user's exception only.
-    """
+    """Without values, an event tells the class of the user's exception only."""
     with instrumented(report_dir=str(tmp_path), event_values=False) as agent:
         fail(jax.jit(raises), 1.0)
         fail(jax.jit(makes_much))
@@ -216,9 +200,7 @@ def test_the_users_own_messages_can_be_kept_out(tmp_path: Path) -> None:
 
 
 def test_an_error_being_made_is_as_always(agent: Agent) -> None:
-    """
-    Arguments, keywords and complaints about them are those of the class.
-    """
+    """Arguments, keywords and complaints about them are those of the class."""
     error = RuntimeError_(FULL)
 
     assert str(error) == FULL
@@ -233,9 +215,7 @@ def test_an_error_being_made_is_as_always(agent: Agent) -> None:
 
 
 def test_the_class_is_as_found_afterwards(tmp_path: Path) -> None:
-    """
-    Its constructor is its own again, or inherited again.
-    """
+    """Its constructor is its own again, or inherited again."""
     before = dict(RuntimeError_.__dict__)
     filters = list(logging.getLogger("asyncio").filters)
 
@@ -250,9 +230,7 @@ def test_the_class_is_as_found_afterwards(tmp_path: Path) -> None:
 def test_an_error_counts_when_there_is_no_memory_to_place_it(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Memory that is not there is no failure of ours, and no reason not to count.
-    """
+    """Memory that is not there is no failure of ours, and no reason not to count."""
 
     def exhausted(*_: object) -> None:
         raise MemoryError

@@ -1,6 +1,4 @@
-"""
-Execution times of sampled calls against clocks of the test's own.
-"""
+"""Execution times of sampled calls against clocks of the test's own."""
 
 from __future__ import annotations
 
@@ -37,18 +35,14 @@ from tests.truth import Comparison, Naps, agreed_once, fifth, looking, nearest, 
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that samples when told to.
-    """
+    """Return an agent that samples when told to."""
     with instrumented(**BY_HAND) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def nap(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """
-    Make the body of napping programs known to XLA.
-    """
+    """Make the body of napping programs known to XLA."""
     naps.build(tmp_path_factory.mktemp("nap"))
 
 
@@ -342,9 +336,7 @@ for function, figures in sampling._figures.items():
 
 @pytest.mark.ground_truth
 def test_each_device_has_a_queue_of_its_own() -> None:
-    """
-    A short program on one device does not wait for a long one on another.
-    """
+    """A short program on one device does not wait for a long one on another."""
     devices = "--xla_force_host_platform_device_count=2"
     result = run_python(
         "-c", SEVERAL_DEVICES, env={"XLA_FLAGS": devices}, seconds=400

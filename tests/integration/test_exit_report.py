@@ -1,6 +1,4 @@
-"""
-The report at the end of a program: once, on standard error, however it ends.
-"""
+"""The report at the end of a program: once, on standard error, however it ends."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ def reports(result: Result) -> int:
     ],
 )
 def test_every_orderly_end_is_reported(python_script, end, code) -> None:
-    """
-    Once, after all that the program printed, and the exit code is the program's.
-    """
+    """Once, after all that the program printed, and the exit code is the program's."""
     result = python_script(PROGRAM + end)
 
     assert result.code == code, result.err
@@ -80,9 +76,7 @@ def test_every_orderly_end_is_reported(python_script, end, code) -> None:
     ],
 )
 def test_other_ends_are_not(python_script, end, code) -> None:
-    """
-    Who leaves without Python's farewell, or has sent jaxmon away, gets no report.
-    """
+    """Who leaves without Python's farewell, or has sent jaxmon away, gets no report."""
     result = python_script(PROGRAM + end)
 
     assert result.code == code
@@ -90,9 +84,7 @@ def test_other_ends_are_not(python_script, end, code) -> None:
 
 
 def test_a_report_is_only_made_when_asked_for(python_script) -> None:
-    """
-    By argument, by variable, or by `jaxmon run --report`; not by itself.
-    """
+    """By argument, by variable, or by `jaxmon run --report`; not by itself."""
     silent = PROGRAM.replace(", report=True", "")
 
     assert reports(python_script(silent).ok()) == 0
@@ -134,9 +126,7 @@ def test_a_short_program_tells_its_memory(python_script) -> None:
 
 
 def test_forked_children_do_not_report(python_script) -> None:
-    """
-    A child that ends orderly says nothing; the parent does, once.
-    """
+    """A child that ends orderly says nothing; the parent does, once."""
     result = python_script(
         PROGRAM
         + """
@@ -176,9 +166,7 @@ def test_what_a_program_prints_as_it_ends_still_works(python_script) -> None:
     ],
 )
 def test_a_standard_error_that_is_gone_is_no_failure(python_script, change) -> None:
-    """
-    Nothing is raised, nothing is printed elsewhere, and the exit code stays.
-    """
+    """Nothing is raised, nothing is printed elsewhere, and the exit code stays."""
     result = python_script(PROGRAM + change + "\nsys.exit(5)")
 
     assert result.code == 5
@@ -217,9 +205,7 @@ def test_a_reader_that_left_does_not_change_the_exit_code(
 
 
 def test_a_reader_that_does_not_read_is_not_waited_for(run_dir: Path) -> None:
-    """
-    A full pipe holds the program up for two seconds at most.
-    """
+    """A full pipe holds the program up for two seconds at most."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     while True:
@@ -239,9 +225,7 @@ def test_a_reader_that_does_not_read_is_not_waited_for(run_dir: Path) -> None:
 def test_a_terminal_without_unicode_gets_a_readable_report(
     python_script: Callable[..., Result],
 ) -> None:
-    """
-    What the encoding lacks becomes a question mark; nothing is raised.
-    """
+    """What the encoding lacks becomes a question mark; nothing is raised."""
     result = python_script(PROGRAM, env={"PYTHONIOENCODING": "ascii"}).ok()
 
     assert "jaxmon: python" in result.err
@@ -250,9 +234,7 @@ def test_a_terminal_without_unicode_gets_a_readable_report(
 
 
 def test_a_failure_in_the_report_is_contained(python_script) -> None:
-    """
-    The program ends as it did; the failure is said in a line of the log.
-    """
+    """The program ends as it did; the failure is said in a line of the log."""
     broken = """
 import jaxmon.agent.reports.exit_report
 def fail(*_):
@@ -267,9 +249,7 @@ jaxmon.agent.reports.exit_report.read = fail
 
 
 def test_a_program_of_its_own_with_standard_error_replaced(python_script) -> None:
-    """
-    A notebook or a logger in the place of standard error gets the report.
-    """
+    """A notebook or a logger in the place of standard error gets the report."""
     result = python_script(
         PROGRAM
         + """

@@ -1,6 +1,4 @@
-"""
-`jaxmon explain` beside real programs: under load, hung, killed, and hostile ones.
-"""
+"""`jaxmon explain` beside real programs: under load, hung, killed, and hostile ones."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def programs(run_dir: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """
-    Return a function that starts a program and waits until it is ready.
-    """
+    """Return a function that starts a program and waits until it is ready."""
     with ExitStack() as stack:
 
         def start(source: str, name: str = "program.py") -> subprocess.Popen[str]:
@@ -96,9 +92,7 @@ def running(path: Path, run_dir: Path) -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def serving(path: Path, answer: bytes | None) -> Iterator[None]:
-    """
-    Listen on *path* and give everybody *answer*, or nothing at all.
-    """
+    """Listen on *path* and give everybody *answer*, or nothing at all."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -163,9 +157,7 @@ def test_a_program_under_load_is_explained(programs, run_dir):
 
 
 def test_json_has_everything(programs, run_dir):
-    """
-    Advice, figures and events, for programs that read them.
-    """
+    """Advice, figures and events, for programs that read them."""
     process = programs(BUSY)
     found = json.loads(explain(run_dir, "0", "--json").ok().out)
 
@@ -188,9 +180,7 @@ def test_json_has_everything(programs, run_dir):
 
 
 def test_nothing_that_runs_is_said(run_dir):
-    """
-    Where no program runs, it is told where was looked and what to do.
-    """
+    """Where no program runs, it is told where was looked and what to do."""
     result = explain(run_dir)
 
     assert result.code == 1
@@ -205,9 +195,7 @@ def test_nothing_that_runs_is_said(run_dir):
 
 
 def test_of_several_programs_one_is_chosen(programs, run_dir):
-    """
-    They are listed with process and program; a wrong number lists them, too.
-    """
+    """They are listed with process and program; a wrong number lists them, too."""
     first, second = programs(IDLE, "one.py"), programs(IDLE, "two.py")
     several = explain(run_dir)
     wrong = explain(run_dir, "7")
@@ -237,9 +225,7 @@ def test_others_are_not_waited_for(programs, run_dir):
 
 
 def test_a_killed_program_is_none(programs, run_dir):
-    """
-    Its socket lies there still, and is not counted.
-    """
+    """Its socket lies there still, and is not counted."""
     killed, other = programs(IDLE, "one.py"), programs(IDLE, "two.py")
     killed.kill()
     killed.wait(90)
@@ -284,9 +270,7 @@ def test_a_stopped_program_is_not_waited_for(programs, run_dir):
     ],
 )
 def test_a_socket_that_is_no_agents_is_said(run_dir, answer, said):
-    """
-    Whatever answers there, the message is one line.
-    """
+    """Whatever answers there, the message is one line."""
     with serving(run_dir / "agent-0.sock", answer):
         result = explain(run_dir)
 
@@ -297,9 +281,7 @@ def test_a_socket_that_is_no_agents_is_said(run_dir, answer, said):
 
 
 def test_an_agent_of_another_version_is_read_as_far_as_possible(run_dir):
-    """
-    What is missing or of another type counts as not told.
-    """
+    """What is missing or of another type counts as not told."""
     strange = {
         "schema": 99,
         "process": {"pid": "?", "observed_seconds": "long", "program": ["x"]},
@@ -373,9 +355,7 @@ def test_a_wide_terminal_is_used(programs, run_dir):
 
 
 def test_a_directory_that_cannot_be_read_is_said(run_dir, monkeypatch):
-    """
-    What is no directory, or another user's, is no traceback.
-    """
+    """What is no directory, or another user's, is no traceback."""
     (run_dir / "file").write_text("")
     result = explain(run_dir, "--run-dir", str(run_dir / "file"))
     assert result.code == 1

@@ -1,6 +1,4 @@
-"""
-``jaxmon exporter`` as a process: options, ports, pages.
-"""
+"""``jaxmon exporter`` as a process: options, ports, pages."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ from tests.support import clean_environ, run_python
 
 @pytest.fixture
 def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    """
-    Return a function that starts ``jaxmon exporter`` on a free port.
-    """
+    """Return a function that starts ``jaxmon exporter`` on a free port."""
     with exporters(run_dir) as start:
         yield start
 
@@ -144,9 +140,7 @@ def test_it_never_loads_jax(run_dir: Path) -> None:
 def test_pages_are_encrypted_by_a_web_configuration(
     run_dir: Path, tmp_path: Path
 ) -> None:
-    """
-    The command says https, serves TLS only, and stops as ever.
-    """
+    """The command says https, serves TLS only, and stops as ever."""
     trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     issued = authority.issue_cert("localhost")
@@ -180,9 +174,7 @@ def test_pages_are_encrypted_by_a_web_configuration(
 def test_a_web_configuration_that_cannot_be_used_stops_the_start(
     run_dir: Path, tmp_path: Path
 ) -> None:
-    """
-    The command ends with the reason; nothing is served unprotected.
-    """
+    """The command ends with the reason; nothing is served unprotected."""
     config = tmp_path / "web.yml"
     config.write_text("tls_server_config: {cert_file: cert.pem, key: key.pem}\n")
     result = run_python(
@@ -211,9 +203,7 @@ def test_a_web_configuration_that_cannot_be_used_stops_the_start(
 def test_a_bad_file_is_one_line_at_the_start(
     run_dir: Path, tmp_path: Path, option: str, text: str
 ) -> None:
-    """
-    It ends with code 1 and one line of ours, which shows no password.
-    """
+    """It ends with code 1 and one line of ours, which shows no password."""
     path = tmp_path / "config.yaml"
     path.write_text(text)
     result = run_python(

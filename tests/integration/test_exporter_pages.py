@@ -1,6 +1,4 @@
-"""
-``jaxmon exporter``: what stands on its pages.
-"""
+"""``jaxmon exporter``: what stands on its pages."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ jaxmon_jit_calls_total{function="f"} 7
 
 @pytest.fixture
 def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    """
-    Return a function that starts ``jaxmon exporter`` on a free port.
-    """
+    """Return a function that starts ``jaxmon exporter`` on a free port."""
     with exporters(run_dir) as start:
         yield start
 

@@ -1,6 +1,4 @@
-"""
-``jaxmon exporter`` as a process: how signals end it, and which do not.
-"""
+"""``jaxmon exporter`` as a process: how signals end it, and which do not."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ from tests.support import clean_environ, run_python, until
 
 @pytest.fixture
 def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    """
-    Return a function that starts ``jaxmon exporter`` on a free port.
-    """
+    """Return a function that starts ``jaxmon exporter`` on a free port."""
     with exporters(run_dir) as start:
         yield start
 
@@ -118,9 +114,7 @@ main()
 def test_ctrl_c_ends_it_without_a_word_at_any_time(
     run_dir: Path, name: str, code: int, *, own_name: bool
 ) -> None:
-    """
-    While it is loaded, too: a shell tells 130 for a signal as for the exit code.
-    """
+    """While it is loaded, too: a shell tells 130 for a signal as for the exit code."""
     source = INTERRUPTED.format(
         name=name,
         arguments=["--port", "0"] if own_name else ["exporter", "--port", "0"],

@@ -1,6 +1,4 @@
-"""
-A quick selection of the fault matrix; ``make faults`` runs all of it.
-"""
+"""A quick selection of the fault matrix; ``make faults`` runs all of it."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ QUICK = [row for row in rows.ALL if row.quick]
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """
-    Return where the fake driver's library is built, once.
-    """
+    """Return where the fake driver's library is built, once."""
     return tmp_path_factory.mktemp("library")
 
 

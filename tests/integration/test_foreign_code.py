@@ -35,9 +35,7 @@ ran: list[str] = []
 
 
 def note(what: str) -> None:
-    """
-    Note *what* if jaxmon made it run, through the standard library or not.
-    """
+    """Note *what* if jaxmon made it run, through the standard library or not."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -59,9 +57,7 @@ def noting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Meta(type):
-    """
-    A class of classes that notes what is asked of them.
-    """
+    """A class of classes that notes what is asked of them."""
 
     def __getattribute__(cls, name: str) -> Any:
         note(f"type.{name}")
@@ -140,9 +136,7 @@ def keep(self: Any, value: int) -> None:
 
 
 def like(base: type, *names: str) -> Any:
-    """
-    Return a class that is a *base* and notes whenever one of these methods runs.
-    """
+    """Return a class that is a *base* and notes whenever one of these methods runs."""
     methods: Any = {name: noting(name, getattr(base, name)) for name in names}
     return spy(f"Noted_{base.__name__}", bases=(base,), **methods)
 
@@ -164,9 +158,7 @@ Partial = like(functools.partial, "__eq__", "__hash__")
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """
-    A class of the ordinary kind around one that is not.
-    """
+    """A class of the ordinary kind around one that is not."""
 
     inside: Any
 
@@ -200,9 +192,7 @@ VALUES: dict[str, Callable[[int], Any]] = {
 
 @pytest.fixture(autouse=True)
 def nothing_ran() -> Iterator[None]:
-    """
-    Begin with an empty list.
-    """
+    """Begin with an empty list."""
     ran.clear()
     yield
     ran.clear()
@@ -210,9 +200,7 @@ def nothing_ran() -> Iterator[None]:
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that serves nothing.
-    """
+    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 
@@ -242,9 +230,7 @@ def test_static_values_run_no_code(agent: Agent, name: str) -> None:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_static_values_of_a_pmap_run_no_code(agent: Agent, name: str) -> None:
-    """
-    The same of values that `jax.pmap` does not spread.
-    """
+    """The same of values that `jax.pmap` does not spread."""
     make = VALUES[name]
 
     @functools.partial(jax.pmap, static_broadcasted_argnums=0)
@@ -259,9 +245,7 @@ def test_static_values_of_a_pmap_run_no_code(agent: Agent, name: str) -> None:
 
 
 def test_a_budget_runs_no_code_of_what_it_looks_through(agent: Agent) -> None:
-    """
-    Its look for functions that compiled unseen is at every object that there is.
-    """
+    """Its look for functions that compiled unseen is at every object that there is."""
     kept = [VALUES[name](1) for name in VALUES]
     with jaxmon.budget(recompiles=0):
         pass
@@ -270,9 +254,7 @@ def test_a_budget_runs_no_code_of_what_it_looks_through(agent: Agent) -> None:
 
 
 class Module:
-    """
-    A node of a tree, with a static part.
-    """
+    """A node of a tree, with a static part."""
 
     def __init__(self, weight: Any, static: Any) -> None:
         self.weight, self.static = weight, static
@@ -291,9 +273,7 @@ jax.tree_util.register_pytree_node(
 @pytest.mark.parametrize("make", [jax.jit, jax.pmap])
 @pytest.mark.parametrize("name", VALUES)
 def test_static_parts_of_trees_run_no_code(agent: Agent, make: Any, name: str) -> None:
-    """
-    Nor does the function that takes such a node apart run again.
-    """
+    """Nor does the function that takes such a node apart run again."""
 
     def f(module: Any) -> Any:
         return module.weight + 1
@@ -312,9 +292,7 @@ Callee = spy("Callee", __init__=keep, __call__=lambda _, x: x + 1)
 
 
 def test_a_class_of_nodes_runs_no_code(agent: Agent) -> None:
-    """
-    Classes of nodes may have a class of their own.
-    """
+    """Classes of nodes may have a class of their own."""
     jax.tree_util.register_pytree_node(
         Node, lambda node: ((np.ones(number(node)),), None), lambda _, __: Node(1)
     )
@@ -330,9 +308,7 @@ def test_a_class_of_nodes_runs_no_code(agent: Agent) -> None:
 
 @pytest.mark.parametrize("wrap", [lambda fun: fun, functools.partial])
 def test_objects_that_can_be_called_run_no_code(agent: Agent, wrap: Any) -> None:
-    """
-    They are labelled and told apart by their class.
-    """
+    """They are labelled and told apart by their class."""
     for value in (2, 2):
         f = jax.jit(wrap(Callee(value)))
         assert f(np.float32(1)) == 2
@@ -343,9 +319,7 @@ def test_objects_that_can_be_called_run_no_code(agent: Agent, wrap: Any) -> None
 
 
 def test_keys_that_miss_run_no_code(agent: Agent) -> None:
-    """
-    A call that leaves the fast path for a NumPy array is told with the key of it.
-    """
+    """A call that leaves the fast path for a NumPy array is told with the key of it."""
     made = spy("Key", __init__=keep, __lt__=lambda a, b: number(a) < number(b))
     f = jax.jit(lambda tree: [leaf + 1 for leaf in jax.tree_util.tree_leaves(tree)])
 
@@ -356,9 +330,7 @@ def test_keys_that_miss_run_no_code(agent: Agent) -> None:
 
 
 def test_a_setting_of_the_users_runs_no_code(agent: Agent) -> None:
-    """
-    What compiled code depends on may be an object of the user's.
-    """
+    """What compiled code depends on may be an object of the user's."""
     make = getattr(jax, "make_user_context", None)
     if make is None:
         pytest.skip("this JAX has no contexts of users")
@@ -375,9 +347,7 @@ def test_a_setting_of_the_users_runs_no_code(agent: Agent) -> None:
 
 
 class Array(np.ndarray):
-    """
-    An array of NumPy's that notes what is asked of it.
-    """
+    """An array of NumPy's that notes what is asked of it."""
 
     def __getattribute__(self, name: str) -> Any:
         note(f".{name}")
@@ -386,9 +356,7 @@ class Array(np.ndarray):
 
 @pytest.mark.parametrize("put", [jax.device_put, jax.numpy.asarray, jax.numpy.array])
 def test_arrays_that_are_sent_run_no_code(agent: Agent, put: Any) -> None:
-    """
-    Their bytes are those of the array that they are.
-    """
+    """Their bytes are those of the array that they are."""
     sent = np.ones(1000, np.float32).view(Array)
 
     for _ in range(2):

@@ -26,17 +26,13 @@ CALLS = "jaxmon_jit_calls"
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that serves nothing.
-    """
+    """Return an agent that serves nothing."""
     with instrumented(sample_rate=0) as running:
         yield running
 
 
 def page_calls(agent: Agent) -> list[tuple[str, float]]:
-    """
-    Return label and value of each series of calls, as a client reads the page.
-    """
+    """Return label and value of each series of calls, as a client reads the page."""
     page = encode(agent.collect()).decode()
     return [
         (sample.labels["function"], sample.value)
@@ -56,9 +52,7 @@ def called(name: Any) -> Callable[..., Any]:
 
 
 class Raising:
-    """
-    Whoever asks for a name has gone too far.
-    """
+    """Whoever asks for a name has gone too far."""
 
     asked = 0
 
@@ -82,9 +76,7 @@ def with_variables(**variables: Any) -> Any:
 
 
 class Text(str):
-    """
-    Text that lies about itself.
-    """
+    """Text that lies about itself."""
 
     __slots__ = ()
 
@@ -154,9 +146,7 @@ def test_odd_functions_switch_no_hook_off(agent: Agent, name: str) -> None:
 def test_names_that_differ_in_what_no_page_can_say_have_a_series_each(
     agent: Agent,
 ) -> None:
-    """
-    Lone surrogates are no UTF-8, and control characters end a page for some.
-    """
+    """Lone surrogates are no UTF-8, and control characters end a page for some."""
     names = ["f\udc80", "f\udc81", "f\n", "f\0", "f", "f" * 5000, "f" * 5001]
     for name in names:
         jax.jit(called(name))(1.0)
@@ -168,9 +158,7 @@ def test_names_that_differ_in_what_no_page_can_say_have_a_series_each(
 
 
 def test_a_program_of_xla_with_such_a_name_is_one_function(agent: Agent) -> None:
-    """
-    Where only JAX's words tell the name, it has the same label again.
-    """
+    """Where only JAX's words tell the name, it has the same label again."""
     table = agent._table
     before = len(list(table))
     first, second = table.named("g\udc80"), table.named("g\udc80")

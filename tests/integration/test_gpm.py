@@ -1,6 +1,4 @@
-"""
-The GPM collector behind the real pynvml, with a C library in the driver's place.
-"""
+"""The GPM collector behind the real pynvml, with a C library in the driver's place."""
 
 from __future__ import annotations
 
@@ -23,41 +21,31 @@ PART = "MIG-7a3e5c10-1a2b-3c4d-5e6f-{:06d}{:06d}"
 
 @pytest.fixture
 def gpm(nvml_library: Path, tmp_path: Path) -> Iterator[Callable[..., Gpus]]:
-    """
-    Return a function that starts the GPM collector on a number of fake devices.
-    """
+    """Return a function that starts the GPM collector on a number of fake devices."""
     with fake_gpus(nvml_library, tmp_path, collector="gpm.Gpm()") as start:
         yield start
 
 
 @pytest.fixture
 def gpm_with_rates(nvml_library: Path, tmp_path: Path) -> Iterator[Callable[..., Gpus]]:
-    """
-    Return the same for a collector that tells rates beside counters.
-    """
+    """Return the same for a collector that tells rates beside counters."""
     collector = "gpm.Gpm(all_rates=True)"
     with fake_gpus(nvml_library, tmp_path, collector=collector) as start:
         yield start
 
 
 def of(page: dict[str, float], device: int) -> dict[str, float]:
-    """
-    Return the ratios of one device.
-    """
+    """Return the ratios of one device."""
     return {k: v for k, v in all_of(page, device).items() if k.endswith("_ratio")}
 
 
 def rates(page: dict[str, float], device: int) -> dict[str, float]:
-    """
-    Return the other figures of one device.
-    """
+    """Return the other figures of one device."""
     return {k: v for k, v in all_of(page, device).items() if not k.endswith("_ratio")}
 
 
 def ratios(device: int) -> dict[str, float]:
-    """
-    Return what the fake driver says that a device is busy with.
-    """
+    """Return what the fake driver says that a device is busy with."""
     numbers = {
         "graphics": 1,
         "sm": 2,

@@ -1,6 +1,4 @@
-"""
-`jaxmon.check_gradients`: JAX's checker with an outcome.
-"""
+"""`jaxmon.check_gradients`: JAX's checker with an outcome."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ CHECKS = "jaxmon_gradient_checks_total"
 
 @jax.custom_jvp
 def wrong(x):
-    """
-    Square *x*, with a derivative that is not 2x.
-    """
+    """Square *x*, with a derivative that is not 2x."""
     return x * x
 
 
@@ -32,9 +28,7 @@ def _wrong_jvp(primals, tangents):
 
 @pytest.mark.ground_truth
 def test_right_and_wrong_gradients_are_told_apart() -> None:
-    """
-    The outcome is the object's truth, and is recorded; JAX's words explain it.
-    """
+    """The outcome is the object's truth, and is recorded; JAX's words explain it."""
     with instrumented() as agent:
         right = jaxmon.check_gradients(jnp.sin, (jnp.float32(1.0),), order=2)
         failed = jaxmon.check_gradients(wrong, (jnp.float32(1.5),))
@@ -58,17 +52,13 @@ def test_right_and_wrong_gradients_are_told_apart() -> None:
 
 
 def test_it_works_without_an_agent_and_passes_options_on() -> None:
-    """
-    A tolerance that is wide enough lets the wrong gradient pass.
-    """
+    """A tolerance that is wide enough lets the wrong gradient pass."""
     assert not jaxmon.check_gradients(wrong, (1.0,), modes=["rev"])
     assert jaxmon.check_gradients(wrong, (1.0,), rtol=10.0, atol=10.0)
 
 
 def test_what_the_function_raises_is_raised() -> None:
-    """
-    An assertion in the function says nothing about its gradients.
-    """
+    """An assertion in the function says nothing about its gradients."""
 
     def asserts(x: Any) -> Any:
         raise AssertionError

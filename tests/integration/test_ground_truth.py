@@ -1,6 +1,4 @@
-"""
-Every count that the agent exports equals a count obtained without it.
-"""
+"""Every count that the agent exports equals a count obtained without it."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ MAIN = "__main__."
 
 
 class Books:
-    """
-    What the program noted, beside what the agent's page says.
-    """
+    """What the program noted, beside what the agent's page says."""
 
     def __init__(self, noted: dict[str, Any]) -> None:
         self.noted = noted
@@ -35,9 +31,7 @@ class Books:
         ]
 
     def page(self, name: str, label: str = "function", **fixed: str) -> Counter[str]:
-        """
-        Return the non-zero samples called *name* by the value of *label*.
-        """
+        """Return the non-zero samples called *name* by the value of *label*."""
         found: Counter[str] = Counter()
         for sample in self._samples:
             labels = sample.labels
@@ -46,9 +40,7 @@ class Books:
         return +found
 
     def seconds(self, phase: str) -> dict[str, float]:
-        """
-        Return the seconds spent in *phase* by function, as JAX's log calls them.
-        """
+        """Return the seconds spent in *phase* by function, as JAX's log calls them."""
         found: dict[str, float] = defaultdict(float)
         for sample in self._samples:
             labels = sample.labels
@@ -57,9 +49,7 @@ class Books:
         return found
 
     def main(self, name: str, **fixed: str) -> Counter[str]:
-        """
-        Return the same for the functions of the program itself.
-        """
+        """Return the same for the functions of the program itself."""
         return Counter(
             {
                 function.removeprefix(MAIN): value
@@ -69,9 +59,7 @@ class Books:
         )
 
     def by_last_name(self, name: str, **fixed: str) -> Counter[str]:
-        """
-        Return the same with functions called as JAX's log calls them.
-        """
+        """Return the same with functions called as JAX's log calls them."""
         found: Counter[str] = Counter()
         for function, value in self.page(name, **fixed).items():
             found[function.rpartition(".")[2]] += value
@@ -80,24 +68,18 @@ class Books:
 
 @pytest.fixture(scope="module")
 def books() -> Books:
-    """
-    Run the program once and return its books.
-    """
+    """Run the program once and return its books."""
     result = support.run_python(str(PROGRAM), env={"JAXMON_SOCKET": "0"})
     return Books(result.json())
 
 
 def test_calls_equal_the_calls_that_the_program_made(books: Books) -> None:
-    """
-    Each call of the program counts once, and none that JAX makes while tracing.
-    """
+    """Each call of the program counts once, and none that JAX makes while tracing."""
     assert Counter(books.noted["calls"]) == books.main("jaxmon_jit_calls_total")
 
 
 def test_misses_equal_the_calls_that_had_to_leave_the_fast_path(books: Books) -> None:
-    """
-    Misses follow JAX's rules, for functions jitted before instrument() too.
-    """
+    """Misses follow JAX's rules, for functions jitted before instrument() too."""
     expected = +Counter(books.noted["misses"])
 
     assert expected == books.main("jaxmon_jit_cache_misses_total")
@@ -106,9 +88,7 @@ def test_misses_equal_the_calls_that_had_to_leave_the_fast_path(books: Books) ->
 
 
 def test_hits_are_the_other_calls(books: Books) -> None:
-    """
-    A call of a counted function is a hit or a miss, never both, never neither.
-    """
+    """A call of a counted function is a hit or a miss, never both, never neither."""
     calls, misses = Counter(books.noted["calls"]), Counter(books.noted["misses"])
 
     assert calls - misses == books.main("jaxmon_jit_cache_hits_total")
@@ -130,18 +110,14 @@ def test_compiles_equal_those_in_the_log_of_jax(books: Books) -> None:
 
 
 def test_failed_compiles_are_counted_as_failed(books: Books) -> None:
-    """
-    A compile that XLA refuses is an outcome of its own.
-    """
+    """A compile that XLA refuses is an outcome of its own."""
     found = books.by_last_name("jaxmon_compiles_total", outcome="failed")
 
     assert Counter(books.noted["failed"]) == found
 
 
 def test_lowerings_equal_those_in_the_log_of_jax(books: Books) -> None:
-    """
-    The phase ``lower`` is observed once per program that JAX lowers.
-    """
+    """The phase ``lower`` is observed once per program that JAX lowers."""
     found = books.by_last_name("jaxmon_compile_seconds_count", phase="lower")
 
     assert Counter(books.noted["lowered"]) == found
@@ -176,9 +152,7 @@ def test_compile_time_lies_within_what_jax_measures_around_it(books: Books) -> N
 
 
 def test_recompiles_are_the_calls_that_compiled_again(books: Books) -> None:
-    """
-    Only a call that compiles a function anew is a recompile, with its cause.
-    """
+    """Only a call that compiles a function anew is a recompile, with its cause."""
     found = {
         f"{function} {cause}": value
         for cause in catalog.CAUSES
@@ -191,18 +165,14 @@ def test_recompiles_are_the_calls_that_compiled_again(books: Books) -> None:
 
 
 def test_errors_are_those_that_left_a_call(books: Books) -> None:
-    """
-    Each call that raised counts once, by kind.
-    """
+    """Each call that raised counts once, by kind."""
     assert Counter(books.noted["errors"]) == books.main("jaxmon_errors_total")
     traced = books.main("jaxmon_errors_total", kind="trace_error")
     assert traced == {"failing": 2}
 
 
 def test_live_arrays_equal_those_that_jax_lists(books: Books) -> None:
-    """
-    Arrays and bytes per device are those of JAX's own list, shard by shard.
-    """
+    """Arrays and bytes per device are those of JAX's own list, shard by shard."""
     arrays = books.page("jaxmon_live_arrays", "device")
     nbytes = books.page("jaxmon_live_array_bytes", "device")
 
@@ -212,9 +182,7 @@ def test_live_arrays_equal_those_that_jax_lists(books: Books) -> None:
 
 
 def test_all_hooks_are_active_and_nothing_failed(books: Books) -> None:
-    """
-    On a supported JAX every hook attaches and none has failed.
-    """
+    """On a supported JAX every hook attaches and none has failed."""
     hooks = {"calls", "compiles", "errors", "misses", "monitoring", "uncaught"}
     active = books.page("jaxmon_hook_active", "hook")
 

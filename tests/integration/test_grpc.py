@@ -1,6 +1,4 @@
-"""
-The client of gRPC, against servers of HTTP/2 that behave, and others that do not.
-"""
+"""The client of gRPC, against servers of HTTP/2 that behave, and others that do not."""
 
 from __future__ import annotations
 
@@ -35,18 +33,14 @@ def put(server: Server, *requests: bytes, seconds: float = LONG) -> list[Any]:
 
 
 def one(act: Callable[[Peer, int], None], seconds: float = LONG) -> Any:
-    """
-    Return what one request comes to that *act* answers.
-    """
+    """Return what one request comes to that *act* answers."""
     with Server(on_request(act)) as server:
         (reply,) = put(server, b"request", seconds=seconds)
     return reply
 
 
 def test_replies_come_in_the_order_of_the_calls() -> None:
-    """
-    Many calls share a connection, and servers answer in any order.
-    """
+    """Many calls share a connection, and servers answer in any order."""
     asked: list[int] = []
 
     def last_first(peer: Peer, stream: int) -> None:
@@ -62,9 +56,7 @@ def test_replies_come_in_the_order_of_the_calls() -> None:
 
 
 def test_a_server_takes_as_many_at_a_time_as_it_likes() -> None:
-    """
-    Calls wait for their turn; none is refused.
-    """
+    """Calls wait for their turn; none is refused."""
     open_at_once: list[int] = []
 
     def slowly(peer: Peer, stream: int) -> None:
@@ -98,9 +90,7 @@ def test_the_server_sees_a_call_of_grpc() -> None:
 
 
 def test_a_large_reply_arrives_whole() -> None:
-    """
-    In as many frames as the server makes of it.
-    """
+    """In as many frames as the server makes of it."""
     payload = bytes(range(256)) * 4000
 
     def act(peer: Peer, stream: int) -> None:
@@ -116,9 +106,7 @@ def test_a_large_reply_arrives_whole() -> None:
 
 
 def test_bytes_may_drip() -> None:
-    """
-    A reply that comes byte by byte is the same reply.
-    """
+    """A reply that comes byte by byte is the same reply."""
 
     def act(peer: Peer, stream: int) -> None:
         peer.reply(stream, b"drop by drop")
@@ -134,9 +122,7 @@ def test_bytes_may_drip() -> None:
 )
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_status_says_why(number: str, code: str, alone: bool) -> None:  # noqa: FBT001
-    """
-    After a response, or instead of one.
-    """
+    """After a response, or instead of one."""
 
     def act(peer: Peer, stream: int) -> None:
         said = [("grpc-status", number), ("grpc-message", "because")]
@@ -164,9 +150,7 @@ def test_a_status_says_why(number: str, code: str, alone: bool) -> None:  # noqa
     ],
 )
 def test_half_a_reply_is_none(body: bytes, trailers: Any, expected: Failure) -> None:
-    """
-    Without a status, compressed, cut off, or too long: a failure.
-    """
+    """Without a status, compressed, cut off, or too long: a failure."""
 
     def act(peer: Peer, stream: int) -> None:
         peer.http.send_headers(stream, OK)
@@ -178,9 +162,7 @@ def test_half_a_reply_is_none(body: bytes, trailers: Any, expected: Failure) -> 
 
 
 def test_a_web_server_is_a_stranger() -> None:
-    """
-    HTTP/2 without gRPC is nobody to ask again.
-    """
+    """HTTP/2 without gRPC is nobody to ask again."""
 
     def act(peer: Peer, stream: int) -> None:
         peer.http.send_headers(stream, [(":status", "404")], end_stream=True)
@@ -189,9 +171,7 @@ def test_a_web_server_is_a_stranger() -> None:
 
 
 def test_what_is_reset_costs_itself_alone() -> None:
-    """
-    Other calls of the connection are answered.
-    """
+    """Other calls of the connection are answered."""
 
     def act(peer: Peer, stream: int) -> None:
         if stream == 3:
@@ -205,9 +185,7 @@ def test_what_is_reset_costs_itself_alone() -> None:
 
 @pytest.mark.parametrize("how", ["goaway", "close"])
 def test_a_server_that_leaves_keeps_what_it_said(how: str) -> None:
-    """
-    Replies before the end count; the rest is gone, at once.
-    """
+    """Replies before the end count; the rest is gone, at once."""
 
     def act(peer: Peer, stream: int) -> None:
         if stream == 1:
@@ -224,9 +202,7 @@ def test_a_server_that_leaves_keeps_what_it_said(how: str) -> None:
 
 
 def test_silence_costs_the_deadline_and_others_nothing() -> None:
-    """
-    One that never answers, and one that never even greets, beside one that does.
-    """
+    """One that never answers, and one that never even greets, beside one that does."""
     idle = on_request(lambda *_: None)
     good = on_request(lambda peer, stream: peer.reply(stream, b"yes"))
     with Server(idle) as mute, Server(good, greet=False) as rude, Server(good) as well:
@@ -235,9 +211,7 @@ def test_silence_costs_the_deadline_and_others_nothing() -> None:
 
 
 def test_nobody_there() -> None:
-    """
-    A port and a path where nobody listens are gone at once.
-    """
+    """A port and a path where nobody listens are gone at once."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         target = free.getsockname()
     calls = [Call(target, METHOD, b""), Call("/nowhere/at/all", METHOD, b"")]
@@ -246,9 +220,7 @@ def test_nobody_there() -> None:
 
 
 def test_a_unix_socket(run_dir: Path) -> None:
-    """
-    A path is a target; one whose queue is full is slow.
-    """
+    """A path is a target; one whose queue is full is slow."""
     path = str(run_dir / "s")
     good = on_request(lambda peer, stream: peer.reply(stream, b"yes"))
     with Server(good, family=socket.AF_UNIX, address=path) as server:
@@ -280,9 +252,7 @@ def test_more_than_fits_is_not_received() -> None:
 
 
 def test_who_asks_and_does_not_listen_is_left(run_dir: Path) -> None:
-    """
-    Answers to pings that nobody reads are not kept without end.
-    """
+    """Answers to pings that nobody reads are not kept without end."""
 
     def act(peer: Peer, _: int) -> None:
         while True:
@@ -306,9 +276,7 @@ def test_who_asks_and_does_not_listen_is_left(run_dir: Path) -> None:
     ],
 )
 def test_what_is_no_http2_is_gone(garbage: bytes) -> None:
-    """
-    A stranger costs no exception, and no waiting.
-    """
+    """A stranger costs no exception, and no waiting."""
 
     def stranger(listener: socket.socket) -> None:
         sock, _ = listener.accept()
@@ -352,9 +320,7 @@ def test_damage_is_never_an_exception() -> None:
 
 
 def conversation() -> bytes:
-    """
-    Return what a server sends that answers three calls.
-    """
+    """Return what a server sends that answers three calls."""
     near, far = socket.socketpair()
     with near, far:
         peer = http2.Peer(far)

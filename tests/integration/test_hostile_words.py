@@ -1,6 +1,4 @@
-"""
-What servers and agents say is neither obeyed by a terminal nor a way for secrets.
-"""
+"""What servers and agents say is neither obeyed by a terminal nor a way for secrets."""
 
 from __future__ import annotations
 
@@ -66,17 +64,13 @@ def grafana(refused: str, status: int):
 
 
 def check(text: str) -> None:
-    """
-    Assert that *text* is harmless and holds no form of the token.
-    """
+    """Assert that *text* is harmless and holds no form of the token."""
     assert harmful(text) == []
     assert [form for form in FORMS if form.lower() in text.lower()] == []
 
 
 def strings(value: Any) -> Iterator[str]:
-    """
-    Yield every string in decoded JSON.
-    """
+    """Yield every string in decoded JSON."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -93,9 +87,7 @@ def strings(value: Any) -> Iterator[str]:
     "refused", ["", "health", "folders", "search", "uid/[^/]*$", "versions", "POST"]
 )
 def test_a_grafana_that_repeats_the_token(refused, status, tmp_path):
-    """
-    In no place where it may say something, in no form, in text and in JSON.
-    """
+    """In no place where it may say something, in no form, in text and in JSON."""
     file = tmp_path / "one.json"
     file.write_text(json.dumps(ONCALL))
     with FaultyServer(grafana(refused, status)) as server:
@@ -121,9 +113,7 @@ def test_a_grafana_that_repeats_the_token(refused, status, tmp_path):
 
 @pytest.mark.parametrize("status", [301, 429])
 def test_headers_that_repeat_the_token(status):
-    """
-    An address to go to, and a time to wait, are words of the server as well.
-    """
+    """An address to go to, and a time to wait, are words of the server as well."""
     headers = {"Location": f"/{TOKEN}\x1b[31m", "Retry-After": "100"}
     reply = Reply(status, {"message": WORDS}, headers)
     with FaultyServer(lambda *_: reply) as server:
@@ -137,9 +127,7 @@ def test_headers_that_repeat_the_token(status):
 
 
 def test_a_proxy_that_repeats_its_password(monkeypatch):
-    """
-    The reason for which it refuses may hold what it was sent.
-    """
+    """The reason for which it refuses may hold what it was sent."""
     first = f"HTTP/1.1 407 {TOKEN} Basic {BASIC} \x1b[31m\r\n\r\n".encode()
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.0)
@@ -164,9 +152,7 @@ def test_a_proxy_that_repeats_its_password(monkeypatch):
     ],
 )
 def test_an_exporter_that_repeats_its_password(head):
-    """
-    Neither the reason nor the type of a page of another exporter holds it.
-    """
+    """Neither the reason nor the type of a page of another exporter holds it."""
     with hostile(Answer(head.format(TOKEN, BASIC).encode(), b"")) as server:
         url = server.url.replace("//", f"//user:{quote(TOKEN, safe='')}@")
         try:
@@ -179,9 +165,7 @@ def test_an_exporter_that_repeats_its_password(head):
 
 @contextmanager
 def agent(run_dir: Path, pages: dict[str, bytes], **headers: str) -> Iterator[None]:
-    """
-    Serve *pages* as an agent does.
-    """
+    """Serve *pages* as an agent does."""
 
     def page(body: bytes) -> Handler:
         return lambda _: Response(body, headers=headers)
@@ -238,9 +222,7 @@ EVENTS = {
 
 
 def test_explain_of_an_agent_with_words(run_dir):
-    """
-    The report is harmless, and the same as JSON says all.
-    """
+    """The report is harmless, and the same as JSON says all."""
     pages = {
         "/debug/overview": json.dumps(OVERVIEW).encode(),
         "/debug/events": json.dumps(EVENTS).encode(),
@@ -254,9 +236,7 @@ def test_explain_of_an_agent_with_words(run_dir):
 
 
 def test_profile_of_an_agent_with_words(run_dir, tmp_path, monkeypatch):
-    """
-    Names in a trace and the reason why it is short come from the program.
-    """
+    """Names in a trace and the reason why it is short come from the program."""
     plane = xspace.Plane
     words = HOSTILE.replace("\ud800", "")
     events = (xspace.Event(words, 0, 10, words, words),)

@@ -1,6 +1,4 @@
-"""
-What the images do, as far as that shows without containers.
-"""
+"""What the images do, as far as that shows without containers."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
 def test_every_path_that_the_dockerfile_copies_is_there() -> None:
-    """
-    What is copied from the checkout exists, and its ignore file lets it through.
-    """
+    """What is copied from the checkout exists, and its ignore file lets it through."""
     ignored = (DOCKER / "Dockerfile.dockerignore").read_text().splitlines()
     allowed = {line[1:] for line in ignored if line.startswith("!")}
     copied = {
@@ -149,9 +145,7 @@ def test_guarded_sidecar_is_only_connected_to(tmp_path: Path, run_dir: Path) -> 
 
 
 def instructions(dockerfile: Path) -> list[tuple[str, list[str]]]:
-    """
-    Return name and arguments of each instruction, continued lines joined.
-    """
+    """Return name and arguments of each instruction, continued lines joined."""
     lines = [
         line
         for line in dockerfile.read_text().splitlines()
@@ -166,9 +160,7 @@ def instructions(dockerfile: Path) -> list[tuple[str, list[str]]]:
 
 
 def needed() -> set[str]:
-    """
-    Return what jaxmon with the image's extras asks for, directly or not.
-    """
+    """Return what jaxmon with the image's extras asks for, directly or not."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional = project["optional-dependencies"]
     waiting = [Requirement(one) for one in project["dependencies"]]
@@ -189,9 +181,7 @@ def needed() -> set[str]:
 
 
 def copied_sources(directory: Path) -> Path:
-    """
-    Make *directory* hold what the Dockerfile copies before it builds the wheel.
-    """
+    """Make *directory* hold what the Dockerfile copies before it builds the wheel."""
     directory.mkdir()
     for name, arguments in instructions(DOCKER / "Dockerfile"):
         if name != "COPY" or arguments[0].startswith("--from"):

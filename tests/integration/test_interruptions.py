@@ -33,9 +33,7 @@ DATA = np.ones(3, np.float32)
 
 
 class RefusedError(Exception):
-    """
-    What the program's own function raises.
-    """
+    """What the program's own function raises."""
 
 
 def refuse(_: Any) -> Any:
@@ -94,9 +92,7 @@ PROGRAMS = [miss, recompile, fail, transfer, mark, change, sample]
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent without threads of its own that could take part.
-    """
+    """Return an agent without threads of its own that could take part."""
     global SAMPLED  # noqa: PLW0603 - made while the agent counts
     with instrumented(sample_rate=0.001) as running:
         SAMPLED = jax.jit(lambda x: x - 1)
@@ -107,9 +103,7 @@ def agent() -> Iterator[Agent]:
 
 @pytest.fixture
 def dropped(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """
-    Return what Python was about to print and drop.
-    """
+    """Return what Python was about to print and drop."""
     found: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", found.append)
     return found
@@ -172,9 +166,7 @@ def tries_itself(where: str, program: Callable[[Agent], None]) -> bool:
 
 
 def look_from_another_thread(agent: Agent) -> None:
-    """
-    Collect where a lock that was left would be waited for.
-    """
+    """Collect where a lock that was left would be waited for."""
     thread = threading.Thread(target=agent.collect, daemon=True)
     thread.start()
     thread.join(60)
@@ -187,9 +179,7 @@ def open_marks(agent: Agent) -> list[str]:
 
 
 def figures_are_right(agent: Agent) -> None:
-    """
-    Compare what happens from here on with what is counted of it.
-    """
+    """Compare what happens from here on with what is counted of it."""
     before = samples(agent)
 
     def after(_x: Any) -> Any:

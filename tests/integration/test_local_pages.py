@@ -1,6 +1,4 @@
-"""
-Pages of the Unix socket only, and pages that another thread makes.
-"""
+"""Pages of the Unix socket only, and pages that another thread makes."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from tests.support import until
 
 
 class Site:
-    """
-    A server with a page for everybody, and one that a future answers.
-    """
+    """A server with a page for everybody, and one that a future answers."""
 
     def __init__(self, path: Path, **options: float) -> None:
         self.errors: list[tuple[str, BaseException]] = []
@@ -45,9 +41,7 @@ class Site:
         return self.futures[-1]
 
     def connect(self, *, local: bool = True) -> socket.socket:
-        """
-        Return a connection to either socket.
-        """
+        """Return a connection to either socket."""
         if not local:
             return socket.create_connection(("127.0.0.1", self.port), timeout=60)
         client = socket.socket(socket.AF_UNIX)
@@ -56,17 +50,13 @@ class Site:
         return client
 
     def get(self, path: str, *, local: bool = True) -> tuple[int, bytes]:
-        """
-        Return status and body of a page.
-        """
+        """Return status and body of a page."""
         with self.connect(local=local) as client:
             client.sendall(request(path))
             return answer(client)
 
     def ask_later(self) -> tuple[socket.socket, Future[Response]]:
-        """
-        Return a connection that waits for the page of a future, and that future.
-        """
+        """Return a connection that waits for the page of a future, and that future."""
         client = self.connect()
         count = len(self.futures) + 1
         client.sendall(request("/later"))
@@ -75,16 +65,12 @@ class Site:
 
 
 def request(path: str) -> bytes:
-    """
-    Return a raw request, the last of its connection.
-    """
+    """Return a raw request, the last of its connection."""
     return f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
 
 
 def answer(client: socket.socket) -> tuple[int, bytes]:
-    """
-    Return status and body of what comes, 0 if nothing does.
-    """
+    """Return status and body of what comes, 0 if nothing does."""
     received = bytearray()
     while data := client.recv(65536):
         received += data
@@ -94,9 +80,7 @@ def answer(client: socket.socket) -> tuple[int, bytes]:
 
 @pytest.fixture
 def make_site(run_dir: Path) -> Iterator[Callable[..., Site]]:
-    """
-    Return a function that makes a site, which runs until the test ends.
-    """
+    """Return a function that makes a site, which runs until the test ends."""
     with ExitStack() as stack:
 
         def make(**options: float) -> Site:
@@ -109,16 +93,12 @@ def make_site(run_dir: Path) -> Iterator[Callable[..., Site]]:
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """
-    Return a site with the default limits.
-    """
+    """Return a site with the default limits."""
     return make_site()
 
 
 def test_local_pages_are_served_on_the_unix_socket_only(site: Site) -> None:
-    """
-    Over TCP they do not exist, and are not even named; the others are on both.
-    """
+    """Over TCP they do not exist, and are not even named; the others are on both."""
     assert site.get("/local") == (200, b"for some")
     assert site.get("/page") == (200, b"for all")
     assert site.get("/page", local=False) == (200, b"for all")
@@ -131,9 +111,7 @@ def test_local_pages_are_served_on_the_unix_socket_only(site: Site) -> None:
 
 
 def test_future_answers_when_it_is_done(site: Site) -> None:
-    """
-    Its client waits; others are served meanwhile.
-    """
+    """Its client waits; others are served meanwhile."""
     client, future = site.ask_later()
     with client:
         assert site.get("/page") == (200, b"for all")
@@ -144,9 +122,7 @@ def test_future_answers_when_it_is_done(site: Site) -> None:
 
 
 def test_future_may_be_done_already(site: Site) -> None:
-    """
-    A handler that knows at once may still return a future.
-    """
+    """A handler that knows at once may still return a future."""
     done: Future[Response] = Future()
     done.set_result(Response(b"known"))
     site.server._answers.local_routes["/later"] = lambda _: done
@@ -154,9 +130,7 @@ def test_future_may_be_done_already(site: Site) -> None:
 
 
 def test_several_futures_answer_in_any_order(site: Site) -> None:
-    """
-    Each client gets its own page, whichever is ready first.
-    """
+    """Each client gets its own page, whichever is ready first."""
     asked = [site.ask_later() for _ in range(3)]
     for number, (_, future) in reversed(list(enumerate(asked))):
         future.set_result(Response(str(number).encode()))
@@ -166,9 +140,7 @@ def test_several_futures_answer_in_any_order(site: Site) -> None:
 
 
 def test_failing_future_is_an_error_of_its_page(site: Site) -> None:
-    """
-    The client learns that there is no page, not why; the site is told.
-    """
+    """The client learns that there is no page, not why; the site is told."""
     client, future = site.ask_later()
     error = LookupError("a secret")
     with client:
@@ -194,9 +166,7 @@ def test_cancelled_future_is_an_error_too(site: Site) -> None:
 
 
 def test_page_that_never_comes_is_given_up(make_site: Callable[..., Site]) -> None:
-    """
-    A future that nobody completes does not hold a connection for ever.
-    """
+    """A future that nobody completes does not hold a connection for ever."""
     site = make_site(answer_timeout=0.1)
     client, future = site.ask_later()
     with client:
@@ -207,18 +177,14 @@ def test_page_that_never_comes_is_given_up(make_site: Callable[..., Site]) -> No
 
 
 def test_handler_that_returns_no_page_costs_its_connection(site: Site) -> None:
-    """
-    A mistake of ours in one page leaves the others as they are.
-    """
+    """A mistake of ours in one page leaves the others as they are."""
     assert site.get("/page/none")[0] in (0, 500)
     until(lambda: len(site.errors) == 1, "the mistake to be told")
     assert site.get("/page") == (200, b"for all")
 
 
 def test_client_that_leaves_while_its_page_is_made(site: Site) -> None:
-    """
-    The page is made for nobody, and nobody minds.
-    """
+    """The page is made for nobody, and nobody minds."""
     client, future = site.ask_later()
     client.close()
     future.set_result(Response(b"x" * 10_000_000))
@@ -256,9 +222,7 @@ def test_stop_does_not_wait_for_a_pending_page(site: Site) -> None:
 
 
 def test_waiting_pages_do_not_lock_others_out(make_site: Callable[..., Site]) -> None:
-    """
-    They count as connections; when all are taken, one more is refused politely.
-    """
+    """They count as connections; when all are taken, one more is refused politely."""
     site = make_site(max_connections=2)
     asked = [site.ask_later() for _ in range(2)]
     assert site.get("/page")[0] == 503

@@ -1,6 +1,4 @@
-"""
-Agents that lie, beside honest ones: every page can be read, by everybody.
-"""
+"""Agents that lie, beside honest ones: every page can be read, by everybody."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ class Host:
         return lambda _: Response(self.pages[slot].encode("utf-8", "replace"))
 
     def poll(self, seed: int) -> dict[str, float]:
-        """
-        Read once while the agents 0 and 2 lie, and return the page by series.
-        """
+        """Read once while the agents 0 and 2 lie, and return the page by series."""
         self.pages[0], self.pages[2] = lie(2 * seed), lie(2 * seed + 1)
         self.poller.poll()
         return dict(
@@ -66,9 +62,7 @@ def host(run_dir: Path, serve: Serve) -> Host:
 
 
 def lost(page: dict[str, float], worker: int) -> set[str]:
-    """
-    Return which series of the honest page *worker* does not have.
-    """
+    """Return which series of the honest page *worker* does not have."""
     found = set()
     for line in HONEST.splitlines():
         if not line.startswith("#"):

@@ -1,6 +1,4 @@
-"""
-Live arrays by device and dtype, whatever kind of array there is.
-"""
+"""Live arrays by device and dtype, whatever kind of array there is."""
 
 from __future__ import annotations
 
@@ -90,9 +88,7 @@ EXPECTED: dict[str, dict[str, list[int]]] = {
 
 @pytest.fixture(scope="module")
 def kinds() -> Any:
-    """
-    Return what each kind of array added, and what was left after its deletion.
-    """
+    """Return what each kind of array added, and what was left after its deletion."""
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     return support.run_python("-c", KINDS, env=flags).json()
 
@@ -135,9 +131,7 @@ jaxmon.uninstrument()
 
 
 def test_arrays_in_the_hosts_memory_are_told_apart() -> None:
-    """
-    They take nothing of the device's, however they are spread over devices.
-    """
+    """They take nothing of the device's, however they are spread over devices."""
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     found = support.run_python("-c", OFFLOADED, env=flags).json()
 
@@ -149,9 +143,7 @@ def test_arrays_in_the_hosts_memory_are_told_apart() -> None:
 
 
 class Lost:
-    """
-    A device that does not answer any more.
-    """
+    """A device that does not answer any more."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
@@ -160,9 +152,7 @@ class Lost:
         return getattr(self._device, name)
 
     def memory_stats(self) -> Any:
-        """
-        Fail as the runtime does.
-        """
+        """Fail as the runtime does."""
         msg = "INTERNAL: the device is lost"
         raise jax.errors.JaxRuntimeError(msg)
 
@@ -187,9 +177,7 @@ def test_a_lost_device_costs_its_own_figures_only() -> None:
 
 @pytest.mark.contained
 def test_a_look_that_fails_leaves_no_figures() -> None:
-    """
-    What was seen before is not true any more, and nobody could tell.
-    """
+    """What was seen before is not true any more, and nobody could tell."""
     fake: Any = Jax(jax.live_arrays())
     memory = Memory(context_of(fake, Settings()))
     memory.look()
@@ -202,9 +190,7 @@ def test_a_look_that_fails_leaves_no_figures() -> None:
 
 
 def test_dtypes_that_are_gone_stay_at_zero() -> None:
-    """
-    A series that ended would keep its last value in a sum over time.
-    """
+    """A series that ended would keep its last value in a sum over time."""
     with instrumented() as agent:
         kept = jnp.ones(3, jnp.int16)
         agent.refresh()
@@ -216,9 +202,7 @@ def test_dtypes_that_are_gone_stay_at_zero() -> None:
 
 
 class Array:
-    """
-    An array with a dtype that JAX does not have.
-    """
+    """An array with a dtype that JAX does not have."""
 
     shape = (2,)
 
@@ -227,16 +211,12 @@ class Array:
         self.dtype = np.dtype([(name, "f4")])
 
     def is_deleted(self) -> bool:
-        """
-        Tell that it is not.
-        """
+        """Tell that it is not."""
         return False
 
 
 class Jax:
-    """
-    JAX, with other arrays.
-    """
+    """JAX, with other arrays."""
 
     def __init__(self, arrays: list[Any]) -> None:
         self.arrays = arrays
@@ -245,16 +225,12 @@ class Jax:
         return getattr(jax, name)
 
     def live_arrays(self) -> list[Any]:
-        """
-        Return the arrays.
-        """
+        """Return the arrays."""
         return list(self.arrays)
 
 
 def test_dtypes_are_bounded() -> None:
-    """
-    However many there are, the label has at most 65 values, and none is lost.
-    """
+    """However many there are, the label has at most 65 values, and none is lost."""
     like = jnp.ones(2)
     fake: Any = Jax([Array(like, f"field{at}") for at in range(100)])
     memory = Memory(context_of(fake, Settings()))
@@ -273,15 +249,11 @@ def test_dtypes_are_bounded() -> None:
 
 
 class Deleted(Array):
-    """
-    An array that is donated between the list and the look.
-    """
+    """An array that is donated between the list and the look."""
 
     @property
     def sharding(self) -> Any:
-        """
-        Fail as JAX does.
-        """
+        """Fail as JAX does."""
         msg = "Array has been deleted"
         raise RuntimeError(msg)
 
@@ -291,9 +263,7 @@ class Deleted(Array):
 
 
 def test_arrays_that_go_meanwhile_do_not_count() -> None:
-    """
-    The program goes on while its arrays are counted.
-    """
+    """The program goes on while its arrays are counted."""
     fake: Any = Jax([Deleted(jnp.ones(2), "f")])
     memory = Memory(context_of(fake, Settings()))
     memory.look()
@@ -321,9 +291,7 @@ def test_a_snapshot_tells_each_device() -> None:
 
 @pytest.mark.ground_truth
 def test_packed_arrays_are_as_large_as_they_are_on_the_device() -> None:
-    """
-    On the page, in what budgets hold, and in reports of memory that ran out.
-    """
+    """On the page, in what budgets hold, and in reports of memory that ran out."""
     numbers = jax.device_put(np.ones(4001, jnp.int4))
     size = numbers.on_device_size_in_bytes()
     memory = Memory(context_of(jax, Settings(memory_interval=0)))

@@ -1,6 +1,4 @@
-"""
-A JAX without what the hooks look for: each costs its own figures only.
-"""
+"""A JAX without what the hooks look for: each costs its own figures only."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ def test_a_missing_symbol_costs_its_hook_only(
     path: str,
     lost: set[str],
 ) -> None:
-    """
-    Where JAX lacks a function, its hook says so once; everything else works.
-    """
+    """Where JAX lacks a function, its hook says so once; everything else works."""
     module, name = place(path)
     monkeypatch.delattr(module, name)
 

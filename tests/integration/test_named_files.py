@@ -1,6 +1,4 @@
-"""
-What commands do with a file that is none, or has no end.
-"""
+"""What commands do with a file that is none, or has no end."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ COMMANDS = {
 
 
 def run(name: str, file: Path) -> Result:
-    """
-    Run the command *name* on *file*.
-    """
+    """Run the command *name* on *file*."""
     words = [str(file) if word == "FILE" else word for word in COMMANDS[name]]
     token = None if name == "token" else TOKEN
     done = CliRunner().invoke(main, words, env={"GRAFANA_TOKEN": token})
@@ -63,9 +59,7 @@ def piped() -> Iterator[Callable[[str], str]]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_device_without_end_is_refused(name: str) -> None:
-    """
-    At once, with a line that names it and what is wanted.
-    """
+    """At once, with a line that names it and what is wanted."""
     done = run(name, Path("/dev/zero"))
 
     assert done.code in {1, 2}
@@ -79,9 +73,7 @@ def test_a_device_without_end_is_refused(name: str) -> None:
 def test_a_pipe_that_nobody_writes_to_is_no_wait_for_ever(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    """
-    Some commands take a pipe, and wait for it for half a minute.
-    """
+    """Some commands take a pipe, and wait for it for half a minute."""
     monkeypatch.setattr("jaxmon.files.bounded.PIPE_SECONDS", 0.1)
     os.mkfifo(tmp_path / "pipe")
 
@@ -94,9 +86,7 @@ def test_a_pipe_that_nobody_writes_to_is_no_wait_for_ever(
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path, name: str) -> None:
-    """
-    As a whole: nothing is made of its beginning.
-    """
+    """As a whole: nothing is made of its beginning."""
     with (tmp_path / "large").open("wb") as file:
         file.write(TOKEN.encode() + b"\n")
         file.truncate(100 << 20)

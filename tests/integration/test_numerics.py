@@ -22,18 +22,14 @@ pytestmark = pytest.mark.ground_truth
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that reads outputs of the calls that the test samples.
-    """
+    """Return an agent that reads outputs of the calls that the test samples."""
     with instrumented(sample_rate=0.001, nonfinite=True) as running:
         yield running
 
 
 @pytest.fixture
 def x64() -> Iterator[None]:
-    """
-    Let JAX compute in float64.
-    """
+    """Let JAX compute in float64."""
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", True)  # noqa: FBT003 - JAX's signature
     yield

@@ -1,6 +1,4 @@
-"""
-The NVML collector behind the real pynvml, with a C library in the driver's place.
-"""
+"""The NVML collector behind the real pynvml, with a C library in the driver's place."""
 
 from __future__ import annotations
 

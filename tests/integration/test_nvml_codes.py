@@ -1,6 +1,4 @@
-"""
-Every return code of NVML on every kind of call: what it costs, and that it heals.
-"""
+"""Every return code of NVML on every kind of call: what it costs, and that it heals."""
 
 from __future__ import annotations
 
@@ -44,17 +42,13 @@ SAMPLED = (
 
 @pytest.fixture(params=["nvml.NvidiaGpus(processes=2)", "gpm.Gpm()"])
 def collector(request: pytest.FixtureRequest) -> str:
-    """
-    Return the collector that is tried.
-    """
+    """Return the collector that is tried."""
     return str(request.param)
 
 
 @pytest.fixture
 def fleet(nvml_library: Path, tmp_path: Path, collector: str) -> Iterator[Gpus]:
-    """
-    Return two GPUs that the collector has read.
-    """
+    """Return two GPUs that the collector has read."""
     with fake_gpus(nvml_library, tmp_path, collector=collector) as start:
         yield start(2)
 

@@ -1,6 +1,4 @@
-"""
-``jaxmon exporter`` over a fake driver: what a site gets from it.
-"""
+"""``jaxmon exporter`` over a fake driver: what a site gets from it."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ DOC = Path(__file__).parents[2] / "docs" / "nvidia.md"
 
 
 class Sidecar:
-    """
-    A running ``jaxmon exporter``.
-    """
+    """A running ``jaxmon exporter``."""
 
     def __init__(self, process: subprocess.Popen[str], control: Path) -> None:
         assert process.stderr is not None
@@ -70,9 +66,7 @@ class Sidecar:
         scratch.rename(self._control)
 
     def end(self) -> tuple[int, str]:
-        """
-        Return exit code and the rest of what it wrote.
-        """
+        """Return exit code and the rest of what it wrote."""
         _, rest = self.process.communicate(timeout=240)
         return self.process.returncode, rest
 
@@ -81,9 +75,7 @@ class Sidecar:
 def sidecar(
     nvml_library: Path, run_dir: Path, tmp_path: Path
 ) -> Iterator[Callable[..., Sidecar]]:
-    """
-    Return a function that starts ``jaxmon exporter`` on three fake GPUs.
-    """
+    """Return a function that starts ``jaxmon exporter`` on three fake GPUs."""
     with ExitStack() as stack:
 
         def start(*arguments: str) -> Sidecar:

@@ -1,6 +1,4 @@
-"""
-GPUs and drivers that are lost, hang, or come later, behind the real pynvml.
-"""
+"""GPUs and drivers that are lost, hang, or come later, behind the real pynvml."""
 
 from __future__ import annotations
 

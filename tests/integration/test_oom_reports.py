@@ -1,6 +1,4 @@
-"""
-The report of an out-of-memory error: one for many, bounded, and never in the way.
-"""
+"""The report of an out-of-memory error: one for many, bounded, and never in the way."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ def test_of_many_failures_at_once_one_is_reported(agent: Agent, tmp_path: Path) 
 
 
 def test_a_report_is_strict_json_whatever_parts_say(agent: Agent) -> None:
-    """
-    Infinity, odd keys and objects become what any reader of JSON takes.
-    """
+    """Infinity, odd keys and objects become what any reader of JSON takes."""
 
     class Odd:
         def snapshot(self) -> dict[str, Any]:
@@ -67,39 +63,29 @@ def test_a_report_is_strict_json_whatever_parts_say(agent: Agent) -> None:
 
 
 class Broken:
-    """
-    A part that cannot tell anything.
-    """
+    """A part that cannot tell anything."""
 
     looked = False
 
     def snapshot(self) -> dict[str, Any]:
-        """
-        Fail.
-        """
+        """Fail."""
         error = LookupError("broken")
         raise error
 
     def lines(self, *_: object, **__: object) -> dict[str, Any]:
-        """
-        Fail.
-        """
+        """Fail."""
         return self.snapshot()
 
 
 def report_again(agent: Agent) -> None:
-    """
-    Have an error reported as if the last one was long ago.
-    """
+    """Have an error reported as if the last one was long ago."""
     agent._parts.errors.reports._due = 0
     agent._hooks.see_error(RuntimeError_(FULL))
 
 
 @pytest.mark.contained
 def test_a_part_that_fails_costs_its_section_only(agent: Agent) -> None:
-    """
-    The report says what is missing, and the failure is counted.
-    """
+    """The report says what is missing, and the failure is counted."""
     broken: Any = Broken()
     agent._parts.errors.reports.facts.parts = {
         "programs": broken,
@@ -116,9 +102,7 @@ def test_a_part_that_fails_costs_its_section_only(agent: Agent) -> None:
 
 
 def test_arrays_in_the_hosts_memory_are_told_beside_the_others(agent: Agent) -> None:
-    """
-    They take nothing of the memory that ran out.
-    """
+    """They take nothing of the memory that ran out."""
     facts = agent._parts.errors.reports.facts
     device = jax.local_devices()[0]
     before = facts._live_arrays()
@@ -141,9 +125,7 @@ def test_arrays_in_the_hosts_memory_are_told_beside_the_others(agent: Agent) -> 
 
 @pytest.mark.contained
 def test_a_part_that_keeps_failing_ends_no_reports(agent: Agent) -> None:
-    """
-    Whatever it is switched off for, what the others know is worth a report.
-    """
+    """Whatever it is switched off for, what the others know is worth a report."""
     broken: Any = Broken()
     agent._parts.errors.reports.facts.parts = {"programs": broken}
     for _ in range(2 * guard.LIMIT):
@@ -153,9 +135,7 @@ def test_a_part_that_keeps_failing_ends_no_reports(agent: Agent) -> None:
 
 
 def test_errors_without_a_report_are_in_the_next_one(agent: Agent) -> None:
-    """
-    Each report tells how many failed since the last.
-    """
+    """Each report tells how many failed since the last."""
     report_again(agent)
     for _ in range(3):
         agent._hooks.see_error(RuntimeError_(FULL))
@@ -170,9 +150,7 @@ def test_errors_without_a_report_are_in_the_next_one(agent: Agent) -> None:
 def test_without_memory_for_a_report_the_log_says_so(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    That is no failure of ours, and the next report tells of it.
-    """
+    """That is no failure of ours, and the next report tells of it."""
 
     def exhausted(*_: object) -> str:
         raise MemoryError
@@ -187,23 +165,17 @@ def test_without_memory_for_a_report_the_log_says_so(
 
 
 class Looks:
-    """
-    Says what it was asked for.
-    """
+    """Says what it was asked for."""
 
     def __init__(self, *, looked: bool) -> None:
         self.looked = looked
 
     def snapshot(self) -> dict[str, Any]:
-        """
-        Return nothing.
-        """
+        """Return nothing."""
         return {}
 
     def lines(self, _: int, *, look: bool) -> dict[str, Any]:
-        """
-        Return whether to look.
-        """
+        """Return whether to look."""
         return {"lines": [], "look": look}
 
 
@@ -235,9 +207,7 @@ def test_a_look_at_the_lines_is_taken_where_it_is_cheap(
 
 
 def test_a_report_stays_within_its_bounds(agent: Agent) -> None:
-    """
-    However much there is to tell, and however long the runtime's text.
-    """
+    """However much there is to tell, and however long the runtime's text."""
 
     class Large:
         def snapshot(self) -> dict[str, Any]:
@@ -257,9 +227,7 @@ def test_a_report_stays_within_its_bounds(agent: Agent) -> None:
 def test_without_a_directory_the_log_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    The error is counted, the program goes on, nothing is a failure of ours.
-    """
+    """The error is counted, the program goes on, nothing is a failure of ours."""
     taken = tmp_path / "taken"
     taken.touch()
     with instrumented(report_dir=str(taken)) as agent:
@@ -274,9 +242,7 @@ def test_without_a_directory_the_log_says_why(
 
 
 def test_reports_never_start_the_backends(tmp_path: Path) -> None:
-    """
-    A program that failed before it used JAX may still configure it.
-    """
+    """A program that failed before it used JAX may still configure it."""
     program = """
 import sys, jax, jaxmon
 from jax._src import xla_bridge
@@ -289,9 +255,7 @@ assert not xla_bridge.backends_are_initialized()
 
 
 def test_a_forked_child_reports_for_itself(tmp_path: Path) -> None:
-    """
-    It has no agent until it asks for one, and its reports carry its own number.
-    """
+    """It has no agent until it asks for one, and its reports carry its own number."""
     program = """
 import os, sys, warnings
 warnings.simplefilter("ignore")

@@ -54,9 +54,7 @@ def caught(tmp_path_factory: pytest.TempPathFactory) -> Caught:
 
 
 def run(how: str, ending: str, *report_dir: str) -> dict[str, Any]:
-    """
-    Run the program and return what it noted.
-    """
+    """Run the program and return what it noted."""
     result = support.run_python(str(PROGRAM), how, ending, *report_dir, env=ENV)
     noted = result.json()
     noted["err"] = result.err
@@ -64,9 +62,7 @@ def run(how: str, ending: str, *report_dir: str) -> dict[str, Any]:
 
 
 def errors(page: str) -> dict[tuple[str, str], int]:
-    """
-    Return the errors on *page* that are not zero, by function and kind.
-    """
+    """Return the errors on *page* that are not zero, by function and kind."""
     return {
         (sample.labels["function"], sample.labels["kind"]): int(sample.value)
         for family in text_string_to_metric_families(page)
@@ -112,9 +108,7 @@ def test_memory_that_runs_out_is_counted_and_reported(how: str, caught: Caught) 
 
 @pytest.mark.parametrize("how", [*SEEN, "cached"])
 def test_the_users_exception_is_as_without_jaxmon(how: str, caught: Caught) -> None:
-    """
-    Type, text, notes and every frame are the same, along the whole chain.
-    """
+    """Type, text, notes and every frame are the same, along the whole chain."""
     plain = run(how, "caught")
     observed = caught(how)
 
@@ -147,9 +141,7 @@ def test_what_nobody_catches_is_counted_once(
 
 
 def test_a_report_is_for_its_user_only(caught: Caught) -> None:
-    """
-    It quotes source lines and messages: mode 0600, in a directory that is 0700.
-    """
+    """It quotes source lines and messages: mode 0600, in a directory that is 0700."""
     (path,) = map(Path, caught("dispatch")["snapshot"]["oom_reports"])
     directory = path.parent
 
@@ -162,9 +154,7 @@ def test_a_report_is_for_its_user_only(caught: Caught) -> None:
 
 
 def test_the_program_that_asked_is_in_the_report(caught: Caught) -> None:
-    """
-    Whoever waits does not know whose result it is; the size of the request tells.
-    """
+    """Whoever waits does not know whose result it is; the size of the request tells."""
     (path,) = map(Path, caught("wait_block")["snapshot"]["oom_reports"])
 
     asked = json.loads(path.read_text())["asked"]

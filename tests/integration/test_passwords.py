@@ -1,6 +1,4 @@
-"""
-Who gets a page and who does not, by password.
-"""
+"""Who gets a page and who does not, by password."""
 
 from __future__ import annotations
 
@@ -60,9 +58,7 @@ def test_a_password_lets_in_and_a_wrong_one_does_not(site: Site, users: str) -> 
 
 
 def test_probes_need_no_password(site: Site, users: str) -> None:
-    """
-    A kubelet has none, and the page tells nothing.
-    """
+    """A kubelet has none, and the page tells nothing."""
     site.serve(users)
     assert site.get("/-/healthy")[0] == 200
 
@@ -98,9 +94,7 @@ def test_a_slow_hash_is_paid_once(
 def test_guesses_do_not_make_a_right_password_slow(
     site: Site, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    However many wrong ones are remembered, who is known is not checked again.
-    """
+    """However many wrong ones are remembered, who is known is not checked again."""
     checked: list[bytes] = []
     check = bcrypt.checkpw
 
@@ -121,9 +115,7 @@ def test_guesses_do_not_make_a_right_password_slow(
 def test_a_change_that_cannot_be_used_changes_nothing(
     site: Site, users: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    A broken file, and one that switches TLS on, are logged once; passwords stay.
-    """
+    """A broken file, and one that switches TLS on, are logged once; passwords stay."""
     site.certify()
     site.serve(users)
     for text in ("basic_auth_users: {alice: right}", TLS + users):
@@ -177,9 +169,7 @@ def test_whatever_is_wrong_with_a_change_it_changes_nothing(
 def test_a_file_that_becomes_a_pipe_or_vanishes_changes_nothing(
     site: Site, users: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    Nobody waits for what a pipe might bring.
-    """
+    """Nobody waits for what a pipe might bring."""
     site.serve(users)
     for replace in (lambda: os.mkfifo(site.path), lambda: None, site.path.mkdir):
         caplog.clear()
@@ -196,9 +186,7 @@ def test_a_failure_that_nobody_thought_of_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """
-    Its kind is told, its text is not: it may quote the file.
-    """
+    """Its kind is told, its text is not: it may quote the file."""
 
     def fail(_: object) -> None:
         raise MemoryError(SECRET)
@@ -214,9 +202,7 @@ def test_a_failure_that_nobody_thought_of_changes_nothing(
 
 
 def test_an_order_to_reload_reads_the_file_again(site: Site, users: str) -> None:
-    """
-    Also where its size and times are those of before.
-    """
+    """Also where its size and times are those of before."""
     site.serve(users)
     before = site.path.stat()
     site.path.write_text(users.replace("alice", "carol"))
@@ -259,9 +245,7 @@ def test_guesses_that_pile_up_are_turned_away(
 
 
 def test_headers_are_on_every_response(site: Site, users: str) -> None:
-    """
-    Refusals carry them as well.
-    """
+    """Refusals carry them as well."""
     site.serve(users + "http_server_config: {headers: {X-Frame-Options: deny}}\n")
     for status, user in ((200, ("alice", "right")), (401, None)):
         found = site.get(user=user)
@@ -271,9 +255,7 @@ def test_headers_are_on_every_response(site: Site, users: str) -> None:
 def test_passwords_need_bcrypt(
     site: Site, users: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Without the package the exporter does not start open: it says what to install.
-    """
+    """Without the package the exporter does not start open: it says what to install."""
     monkeypatch.setitem(__import__("sys").modules, "bcrypt", None)
     with pytest.raises(CommandError, match=r"jaxmon\[web\]"):
         site.serve(users)

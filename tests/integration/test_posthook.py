@@ -1,6 +1,4 @@
-"""
-JAX's own place for a look at calls, while its owner and we take turns at it.
-"""
+"""JAX's own place for a look at calls, while its owner and we take turns at it."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ ROUNDS = 2_000
 
 @pytest.fixture
 def place() -> Iterator[PostHook]:
-    """
-    Return the place, which is empty before and after.
-    """
+    """Return the place, which is empty before and after."""
     place = PostHook(jax)
     assert place._get() is None
     yield place
@@ -36,15 +32,11 @@ def debug_nans(*, on: bool) -> None:
 
 
 def ours(*_: Any) -> None:
-    """
-    Look at a call.
-    """
+    """Look at a call."""
 
 
 def test_the_place_is_taken_and_left(place: PostHook) -> None:
-    """
-    While it is ours nobody else of us gets it; afterwards it is empty.
-    """
+    """While it is ours nobody else of us gets it; afterwards it is empty."""
     assert place.take(ours)
     assert place.take(ours)
     assert not place.take(lambda *_: None)
@@ -56,9 +48,7 @@ def test_the_place_is_taken_and_left(place: PostHook) -> None:
 
 
 def test_debugging_comes_first(place: PostHook) -> None:
-    """
-    Who debugs keeps the place, and takes it from us.
-    """
+    """Who debugs keeps the place, and takes it from us."""
     place.take(ours)
     debug_nans(on=True)
 
@@ -87,9 +77,7 @@ def test_debugging_that_begins_while_we_take_the_place(place: PostHook) -> None:
 
 
 def test_debugging_that_begins_while_we_leave_the_place(place: PostHook) -> None:
-    """
-    Nor is one that is switched on after we found our hook there.
-    """
+    """Nor is one that is switched on after we found our hook there."""
     place.take(ours)
     get = place._get
 
@@ -106,9 +94,7 @@ def test_debugging_that_begins_while_we_leave_the_place(place: PostHook) -> None
 
 
 def test_debugging_that_ends_while_we_leave_the_place(place: PostHook) -> None:
-    """
-    A setting that is switched off while we give the place to JAX leaves it empty.
-    """
+    """A setting that is switched off while we give the place to JAX leaves it empty."""
     place.take(ours)
     get, wanted = place._get, place._wanted
 
@@ -144,9 +130,7 @@ def comes_true(condition: Callable[[], bool]) -> bool:
 
 
 def test_threads_that_debug_and_sample_at_once(place: PostHook) -> None:
-    """
-    However threads take turns, the place is JAX's whenever a setting asks for it.
-    """
+    """However threads take turns, the place is JAX's whenever a setting asks for it."""
     ended = threading.Event()
 
     def sample() -> None:

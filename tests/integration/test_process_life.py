@@ -1,6 +1,4 @@
-"""
-Agents in processes that fork, end, are killed, or start another.
-"""
+"""Agents in processes that fork, end, are killed, or start another."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ from tests.support import Result
 
 
 def is_locked(path: Path) -> bool:
-    """
-    Tell whether some process holds the lock of a slot.
-    """
+    """Tell whether some process holds the lock of a slot."""
     with path.open("r+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -180,9 +176,7 @@ if __name__ == "__main__":
 def test_multiprocessing_works_both_ways(
     python_script: Callable[..., Result], run_dir: Path
 ) -> None:
-    """
-    Pools of forked and of spawned workers compute, without an agent of their own.
-    """
+    """Pools of forked and of spawned workers compute, without an agent of their own."""
     source = HEAD.replace(
         "import jax, jaxmon", "import jax, jaxmon, jaxmon.agent.current"
     )
@@ -243,18 +237,14 @@ while True:
 def test_a_second_signal_at_the_end_prints_nothing(
     python_script: Callable[..., Result],
 ) -> None:
-    """
-    What its handler raises while the agent stops ends the agent's part of it.
-    """
+    """What its handler raises while the agent stops ends the agent's part of it."""
     result = python_script(HEAD + IMPATIENT).ok()
 
     assert result.err == ""
 
 
 def test_a_killed_process_is_replaced_in_its_slot(run_dir: Path) -> None:
-    """
-    The successor takes number and socket of the killed one, others keep theirs.
-    """
+    """The successor takes number and socket of the killed one, others keep theirs."""
     start = "jaxmon.instrument()"
     with waiting(run_dir, start) as first, waiting(run_dir, start) as second:
         assert files(run_dir) == [
@@ -311,9 +301,7 @@ print(json.dumps([
 def test_variables_configure_an_agent_and_arguments_win(
     python_script: Callable[..., Result], run_dir: Path
 ) -> None:
-    """
-    ``JAXMON_*`` variables are read at `instrument`, not at import.
-    """
+    """``JAXMON_*`` variables are read at `instrument`, not at import."""
     source = """
 os.environ["JAXMON_MAX_FUNCTIONS"] = "7"
 agent = jaxmon.instrument(memory_interval=0)
@@ -341,9 +329,7 @@ print(json.dumps([
 def test_disabled_touches_nothing(
     python_script: Callable[..., Result], run_dir: Path
 ) -> None:
-    """
-    With ``JAXMON_ENABLED=0`` not even JAX is imported.
-    """
+    """With ``JAXMON_ENABLED=0`` not even JAX is imported."""
     source = """
 import sys, threading, jaxmon
 agent = jaxmon.instrument()

@@ -1,6 +1,4 @@
-"""
-A trace taken by request: what it holds, and whom it gives way to.
-"""
+"""A trace taken by request: what it holds, and whom it gives way to."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ def agent(run_dir: Path) -> Iterator[Agent]:
 
 @pytest.fixture
 def busy() -> Iterator[None]:
-    """
-    Keep a jitted function running on a thread.
-    """
+    """Keep a jitted function running on a thread."""
 
     def chain(x: Any) -> Any:
         return jnp.tanh(x @ x) / x.shape[0]
@@ -77,9 +73,7 @@ def test_a_trace_names_program_and_operations(agent: Agent, busy: None) -> None:
 
 
 def test_calls_are_counted_as_usual_meanwhile(agent: Agent) -> None:
-    """
-    A trace changes nothing about the program's calls and compiles.
-    """
+    """A trace changes nothing about the program's calls and compiles."""
     step = jax.jit(lambda x: x + 1)
     step(jnp.ones(3))
     with ThreadPoolExecutor(1) as pool:
@@ -101,9 +95,7 @@ def test_calls_are_counted_as_usual_meanwhile(agent: Agent) -> None:
 def test_the_programs_own_profile_is_not_disturbed(
     agent: Agent, busy: None, tmp_path: Path
 ) -> None:
-    """
-    A profile that the program begins while ours runs works; ours ends before.
-    """
+    """A profile that the program begins while ours runs works; ours ends before."""
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, agent, "/debug/profile?seconds=60")
         until(lambda: agent._profiler._running is not None, "a trace")
@@ -118,9 +110,7 @@ def test_the_programs_own_profile_is_not_disturbed(
 
 
 def test_refused_while_the_program_profiles(agent: Agent, tmp_path: Path) -> None:
-    """
-    A program that profiles itself is left alone, and its profile is complete.
-    """
+    """A program that profiles itself is left alone, and its profile is complete."""
     jnp.ones(3).block_until_ready()
     with jax.profiler.trace(str(tmp_path)):
         status, body, _ = get(agent, "/debug/profile?seconds=0.1")
@@ -131,9 +121,7 @@ def test_refused_while_the_program_profiles(agent: Agent, tmp_path: Path) -> Non
 
 
 def test_one_trace_at_a_time(agent: Agent, tmp_path: Path) -> None:
-    """
-    A second request is refused while the first records, and works after it.
-    """
+    """A second request is refused while the first records, and works after it."""
     jnp.ones(3).block_until_ready()
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(get, agent, "/debug/profile?seconds=60")
@@ -176,9 +164,7 @@ def test_who_patches_the_profiler_after_us_is_left_alone(
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "61", "nan", "inf", "much", ""])
 def test_seconds_are_checked(agent: Agent, seconds: str) -> None:
-    """
-    A length that cannot be used is refused, with what is allowed.
-    """
+    """A length that cannot be used is refused, with what is allowed."""
     jnp.ones(3).block_until_ready()
     status, body, _ = get(agent, f"/debug/profile?seconds={seconds}")
 
@@ -187,9 +173,7 @@ def test_seconds_are_checked(agent: Agent, seconds: str) -> None:
 
 
 def test_stopping_the_agent_ends_the_trace(run_dir: Path) -> None:
-    """
-    Nothing of a trace is left when the agent stops: session, patch, thread.
-    """
+    """Nothing of a trace is left when the agent stops: session, patch, thread."""
     module = profile._profiler(jax)
     original = module.ProfilerSession
     with ThreadPoolExecutor(1) as pool:
@@ -222,9 +206,7 @@ def test_a_gpu_is_not_profiled_unasked(
 
 
 def test_not_over_tcp(run_dir: Path) -> None:
-    """
-    The page is on the Unix socket only.
-    """
+    """The page is on the Unix socket only."""
     with instrumented(socket=True, port=0) as agent:
         assert agent.url is not None
         host, _, port = agent.url.split("/")[2].partition(":")

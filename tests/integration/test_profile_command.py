@@ -1,6 +1,4 @@
-"""
-`jaxmon profile` beside a running program.
-"""
+"""`jaxmon profile` beside a running program."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ while True:
 
 @pytest.fixture
 def program(run_dir: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """
-    Run a program that calls one jitted function for ever.
-    """
+    """Run a program that calls one jitted function for ever."""
     ready = tmp_path / "ready"
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(ready)])
     try:
@@ -60,9 +56,7 @@ def run(*args: str, cwd: Path) -> Result:
 def test_table_and_files_of_a_running_program(
     program: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """
-    The function is named by its label, the files open, no line is too long.
-    """
+    """The function is named by its label, the files open, no line is too long."""
     result = run("--seconds", "0.5", "--out", "here", cwd=tmp_path).ok()
 
     head, _, rest = result.out.partition("\n\n")
@@ -86,9 +80,7 @@ def test_table_and_files_of_a_running_program(
 def test_json_has_every_operation(
     program: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    """
-    The document names function, program, operation, runs and seconds.
-    """
+    """The document names function, program, operation, runs and seconds."""
     document = json.loads(run("--seconds", "0.5", "--json", cwd=tmp_path).ok().out)
 
     assert document["cut_short"] is None
@@ -102,9 +94,7 @@ def test_json_has_every_operation(
 
 
 def test_nobody_to_profile(run_dir: Path, tmp_path: Path) -> None:
-    """
-    Without a program the command says what to do.
-    """
+    """Without a program the command says what to do."""
     result = run(cwd=tmp_path)
 
     assert result.code == 1
@@ -129,9 +119,7 @@ def test_a_directory_that_cannot_be_written(
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "61"])
 def test_seconds_out_of_range(seconds: str, run_dir: Path, tmp_path: Path) -> None:
-    """
-    A length that cannot be used is refused before anything is looked for.
-    """
+    """A length that cannot be used is refused before anything is looked for."""
     result = run("--seconds", seconds, cwd=tmp_path)
 
     assert result.code == 2

@@ -1,6 +1,4 @@
-"""
-What is said of programs equals what JAX says of them when it is asked directly.
-"""
+"""What is said of programs equals what JAX says of them when it is asked directly."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 @pytest.fixture(autouse=True)
 def nothing_compiled() -> None:
-    """
-    Forget what earlier tests compiled.
-    """
+    """Forget what earlier tests compiled."""
     import jax
 
     jax.clear_caches()
@@ -78,9 +74,7 @@ def nothing_compiled() -> None:
 
 @pytest.fixture(params=PROGRAMS)
 def program(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, float], Any]]:
-    """
-    Return what is exported of a program, and what JAX compiled for it.
-    """
+    """Return what is exported of a program, and what JAX compiled for it."""
     import jax
 
     function, arguments = PROGRAMS[request.param]
@@ -100,9 +94,7 @@ def program(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, float], 
 
 
 def test_memory_equals_the_memory_analysis_of_jax(program: Any) -> None:
-    """
-    Argument, output, temporary, peak and code bytes, those that this JAX knows.
-    """
+    """Argument, output, temporary, peak and code bytes, those that this JAX knows."""
     found, compiled = program
     memory = compiled.memory_analysis()
 
@@ -117,9 +109,7 @@ def test_memory_equals_the_memory_analysis_of_jax(program: Any) -> None:
 
 
 def test_cost_equals_the_cost_analysis_of_jax(program: Any) -> None:
-    """
-    FLOPs and accessed bytes.
-    """
+    """FLOPs and accessed bytes."""
     found, compiled = program
     cost = compiled.cost_analysis()
     cost = cost[0] if isinstance(cost, list) else cost
@@ -129,9 +119,7 @@ def test_cost_equals_the_cost_analysis_of_jax(program: Any) -> None:
 
 
 def test_counts_equal_those_of_the_text_that_jax_prints(program: Any) -> None:
-    """
-    Instructions and fusions, however wide the program.
-    """
+    """Instructions and fusions, however wide the program."""
     found, compiled = program
     text = compiled.as_text()
 
@@ -169,9 +157,7 @@ jaxmon.uninstrument()
 
 
 def test_devices_are_those_of_the_mesh() -> None:
-    """
-    One, some or all of those that there are, by partitions as by replicas.
-    """
+    """One, some or all of those that there are, by partitions as by replicas."""
     flag = "--xla_force_host_platform_device_count=4"
     found = support.run_python("-c", SPREAD, env={"XLA_FLAGS": flag}).json()
 
@@ -179,18 +165,14 @@ def test_devices_are_those_of_the_mesh() -> None:
 
 
 def test_asking_jax_directly_makes_no_program_more(program: Any) -> None:
-    """
-    The same program compiled ahead of time is the same program.
-    """
+    """The same program compiled ahead of time is the same program."""
     found, _ = program
 
     assert found["jaxmon_programs_total"] == 1
 
 
 def test_flops_of_a_product_are_two_per_multiplication() -> None:
-    """
-    A figure that can be worked out by hand; and a loop's body counts once.
-    """
+    """A figure that can be worked out by hand; and a loop's body counts once."""
     import jax
 
     with instrumented() as agent:
@@ -212,9 +194,7 @@ def flops(agent: Any) -> dict[str, float]:
 
 
 def test_different_programs_are_counted_once_each() -> None:
-    """
-    New shapes are new programs; compiling one again is not.
-    """
+    """New shapes are new programs; compiling one again is not."""
     import jax
 
     label = f"{__name__}.matmul"
@@ -239,9 +219,7 @@ def test_different_programs_are_counted_once_each() -> None:
 
 
 def test_functions_of_jax_itself_are_counted_only() -> None:
-    """
-    They would crowd out the user's, who cannot change them.
-    """
+    """They would crowd out the user's, who cannot change them."""
     import jax.numpy as jnp
 
     with instrumented() as agent:
@@ -259,9 +237,7 @@ def internal(agent: Any) -> list[str]:
 
 
 def test_nothing_is_read_when_it_is_not_wanted() -> None:
-    """
-    ``programs=False`` exports no program.
-    """
+    """``programs=False`` exports no program."""
     import jax
 
     with instrumented(programs=False) as agent:
@@ -272,9 +248,7 @@ def test_nothing_is_read_when_it_is_not_wanted() -> None:
 
 
 def test_an_executable_is_let_go_of_once_read() -> None:
-    """
-    A program that the user drops is freed as without jaxmon.
-    """
+    """A program that the user drops is freed as without jaxmon."""
     import jax
 
     with instrumented() as agent:

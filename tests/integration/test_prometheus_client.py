@@ -1,6 +1,4 @@
-"""
-jaxmon's figures on a page that the program serves by prometheus_client.
-"""
+"""jaxmon's figures on a page that the program serves by prometheus_client."""
 
 from __future__ import annotations
 
@@ -60,17 +58,13 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """
-    Return the pages that `PROGRAM` prints, by name.
-    """
+    """Return the pages that `PROGRAM` prints, by name."""
     run_dir = tmp_path_factory.mktemp("run")
     return run_python("-c", PROGRAM, run_dir=run_dir).json()
 
 
 def figures(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """
-    Return the value of each series; fail where one stands twice.
-    """
+    """Return the value of each series; fail where one stands twice."""
     from prometheus_client.parser import text_string_to_metric_families
 
     samples = [
@@ -150,9 +144,7 @@ def test_openmetrics_is_served_as_well(pages: dict[str, str]) -> None:
 
 
 class Told:
-    """
-    An agent that tells *families*.
-    """
+    """An agent that tells *families*."""
 
     running = True
 
@@ -164,9 +156,7 @@ class Told:
 
 
 def page_of(agent: Told) -> str:
-    """
-    Return the page of a registry with *agent* and a counter of the program's.
-    """
+    """Return the page of a registry with *agent* and a counter of the program's."""
     from prometheus_client import CollectorRegistry, Counter, generate_latest
 
     from jaxmon.prometheus import Collector

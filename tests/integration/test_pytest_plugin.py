@@ -1,6 +1,4 @@
-"""
-The plugin for pytest, in a pytest of its own as its users run it.
-"""
+"""The plugin for pytest, in a pytest of its own as its users run it."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ def ones(length):
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """
-    Return a function that runs pytest on the source of a test module.
-    """
+    """Return a function that runs pytest on the source of a test module."""
 
     def run(source: str, *options: str, **env: str) -> Result:
         (tmp_path / "test_it.py").write_text(TESTS + dedent(source))
@@ -42,9 +38,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def outcomes(result: Result) -> str:
-    """
-    Return how many passed and failed, as pytest's last line tells it.
-    """
+    """Return how many passed and failed, as pytest's last line tells it."""
     return result.out.splitlines()[-1].partition(" in ")[0]
 
 
@@ -84,9 +78,7 @@ def test_marked_test_fails_with_the_cause(run: Run) -> None:
 
 
 def test_nearest_mark_wins_figure_by_figure(run: Run) -> None:
-    """
-    Marks of the module and the class hold where the test's own says nothing.
-    """
+    """Marks of the module and the class hold where the test's own says nothing."""
     result = run(
         """
         pytestmark = pytest.mark.jaxmon_budget(compiles=0, transfers=None)
@@ -154,9 +146,7 @@ def test_failure_of_the_test_is_shown_alone(run: Run) -> None:
 
 
 def test_test_case_of_unittest_can_be_marked(run: Run) -> None:
-    """
-    Marks work on methods of `unittest.TestCase`.
-    """
+    """Marks work on methods of `unittest.TestCase`."""
     result = run(
         """
         import unittest
@@ -180,9 +170,7 @@ def test_test_case_of_unittest_can_be_marked(run: Run) -> None:
     ],
 )
 def test_wrong_marks_fail_their_test(run: Run, mark: str, message: str) -> None:
-    """
-    A mark that cannot be used is said in a line, and does not pass unnoticed.
-    """
+    """A mark that cannot be used is said in a line, and does not pass unnoticed."""
     result = run(f"@pytest.mark.jaxmon_budget({mark})\ndef test_it(): pass")
     assert outcomes(result) == "1 failed"
     assert f"@pytest.mark.jaxmon_budget: {message}" in result.out.replace(
@@ -211,9 +199,7 @@ REPORTED = """
 def test_report_names_the_tests_that_compile_most(
     run: Run, options: tuple[str, ...]
 ) -> None:
-    """
-    Fixtures included, most first, no more than asked for; the same from workers.
-    """
+    """Fixtures included, most first, no more than asked for; the same from workers."""
     result = run(REPORTED, "--jaxmon-report=1", *options).ok()
     report = result.out.partition("jaxmon: the tests that compiled most")[2]
     lines = report.splitlines()[1:4]
@@ -227,9 +213,7 @@ def test_report_names_the_tests_that_compile_most(
 
 
 def test_report_by_ini_file_and_its_absence(run: Run, tmp_path: Path) -> None:
-    """
-    The ini file turns it on, the command line off; by default there is none.
-    """
+    """The ini file turns it on, the command line off; by default there is none."""
     title = "the tests that compiled most"
     assert title not in run(REPORTED).ok().out
     (tmp_path / "pytest.ini").write_text("[pytest]\njaxmon_report = 5\n")
@@ -260,9 +244,7 @@ def test_report_survives_tests_that_stop_the_agent(run: Run) -> None:
 
 
 def test_figures_stand_in_junit_xml(run: Run, tmp_path: Path) -> None:
-    """
-    The properties of a test in the XML are those of the whole test.
-    """
+    """The properties of a test in the XML are those of the whole test."""
     run(REPORTED, "--jaxmon-report", "--junitxml=junit.xml").ok()
     case = ET.parse(tmp_path / "junit.xml").find(".//testcase[@name='test_many']")  # noqa: S314 - written by pytest
     assert case is not None
@@ -321,9 +303,7 @@ def test_plugin_is_no_news_within_jaxmon_run(tmp_path: Path) -> None:
 
 
 def test_options_and_mark_are_documented_by_pytest(tmp_path: Path) -> None:
-    """
-    ``pytest --help`` and ``--markers`` tell of them.
-    """
+    """``pytest --help`` and ``--markers`` tell of them."""
     assert "--jaxmon-report" in run_python("-m", "pytest", "-h", cwd=tmp_path).ok().out
     markers = run_python("-m", "pytest", "--markers", cwd=tmp_path).ok().out
     assert "@pytest.mark.jaxmon_budget(compiles=None" in markers

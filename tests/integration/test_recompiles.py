@@ -28,9 +28,7 @@ PROGRAM = "tests.programs.recompiles"
 
 @pytest.fixture(scope="module")
 def noted() -> Any:
-    """
-    Run the program once and return what it printed.
-    """
+    """Run the program once and return what it printed."""
     env = {"JAXMON_SOCKET": "0"}
     return support.run_python(
         "-m", PROGRAM, cwd=support.ROOT, env=env, seconds=300
@@ -81,9 +79,7 @@ def test_what_is_no_recompile_is_none(noted: Any, name: str) -> None:
 
 
 def test_a_numpy_array_that_misses_is_told_once(noted: Any) -> None:
-    """
-    It leaves the fast path although nothing has to be compiled.
-    """
+    """It leaves the fast path although nothing has to be compiled."""
     (event,) = noted["cases"]["numpy_in_place_of_jax"]["events"]
 
     assert event["reason"] == "numpy_argument"
@@ -91,9 +87,7 @@ def test_a_numpy_array_that_misses_is_told_once(noted: Any) -> None:
 
 
 def test_effects_that_miss_every_time_are_told_once(noted: Any) -> None:
-    """
-    A hundred misses of a function with ordered effects make one event.
-    """
+    """A hundred misses of a function with ordered effects make one event."""
     (event,) = noted["cases"]["effects"]["events"]
 
     assert event["reason"] == "effects"
@@ -101,9 +95,7 @@ def test_effects_that_miss_every_time_are_told_once(noted: Any) -> None:
 
 
 def test_counters_equal_the_events(noted: Any) -> None:
-    """
-    Every recompile told is counted under its cause, and no other.
-    """
+    """Every recompile told is counted under its cause, and no other."""
     told = Counter((function, cause) for function, cause in noted["told"])
     counted = {
         (sample.labels["function"], sample.labels["cause"]): sample.value
@@ -117,7 +109,5 @@ def test_counters_equal_the_events(noted: Any) -> None:
 
 
 def test_all_causes_that_exist_are_provoked() -> None:
-    """
-    Only what cannot be told is left without a case.
-    """
+    """Only what cannot be told is left without a case."""
     assert set(catalog.CAUSES) - {cause for cause, _ in CASES.values()} == {"unknown"}

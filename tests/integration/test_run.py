@@ -1,6 +1,4 @@
-"""
-`jaxmon run`: the agent of a program that never heard of it, and its options.
-"""
+"""`jaxmon run`: the agent of a program that never heard of it, and its options."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from tests.support import clean_environ, http_get
 
 
 def test_agent_serves_while_the_program_runs(tmp_path: Path, run_dir: Path) -> None:
-    """
-    The page of a program that never heard of jaxmon shows its function and calls.
-    """
+    """The page of a program that never heard of jaxmon shows its function and calls."""
     (tmp_path / "main.py").write_text(
         dedent(
             """
@@ -76,9 +72,7 @@ def test_program_that_instruments_itself_has_one_agent(
 
 
 def test_failure_to_start_is_said_once_and_goes_no_further(tmp_path: Path) -> None:
-    """
-    An agent that cannot start costs the program one line of log.
-    """
+    """An agent that cannot start costs the program one line of log."""
     (tmp_path / "jax.py").write_text("")
     (tmp_path / "main.py").write_text("import jax, jax; print('ran')")
 
@@ -103,9 +97,7 @@ def test_broken_sitecustomize_is_reported_as_by_python(tmp_path: Path) -> None:
 
 
 def test_import_of_jax_may_be_tried_again(tmp_path: Path) -> None:
-    """
-    Jaxmon starts after the import that works, not after one that fails.
-    """
+    """Jaxmon starts after the import that works, not after one that fails."""
     (tmp_path / "jax.py").write_text(
         "import sys\nif not hasattr(sys, 'ok'): raise ImportError('not yet')\n"
     )
@@ -136,9 +128,7 @@ def test_import_of_jax_may_be_tried_again(tmp_path: Path) -> None:
 def test_unusable_options_are_refused(
     arguments: Sequence[str], status: int, message: str, tmp_path: Path
 ) -> None:
-    """
-    Options that cannot be used end the command before the program starts.
-    """
+    """Options that cannot be used end the command before the program starts."""
     (tmp_path / "main.py").write_text("print('ran')")
 
     actual, stdout, stderr = execute(JAXMON, Program(arguments=arguments), tmp_path)
@@ -148,9 +138,7 @@ def test_unusable_options_are_refused(
 
 
 def test_interpreter_that_ignores_its_environment_is_refused(tmp_path: Path) -> None:
-    """
-    Under ``python -I`` jaxmon could not get in, and says so.
-    """
+    """Under ``python -I`` jaxmon could not get in, and says so."""
     command = (sys.executable, "-I", JAXMON[1], "run")
 
     status, _, stderr = execute(command, Program(), tmp_path)
@@ -160,9 +148,7 @@ def test_interpreter_that_ignores_its_environment_is_refused(tmp_path: Path) -> 
 
 
 def test_interpreter_options_reach_the_program(tmp_path: Path) -> None:
-    """
-    What stands between ``python`` and ``jaxmon`` applies to the program.
-    """
+    """What stands between ``python`` and ``jaxmon`` applies to the program."""
     command = (sys.executable, "-O", "-X", "utf8=1", JAXMON[1], "run", "-c")
     program = Program(arguments=("import sys; print(__debug__, sys._xoptions)",))
 
@@ -183,16 +169,12 @@ def test_interpreter_options_reach_the_program(tmp_path: Path) -> None:
 def test_interpreter_options_are_what_precedes_jaxmon(
     original: list[str], seen: list[str], options: list[str]
 ) -> None:
-    """
-    Python's own options are told from its way of being asked for jaxmon.
-    """
+    """Python's own options are told from its way of being asked for jaxmon."""
     assert interpreter_options(original, seen) == options
 
 
 def listening_page(pid: int) -> str:
-    """
-    Return ``/metrics`` of the TCP server of process *pid*.
-    """
+    """Return ``/metrics`` of the TCP server of process *pid*."""
     ports = [
         connection.laddr.port
         for connection in psutil.Process(pid).net_connections("tcp")

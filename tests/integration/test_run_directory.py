@@ -55,9 +55,7 @@ Start = Callable[..., "Process"]
 
 
 class Process:
-    """
-    A server in a slot, as a process of its own.
-    """
+    """A server in a slot, as a process of its own."""
 
     def __init__(self, run_dir: Path, name: str, every: float) -> None:
         self.name = name
@@ -71,17 +69,13 @@ class Process:
         assert self._line() == "go"
 
     def go(self) -> None:
-        """
-        Let it take its slot.
-        """
+        """Let it take its slot."""
         assert self.popen.stdin is not None
         self.popen.stdin.write("\n")
         self.popen.stdin.flush()
 
     def listening(self) -> str:
-        """
-        Wait until it serves, and return the name of its socket.
-        """
+        """Wait until it serves, and return the name of its socket."""
         return Path(self._line()).name
 
     def end(self) -> None:
@@ -94,9 +88,7 @@ class Process:
 
 @pytest.fixture
 def start(run_dir: Path) -> Iterator[Start]:
-    """
-    Return a function that starts a process, which waits for its `go`.
-    """
+    """Return a function that starts a process, which waits for its `go`."""
     with ExitStack() as stack:
 
         def begin(name: str, *, every: float = 0.05) -> Process:
@@ -109,9 +101,7 @@ def start(run_dir: Path) -> Iterator[Start]:
 
 
 def seen(run_dir: Path) -> dict[str, str]:
-    """
-    Return who answers in which slot, as a sidecar sees it; ``""`` who does not.
-    """
+    """Return who answers in which slot, as a sidecar sees it; ``""`` who does not."""
     found = fetch_all(rundir.sockets(run_dir), "/metrics", timeout=10, max_bytes=9999)
     return {
         slot: "" if isinstance(answer, FetchError) else answer
@@ -120,9 +110,7 @@ def seen(run_dir: Path) -> dict[str, str]:
 
 
 def many(start: Start, *names: str, every: float = 0.05) -> list[Process]:
-    """
-    Start several at once.
-    """
+    """Start several at once."""
     processes = [start(name, every=every) for name in names]
     for process in processes:
         process.go()
@@ -132,9 +120,7 @@ def many(start: Start, *names: str, every: float = 0.05) -> list[Process]:
 
 
 def test_agents_that_start_at_once_all_have_a_slot(run_dir: Path, start: Start) -> None:
-    """
-    However many ask for the lowest number together, each gets one of its own.
-    """
+    """However many ask for the lowest number together, each gets one of its own."""
     names = [f"p{number}" for number in range(12)]
     many(start, *names)
     found = seen(run_dir)
@@ -144,9 +130,7 @@ def test_agents_that_start_at_once_all_have_a_slot(run_dir: Path, start: Start) 
 
 
 def test_agents_come_back_after_their_directory(run_dir: Path, start: Start) -> None:
-    """
-    Where it is removed under them, each listens again, in its slot of before.
-    """
+    """Where it is removed under them, each listens again, in its slot of before."""
     many(start, "a", "b", "c")
     before = seen(run_dir)
     shutil.rmtree(run_dir)
@@ -205,9 +189,7 @@ def test_a_slot_that_another_program_took_is_left_to_it(
 def test_agents_come_back_after_a_cleaner(
     run_dir: Path, start: Start, gone: str
 ) -> None:
-    """
-    Whatever was taken out of the directory is there again.
-    """
+    """Whatever was taken out of the directory is there again."""
     many(start, "a", "b", "c")
     before = seen(run_dir)
     for path in run_dir.glob(gone):
@@ -271,9 +253,7 @@ def test_the_doctor_changes_nothing(run_dir: Path, start: Start) -> None:
 
 
 def test_a_sidecar_follows_no_link(run_dir: Path) -> None:
-    """
-    Whoever may write in the directory could else have it speak to any server.
-    """
+    """Whoever may write in the directory could else have it speak to any server."""
     other = run_dir / "other"
     with closing(socket.socket(socket.AF_UNIX)) as server:
         server.bind(str(other))

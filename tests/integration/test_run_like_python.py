@@ -1,6 +1,4 @@
-"""
-`jaxmon run` against plain Python: the same program, told apart by nothing.
-"""
+"""`jaxmon run` against plain Python: the same program, told apart by nothing."""
 
 from __future__ import annotations
 
@@ -321,9 +319,7 @@ PROGRAMS = {
 def test_program_behaves_as_under_python(
     name: str, tmp_path: Path, run_dir: Path
 ) -> None:
-    """
-    Output and exit status of a program are those it has under plain Python.
-    """
+    """Output and exit status of a program are those it has under plain Python."""
     program = PROGRAMS[name]
     for path, text in {"main.py": program.source, **program.files}.items():
         file = tmp_path / path
@@ -341,9 +337,7 @@ def test_program_behaves_as_under_python(
 
 
 def test_zip_archive_runs_as_under_python(tmp_path: Path) -> None:
-    """
-    A zip archive with a ``__main__`` is a program too.
-    """
+    """A zip archive with a ``__main__`` is a program too."""
     (tmp_path / "source").mkdir()
     (tmp_path / "source/__main__.py").write_text(
         "import sys; print(sys.argv, __file__)"
@@ -358,9 +352,7 @@ def test_zip_archive_runs_as_under_python(tmp_path: Path) -> None:
 
 
 def test_closed_pipe_ends_the_program_as_under_python(tmp_path: Path) -> None:
-    """
-    A reader that goes away is the program's affair, as under plain Python.
-    """
+    """A reader that goes away is the program's affair, as under plain Python."""
     (tmp_path / "main.py").write_text("input()\nfor i in range(99999): print(i)")
     outcomes = []
     for command in ((sys.executable,), (*JAXMON, "run")):

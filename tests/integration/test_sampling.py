@@ -1,6 +1,4 @@
-"""
-Sampled calls: who sees them, what is left alone, and what is not kept.
-"""
+"""Sampled calls: who sees them, what is left alone, and what is not kept."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ from tests.support import run_python
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that samples when told to.
-    """
+    """Return an agent that samples when told to."""
     with instrumented(**BY_HAND) as running:
         yield running
 
@@ -80,9 +76,7 @@ def test_an_armed_function_is_what_it_was(agent: Agent, sampling: Sampling) -> N
 
 
 def test_observers_see_sampled_calls(sampling: Sampling) -> None:
-    """
-    An observer is given the call on its thread; one that fails leaves the others.
-    """
+    """An observer is given the call on its thread; one that fails leaves the others."""
     seen: list[tuple[Any, ...]] = []
 
     def observe(sample: Sample) -> None:
@@ -147,9 +141,7 @@ def test_dear_samples_are_taken_rarely_and_not_never(sampling: Sampling) -> None
 
 @pytest.mark.ground_truth
 def test_calls_that_jax_traces_are_not_sampled(sampling: Sampling) -> None:
-    """
-    A call inside another function's trace has no time of its own.
-    """
+    """A call inside another function's trace has no time of its own."""
     inner = jax.jit(lambda x: x + 1)
     inner(1.0), inner(1.0)
     arm(sampling)
@@ -184,9 +176,7 @@ def test_missed_and_failed_calls_are_not_timed(sampling: Sampling) -> None:
 def test_outputs_without_arrays_have_no_execution_time(
     agent: Agent, sampling: Sampling
 ) -> None:
-    """
-    What returns nothing can be dispatched, but not waited for.
-    """
+    """What returns nothing can be dispatched, but not waited for."""
 
     def nothing(_: Any) -> None:
         return None
@@ -272,9 +262,7 @@ def test_a_failing_sample_is_contained(agent: Agent, sampling: Sampling) -> None
 
 
 def test_nothing_is_kept_alive(sampling: Sampling) -> None:
-    """
-    Neither outputs nor jitted functions outlive their owner's interest in them.
-    """
+    """Neither outputs nor jitted functions outlive their owner's interest in them."""
     step, x = chain("kept", 1), operand()
     step(x), step(x)
     arm(sampling)
@@ -350,9 +338,7 @@ print("ends")
 
 
 def test_a_process_may_end_while_a_call_is_watched() -> None:
-    """
-    The interpreter ends as it would without us, with work still on the device.
-    """
+    """The interpreter ends as it would without us, with work still on the device."""
     result = run_python("-c", ENDS_EARLY).ok()
 
     assert result.out.split() == ["ends"]

@@ -1,6 +1,4 @@
-"""
-Counts stay exact and memory bounded with many functions, threads and arrays.
-"""
+"""Counts stay exact and memory bounded with many functions, threads and arrays."""
 
 from __future__ import annotations
 
@@ -33,17 +31,13 @@ LIMIT = 50
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent with room for `LIMIT` labels, which serves nothing.
-    """
+    """Return an agent with room for `LIMIT` labels, which serves nothing."""
     with instrumented(max_functions=LIMIT) as running:
         yield running
 
 
 def distinct(number: int) -> Any:
-    """
-    Return a function with a name of its own that runs without being compiled.
-    """
+    """Return a function with a name of its own that runs without being compiled."""
 
     def function(x: Any) -> Any:
         return x
@@ -61,9 +55,7 @@ def functions(agent: Agent, name: str) -> set[str]:
 
 
 def test_five_thousand_functions_share_few_labels(agent: Agent) -> None:
-    """
-    Labels are bounded, overflow is counted, and no call is lost.
-    """
+    """Labels are bounded, overflow is counted, and no call is lost."""
     calls = 3
     with jax.disable_jit():  # the call layer only: 5,000 compiles say nothing more
         for number in range(FUNCTIONS):
@@ -104,9 +96,7 @@ def test_many_compiled_functions_keep_their_totals(agent: Agent) -> None:
 
 
 def test_functions_of_jax_leave_room_for_those_of_the_user(agent: Agent) -> None:
-    """
-    However many operations of JAX are compiled, most labels are the user's.
-    """
+    """However many operations of JAX are compiled, most labels are the user's."""
 
     def theirs(number: int) -> Any:
         function = distinct(number)
@@ -124,9 +114,7 @@ def test_functions_of_jax_leave_room_for_those_of_the_user(agent: Agent) -> None
 
 
 def test_lambdas_in_a_loop_leave_nothing_in_the_agent(agent: Agent) -> None:
-    """
-    What the agent keeps of a function goes with the function.
-    """
+    """What the agent keeps of a function goes with the function."""
     argument = np.ones(2, np.float32)
 
     def loop(times: int) -> None:
@@ -154,9 +142,7 @@ def test_lambdas_in_a_loop_leave_nothing_in_the_agent(agent: Agent) -> None:
 
 
 class SelfReferring:
-    """
-    Holds a jitted function that holds the instance.
-    """
+    """Holds a jitted function that holds the instance."""
 
     def __init__(self) -> None:
         self.scale = 2.0
@@ -212,9 +198,7 @@ OTHER_SHAPES = (5, 15)
 
 
 def test_sixty_four_threads_count_exactly() -> None:  # noqa: C901 - one scene
-    """
-    Calls, hits, misses and compiles are exact; a scrape meanwhile sees none fall.
-    """
+    """Calls, hits, misses and compiles are exact; a scrape meanwhile sees none fall."""
     switch = sys.getswitchinterval()
     with instrumented(max_functions=500) as agent:
         shared = jax.jit(lambda x: x * 3)
@@ -319,9 +303,7 @@ ON = {"device": "0", "dtype": "float32"}
 
 
 def test_a_look_at_ten_thousand_arrays_keeps_none() -> None:
-    """
-    Live arrays are counted, and die with the program's last reference.
-    """
+    """Live arrays are counted, and die with the program's last reference."""
     with instrumented() as agent:
         zero = jnp.zeros(())
         jax.block_until_ready(zero)
@@ -347,9 +329,7 @@ def test_a_look_at_ten_thousand_arrays_keeps_none() -> None:
 
 
 def test_jitting_from_many_threads_makes_one_entry_each() -> None:
-    """
-    Threads that name the same function at once share its entry and its count.
-    """
+    """Threads that name the same function at once share its entry and its count."""
     with instrumented() as agent:
         barrier = threading.Barrier(32)
 

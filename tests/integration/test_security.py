@@ -1,6 +1,4 @@
-"""
-Who gets a page and who does not: TLS, certificates, and floods of clients.
-"""
+"""Who gets a page and who does not: TLS, certificates, and floods of clients."""
 
 from __future__ import annotations
 
@@ -31,18 +29,14 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def test_a_trusted_client_gets_the_page(site: Site) -> None:
-    """
-    With TLS alone, whoever trusts the server is served.
-    """
+    """With TLS alone, whoever trusts the server is served."""
     site.certify()
     site.serve(TLS)
     assert site.get(context=site.trust())[:2] == (200, PAGE)
 
 
 def test_a_plain_request_to_a_tls_port_gets_nothing(site: Site) -> None:
-    """
-    Nothing of a page is sent without TLS.
-    """
+    """Nothing of a page is sent without TLS."""
     site.certify()
     site.serve(TLS)
     with pytest.raises((http.client.HTTPException, OSError)):
@@ -54,9 +48,7 @@ def test_a_plain_request_to_a_tls_port_gets_nothing(site: Site) -> None:
 def test_a_version_below_the_least_is_refused(
     site: Site, version: ssl.TLSVersion
 ) -> None:
-    """
-    With TLS 1.3 as the least, only clients that speak it get in.
-    """
+    """With TLS 1.3 as the least, only clients that speak it get in."""
     site.certify()
     site.serve(TLS + "  min_version: TLS13\n")
     context = site.trust()
@@ -70,9 +62,7 @@ def test_a_version_below_the_least_is_refused(
 
 @pytest.fixture
 def clients(site: Site) -> Callable[..., ssl.SSLContext]:
-    """
-    Return a function that makes the context of a client with a certificate.
-    """
+    """Return a function that makes the context of a client with a certificate."""
     site.certify()
     own = trustme.CA()
     own.cert_pem.write_to_path(str(site.directory / "ca.pem"))
@@ -90,9 +80,7 @@ def clients(site: Site) -> Callable[..., ssl.SSLContext]:
 def test_a_client_certificate_lets_in(
     site: Site, clients: Callable[..., ssl.SSLContext]
 ) -> None:
-    """
-    A certificate signed by the right authority is enough.
-    """
+    """A certificate signed by the right authority is enough."""
     site.serve(CLIENTS)
     assert site.get(context=clients())[0] == 200
 
@@ -125,9 +113,7 @@ def test_only_certain_names_may_be_let_in(
     name: str,
     served: bool,  # noqa: FBT001
 ) -> None:
-    """
-    A certificate of the right authority must also carry one of the names.
-    """
+    """A certificate of the right authority must also carry one of the names."""
     site.serve(CLIENTS + f"  client_allowed_sans: [{name}]\n")
     if served:
         assert site.get(context=clients())[0] == 200
@@ -136,9 +122,7 @@ def test_only_certain_names_may_be_let_in(
 
 
 def test_a_renewed_certificate_is_served_at_once(site: Site) -> None:
-    """
-    The next connection gets the new certificate; nothing is restarted.
-    """
+    """The next connection gets the new certificate; nothing is restarted."""
     site.certify()
     site.serve(TLS)
 
@@ -185,9 +169,7 @@ def test_a_certificate_that_comes_after_its_configuration(
     ["/../../etc/passwd", "/metrics/../secret", "/%2e%2e/%2e%2e/etc/passwd", "//etc"],
 )
 def test_no_path_leads_to_a_file(site: Site, path: str) -> None:
-    """
-    Only the pages exist.
-    """
+    """Only the pages exist."""
     site.serve("")
     status, body, _ = site.get(path)
     assert status == 404
@@ -220,9 +202,7 @@ def served_with(site: Site) -> bool:
 
 
 def test_a_thousand_connections_are_served_or_refused(site: Site) -> None:
-    """
-    None hangs, memory stays where it was, and afterwards all is well.
-    """
+    """None hangs, memory stays where it was, and afterwards all is well."""
     site.serve("")
     me = psutil.Process(os.getpid())
     outcomes: list[str] = []
@@ -248,8 +228,6 @@ def test_a_thousand_connections_are_served_or_refused(site: Site) -> None:
 
 
 def test_a_configuration_that_cannot_be_used_is_refused_at_start(site: Site) -> None:
-    """
-    Nothing is served unprotected by mistake.
-    """
+    """Nothing is served unprotected by mistake."""
     with pytest.raises(WebConfigError, match="TLS cannot be set up"):
         site.serve(TLS)

@@ -1,6 +1,4 @@
-"""
-The HTTP server over real sockets: what a well-behaved client sees.
-"""
+"""The HTTP server over real sockets: what a well-behaved client sees."""
 
 from __future__ import annotations
 
@@ -24,32 +22,24 @@ from tests.support import Prometheus
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """
-    Return a function that makes sites whose servers run until the test ends.
-    """
+    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """
-    Return a running site with the default limits.
-    """
+    """Return a running site with the default limits."""
     return make_site()
 
 
 class TestAnswers:
-    """
-    What a well-behaved client sees.
-    """
+    """What a well-behaved client sees."""
 
     def test_a_handler_sees_the_request_and_its_response_arrives(
         self, site: Site
     ) -> None:
-        """
-        Path and query are decoded, header names are lower case.
-        """
+        """Path and query are decoded, header names are lower case."""
         response, body = site.get("/ech%6F?a=1&b=%20x&c", X_Name="value")
 
         assert (response.status, body) == (200, b"echo\n")
@@ -61,18 +51,14 @@ class TestAnswers:
         assert request.headers["x-name"] == "value"
 
     def test_head_tells_the_length_and_sends_no_body(self, site: Site) -> None:
-        """
-        HEAD is GET without the body.
-        """
+        """HEAD is GET without the body."""
         response, body = site.get("/echo", "HEAD")
 
         assert (response.status, response.headers["Content-Length"]) == (200, "5")
         assert body == b""
 
     def test_a_connection_serves_many_requests(self, site: Site) -> None:
-        """
-        HTTP/1.1 keeps the connection, also when requests come in one packet.
-        """
+        """HTTP/1.1 keeps the connection, also when requests come in one packet."""
         with site.connect() as client:
             client.sendall(head_of("/echo") * 3 + head_of("/echo", "Connection: close"))
             answer = everything(client)
@@ -81,26 +67,20 @@ class TestAnswers:
         assert answer.count(b"keep-alive") == 3
 
     def test_http_1_0_closes_unless_asked_to_keep(self, site: Site) -> None:
-        """
-        Old clients wait for the end of the connection.
-        """
+        """Old clients wait for the end of the connection."""
         keep = b"GET /echo HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"
         answer = site.raw(keep + b"GET /echo HTTP/1.0\r\n\r\n")
 
         assert answer.count(b"HTTP/1.1 200 OK") == 2
 
     def test_a_url_as_target_is_a_path(self, site: Site) -> None:
-        """
-        Clients of a proxy send whole URLs.
-        """
+        """Clients of a proxy send whole URLs."""
         answer = site.raw(head_of("http://x:1/echo", "Connection: close"))
 
         assert status(answer) == 200
 
     def test_an_unknown_path_names_the_known_ones(self, site: Site) -> None:
-        """
-        A typing error costs no look into the documentation.
-        """
+        """A typing error costs no look into the documentation."""
         response, body = site.get("/metric")
 
         assert response.status == 404
@@ -108,9 +88,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
     def test_other_methods_are_not_allowed(self, site: Site, method: str) -> None:
-        """
-        Pages can only be read; the response says how.
-        """
+        """Pages can only be read; the response says how."""
         response, _ = site.get("/echo", method)
 
         assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
@@ -121,9 +99,7 @@ class TestAnswers:
     def test_a_request_with_a_body_is_the_last_of_its_connection(
         self, site: Site, field: str
     ) -> None:
-        """
-        A body that nobody reads is never taken for a request.
-        """
+        """A body that nobody reads is never taken for a request."""
         answer = site.raw(head_of("/echo", field) + head_of("/echo"))
 
         assert answer.count(b"HTTP/1.1") == len(site.requests) == 1
@@ -148,30 +124,22 @@ class TestAnswers:
         ],
     )
     def test_what_is_not_a_request_is_refused(self, site: Site, data: bytes) -> None:
-        """
-        400, the end of the connection, and no handler runs.
-        """
+        """400, the end of the connection, and no handler runs."""
         assert status(site.raw(data)) == 400
         assert site.requests == []
 
     def test_large_headers_are_refused(self, site: Site) -> None:
-        """
-        16 KiB are plenty; the client learns why although it is still sending.
-        """
+        """16 KiB are plenty; the client learns why although it is still sending."""
         answer = site.raw(head_of("/echo", "X-Large: " + "x" * 8_000_000))
 
         assert status(answer) == 431
 
 
 class TestMetrics:
-    """
-    The page that Prometheus scrapes.
-    """
+    """The page that Prometheus scrapes."""
 
     def test_the_client_chooses_the_format(self, site: Site) -> None:
-        """
-        Text by default, OpenMetrics when asked for; caches are told.
-        """
+        """Text by default, OpenMetrics when asked for; caches are told."""
         text, body = site.get("/metrics")
         strict, strict_body = site.get(
             "/metrics", Accept="application/openmetrics-text"
@@ -207,9 +175,7 @@ class TestMetrics:
         assert len(packed_body) < len(body) / 5
 
     def test_each_page_is_timed(self, site: Site) -> None:
-        """
-        The duration of a scrape can be seen by the next.
-        """
+        """The duration of a scrape can be seen by the next."""
         for _ in range(3):
             site.get("/metrics")
 
@@ -218,9 +184,7 @@ class TestMetrics:
     def test_prometheus_scrapes_it(
         self, site: Site, prometheus: Callable[..., Prometheus]
     ) -> None:
-        """
-        A real Prometheus negotiates, keeps its connection and stores the values.
-        """
+        """A real Prometheus negotiates, keeps its connection and stores the values."""
         server = prometheus({"site": [f"127.0.0.1:{site.port}"]})
         server.until_up()
 
@@ -229,14 +193,10 @@ class TestMetrics:
 
 
 class TestListening:
-    """
-    TCP and Unix sockets.
-    """
+    """TCP and Unix sockets."""
 
     def test_ipv6_and_ipv4_at_once(self) -> None:
-        """
-        A server listens on several addresses; ``::`` takes both families.
-        """
+        """A server listens on several addresses; ``::`` takes both families."""
         server = Server({"/": lambda _: Response(b"here")})
         ports = [
             ("127.0.0.1", server.listen_tcp("localhost", 0)),
@@ -256,9 +216,7 @@ class TestListening:
     def test_without_ipv6_all_addresses_are_those_of_ipv4(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """
-        On a kernel without IPv6 ``::`` is taken for ``0.0.0.0``.
-        """
+        """On a kernel without IPv6 ``::`` is taken for ``0.0.0.0``."""
         monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
         server = Server({"/": lambda _: Response(b"here")})
         port = server.listen_tcp("::", 0)
@@ -274,18 +232,14 @@ class TestListening:
             server.stop()
 
     def test_a_busy_port_is_the_callers_to_handle(self, site: Site) -> None:
-        """
-        OSError, and nothing of the second server stays behind.
-        """
+        """OSError, and nothing of the second server stays behind."""
         server = Server({})
 
         with pytest.raises(OSError, match="in use"):
             server.listen_tcp("127.0.0.1", site.port)
 
     def test_names_are_not_resolved(self) -> None:
-        """
-        DNS may hang; an address is asked for instead.
-        """
+        """DNS may hang; an address is asked for instead."""
         with pytest.raises(OSError, match=r"'example\.com' is not an IP address"):
             Server({}).listen_tcp("example.com", 0)
 
@@ -293,9 +247,7 @@ class TestListening:
     def test_a_unix_socket_has_exactly_the_permissions_asked_for(
         self, run_dir: Path, mode: int
     ) -> None:
-        """
-        Whatever the umask; the file stays when the server stops.
-        """
+        """Whatever the umask; the file stays when the server stops."""
         path = run_dir / "s.sock"
         server = Server({"/": lambda _: Response(b"here")})
         server.listen_unix(path, mode)
@@ -313,9 +265,7 @@ class TestListening:
     def test_a_unix_socket_is_never_open_to_others(
         self, run_dir: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """
-        Not even between bind and chmod, with a umask of zero.
-        """
+        """Not even between bind and chmod, with a umask of zero."""
         seen: list[int] = []
         chmod = Path.chmod
 
@@ -335,9 +285,7 @@ class TestListening:
         assert seen == [0o600]
 
     def test_an_existing_path_is_refused(self, run_dir: Path) -> None:
-        """
-        The server takes no file away from anybody.
-        """
+        """The server takes no file away from anybody."""
         path = run_dir / "s.sock"
         path.touch()
 

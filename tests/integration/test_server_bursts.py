@@ -21,18 +21,14 @@ from tests.support import until
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """
-    Return a function that makes sites whose servers run until the test ends.
-    """
+    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 
 
 @pytest.fixture
 def many_descriptors() -> Iterator[int]:
-    """
-    Return how many descriptors this process may have while the test runs.
-    """
+    """Return how many descriptors this process may have while the test runs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = 12_000 if hard == resource.RLIM_INFINITY else min(hard, 12_000)
     most = max(soft, most)
@@ -76,9 +72,7 @@ def test_who_waits_in_silence_is_let_in_when_it_asks(
 
 
 def test_who_says_nothing_is_not_waited_for(make_site: Callable[..., Site]) -> None:
-    """
-    Without a place it is closed after a while, without a word, and counted.
-    """
+    """Without a place it is closed after a while, without a word, and counted."""
     site = make_site(max_connections=1)
     with site.connect() as client:
         client.sendall(head_of("/later"))
@@ -91,9 +85,7 @@ def test_who_says_nothing_is_not_waited_for(make_site: Callable[..., Site]) -> N
 
 
 def test_guests_are_closed_at_the_end(make_site: Callable[..., Site]) -> None:
-    """
-    Stopping closes those who wait for a place, too.
-    """
+    """Stopping closes those who wait for a place, too."""
     site = make_site(max_connections=1)
     with ExitStack() as stack:
         clients = [stack.enter_context(site.connect()) for _ in range(3)]
@@ -130,9 +122,7 @@ def test_a_scrape_gets_through_ten_thousand_connections(
 
 
 def scrape(site: Site, outcomes: Counter[str]) -> int:
-    """
-    Scrape once, and return how often that was answered so far.
-    """
+    """Scrape once, and return how often that was answered so far."""
     try:
         outcomes[str(site.get("/metrics", timeout=10)[0].status)] += 1
     except (OSError, http.client.HTTPException) as error:

@@ -1,6 +1,4 @@
-"""
-The HTTP server among clients that are slow, greedy, gone or hostile.
-"""
+"""The HTTP server among clients that are slow, greedy, gone or hostile."""
 
 from __future__ import annotations
 
@@ -21,30 +19,22 @@ from tests.support import require_program, until
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """
-    Return a function that makes sites whose servers run until the test ends.
-    """
+    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """
-    Return a running site with the default limits.
-    """
+    """Return a running site with the default limits."""
     return make_site()
 
 
 class TestBadClients:
-    """
-    A slow, idle, greedy or vanished client never blocks another.
-    """
+    """A slow, idle, greedy or vanished client never blocks another."""
 
     def test_idle_and_trickling_clients_block_nobody(self, site: Site) -> None:
-        """
-        50 clients in every unfinished state, and a scrape still answers.
-        """
+        """50 clients in every unfinished state, and a scrape still answers."""
         with ExitStack() as stack:
             for number in range(50):
                 client = stack.enter_context(site.connect())
@@ -55,9 +45,7 @@ class TestBadClients:
     def test_a_trickling_client_is_cut_off(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        The timeout is for the whole head: single bytes do not extend it.
-        """
+        """The timeout is for the whole head: single bytes do not extend it."""
         site = make_site(read_timeout=0.3)
         with site.connect() as client:
             client.settimeout(0.05)
@@ -75,9 +63,7 @@ class TestBadClients:
     def test_an_unused_connection_is_closed(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        After its last response a connection stays for the idle timeout only.
-        """
+        """After its last response a connection stays for the idle timeout only."""
         site = make_site(idle_timeout=0.2)
 
         answer = site.raw(head_of("/echo"))
@@ -87,9 +73,7 @@ class TestBadClients:
     def test_a_client_that_does_not_read_is_cut_off(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        Its page is dropped after the write timeout; meanwhile others are served.
-        """
+        """Its page is dropped after the write timeout; meanwhile others are served."""
         site = make_site(write_timeout=0.3)
         with site.connect() as client:
             client.sendall(head_of("/big"))
@@ -98,15 +82,11 @@ class TestBadClients:
             assert len(everything(client)) < len(BIG)
 
     def test_a_large_page_arrives_whole(self, site: Site) -> None:
-        """
-        A client that does read gets everything.
-        """
+        """A client that does read gets everything."""
         assert site.get("/big")[1] == BIG
 
     def test_vanished_clients_leave_nothing(self, site: Site) -> None:
-        """
-        Resets in the middle of a request or of a response are no errors.
-        """
+        """Resets in the middle of a request or of a response are no errors."""
         for data in (b"", b"GET", head_of("/big")):
             with site.connect() as client:
                 linger = b"\1\0\0\0\0\0\0\0"
@@ -139,9 +119,7 @@ class TestBadClients:
     def test_far_too_many_clients_are_bounded(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        Beyond twice the limit, connections are closed without a word.
-        """
+        """Beyond twice the limit, connections are closed without a word."""
         site = make_site(max_connections=2)
         with ExitStack() as stack:
             clients = [stack.enter_context(site.connect()) for _ in range(20)]
@@ -153,9 +131,7 @@ class TestBadClients:
     def test_the_longest_idle_connection_gives_way(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        Connections that merely wait for their next request keep nobody out.
-        """
+        """Connections that merely wait for their next request keep nobody out."""
         site = make_site(max_connections=2)
         with site.connect() as first, site.connect() as second:
             for client in (first, second):
@@ -193,9 +169,7 @@ class TestHostileClients:
     def test_clients_that_do_not_read_give_way(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        The same for those that ask for a page and do not take it.
-        """
+        """The same for those that ask for a page and do not take it."""
         site = make_site(max_connections=4, write_timeout=600)
         with ExitStack() as stack:
             for _ in range(4):
@@ -206,9 +180,7 @@ class TestHostileClients:
     def test_an_answer_under_way_does_not_give_way(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        Who has asked in full gets the page, whoever wants the place.
-        """
+        """Who has asked in full gets the page, whoever wants the place."""
         site = make_site(max_connections=1, read_timeout=600)
         with site.connect() as client:
             client.sendall(head_of("/later"))
@@ -220,9 +192,7 @@ class TestHostileClients:
     def test_many_requests_in_one_packet_let_others_in_between(
         self, site: Site
     ) -> None:
-        """
-        A client is served request by request, others between them.
-        """
+        """A client is served request by request, others between them."""
         with site.connect() as greedy, site.connect() as other:
             greedy.sendall(head_of("/hold") + head_of("/echo?greedy") * 500)
             assert site.held.wait(90)
@@ -243,9 +213,7 @@ class TestHostileClients:
         ],
     )
     def test_control_characters_hide_no_header(self, site: Site, field: str) -> None:
-        """
-        A proxy in front may end a line there and see a header that we do not.
-        """
+        """A proxy in front may end a line there and see a header that we do not."""
         assert status(site.raw(head_of("/echo", field))) == 400
         assert site.requests == []
 
@@ -265,27 +233,21 @@ class TestHostileClients:
     def test_a_smuggled_request_is_never_answered(
         self, site: Site, fields: tuple[str, ...]
     ) -> None:
-        """
-        Whatever a length or an encoding says, nothing behind it is a request.
-        """
+        """Whatever a length or an encoding says, nothing behind it is a request."""
         answer = site.raw(head_of("/echo", *fields) + head_of("/echo?smuggled"))
 
         assert answer.count(b"HTTP/1.1") == 1
         assert all("smuggled" not in request.query for request in site.requests)
 
     def test_a_client_that_has_said_all_is_answered(self, site: Site) -> None:
-        """
-        Half a connection is enough for a response.
-        """
+        """Half a connection is enough for a response."""
         with site.connect() as client:
             client.sendall(head_of("/echo") * 2)
             client.shutdown(socket.SHUT_WR)
             assert everything(client).count(b"200 OK") == 2
 
     def test_preferences_without_end_are_cheap(self, site: Site) -> None:
-        """
-        Headers as large as may be are read in one pass.
-        """
+        """Headers as large as may be are read in one pass."""
         for header in ("," * 16_000, ";" * 16_000, "a;q=" * 4000, "*/*;" * 4000):
             assert site.get("/metrics", Accept=header)[0].status == 200
             response, _ = site.get("/metrics", Accept_Encoding=header)
@@ -294,9 +256,7 @@ class TestHostileClients:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """
-    Return a self-signed certificate for 127.0.0.1, its key in the same file.
-    """
+    """Return a self-signed certificate for 127.0.0.1, its key in the same file."""
     path = tmp_path / "cert.pem"
     command = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost "
@@ -309,15 +269,11 @@ def certificate(tmp_path: Path) -> Path:
 
 
 class TestTls:
-    """
-    HTTPS by one argument.
-    """
+    """HTTPS by one argument."""
 
     @pytest.fixture
     def secure(self, certificate: Path) -> Iterator[int]:
-        """
-        Return the port of a TLS server with a short handshake timeout.
-        """
+        """Return the port of a TLS server with a short handshake timeout."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         self.errors: list[tuple[str, BaseException]] = []
@@ -333,9 +289,7 @@ class TestTls:
     def test_idle_tcp_clients_do_not_block_a_scrape(
         self, secure: int, certificate: Path
     ) -> None:
-        """
-        Handshakes run beside each other, each with its timeout.
-        """
+        """Handshakes run beside each other, each with its timeout."""
         trust = ssl.create_default_context(cafile=certificate)
         address = ("127.0.0.1", secure)
         with ExitStack() as stack:
@@ -352,9 +306,7 @@ class TestTls:
         assert self.errors == []
 
     def test_a_client_without_tls_is_turned_away(self, secure: int) -> None:
-        """
-        Plain HTTP on a TLS port ends that connection and is no error of ours.
-        """
+        """Plain HTTP on a TLS port ends that connection and is no error of ours."""
         with socket.create_connection(("127.0.0.1", secure), timeout=60) as client:
             client.sendall(head_of("/"))
             assert b"200" not in everything(client)

@@ -27,34 +27,26 @@ GREEDY = 200
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """
-    Return a function that makes sites whose servers run until the test ends.
-    """
+    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """
-    Return a running site with the default limits.
-    """
+    """Return a running site with the default limits."""
     return make_site()
 
 
 def large_page() -> list[Family]:
-    """
-    Return some 300 KB of series, as for a host with eight GPUs.
-    """
+    """Return some 300 KB of series, as for a host with eight GPUs."""
     metric = catalog.JIT_CALLS
     names = (f"model.layers.block_{number}.Transformer" for number in range(4000))
     return [Family(metric, [(series(metric, name), 1.0) for name in names])]
 
 
 class TestSharedPages:
-    """
-    One page answers all who wait for one, and nobody gets an old one.
-    """
+    """One page answers all who wait for one, and nobody gets an old one."""
 
     def test_requests_that_came_together_share_a_page(self, site: Site) -> None:
         """
@@ -90,9 +82,7 @@ class TestSharedPages:
                 assert page.endswith(b"\njaxmon_host_cpus %d\n" % number)
 
     def test_a_page_that_failed_is_not_kept(self, site: Site) -> None:
-        """
-        Each request tries anew, and the first success is served.
-        """
+        """Each request tries anew, and the first success is served."""
         site.families = [Family(catalog.HOST_CPUS, [("broken", "x")])]  # type: ignore[list-item]
         assert site.get("/metrics")[0].status == 500
         site.families = [gauge(catalog.HOST_CPUS, 1)]
@@ -100,9 +90,7 @@ class TestSharedPages:
 
 
 class TestFloods:
-    """
-    Clients that pipeline requests without end.
-    """
+    """Clients that pipeline requests without end."""
 
     @pytest.mark.parametrize("read", [False, True], ids=["unread", "read"])
     def test_greedy_clients_do_not_keep_others_out(
@@ -159,9 +147,7 @@ class TestFloods:
                 assert held <= 256 << 10
 
     def test_the_end_of_a_last_response_is_no_error(self, site: Site) -> None:
-        """
-        Wherever a page ends in the buffers, closing after it is nobody's failure.
-        """
+        """Wherever a page ends in the buffers, closing after it is nobody's failure."""
         pages = [Response(b"x" * size) for size in range(100_000, 900_000, 20_000)]
         routes = site.server._answers.routes
         routes["/sized"] = lambda request: pages[int(request.query["n"])]
@@ -176,9 +162,7 @@ class TestFloods:
 
 
 class TestAddresses:
-    """
-    No address keeps another out.
-    """
+    """No address keeps another out."""
 
     def test_an_address_with_fewer_places_gets_one(
         self, make_site: Callable[..., Site]
@@ -205,9 +189,7 @@ class TestAddresses:
     def test_also_where_one_address_overruns_the_server(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        Beyond the places in which an address is told that there are none, too.
-        """
+        """Beyond the places in which an address is told that there are none, too."""
         site = make_site(max_connections=2)
         with ExitStack() as stack:
             for _ in range(20):
@@ -218,9 +200,7 @@ class TestAddresses:
     def test_an_idle_client_of_another_address_is_left_alone(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        Who comes often enough to fill the server pushes out its own connections.
-        """
+        """Who comes often enough to fill the server pushes out its own connections."""
         site = make_site(max_connections=3)
         with site.connect(source="127.0.0.2") as scraper, ExitStack() as stack:
             scraper.sendall(head_of("/echo"))
@@ -235,9 +215,7 @@ class TestAddresses:
     def test_an_idle_client_gives_way_before_an_answer_under_way(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        Also where it is of another address than most.
-        """
+        """Also where it is of another address than most."""
         site = make_site(max_connections=4)
         with site.connect(source="127.0.0.2") as idle, ExitStack() as stack:
             idle.sendall(head_of("/echo"))
@@ -255,9 +233,7 @@ class TestAddresses:
 
 
 def flood(site: Site, stack: ExitStack, *, clients: int, read: bool) -> None:
-    """
-    Have *clients* ask for the page over and over until *stack* is closed.
-    """
+    """Have *clients* ask for the page over and over until *stack* is closed."""
     over = Event()
     threads = [
         Thread(target=greedy, args=(site, over, clients // 4, read)) for _ in range(4)
@@ -269,9 +245,7 @@ def flood(site: Site, stack: ExitStack, *, clients: int, read: bool) -> None:
 
 
 def greedy(site: Site, over: Event, clients: int, read: bool) -> None:  # noqa: FBT001
-    """
-    Ask on *clients* connections, and come again when one is closed.
-    """
+    """Ask on *clients* connections, and come again when one is closed."""
     requests = head_of("/metrics") * 100
     with ExitStack() as stack:
         asking: list[socket.socket | None] = [None] * clients
@@ -295,9 +269,7 @@ def greedy(site: Site, over: Event, clients: int, read: bool) -> None:  # noqa: 
 
 
 def scrapes(site: Site, outcomes: Counter[str]) -> int:
-    """
-    Ask for the page once more, and return how often it came so far.
-    """
+    """Ask for the page once more, and return how often it came so far."""
     try:
         response, body = site.get("/metrics")
         outcomes[str(response.status)] += 1
@@ -310,9 +282,7 @@ def scrapes(site: Site, outcomes: Counter[str]) -> int:
 
 
 def stuck(site: Site) -> int:
-    """
-    Return how many clients keep the server waiting with a response.
-    """
+    """Return how many clients keep the server waiting with a response."""
     return sum(
         connection.responding and connection.slow_since is not None
         for connection in list(site.server._connections.values())
@@ -320,9 +290,7 @@ def stuck(site: Site) -> int:
 
 
 def ask(site: Site, source: str) -> bytes:
-    """
-    Return what a client at the address *source* gets.
-    """
+    """Return what a client at the address *source* gets."""
     with site.connect(source=source) as client:
         client.sendall(head_of("/echo", "Connection: close"))
         return everything(client)

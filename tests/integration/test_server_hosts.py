@@ -34,9 +34,7 @@ Ask = Callable[..., int]
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Ask]]:
-    """
-    Return a function that starts a server and returns one that asks it.
-    """
+    """Return a function that starts a server and returns one that asks it."""
     with ExitStack() as stack:
 
         def start(*allowed: str, address: str = "127.0.0.1") -> Ask:
@@ -63,9 +61,7 @@ def serve() -> Iterator[Callable[..., Ask]]:
 
 @pytest.fixture
 def remote() -> str:
-    """
-    Return an address of this machine other than loopback.
-    """
+    """Return an address of this machine other than loopback."""
     for found in psutil.net_if_addrs().values():
         for one in found:
             if one.family == socket.AF_INET and not one.address.startswith("127."):
@@ -87,9 +83,7 @@ def remote() -> str:
 def test_own_names_are_answered(
     serve: Callable[..., Ask], host: str, lines: tuple[str, ...]
 ) -> None:
-    """
-    Addresses, names within a site and of this machine: whoever asks.
-    """
+    """Addresses, names within a site and of this machine: whoever asks."""
     assert serve()(host, *lines) == 200
 
 
@@ -105,9 +99,7 @@ def test_own_names_are_answered(
 def test_a_foreign_name_reads_nothing_over_loopback(
     serve: Callable[..., Ask], host: str
 ) -> None:
-    """
-    Whatever else the request says, and on whichever address the server listens.
-    """
+    """Whatever else the request says, and on whichever address the server listens."""
     ask = serve()
     for lines in (PROMETHEUS, (CHROME, LANGUAGE), ()):
         assert ask(host, *lines) == 403
@@ -116,9 +108,7 @@ def test_a_foreign_name_reads_nothing_over_loopback(
 def test_a_scrape_from_elsewhere_may_use_any_name(
     serve: Callable[..., Ask], remote: str
 ) -> None:
-    """
-    A site's DNS names are not known here; a browser is refused by a foreign one.
-    """
+    """A site's DNS names are not known here; a browser is refused by a foreign one."""
     ask = serve(address=remote)
     assert ask("gpu-7.prod.example.com:9467", *PROMETHEUS) == 200
     assert ask("gpu-7.prod.example.com:9467") == 200
@@ -131,9 +121,7 @@ def test_a_scrape_from_elsewhere_may_use_any_name(
 
 
 def test_names_can_be_allowed(serve: Callable[..., Ask]) -> None:
-    """
-    One, all beneath a domain, or any.
-    """
+    """One, all beneath a domain, or any."""
     ask = serve("GPU-7.example.com.", "*.corp.example")
     assert ask("gpu-7.example.com:9467", LANGUAGE) == 200
     assert ask("a.b.corp.example", LANGUAGE) == 200
@@ -146,9 +134,7 @@ def test_names_can_be_allowed(serve: Callable[..., Ask]) -> None:
     "name", ["", "a b", "http://a.example", "a.example:80", "*x", "*.", "a..", "."]
 )
 def test_what_is_no_name_is_refused(name: str) -> None:
-    """
-    It would never match, and somebody relies on it.
-    """
+    """It would never match, and somebody relies on it."""
     with pytest.raises(
         ValueError, match=r"is no name of a host; give one such as gpu-7"
     ):
@@ -158,9 +144,7 @@ def test_what_is_no_name_is_refused(name: str) -> None:
 def test_a_request_without_the_header_is_no_browsers(
     serve: Callable[..., Ask],
 ) -> None:
-    """
-    HTTP/1.0 has none; all browsers send it.
-    """
+    """HTTP/1.0 has none; all browsers send it."""
     server = Server({"/metrics": lambda _: Response(b"secret")})
     port = server.listen_tcp("127.0.0.1", 0)
     server.start()
@@ -173,9 +157,7 @@ def test_a_request_without_the_header_is_no_browsers(
 
 
 def test_a_unix_socket_asks_for_no_name(tmp_path: Path) -> None:
-    """
-    No browser reaches it.
-    """
+    """No browser reaches it."""
     server = Server({"/metrics": lambda _: Response(b"secret")})
     server.listen_unix(tmp_path / "s")
     server.start()

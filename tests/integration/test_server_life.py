@@ -1,6 +1,4 @@
-"""
-The HTTP server in the life of a process: failures, start, stop, exit and fork.
-"""
+"""The HTTP server in the life of a process: failures, start, stop, exit and fork."""
 
 from __future__ import annotations
 
@@ -20,25 +18,19 @@ from tests.support import run_python, until
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """
-    Return a function that makes sites whose servers run until the test ends.
-    """
+    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """
-    Return a running site with the default limits.
-    """
+    """Return a running site with the default limits."""
     return make_site()
 
 
 class TestFailures:
-    """
-    Handlers that fail, and the process around the server.
-    """
+    """Handlers that fail, and the process around the server."""
 
     @pytest.mark.parametrize("path", ["/broken", "/exit"])
     def test_a_failing_handler_costs_one_response(self, site: Site, path: str) -> None:
@@ -53,18 +45,14 @@ class TestFailures:
         assert site.is_alive()
 
     def test_an_impossible_response_costs_one_connection(self, site: Site) -> None:
-        """
-        A header that cannot be sent is reported and the server lives.
-        """
+        """A header that cannot be sent is reported and the server lives."""
         assert site.raw(head_of("/invalid")) == b""
         until(lambda: site.errors, "a report")
         assert [where for where, _ in site.errors] == ["server"]
         assert site.is_alive()
 
     def test_an_error_reporter_that_fails_is_ignored(self) -> None:
-        """
-        Nothing that happens while reporting reaches the server.
-        """
+        """Nothing that happens while reporting reaches the server."""
 
         def break_down(_: Request) -> Response:
             raise ValueError
@@ -85,9 +73,7 @@ class TestFailures:
             server.stop()
 
     def test_running_out_of_descriptors_is_survived(self) -> None:
-        """
-        accept() fails until a descriptor is free, then clients are served.
-        """
+        """accept() fails until a descriptor is free, then clients are served."""
         result = run_python("-W", "error", "-c", DESCRIPTORS).ok()
 
         assert result.out.splitlines() == ["True", "200"]
@@ -96,9 +82,7 @@ class TestFailures:
     def test_nothing_is_logged(
         self, make_site: Callable[..., Site], caplog: pytest.LogCaptureFixture
     ) -> None:
-        """
-        Neither the root logger nor asyncio's speaks in the user's process.
-        """
+        """Neither the root logger nor asyncio's speaks in the user's process."""
         caplog.set_level(logging.DEBUG)
         with caplog.at_level(logging.DEBUG, logger="asyncio"):
             site = make_site(read_timeout=0.1)
@@ -140,16 +124,12 @@ server.stop()
 
 
 class TestLife:
-    """
-    Start, stop, exit and fork.
-    """
+    """Start, stop, exit and fork."""
 
     def test_stop_ends_everything_and_twice_is_harmless(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        Thread and sockets are gone, also those of clients in every state.
-        """
+        """Thread and sockets are gone, also those of clients in every state."""
         site = make_site()
         with ExitStack() as stack:
             clients = [stack.enter_context(site.connect()) for _ in range(4)]
@@ -169,9 +149,7 @@ class TestLife:
     def test_a_response_under_way_is_finished(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        stop() grants a reading client a moment for the rest of its page.
-        """
+        """stop() grants a reading client a moment for the rest of its page."""
         site = make_site()
         with site.connect() as client:
             client.sendall(head_of("/big"))
@@ -184,9 +162,7 @@ class TestLife:
         assert received.endswith(b"\r\n\r\n" + BIG)
 
     def test_a_handler_may_stop_the_server(self) -> None:
-        """
-        The server thread does not wait for itself.
-        """
+        """The server thread does not wait for itself."""
 
         def stop(_: Request) -> Response:
             server.stop()
@@ -205,9 +181,7 @@ class TestLife:
         assert not thread.is_alive()
 
     def test_a_server_runs_once(self, site: Site) -> None:
-        """
-        Neither a second start nor a late listener is accepted.
-        """
+        """Neither a second start nor a late listener is accepted."""
         with pytest.raises(RuntimeError, match="make a new one"):
             site.server.start()
         with pytest.raises(RuntimeError, match="before start"):
@@ -215,26 +189,20 @@ class TestLife:
 
     @pytest.mark.parametrize("ending", ["", "server.stop()", "raise SystemExit(0)"])
     def test_a_process_ends_as_if_there_were_no_server(self, ending: str) -> None:
-        """
-        With or without stop(), at once, in silence, without a warning.
-        """
+        """With or without stop(), at once, in silence, without a warning."""
         result = run_python("-X", "dev", "-W", "error", "-c", EXIT + ending).ok()
 
         assert (result.out, result.err) == ("200\n", "")
 
     def test_a_forked_child_can_let_go(self) -> None:
-        """
-        The child closes every descriptor that it inherited; the parent serves on.
-        """
+        """The child closes every descriptor that it inherited; the parent serves on."""
         result = run_python("-W", "error", "-c", FORK).ok()
 
         assert result.out.splitlines() == ["child closed all", "kept 200", "new 200"]
         assert result.err == ""
 
     def test_families_are_light(self) -> None:
-        """
-        Whoever only makes families loads no event loop, HTTP or TLS.
-        """
+        """Whoever only makes families loads no event loop, HTTP or TLS."""
         source = (
             "import sys, jaxmon.exposition.families, jaxmon.exposition.histogram\n"
             "print(sorted({'asyncio', 'http', 'ssl', 'socket'} & set(sys.modules)))"

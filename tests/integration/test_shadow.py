@@ -1,6 +1,4 @@
-"""
-Sampled calls that are repeated beside the program.
-"""
+"""Sampled calls that are repeated beside the program."""
 
 from __future__ import annotations
 
@@ -26,17 +24,13 @@ DEVIATION = "jaxmon_output_deviation"
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that repeats every sampled call that it may.
-    """
+    """Return an agent that repeats every sampled call that it may."""
     with instrumented(shadow_interval=0.1, sample_rate=0) as running:
         yield running
 
 
 def sampled(agent: Agent, jitted: Callable[..., Any], *args: Any) -> Any:
-    """
-    Call *jitted* as a call that is sampled, and wait until it was dealt with.
-    """
+    """Call *jitted* as a call that is sampled, and wait until it was dealt with."""
     outputs = jitted(*args)
     inner: Any = getattr(jitted, "_jitted", jitted)
     function = agent._context.table.of(inner.__wrapped__)
@@ -75,9 +69,7 @@ def test_a_repeated_call_counts_as_a_check_only(agent: Agent) -> None:
 
 
 def test_a_repetition_that_differs_is_reported(agent: Agent) -> None:
-    """
-    Outputs that are not those of a second run fail the check.
-    """
+    """Outputs that are not those of a second run fail the check."""
     step = jax.jit(lambda x: x * 2)
     x = jnp.ones(3)
     step(x)
@@ -115,9 +107,7 @@ def _count(x: Any) -> Any:
 @pytest.mark.ground_truth
 @pytest.mark.parametrize("fun", [callback, printing, in_a_loop])
 def test_side_effects_are_never_repeated(agent: Agent, fun: Any) -> None:
-    """
-    A function that calls back into Python, however deep, is left alone.
-    """
+    """A function that calls back into Python, however deep, is left alone."""
     jitted, x = jax.jit(fun), jnp.ones(3)
     jax.block_until_ready(jitted(x))
     jax.effects_barrier()
@@ -174,9 +164,7 @@ def test_arguments_that_are_donated_meanwhile_end_a_repetition(agent: Agent) -> 
 def test_arguments_that_may_change_or_are_large_are_not_repeated(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    NumPy arguments can be overwritten meanwhile, and memory is the program's.
-    """
+    """NumPy arguments can be overwritten meanwhile, and memory is the program's."""
     monkeypatch.setattr("jaxmon.agent.checks.shadow.LIMIT_BYTES", 100)
 
     @jax.jit
@@ -277,9 +265,7 @@ def test_a_function_of_keys_is_repeated(agent: Agent) -> None:
 
 
 def test_another_configuration_is_not_repeated(agent: Agent) -> None:
-    """
-    What a context manager changes on the caller's thread holds on no other.
-    """
+    """What a context manager changes on the caller's thread holds on no other."""
     jitted, traced = jax.jit(lambda x: x @ x), threading.active_count()
     with jax.default_matmul_precision("float32"):
         jitted(jnp.ones((3, 3)))
@@ -291,9 +277,7 @@ def test_another_configuration_is_not_repeated(agent: Agent) -> None:
 
 
 def test_off_by_default() -> None:
-    """
-    Nothing is repeated, or even looked at, unless a user asks for it.
-    """
+    """Nothing is repeated, or even looked at, unless a user asks for it."""
     with instrumented(sample_rate=0) as agent:
         observers = agent._parts.sampling.observers
         shadow = agent._parts.determinism._shadow

@@ -1,6 +1,4 @@
-"""
-What the observation of recompiles must not do to the program.
-"""
+"""What the observation of recompiles must not do to the program."""
 
 from __future__ import annotations
 
@@ -22,24 +20,18 @@ from tests.instrumented import instrumented
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that serves nothing.
-    """
+    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 
 
 class Config:
-    """
-    A static argument, hashed by identity.
-    """
+    """A static argument, hashed by identity."""
 
 
 @jax.tree_util.register_pytree_node_class
 class Module:
-    """
-    A class with a static part, for which JAX keeps a treedef.
-    """
+    """A class with a static part, for which JAX keeps a treedef."""
 
     def __init__(self, weight: Any, static: Any) -> None:
         self.weight, self.static = weight, static
@@ -59,9 +51,7 @@ def causes(agent: Agent) -> list[str]:
 def test_functions_arguments_and_static_values_die_with_the_program(
     agent: Agent,
 ) -> None:
-    """
-    Once JAX forgets a call, nothing of it lives on in jaxmon.
-    """
+    """Once JAX forgets a call, nothing of it lives on in jaxmon."""
 
     def run() -> list[weakref.ref[Any]]:
         @functools.partial(jax.jit, static_argnums=0)
@@ -85,9 +75,7 @@ def test_functions_arguments_and_static_values_die_with_the_program(
 
 
 def test_static_values_can_be_kept_out_of_events() -> None:
-    """
-    With event_values off, a secret does not reach the event log.
-    """
+    """With event_values off, a secret does not reach the event log."""
     with instrumented(event_values=False) as agent:
 
         @functools.partial(jax.jit, static_argnames="token")
@@ -106,9 +94,7 @@ def test_static_values_can_be_kept_out_of_events() -> None:
 def test_a_signature_that_fails_costs_the_words_only(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The call returns, and the recompile counts as unknown.
-    """
+    """The call returns, and the recompile counts as unknown."""
 
     def refuse(*_: Any) -> Any:
         raise ZeroDivisionError
@@ -123,9 +109,7 @@ def test_a_signature_that_fails_costs_the_words_only(
 
 
 def test_threads_that_recompile_at_once_each_have_their_cause(agent: Agent) -> None:
-    """
-    Calls of one function on many threads do not disturb each other.
-    """
+    """Calls of one function on many threads do not disturb each other."""
     f = jax.jit(lambda x: x + 1)
     f(np.ones(1, np.float32))
 
@@ -158,9 +142,7 @@ def test_a_static_part_made_anew_is_no_cause(agent: Agent, static: Any) -> None:
 
 
 def test_what_is_remembered_stays_bounded(agent: Agent) -> None:
-    """
-    Hundreds of shapes leave sixteen signatures, and every one was told.
-    """
+    """Hundreds of shapes leave sixteen signatures, and every one was told."""
     f = jax.jit(lambda x: x)
     for size in range(1, 101):
         f(np.ones(size, np.float32))
@@ -172,9 +154,7 @@ def test_what_is_remembered_stays_bounded(agent: Agent) -> None:
 
 
 def test_a_user_function_of_a_familiar_name_is_not_taken_for_jax(agent: Agent) -> None:
-    """
-    Frames of the user's may be called like those that are looked for.
-    """
+    """Frames of the user's may be called like those that are looked for."""
 
     def cache_miss(x: Any) -> Any:
         fun, jit_info, p = 1, 2, 3  # as JAX's variables are called

@@ -1,6 +1,4 @@
-"""
-The Prometheus and Alertmanager that a command starts.
-"""
+"""The Prometheus and Alertmanager that a command starts."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from tests.support import free_port, http_get, require_program, until
 
 @pytest.fixture
 def programs() -> Programs:
-    """
-    Return both programs; skip where one is missing.
-    """
+    """Return both programs; skip where one is missing."""
     return Programs(
         require_program("prometheus"), require_program("prometheus-alertmanager")
     )
@@ -30,9 +26,7 @@ def programs() -> Programs:
 
 @pytest.fixture
 def children(tmp_path: Path) -> Iterator[Children]:
-    """
-    Return what ends all that is started.
-    """
+    """Return what ends all that is started."""
     with Children(os.environ, tmp_path) as running:
         yield running
 
@@ -40,9 +34,7 @@ def children(tmp_path: Path) -> Iterator[Children]:
 def test_alerts_of_the_rules_are_told(
     programs: Programs, children: Children, tmp_path: Path
 ) -> None:
-    """
-    The rules are evaluated in quick motion, on a target that does not answer.
-    """
+    """The rules are evaluated in quick motion, on a target that does not answer."""
     found = stack.start(
         programs, children, tmp_path, target=f"127.0.0.1:{free_port()}", webhook=None
     )
@@ -63,9 +55,7 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Both are started anew on other ports; the first ones are ended and forgotten.
-    """
+    """Both are started anew on other ports; the first ones are ended and forgotten."""
     choose = stack._free_ports
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
@@ -83,9 +73,7 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(
 def test_both_programs_are_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    One of them alone is as good as none; Alertmanager has two names.
-    """
+    """One of them alone is as good as none; Alertmanager has two names."""
     monkeypatch.setenv("PATH", str(tmp_path))
     answers = [Programs.installed()]
     for name in ("prometheus", "alertmanager"):

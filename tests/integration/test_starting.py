@@ -87,9 +87,7 @@ def test_an_agent_that_is_switched_off_answers_everything() -> None:
 def test_a_module_of_the_program_with_a_name_of_pythons(
     tmp_path: Path, run_dir: Path, module: str
 ) -> None:
-    """
-    It stands in front of Python's own: the program runs, without jaxmon.
-    """
+    """It stands in front of Python's own: the program runs, without jaxmon."""
     (tmp_path / f"{module}.py").write_text("import sys\nx = 1\n")
     (tmp_path / "program.py").write_text(USES_ALL)
 
@@ -117,9 +115,7 @@ def test_a_module_of_the_program_that_ends_it(tmp_path: Path, run_dir: Path) -> 
 def test_without_jax_or_numpy_there_is_one_sentence(
     python_script: Callable[..., Result], missing: str
 ) -> None:
-    """
-    The error that is documented, and no other behind it; marks work all the same.
-    """
+    """The error that is documented, and no other behind it; marks work all the same."""
     source = f"""
 import sys
 sys.modules[{missing!r}] = None
@@ -180,9 +176,7 @@ def test_an_import_of_jax_that_fails_in_any_way_is_one_sentence(
 def test_a_time_limit_that_ends_the_import_of_jax_is_the_programs(
     tmp_path: Path, python_script: Callable[..., Result]
 ) -> None:
-    """
-    What a handler of the program raises meanwhile reaches the program as it is.
-    """
+    """What a handler of the program raises meanwhile reaches the program as it is."""
     (tmp_path / "jax.py").write_text("import signal; signal.raise_signal(14)")
     limit = """
 import signal
@@ -200,9 +194,7 @@ signal.signal(signal.SIGALRM, expire)
 def test_a_jax_that_is_another_is_one_line(
     tmp_path: Path, python_script: Callable[..., Result]
 ) -> None:
-    """
-    A module of the program that is called ``jax``.
-    """
+    """A module of the program that is called ``jax``."""
     (tmp_path / "jax.py").write_text("__version__ = '1'\n")
     source = "import jaxmon\nprint(jaxmon.instrument(port=None).running)"
 
@@ -217,9 +209,7 @@ def test_a_jax_that_is_another_is_one_line(
 
 
 def places() -> list[tuple[Any, str]]:
-    """
-    Return what is called while an agent starts.
-    """
+    """Return what is called while an agent starts."""
     steps = [name for name in vars(Hooks) if name.startswith("_attach_")]
     parts = {
         type(part) for part in vars(Parts(CONTEXT)).values() if hasattr(part, "start")

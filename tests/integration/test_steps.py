@@ -46,17 +46,13 @@ DELAY_SECONDS = 0.02
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that serves nothing.
-    """
+    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 
 
 class Loader:
-    """
-    Yields batches, each after a delay, and keeps its own books of the waiting.
-    """
+    """Yields batches, each after a delay, and keeps its own books of the waiting."""
 
     def __init__(self, shape: Callable[[int], int] = lambda _: 64) -> None:
         self.pulled = self.waited = 0.0
@@ -75,9 +71,7 @@ class Loader:
 
 
 def make_step() -> Callable[[Any], Any]:
-    """
-    Return a jitted function that was never compiled.
-    """
+    """Return a jitted function that was never compiled."""
 
     def train_step(x: Any) -> Any:
         for _ in range(20):
@@ -89,9 +83,7 @@ def make_step() -> Callable[[Any], Any]:
 
 
 def activities(agent: Agent) -> dict[str, float]:
-    """
-    Return seconds by activity.
-    """
+    """Return seconds by activity."""
     lead = f"{TIME_SECONDS.name}{{"
     return {
         one.split('"')[1]: seconds
@@ -153,9 +145,7 @@ def test_time_to_compile_is_no_time_of_the_step(agent: Agent) -> None:
 
 
 def test_a_slow_trace_is_charged_though_somebody_looks(agent: Agent) -> None:
-    """
-    A scrape in the middle of a trace takes none of it away from ``compile``.
-    """
+    """A scrape in the middle of a trace takes none of it away from ``compile``."""
     looks = []
 
     def slow(x: Any) -> Any:
@@ -177,9 +167,7 @@ def test_a_slow_trace_is_charged_though_somebody_looks(agent: Agent) -> None:
 
 
 def test_compiles_elsewhere_take_no_time_of_the_loop(agent: Agent) -> None:
-    """
-    What another thread compiles meanwhile is beside the loop's time.
-    """
+    """What another thread compiles meanwhile is beside the loop's time."""
     begun, ended = threading.Event(), threading.Event()
     compiles_elsewhere = make_step()
 
@@ -200,18 +188,14 @@ def test_compiles_elsewhere_take_no_time_of_the_loop(agent: Agent) -> None:
 
 
 def starts(agent: Agent) -> dict[str, float]:
-    """
-    Return the number of requests by start.
-    """
+    """Return the number of requests by start."""
     return {
         start: value(agent, REQUESTS.name, start=start) for start in ("cold", "warm")
     }
 
 
 def test_requests_are_cold_once_for_each_shape(agent: Agent) -> None:
-    """
-    As many are cold as the Python body was traced.
-    """
+    """As many are cold as the Python body was traced."""
     traced = []
 
     def double(x: Any) -> Any:
@@ -264,9 +248,7 @@ def test_a_compile_finds_its_request_through_the_context(agent: Agent) -> None:
 def test_what_the_persistent_cache_holds_is_cold_as_well(
     tmp_path: Path, agent: Agent
 ) -> None:
-    """
-    Loading a program is what the request waits for, if it is not compiled.
-    """
+    """Loading a program is what the request waits for, if it is not compiled."""
     names = (
         "jax_compilation_cache_dir",
         "jax_persistent_cache_min_compile_time_secs",
@@ -291,9 +273,7 @@ def test_what_the_persistent_cache_holds_is_cold_as_well(
 
 
 def errors_by_function(agent: Agent) -> dict[str, float]:
-    """
-    Return the number of errors by the last part of the function's name.
-    """
+    """Return the number of errors by the last part of the function's name."""
     found: dict[str, float] = {}
     for one, count in samples(agent).items():
         if one.startswith(ERRORS.name) and count:
@@ -303,9 +283,7 @@ def errors_by_function(agent: Agent) -> dict[str, float]:
 
 
 def out_of_memory() -> Callable[[Any], Any]:
-    """
-    Return a jitted function that compiles and can never run.
-    """
+    """Return a jitted function that compiles and can never run."""
 
     def greedy(x: Any) -> Any:
         return jnp.zeros((1 << 44,)) + x
@@ -366,9 +344,7 @@ def test_an_error_that_was_counted_is_not_counted_again(agent: Agent) -> None:
 
 
 def test_a_second_agent_begins_at_zero() -> None:
-    """
-    Also in the middle of a loop; nothing reaches the agent that is gone.
-    """
+    """Also in the middle of a loop; nothing reaches the agent that is gone."""
     run = iter(jaxmon.steps(range(9)))
     with instrumented() as first:
         next(run)

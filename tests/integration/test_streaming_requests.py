@@ -34,17 +34,13 @@ TOKENS = 3
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that serves nothing.
-    """
+    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 
 
 def requests(agent: Agent) -> dict[tuple[str, ...], float]:
-    """
-    Return route, outcome and start of the requests that ended, with their number.
-    """
+    """Return route, outcome and start of the requests that ended, with their number."""
     return {
         tuple(part.split('"')[1] for part in series.split(",")): number
         for series, number in samples(agent).items()
@@ -53,9 +49,7 @@ def requests(agent: Agent) -> dict[tuple[str, ...], float]:
 
 
 class Model:
-    """
-    Compiles as the second token of the first stream is asked for.
-    """
+    """Compiles as the second token of the first stream is asked for."""
 
     def __init__(self) -> None:
         # Once for each model: JAX knows no program of it.
@@ -100,9 +94,7 @@ def fastapi(make: Callable[[], Any]) -> Any:
 
 
 def get(port: int) -> bytes:
-    """
-    Return a whole stream.
-    """
+    """Return a whole stream."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as client:
         client.request("GET", "/stream/x")
         return client.getresponse().read()
@@ -113,9 +105,7 @@ def get(port: int) -> bytes:
 def test_a_stream_that_waits_for_a_compile_is_cold(
     agent: Agent, app: Callable[..., Any], kind: str
 ) -> None:
-    """
-    Each of its steps runs on some thread, in a copy of the server's context.
-    """
+    """Each of its steps runs on some thread, in a copy of the server's context."""
     model = Model()
     with served(app(getattr(model, kind))) as port:
         assert get(port).startswith(b"token 1.8")
@@ -134,9 +124,7 @@ def test_a_stream_that_waits_for_a_compile_is_cold(
 def test_within_the_middleware_a_stream_is_part_of_its_request(
     agent: Agent, app: Callable[..., Any], kind: str
 ) -> None:
-    """
-    One request, by the route's template, and cold.
-    """
+    """One request, by the route's template, and cold."""
     application = app(getattr(Model(), kind))
     application.add_middleware(Middleware)
     with served(application) as port:

@@ -1,6 +1,4 @@
-"""
-The helpers that other tests rely on.
-"""
+"""The helpers that other tests rely on."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ def page():
 
 
 def test_prometheus_scrapes_and_answers(prometheus, page, free_port):
-    """
-    The fixture's server scrapes what it is told to and tells up from down.
-    """
+    """The fixture's server scrapes what it is told to and tells up from down."""
     server = prometheus({"toys": [page], "gone": [f"127.0.0.1:{free_port}"]})
     ((labels, value),) = server.until_query('toys{job="toys"}')
     assert (labels["instance"], value) == (page, 3)
@@ -50,9 +46,7 @@ def test_prometheus_scrapes_and_answers(prometheus, page, free_port):
 
 
 def test_a_missing_program_skips_unless_in_ci(monkeypatch):
-    """
-    A test without its program is skipped by a developer and fails in CI.
-    """
+    """A test without its program is skipped by a developer and fails in CI."""
     assert support.require_program("sh").endswith("/sh")
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="no-such-program"):
@@ -63,9 +57,7 @@ def test_a_missing_program_skips_unless_in_ci(monkeypatch):
 
 
 def test_scripts_run_in_a_clean_environment(python_script, run_dir, monkeypatch):
-    """
-    A script sees the run directory, the CPU, and no setting of the caller.
-    """
+    """A script sees the run directory, the CPU, and no setting of the caller."""
     monkeypatch.setenv("JAXMON_PORT", "1")
     monkeypatch.setenv("XLA_FLAGS", "--nonsense")
     source = (
@@ -78,8 +70,6 @@ def test_scripts_run_in_a_clean_environment(python_script, run_dir, monkeypatch)
 
 
 def test_waiting_ends_with_an_explanation():
-    """
-    A condition that never comes true fails the test, and says what it was.
-    """
+    """A condition that never comes true fails the test, and says what it was."""
     with pytest.raises(AssertionError, match=r"waited 0\.1 s for Godot; last saw \[\]"):
         support.until(list, "Godot", seconds=0.1)

@@ -1,6 +1,4 @@
-"""
-Agents in processes that find their host in a bad state.
-"""
+"""Agents in processes that find their host in a bad state."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ print(json.dumps(found))
 def start(
     python_script: Callable[..., Result],
 ) -> Callable[..., tuple[dict[str, Any], str]]:
-    """
-    Return a function that starts an agent and returns what it found and logged.
-    """
+    """Return a function that starts an agent and returns what it found and logged."""
 
     def run(settings: str, before: str = "", **env: str) -> tuple[dict[str, Any], str]:
         result = python_script(HEAD + before + STARTED, settings, env=env)
@@ -48,9 +44,7 @@ def start(
 
 
 def test_a_busy_port_moves_on_and_says_so(start: Callable[..., Any]) -> None:
-    """
-    The next free port is taken, and the log names both.
-    """
+    """The next free port is taken, and the log names both."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         found, err = start(f'{{"port": {port}}}')
@@ -62,9 +56,7 @@ def test_a_busy_port_moves_on_and_says_so(start: Callable[..., Any]) -> None:
 
 @contextmanager
 def three_ports() -> Iterator[int]:
-    """
-    Give the first of three ports in a row, which is taken; the others are free.
-    """
+    """Give the first of three ports in a row, which is taken; the others are free."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             first: int = taken.getsockname()[1]
@@ -97,9 +89,7 @@ def test_the_port_of_the_sidecar_is_left_alone(start: Callable[..., Any]) -> Non
 def test_no_port_and_no_socket_is_silent(
     start: Callable[..., Any], run_dir: Path
 ) -> None:
-    """
-    With neither, the agent observes and serves nothing, without a word.
-    """
+    """With neither, the agent observes and serves nothing, without a word."""
     found, err = start('{"port": null, "socket": false}')
 
     assert found["url"] is found["socket"] is None
@@ -114,9 +104,7 @@ NOT_ADDRESSES = ["no.such.host.invalid", "192.0.2.1", "a" * 70, ""]
 def test_a_host_that_cannot_be_bound_is_reported(
     start: Callable[..., Any], host: str
 ) -> None:
-    """
-    The program goes on without a TCP port.
-    """
+    """The program goes on without a TCP port."""
     found, err = start(f'{{"host": "{host}", "socket": false}}')
 
     assert found["url"] is None
@@ -172,9 +160,7 @@ def test_an_unusable_run_directory_costs_the_socket_only(
 def test_what_is_in_the_place_of_a_socket_costs_its_slot(
     start: Callable[..., Any], run_dir: Path
 ) -> None:
-    """
-    Where it cannot be unlinked, the agent takes the next slot, and says nothing.
-    """
+    """Where it cannot be unlinked, the agent takes the next slot, and says nothing."""
     (run_dir / "agent-0.sock").mkdir()
     found, err = start('{"port": null}')
 
@@ -185,9 +171,7 @@ def test_what_is_in_the_place_of_a_socket_costs_its_slot(
 def test_a_missing_run_directory_is_made_for_this_user_only(
     start: Callable[..., Any], run_dir: Path
 ) -> None:
-    """
-    Parents are made as well, and nobody else may enter.
-    """
+    """Parents are made as well, and nobody else may enter."""
     directory = run_dir / "a" / "b"
     found, err = start('{"port": null}', JAXMON_RUN_DIR=str(directory))
 

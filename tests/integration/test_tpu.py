@@ -1,6 +1,4 @@
-"""
-What the TPU collector makes of the figures that libtpu serves.
-"""
+"""What the TPU collector makes of the figures that libtpu serves."""
 
 from __future__ import annotations
 

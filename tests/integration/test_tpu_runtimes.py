@@ -1,6 +1,4 @@
-"""
-Processes that hold TPUs: where they serve, and what they may do to the collector.
-"""
+"""Processes that hold TPUs: where they serve, and what they may do to the collector."""
 
 from __future__ import annotations
 

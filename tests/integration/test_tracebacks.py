@@ -23,9 +23,7 @@ MODES = ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")
 
 
 def both(*args: str, before_each: Any = lambda: None, **env: str) -> list[Result]:
-    """
-    Run Python with *args* without jaxmon and with it, as `jaxmon run` starts it.
-    """
+    """Run Python with *args* without jaxmon and with it, as `jaxmon run` starts it."""
     results = []
     for settings in (None, {"port": None, "socket": False}):
         extra = dict(env)
@@ -39,9 +37,7 @@ def both(*args: str, before_each: Any = lambda: None, **env: str) -> list[Result
 
 @pytest.fixture(scope="module")
 def noted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
-    """
-    Return what the program notes without jaxmon and with it.
-    """
+    """Return what the program notes without jaxmon and with it."""
     # Its path is part of the key, so both use the same directory.
     cache = tmp_path_factory.mktemp("compiled") / "cache"
 
@@ -54,9 +50,7 @@ def noted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
 
 
 def test_only_one_of_the_two_was_instrumented(noted: tuple[Any, Any]) -> None:
-    """
-    The comparison compares what it says it does.
-    """
+    """The comparison compares what it says it does."""
     plain, observed = noted
 
     assert plain["agent"] is False
@@ -67,9 +61,7 @@ def test_only_one_of_the_two_was_instrumented(noted: tuple[Any, Any]) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_tracebacks_are_equal_line_by_line(noted: tuple[Any, Any], mode: str) -> None:
-    """
-    Each failure prints the same, and so does every exception in its chain.
-    """
+    """Each failure prints the same, and so does every exception in its chain."""
     plain, observed = (books["failures"][mode] for books in noted)
 
     assert plain.keys() == observed.keys()
@@ -97,9 +89,7 @@ def comparable(found: Any) -> Any:
 
 
 def test_user_code_sees_the_same_stack(noted: tuple[Any, Any]) -> None:
-    """
-    In traced bodies, callbacks and threads `traceback.extract_stack` is the same.
-    """
+    """In traced bodies, callbacks and threads `traceback.extract_stack` is the same."""
     plain, observed = (books["stacks"] for books in noted)
 
     assert plain.keys() == observed.keys()
@@ -109,9 +99,7 @@ def test_user_code_sees_the_same_stack(noted: tuple[Any, Any]) -> None:
 
 
 def test_programs_carry_the_same_source_lines(noted: tuple[Any, Any]) -> None:
-    """
-    Jaxprs, StableHLO with locations, and HLO metadata are equal, full or short.
-    """
+    """Jaxprs, StableHLO with locations, and HLO metadata are equal, full or short."""
     plain, observed = (books["texts"] for books in noted)
 
     assert plain.keys() == observed.keys()
@@ -121,9 +109,7 @@ def test_programs_carry_the_same_source_lines(noted: tuple[Any, Any]) -> None:
 
 
 def test_the_persistent_cache_has_the_same_keys(noted: tuple[Any, Any]) -> None:
-    """
-    A process with jaxmon and one without share their compiled programs.
-    """
+    """A process with jaxmon and one without share their compiled programs."""
     plain, observed = (books["cached"] for books in noted)
 
     assert len([name for name in plain if name.startswith("jit_stored-")]) == 2

@@ -25,9 +25,7 @@ PACKED = jnp.float4_e2m1fn
 
 @pytest.fixture(autouse=True)
 def guard() -> Iterator[None]:
-    """
-    Forbid transfers to the host that nobody asks for by name, on all threads.
-    """
+    """Forbid transfers to the host that nobody asks for by name, on all threads."""
     name = "jax_transfer_guard_device_to_host"
     before = jax.config.jax_transfer_guard_device_to_host
     jax.config.update(name, "disallow")
@@ -40,9 +38,7 @@ def same(x: Any) -> Any:
 
 
 def sample(agent: Any, x: Any) -> None:
-    """
-    Show a call with *x* to those who look at sampled calls.
-    """
+    """Show a call with *x* to those who look at sampled calls."""
     jitted = jax.jit(same)
     outputs = jitted(x)
     function = agent._context.table.of(same)
@@ -51,26 +47,20 @@ def sample(agent: Any, x: Any) -> None:
 
 
 def test_the_guard_is_one() -> None:
-    """
-    What is tested here would fail the program.
-    """
+    """What is tested here would fail the program."""
     with pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed"):
         jnp.ones(3, PACKED).__array__()
 
 
 def test_a_call_is_repeated() -> None:
-    """
-    The repetition's outputs are brought to the host, beside the program.
-    """
+    """The repetition's outputs are brought to the host, beside the program."""
     with instrumented(shadow_interval=0.1, sample_rate=0.001) as agent:
         sample(agent, jnp.ones(3, PACKED))
         until(lambda: value(agent, CHECKS, outcome="passed") == 1, "the repetition")
 
 
 def test_outputs_are_looked_at_for_numbers_that_are_not_finite() -> None:
-    """
-    A figure of 0 would say that all were.
-    """
+    """A figure of 0 would say that all were."""
     with instrumented(nonfinite=True, sample_rate=0.001) as agent:
         sample(agent, jnp.ones(3, PACKED))
         numerics = agent._parts.numerics
@@ -81,7 +71,5 @@ def test_outputs_are_looked_at_for_numbers_that_are_not_finite() -> None:
 
 
 def test_a_check_that_is_asked_for_compares_on_the_host() -> None:
-    """
-    Whoever calls it knows that it fetches.
-    """
+    """Whoever calls it knows that it fetches."""
     assert jaxmon.check_determinism(jax.jit(same), jnp.ones(3, PACKED))

@@ -38,18 +38,14 @@ double = jax.jit(lambda x: x * 2)
 
 @pytest.fixture(scope="module")
 def books() -> dict[str, Any]:
-    """
-    Return what the program of known transfers did, beside what the agent saw.
-    """
+    """Return what the program of known transfers did, beside what the agent saw."""
     found: dict[str, Any] = support.run_python(str(PROGRAM), env=FOUR_DEVICES).json()
     return found
 
 
 @pytest.mark.ground_truth
 def test_each_kind_of_transfer_is_counted_with_its_bytes(books: dict[str, Any]) -> None:
-    """
-    Count and bytes of every case equal what the program knows that it moved.
-    """
+    """Count and bytes of every case equal what the program knows that it moved."""
     cases = books["cases"]
 
     assert len(cases) > 35
@@ -60,9 +56,7 @@ def test_each_kind_of_transfer_is_counted_with_its_bytes(books: dict[str, Any]) 
 
 @pytest.mark.ground_truth
 def test_lines_add_up_to_the_totals(books: dict[str, Any]) -> None:
-    """
-    The line of the loop has its own figures, and is told of once.
-    """
+    """The line of the loop has its own figures, and is told of once."""
     text = PROGRAM.read_text().splitlines()
     number = 1 + next(i for i, line in enumerate(text) if '"a loop"' in line)
     [line] = [line for line in books["lines"] if line["line"] == number]
@@ -88,9 +82,7 @@ print(json.dumps({s: v for family in agent.collect() for s, v in family.samples}
 
 
 def test_waiting_for_a_result_counts_as_blocked() -> None:
-    """
-    Seconds hold the time until the result was there, in reads and in waits.
-    """
+    """Seconds hold the time until the result was there, in reads and in waits."""
     # In a process of its own: JAX 0.6 waits in each call once a callback has failed.
     page = support.run_python("-c", WAITING).json()
 
@@ -100,9 +92,7 @@ def test_waiting_for_a_result_counts_as_blocked() -> None:
 
 
 def test_counters_start_at_zero() -> None:
-    """
-    Every series is there before the first transfer.
-    """
+    """Every series is there before the first transfer."""
     with instrumented() as agent:
         page = samples(agent)
 
@@ -129,9 +119,7 @@ def test_nothing_of_ours_stands_on_the_stack() -> None:
 
 @pytest.mark.contained
 def test_a_failure_of_ours_leaves_the_transfer_alone() -> None:
-    """
-    An observer that raises costs the figure, not the value.
-    """
+    """An observer that raises costs the figure, not the value."""
     with instrumented() as agent:
         found = agent._parts.transfers._crossings
         assert found is not None
@@ -144,9 +132,7 @@ def test_a_failure_of_ours_leaves_the_transfer_alone() -> None:
 
 
 def test_methods_look_as_without_us() -> None:
-    """
-    A look-up on the class, a bound method's name and its signature are JAX's.
-    """
+    """A look-up on the class, a bound method's name and its signature are JAX's."""
     name = double(1.0).block_until_ready.__name__
     unbound = jax.Array.__class__, type(double(1.0)).block_until_ready
     with instrumented():
@@ -171,9 +157,7 @@ def test_switched_off_nothing_is_replaced() -> None:
 
 
 def test_everything_is_put_back() -> None:
-    """
-    After the agent the array class and the modules hold what they held before.
-    """
+    """After the agent the array class and the modules hold what they held before."""
     array_class = type(double(1.0))
     before, state = dict(vars(array_class)), leaks.snapshot()
     with instrumented():
@@ -185,9 +169,7 @@ def test_everything_is_put_back() -> None:
 def test_a_jax_without_a_place_is_said_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    Where JAX reads arrays in another way, that hook alone is off.
-    """
+    """Where JAX reads arrays in another way, that hook alone is off."""
     monkeypatch.setattr(crossings, "_READS", ("_read_in_another_way",))
     with instrumented() as agent:
         float(double(1.0))
@@ -200,9 +182,7 @@ def test_a_jax_without_a_place_is_said_so(
 
 @pytest.mark.parametrize("module", [crossings, deviations, numerics])
 def test_our_own_reading_is_not_the_programs(module: ModuleType) -> None:
-    """
-    What the agent reads, on its own threads or in a check, is not counted.
-    """
+    """What the agent reads, on its own threads or in a check, is not counted."""
     with instrumented() as agent:
         code = compile("float(x)", str(module.__file__), "eval")
         array = double(1.0)
@@ -213,9 +193,7 @@ def test_our_own_reading_is_not_the_programs(module: ModuleType) -> None:
 
 
 def test_below_a_mark_of_jaxmon_the_line_is_the_programs() -> None:
-    """
-    A decorator of ours stands between the program and what it decorates.
-    """
+    """A decorator of ours stands between the program and what it decorates."""
     with instrumented() as agent:
         array = double(1.0)
         jaxmon.activity("reading")(array.tolist)()
@@ -225,9 +203,7 @@ def test_below_a_mark_of_jaxmon_the_line_is_the_programs() -> None:
 
 
 def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
-    """
-    JAX converts them where nobody can count; a sampled call shows them, once.
-    """
+    """JAX converts them where nobody can count; a sampled call shows them, once."""
     large, small = np.ones(1 << 16, np.float32), np.ones(3)
     with instrumented(sample_rate=0) as agent:
         function = agent._context.table.named("f")
@@ -243,9 +219,7 @@ def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
 
 
 def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A program that makes code again and again is counted without its lines.
-    """
+    """A program that makes code again and again is counted without its lines."""
     monkeypatch.setattr(origins, "MAX_SITES", 5)
     with instrumented() as agent:
         for number in range(20):
@@ -259,9 +233,7 @@ def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_signature_of_the_stand_in_is_jaxs() -> None:
-    """
-    What replaces a function of a module can be inspected like it.
-    """
+    """What replaces a function of a module can be inspected like it."""
     source: Any = sys.modules["jax._src.lax.lax"]
     before = inspect.signature(source._convert_element_type)
     with instrumented():

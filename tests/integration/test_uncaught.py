@@ -1,6 +1,4 @@
-"""
-Errors on every way out: seen where they surface, each counted once.
-"""
+"""Errors on every way out: seen where they surface, each counted once."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ def identity(x: Any) -> Any:
 
 
 def test_an_error_is_counted_once_however_often_it_is_seen(agent: Agent) -> None:
-    """
-    On its way out of a call, of a request, of an activity, and at the top.
-    """
+    """On its way out of a call, of a request, of an activity, and at the top."""
 
     def program() -> None:
         with jaxmon.request("predict"), jaxmon.activity("evaluation"):
@@ -71,9 +67,7 @@ def test_a_builtin_error_is_counted_once_and_its_like_again(agent: Agent) -> Non
 
 
 def test_seeing_an_error_keeps_nothing_alive(agent: Agent) -> None:
-    """
-    Its traceback holds the program's arrays, of which there are too many already.
-    """
+    """Its traceback holds the program's arrays, of which there are too many already."""
     import weakref
 
     class Kept:
@@ -96,9 +90,7 @@ def test_seeing_an_error_keeps_nothing_alive(agent: Agent) -> None:
 
 @pytest.mark.parametrize("made", [RuntimeError_, ValueError])
 def test_what_ends_a_thread_is_counted(agent: Agent, made: type[Exception]) -> None:
-    """
-    `threading.excepthook` sees it.
-    """
+    """`threading.excepthook` sees it."""
 
     def work() -> None:
         error = made("UNAVAILABLE: the peer left")
@@ -112,9 +104,7 @@ def test_what_ends_a_thread_is_counted(agent: Agent, made: type[Exception]) -> N
 
 
 def test_what_a_finaliser_raises_is_counted(agent: Agent) -> None:
-    """
-    `sys.unraisablehook` sees it.
-    """
+    """`sys.unraisablehook` sees it."""
 
     class Failing:
         def __del__(self) -> None:
@@ -130,9 +120,7 @@ def test_what_a_finaliser_raises_is_counted(agent: Agent) -> None:
 def test_what_a_forgotten_task_raised_is_counted(
     agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    The logger of asyncio is told of it, and goes on to tell.
-    """
+    """The logger of asyncio is told of it, and goes on to tell."""
 
     async def work() -> None:
         error = RuntimeError_("CANCELLED: stopped")
@@ -156,9 +144,7 @@ def test_what_a_forgotten_task_raised_is_counted(
 def test_a_record_without_an_error_is_let_pass(
     agent: Agent, caplog: pytest.LogCaptureFixture, found: Any
 ) -> None:
-    """
-    Whatever a record that somebody made by hand holds, it is logged.
-    """
+    """Whatever a record that somebody made by hand holds, it is logged."""
     record = logging.makeLogRecord(
         {"name": "asyncio", "msg": "by hand", "levelno": logging.ERROR}
     )
@@ -169,9 +155,7 @@ def test_a_record_without_an_error_is_let_pass(
 
 
 def test_errors_that_are_not_jaxs_are_nobodys(agent: Agent) -> None:
-    """
-    The program's own failures are its own business.
-    """
+    """The program's own failures are its own business."""
     for error in (ValueError("mine"), RuntimeError("mine"), OSError(), MemoryError()):
         sys.excepthook(type(error), error, None)
 
@@ -179,9 +163,7 @@ def test_errors_that_are_not_jaxs_are_nobodys(agent: Agent) -> None:
 
 
 def test_errors_of_a_group_are_counted_each(agent: Agent) -> None:
-    """
-    Task groups wrap what their tasks raise, groups in groups.
-    """
+    """Task groups wrap what their tasks raise, groups in groups."""
 
     async def fails(text: str) -> None:
         raise RuntimeError_(text)
@@ -201,16 +183,12 @@ def test_errors_of_a_group_are_counted_each(agent: Agent) -> None:
 
 
 def cached_call() -> None:
-    """
-    Fail as a cached call does.
-    """
+    """Fail as a cached call does."""
     raise ValueError(CACHED)
 
 
 def handed_on() -> None:
-    """
-    Fail in a cached call, and raise an error of the program from that.
-    """
+    """Fail in a cached call, and raise an error of the program from that."""
     try:
         cached_call()
     except ValueError as error:
@@ -218,9 +196,7 @@ def handed_on() -> None:
 
 
 def replaced() -> None:
-    """
-    The same without saying so.
-    """
+    """The same without saying so."""
     try:
         cached_call()
     except ValueError:
@@ -228,9 +204,7 @@ def replaced() -> None:
 
 
 def hidden() -> None:
-    """
-    The same, and nobody is to know.
-    """
+    """The same, and nobody is to know."""
     try:
         cached_call()
     except ValueError:
@@ -243,9 +217,7 @@ def hidden() -> None:
 def test_what_an_error_was_raised_from_is_counted(
     agent: Agent, program: Callable[[], None], count: int
 ) -> None:
-    """
-    Servers hand a failure on as one of their own.
-    """
+    """Servers hand a failure on as one of their own."""
     with pytest.raises(LookupError), jaxmon.request("predict"):
         program()
 
@@ -254,9 +226,7 @@ def test_what_an_error_was_raised_from_is_counted(
 
 
 def test_what_was_counted_is_not_counted_for_its_reason(agent: Agent) -> None:
-    """
-    A function that turns an error of JAX into its own failed once.
-    """
+    """A function that turns an error of JAX into its own failed once."""
 
     def careful(x: Any) -> Any:
         try:
@@ -273,9 +243,7 @@ def test_what_was_counted_is_not_counted_for_its_reason(agent: Agent) -> None:
 
 @pytest.mark.parametrize("mode", ["off", "tracebackhide", "remove_frames", "auto"])
 def test_how_jax_shows_a_traceback_is_no_error(agent: Agent, mode: str) -> None:
-    """
-    It hangs the whole traceback below the program's own error, as its reason.
-    """
+    """It hangs the whole traceback below the program's own error, as its reason."""
     before = jax.config.jax_traceback_filtering
     jax.config.update("jax_traceback_filtering", mode)
     try:
@@ -303,9 +271,7 @@ def test_an_endless_chain_ends(agent: Agent) -> None:
 
 
 def test_a_function_that_the_message_names_is_charged(agent: Agent) -> None:
-    """
-    If there is exactly one of that name.
-    """
+    """If there is exactly one of that name."""
     jax.jit(identity)(1.0)
 
     agent._hooks.see_error(FloatingPointError("invalid value (nan) in jit(identity)"))

@@ -1,6 +1,4 @@
-"""
-What stays after `jaxmon.uninstrument`, and whom it leaves alone.
-"""
+"""What stays after `jaxmon.uninstrument`, and whom it leaves alone."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ PLAIN_JIT = jax.jit
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """
-    Return an agent that serves nothing.
-    """
+    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 
@@ -93,9 +89,7 @@ def test_everything_is_as_found(run_dir: Path) -> None:
 
 
 def test_the_function_that_eval_shape_calls_is_as_found(agent: Agent) -> None:
-    """
-    ``jax._src.api.jit``, which is patched since JAX 0.9, is put back as well.
-    """
+    """``jax._src.api.jit``, which is patched since JAX 0.9, is put back as well."""
     api = sys.modules["jax._src.api"]
     patched = api.jit
 
@@ -107,9 +101,7 @@ def test_the_function_that_eval_shape_calls_is_as_found(agent: Agent) -> None:
 
 
 def test_uninstrument_without_an_agent_does_nothing() -> None:
-    """
-    Before, after and twice after an agent, it is harmless.
-    """
+    """Before, after and twice after an agent, it is harmless."""
     jaxmon.uninstrument()
     with instrumented() as agent:
         jaxmon.uninstrument()
@@ -120,9 +112,7 @@ def test_uninstrument_without_an_agent_does_nothing() -> None:
 
 
 def test_twenty_rounds_leave_nothing(run_dir: Path) -> None:
-    """
-    Descriptors, threads, listeners and the agents themselves do not pile up.
-    """
+    """Descriptors, threads, listeners and the agents themselves do not pile up."""
 
     def one_round() -> weakref.ref[Any]:
         agent = jaxmon.instrument(port=0, memory_interval=0.1)
@@ -145,9 +135,7 @@ def test_twenty_rounds_leave_nothing(run_dir: Path) -> None:
 
 
 def test_an_agent_runs_again_after_uninstrument() -> None:
-    """
-    A second agent counts from zero, and early-bound functions reach it by misses.
-    """
+    """A second agent counts from zero, and early-bound functions reach it by misses."""
     with instrumented():
         counted = jax.jit(lambda x: x + 1)
         counted(1.0)
@@ -196,9 +184,7 @@ def test_a_later_wrapper_of_the_factory_stays_and_ours_is_inert(
 
 
 def test_functions_made_by_an_earlier_bound_jit_are_counted(agent: Agent) -> None:
-    """
-    What ``from jax import jit`` bound before us makes counted functions as well.
-    """
+    """What ``from jax import jit`` bound before us makes counted functions as well."""
     early = PLAIN_JIT(lambda x: x + 1)
     early(1.0)
     early(1.0)
@@ -213,9 +199,7 @@ DECORATES = inspect.signature(PLAIN_JIT).parameters["fun"].default is not inspec
 def test_a_later_wrapper_of_the_miss_path_stays_and_ours_is_inert(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Functions compile through their ``_infer_params``, and nothing is counted.
-    """
+    """Functions compile through their ``_infer_params``, and nothing is counted."""
     pjit: Any = sys.modules["jax._src.pjit"]
     monkeypatch.setattr(pjit, "_infer_params", pjit._infer_params)
     seen: list[object] = []
@@ -243,9 +227,7 @@ def test_a_later_wrapper_of_the_miss_path_stays_and_ours_is_inert(
 def test_a_later_excepthook_stays_and_ours_is_inert(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Both excepthooks of a third party keep working, and errors are not counted.
-    """
+    """Both excepthooks of a third party keep working, and errors are not counted."""
     told: list[object] = []
     monkeypatch.setattr(sys, "excepthook", lambda *args: told.append(args[1]))
     monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args[1]))
@@ -276,9 +258,7 @@ def test_a_later_excepthook_stays_and_ours_is_inert(
 
 
 def runtime_error() -> Exception:
-    """
-    Return what a deleted array raises: an error of the XLA runtime.
-    """
+    """Return what a deleted array raises: an error of the XLA runtime."""
     array = jnp.ones(3)
     array.delete()
     from jaxlib import xla_client
@@ -315,9 +295,7 @@ def test_cleared_listeners_come_back_and_go(agent: Agent) -> None:
 
 
 def test_listeners_of_others_stay(agent: Agent) -> None:
-    """
-    A listener that was registered after ours hears on after uninstrument().
-    """
+    """A listener that was registered after ours hears on after uninstrument()."""
     heard: list[str] = []
 
     def listen(event: str, *_: object, **__: object) -> None:

@@ -1,6 +1,4 @@
-"""
-Xid errors behind the real pynvml, with a C library in the driver's place.
-"""
+"""Xid errors behind the real pynvml, with a C library in the driver's place."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ NONE = dict.fromkeys(CRITICAL_XIDS, 0)
 
 
 def xids(page: dict[str, float], device: int) -> dict[str, float]:
-    """
-    Return the Xid errors of one device by number.
-    """
+    """Return the Xid errors of one device by number."""
     label = f'{GPU_XID_ERRORS.name}{{uuid="{UUID.format(device)}",xid="'
     return {
         name.removeprefix(label).rstrip('"}'): value
@@ -53,9 +49,7 @@ def test_time_of_the_last_error_is_told(gpus: Callable[..., Gpus]) -> None:
 
 
 def live_sets(fleet: Gpus, devices: int) -> int:
-    """
-    Return how many event sets have been made and not freed.
-    """
+    """Return how many event sets have been made and not freed."""
     freed = sum(fleet.calls("nvmlEventSetFree", i) for i in range(-1, devices))
     return fleet.calls("nvmlEventSetCreate") - freed
 

@@ -31,17 +31,13 @@ compiling: list[float] = []
 
 
 def note_event(event: str, **_: object) -> None:
-    """
-    Count an event of the cache.
-    """
+    """Count an event of the cache."""
     if event.startswith("/jax/compilation_cache/"):
         events[event.rpartition("/")[2]] += 1
 
 
 def note_duration(event: str, seconds: float, **_: object) -> None:
-    """
-    Note what JAX says that it saved, and how long it compiled.
-    """
+    """Note what JAX says that it saved, and how long it compiled."""
     if event.endswith("/compile_time_saved_sec"):
         saved.append(seconds)
     if event.endswith("/backend_compile_duration"):
@@ -49,9 +45,7 @@ def note_duration(event: str, seconds: float, **_: object) -> None:
 
 
 def configure(**settings: object) -> None:
-    """
-    Set those settings that this JAX has.
-    """
+    """Set those settings that this JAX has."""
     for name, value in settings.items():
         if hasattr(jax.config, name):
             jax.config.update(name, value)
@@ -59,25 +53,19 @@ def configure(**settings: object) -> None:
 
 @jax.jit
 def cached(x):
-    """
-    Add one.
-    """
+    """Add one."""
     return x + 1
 
 
 @jax.jit
 def other(x):
-    """
-    Subtract one.
-    """
+    """Subtract one."""
     return x - 1
 
 
 @jax.jit
 def deep(x):
-    """
-    Take a while to compile.
-    """
+    """Take a while to compile."""
     for _ in range(40):
         x = jnp.tanh(x @ x.T) @ x
     return x
@@ -85,23 +73,17 @@ def deep(x):
 
 @jax.jit
 def calling_back(x):
-    """
-    Call Python from within the program.
-    """
+    """Call Python from within the program."""
     return jax.pure_callback(np.sin, jax.ShapeDtypeStruct((3,), np.float32), x)
 
 
 def ones(*shape: int) -> np.ndarray:
-    """
-    Return an argument that needs no program of its own.
-    """
+    """Return an argument that needs no program of its own."""
     return np.ones(shape, np.float32)
 
 
 def compile_for(seconds: float) -> None:
-    """
-    Compile `deep` anew until it took *seconds* altogether.
-    """
+    """Compile `deep` anew until it took *seconds* altogether."""
     size = 4
     while sum(compiling) < seconds:
         deep(ones(size, size))

@@ -1,6 +1,4 @@
-"""
-Ways to fail, each of another part of JAX.
-"""
+"""Ways to fail, each of another part of JAX."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ def case(function):
 
 
 class RefusedError(Exception):
-    """
-    What the user's functions raise.
-    """
+    """What the user's functions raise."""
 
 
 def refuse(x):

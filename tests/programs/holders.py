@@ -115,23 +115,17 @@ def nbytes(array: Any) -> int:
 
 
 def devices(array: Any) -> int:
-    """
-    Return on how many devices *array* is.
-    """
+    """Return on how many devices *array* is."""
     return len(array.sharding.device_set)
 
 
 def first_line(function: Callable[[], Any]) -> int:
-    """
-    Return the line of a function of one line.
-    """
+    """Return the line of a function of one line."""
     return function.__code__.co_firstlineno
 
 
 def by_device(profile: Any) -> dict[str, int]:
-    """
-    Return the bytes of buffers by device.
-    """
+    """Return the bytes of buffers by device."""
     found: dict[str, int] = {}
     for line in profile.lines:
         if line.kind == "buffer":

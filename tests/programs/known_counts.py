@@ -42,9 +42,7 @@ tracing_outer = False
 
 
 class JaxLog(logging.Handler):
-    """
-    Counts what JAX itself logs.
-    """
+    """Counts what JAX itself logs."""
 
     FINISHED = re.compile(r"Finished (.*) (?:of|conversion) (.*) in (\S+) sec")
     WRAPPED = re.compile(r"(?:jit|pmap)\((.*)\)")
@@ -67,9 +65,7 @@ class JaxLog(logging.Handler):
 
 
 def call(name, fn, *args, miss=False, recompile=None, error=None, **kwargs):
-    """
-    Call *fn* and enter in the books what should have happened.
-    """
+    """Call *fn* and enter in the books what should have happened."""
     calls[name] += 1
     misses[name] += miss
     if recompile:

@@ -33,32 +33,24 @@ cases: dict[str, dict[str, Any]] = {}
 
 @jax.jit
 def vector(x):
-    """
-    Return 1,000 numbers of 4 bytes.
-    """
+    """Return 1,000 numbers of 4 bytes."""
     return x * 2 + jnp.arange(1000, dtype=jnp.float32)
 
 
 @jax.jit
 def scalar(x):
-    """
-    Return one number of 4 bytes.
-    """
+    """Return one number of 4 bytes."""
     return jnp.float32(2) * x
 
 
 @jax.jit
 def whole(x):
-    """
-    Return one integer of 4 bytes.
-    """
+    """Return one integer of 4 bytes."""
     return x.astype(jnp.int32)
 
 
 def figures() -> Figures:
-    """
-    Return count and bytes by direction, as the agent's page has them.
-    """
+    """Return count and bytes by direction, as the agent's page has them."""
     page = {s: v for family in agent.collect() for s, v in family.samples}
     stem = "jaxmon_host_transfer"
     return {
@@ -110,30 +102,22 @@ for warm in (vector, scalar, whole):
 
 
 def fresh() -> Any:
-    """
-    Return a scalar that nobody has read.
-    """
+    """Return a scalar that nobody has read."""
     return scalar(one)
 
 
 def text(array: Any) -> str:
-    """
-    Return *array* formatted.
-    """
+    """Return *array* formatted."""
     return f"{array:.1f}"
 
 
 def tolist(array: Any) -> Any:
-    """
-    Return *array* as Python numbers.
-    """
+    """Return *array* as Python numbers."""
     return array.tolist()
 
 
 def copied_ahead(array: Any) -> Any:
-    """
-    Return the same after asking for the copy.
-    """
+    """Return the same after asking for the copy."""
     array.copy_to_host_async()
     return array.tolist()
 
@@ -207,24 +191,18 @@ ONE = jax.ShapeDtypeStruct((1,), np.float32)
 
 
 def first(operand: Any) -> Any:
-    """
-    Return the first number of an operand.
-    """
+    """Return the first number of an operand."""
     return np.asarray(operand)[:1]
 
 
 def sends(operand: Any) -> Any:
-    """
-    Return the same, and send an array in passing.
-    """
+    """Return the same, and send an array in passing."""
     jax.device_put(host)
     return first(operand)
 
 
 def called_back(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """
-    Return a function that runs *call* in a program, three times.
-    """
+    """Return a function that runs *call* in a program, three times."""
     program = jax.jit(call)
 
     def run(operand: Any) -> None:
@@ -270,9 +248,7 @@ case("a constant of a program", jax.jit(lambda x: x + constant), constant)
 
 
 def in_threads(_: object) -> None:
-    """
-    Read in eight threads at once.
-    """
+    """Read in eight threads at once."""
 
     def read() -> None:
         for _ in range(100):

@@ -34,9 +34,7 @@ def case(function):
 
 
 def limit(extra: int) -> None:
-    """
-    Allow *extra* bytes of address space beyond what is in use.
-    """
+    """Allow *extra* bytes of address space beyond what is in use."""
     most = in_use() + extra
     resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
 
@@ -158,9 +156,7 @@ def put():
 
 
 def links(error: BaseException) -> list[Any]:
-    """
-    Return type, text, notes and frames of *error* and what it comes from.
-    """
+    """Return type, text, notes and frames of *error* and what it comes from."""
     found = []
     link: BaseException | None = error
     while link is not None:
@@ -176,9 +172,7 @@ def links(error: BaseException) -> list[Any]:
 
 
 class Notes:
-    """
-    What the program saw of its own failure, and what jaxmon says about it.
-    """
+    """What the program saw of its own failure, and what jaxmon says about it."""
 
     def __init__(self, report_dir: str | None) -> None:
         self.links: list[Any] = []

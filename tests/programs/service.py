@@ -40,17 +40,13 @@ def answer(length):
 
 
 def predict(request):
-    """
-    Answer on a thread of Starlette's pool, after as long as the client asks for.
-    """
+    """Answer on a thread of Starlette's pool, after as long as the client asks for."""
     time.sleep(int(request.query_params.get("ms", "0")) / 1000)
     return PlainTextResponse(str(answer(request.path_params["length"])))
 
 
 async def gather(request):
-    """
-    Answer on threads of asyncio, and fail if told to.
-    """
+    """Answer on threads of asyncio, and fail if told to."""
     length = request.path_params["length"]
     if "fail" in request.query_params:
         raise ValueError(length)
@@ -58,9 +54,7 @@ async def gather(request):
 
 
 async def stream(request):
-    """
-    Answer in pieces, the model called for the last.
-    """
+    """Answer in pieces, the model called for the last."""
 
     async def pieces():
         yield "one\n"

@@ -32,9 +32,7 @@ stacks: dict[str, list[Any]] = {}
 
 
 def chain(error):
-    """
-    Return the traceback as printed, and every link by itself, notes included.
-    """
+    """Return the traceback as printed, and every link by itself, notes included."""
     lines = without_addresses("".join(traceback.format_exception(error)))
     links: list[Any] = []
     while error is not None and len(links) < 20:
@@ -58,9 +56,7 @@ def without_addresses(text):
 
 
 def failures():
-    """
-    Return the chain of each case.
-    """
+    """Return the chain of each case."""
     found = {}
     for name, run in cases.items():
         try:
@@ -79,9 +75,7 @@ def stack(where):
 
 
 def seen_from_inside():
-    """
-    Note the stack in traced bodies, in callbacks, and in threads.
-    """
+    """Note the stack in traced bodies, in callbacks, and in threads."""
 
     def nested(x):
         stack("traced, nested")
@@ -113,9 +107,7 @@ def seen_from_inside():
 
 
 def texts():
-    """
-    Return what JAX writes down about the source of programs.
-    """
+    """Return what JAX writes down about the source of programs."""
 
     @jax.jit
     def step(x):
@@ -147,9 +139,7 @@ def texts():
 
 
 def cached(directory):
-    """
-    Return the names of the entries in the persistent cache.
-    """
+    """Return the names of the entries in the persistent cache."""
     jax.clear_caches()
 
     @jax.jit

@@ -58,17 +58,13 @@ jaxmon.batch("predict", 5, 8)  # type: ignore[call-arg]
 @jaxmon.request("predict")
 @jaxmon.activity("predict")
 def predict(x: float) -> str:
-    """
-    Keep its signature.
-    """
+    """Keep its signature."""
     return str(x)
 
 
 @jaxmon.request("predict")
 async def predict_later(x: float) -> str:
-    """
-    Keep its signature.
-    """
+    """Keep its signature."""
     async with jaxmon.request("inner"):
         return predict(x)
 
@@ -82,9 +78,7 @@ jaxmon.budget(1)  # type: ignore[call-arg]
 
 @jaxmon.budget(live_bytes_growth=0, internal=True)
 def measured(x: float) -> str:
-    """
-    Keep its signature.
-    """
+    """Keep its signature."""
     return str(x)
 
 
@@ -97,9 +91,7 @@ later: Awaitable[str] = predict_later(1.0)
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """
-    Do nothing.
-    """
+    """Do nothing."""
 
 
 wrapped: Application = Middleware(application)

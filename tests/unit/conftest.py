@@ -1,6 +1,4 @@
-"""
-Fixtures of the unit tests.
-"""
+"""Fixtures of the unit tests."""
 
 from __future__ import annotations
 
@@ -13,8 +11,6 @@ from tests.indicators import Recorded, recording
 
 @pytest.fixture
 def recorded() -> Iterator[Recorded]:
-    """
-    Return what is recorded while the test runs.
-    """
+    """Return what is recorded while the test runs."""
     with recording() as found:
         yield found

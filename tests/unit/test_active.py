@@ -1,6 +1,4 @@
-"""
-Active alerts as a list for a terminal.
-"""
+"""Active alerts as a list for a terminal."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ PLAIN = Style(colour=False)
 
 
 def described(name, severity="ticket", *, state="firing", age=0.0, **labels):
-    """
-    Return an alert as Prometheus describes it.
-    """
+    """Return an alert as Prometheus describes it."""
     since = datetime.now(UTC) - timedelta(seconds=age)
     return {
         "labels": {"alertname": name, "severity": severity, "job": "demo", **labels},
@@ -32,9 +28,7 @@ def described(name, severity="ticket", *, state="firing", age=0.0, **labels):
 
 
 def test_the_most_urgent_alert_comes_first():
-    """
-    What fires precedes what may, a page precedes a ticket, the oldest its like.
-    """
+    """What fires precedes what may, a page precedes a ticket, the oldest its like."""
     found = active(
         [
             described("Young", age=1),
@@ -69,16 +63,12 @@ def test_conditions_of_one_objective_are_one_alert():
 
 
 def test_alerts_that_only_mute_are_left_out():
-    """
-    Nobody is told of severity info, here neither.
-    """
+    """Nobody is told of severity info, here neither."""
     assert active([described("JaxmonDeployInProgress", "info")]) == []
 
 
 def test_an_alert_is_told_with_its_age_and_runbook():
-    """
-    A row has all that matters within 80 columns, and what to read comes below.
-    """
+    """A row has all that matters within 80 columns, and what to read comes below."""
     found = active(
         [
             described("JaxmonCacheHitRateBudgetBurn", age=75, function=f"m.{'x' * 99}"),
@@ -96,9 +86,7 @@ def test_an_alert_is_told_with_its_age_and_runbook():
 
 
 def test_a_long_list_is_cut():
-    """
-    Alerts that find no room are counted.
-    """
+    """Alerts that find no room are counted."""
     found = active([described(f"Alert{number}") for number in range(9)])
     shown = lines(found, width=80, style=PLAIN, most=4)
 
@@ -107,9 +95,7 @@ def test_a_long_list_is_cut():
 
 
 def test_quiet_is_told_as_such():
-    """
-    No alerts is a message, not an empty space.
-    """
+    """No alerts is a message, not an empty space."""
     assert lines([], width=80, style=PLAIN) == ["  no alerts"]
 
 
@@ -127,8 +113,6 @@ def test_quiet_is_told_as_such():
     ],
 )
 def test_what_is_no_alert(described):
-    """
-    Something else than Prometheus may answer there: that is said, in a line.
-    """
+    """Something else than Prometheus may answer there: that is said, in a line."""
     with pytest.raises(CommandError, match="not described as it should be"):
         active([described])

@@ -1,6 +1,4 @@
-"""
-Addresses on the web, as somebody writes them; and commands that are given one.
-"""
+"""Addresses on the web, as somebody writes them; and commands that are given one."""
 
 from __future__ import annotations
 
@@ -64,17 +62,13 @@ COMMANDS = (
 
 @pytest.mark.parametrize("address", GOOD)
 def test_an_address_has_parts(address: str) -> None:
-    """
-    Of HTTP or HTTPS, with a name or a number of a host, whatever follows.
-    """
+    """Of HTTP or HTTPS, with a name or a number of a host, whatever follows."""
     assert parts_of(address).geturl() == address
 
 
 @pytest.mark.parametrize("address", BAD)
 def test_what_is_no_address_is_refused(address: str) -> None:
-    """
-    With what one looks like.
-    """
+    """With what one looks like."""
     with pytest.raises(ValueError, match=r"is no address; give http\(s\)://HOST/PATH"):
         parts_of(address)
 
@@ -90,9 +84,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
     ],
 )
 def test_a_password_is_not_shown(address: str, shown: str) -> None:
-    """
-    Whatever else is wrong with the address.
-    """
+    """Whatever else is wrong with the address."""
     assert without_user(address) == shown
 
 
@@ -104,9 +96,7 @@ def test_a_command_refuses_it(
     words: tuple[str, ...],
     address: str,
 ) -> None:
-    """
-    As a wrong command line, with a line that names the option, and does nothing.
-    """
+    """As a wrong command line, with a line that names the option, and does nothing."""
     monkeypatch.chdir(tmp_path)
 
     done = CliRunner().invoke(main, [*words, address])
@@ -120,9 +110,7 @@ def test_a_command_refuses_it(
 
 
 def test_what_a_path_is_appended_to_has_no_query() -> None:
-    """
-    A webhook with a question mark would get its path into the query.
-    """
+    """A webhook with a question mark would get its path into the query."""
     done = CliRunner().invoke(main, ["alerts", "check", "--webhook", "http://h/?a=b"])
 
     assert done.exit_code == 2
@@ -133,9 +121,7 @@ def test_what_a_path_is_appended_to_has_no_query() -> None:
 def test_a_uid_of_a_data_source_is_plain_text(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uid: str
 ) -> None:
-    """
-    What Grafana could not have, or JSON not hold, is a wrong command line.
-    """
+    """What Grafana could not have, or JSON not hold, is a wrong command line."""
     monkeypatch.chdir(tmp_path)
 
     done = CliRunner().invoke(main, ["dashboards", "build", "--datasource", uid])

@@ -1,6 +1,4 @@
-"""
-Which chip a TPU device of JAX is; devices with JAX's attributes stand for TPUs.
-"""
+"""Which chip a TPU device of JAX is; devices with JAX's attributes stand for TPUs."""
 
 from __future__ import annotations
 

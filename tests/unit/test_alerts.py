@@ -1,6 +1,4 @@
-"""
-The alerts as a set, the files made of them, and the command that makes them.
-"""
+"""The alerts as a set, the files made of them, and the command that makes them."""
 
 from __future__ import annotations
 
@@ -53,23 +51,17 @@ FILES = {"recording.yaml", "alerts.yaml", "alertmanager.yaml"}
 
 
 def jaxmon(*arguments):
-    """
-    Run `jaxmon alerts` in this process.
-    """
+    """Run `jaxmon alerts` in this process."""
     return CliRunner().invoke(main, ["alerts", *map(str, arguments)])
 
 
 def rules(text):
-    """
-    Return the rules of a rule file.
-    """
+    """Return the rules of a rule file."""
     return [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
 
 
 def test_the_set_of_alerts():
-    """
-    People route and silence by these names: a change is a decision.
-    """
+    """People route and silence by these names: a change is a decision."""
     assert {one.name for one in alerts.all_alerts()} == NAMES
 
 
@@ -92,18 +84,14 @@ def test_an_alert_is_complete(alert):
 
 
 def test_alerts_are_told_apart_by_their_labels():
-    """
-    No two rules of one name make the same alert.
-    """
+    """No two rules of one name make the same alert."""
     found = [(one.name, one.severity, one.labels) for one in alerts.all_alerts()]
 
     assert len(found) == len(set(found))
 
 
 def test_a_description_cannot_name_a_label_that_is_gone():
-    """
-    What the expression drops, the text cannot use.
-    """
+    """What the expression drops, the text cannot use."""
     with pytest.raises(ValueError, match=r"X has no label instance; it has .*'uuid'"):
         Alert(
             name="X",
@@ -115,9 +103,7 @@ def test_a_description_cannot_name_a_label_that_is_gone():
 
 
 def test_the_tools_accept_what_is_built():
-    """
-    Promtool, every lint on, and amtool find nothing in the default files.
-    """
+    """Promtool, every lint on, and amtool find nothing in the default files."""
     require_program("promtool")
     require_program("amtool")
 
@@ -134,9 +120,7 @@ def test_the_tools_accept_what_is_built():
     ],
 )
 def test_the_tools_notice_what_is_wrong(name, old, new):
-    """
-    The check above can fail, for each file.
-    """
+    """The check above can fail, for each file."""
     require_program("promtool")
     require_program("amtool")
     files = alerts.render()
@@ -147,9 +131,7 @@ def test_the_tools_notice_what_is_wrong(name, old, new):
 
 
 def test_quick_motion_divides_durations_only():
-    """
-    At 60, windows and waits shrink, thresholds and labels stay.
-    """
+    """At 60, windows and waits shrink, thresholds and labels stay."""
     usual, quick = (
         {(one["alert"], *one["labels"].items()): one for one in rules(text)}
         for text in (
@@ -168,9 +150,7 @@ def test_quick_motion_divides_durations_only():
 
 
 def test_custom_objectives_have_alerts_of_their_own(tmp_path):
-    """
-    Name, owner, objective and severity of one's own SLO arrive in the rules.
-    """
+    """Name, owner, objective and severity of one's own SLO arrive in the rules."""
     path = tmp_path / "slo.yaml"
     path.write_text(
         "slos:\n- name: eval-latency\n  title: Evaluations are fast\n"
@@ -205,9 +185,7 @@ def test_build_writes_the_files(tmp_path):
 
 
 def test_build_takes_addresses(tmp_path):
-    """
-    Runbooks and receivers may be elsewhere.
-    """
+    """Runbooks and receivers may be elsewhere."""
     result = jaxmon(
         *("build", "--out", tmp_path),
         *("--runbook-base", "https://wiki.example.org/"),
@@ -226,9 +204,7 @@ def test_build_takes_addresses(tmp_path):
 
 
 def test_build_makes_a_resource_of_the_operator(tmp_path):
-    """
-    All rules, in one PrometheusRule, with the same groups as the rule files.
-    """
+    """All rules, in one PrometheusRule, with the same groups as the rule files."""
     result = jaxmon("build", "--out", tmp_path, "--format", "prometheusrule")
     resource = yaml.safe_load((tmp_path / "prometheusrule.yaml").read_text())
     files = alerts.render()
@@ -250,9 +226,7 @@ def test_build_makes_a_resource_of_the_operator(tmp_path):
 
 
 def test_slo_prints_a_file_to_start_from(tmp_path):
-    """
-    What is printed is what holds without a file, comments included.
-    """
+    """What is printed is what holds without a file, comments included."""
     path = tmp_path / "slo.yaml"
     path.write_text(jaxmon("slo").output)
 
@@ -261,9 +235,7 @@ def test_slo_prints_a_file_to_start_from(tmp_path):
 
 
 def test_check_accepts_what_is_right(tmp_path):
-    """
-    A good file, and built files that are up to date, are no problem.
-    """
+    """A good file, and built files that are up to date, are no problem."""
     jaxmon("build", "--out", tmp_path)
     result = jaxmon("check", DEFAULT, "--against", tmp_path)
 
@@ -272,9 +244,7 @@ def test_check_accepts_what_is_right(tmp_path):
 
 
 def test_check_names_the_line(tmp_path):
-    """
-    A file that cannot be used ends the command with a message, not a traceback.
-    """
+    """A file that cannot be used ends the command with a message, not a traceback."""
     path = tmp_path / "slo.yaml"
     path.write_text(DEFAULT.read_text().replace("above: 0.2", "above: 0.3"))
     result = jaxmon("check", path)
@@ -285,9 +255,7 @@ def test_check_names_the_line(tmp_path):
 
 
 def test_check_shows_what_is_out_of_date(tmp_path):
-    """
-    Changed and missing files are named, with the difference.
-    """
+    """Changed and missing files are named, with the difference."""
     jaxmon("build", "--out", tmp_path)
     (tmp_path / "alertmanager.yaml").unlink()
     path = tmp_path / "alerts.yaml"
@@ -302,9 +270,7 @@ def test_check_shows_what_is_out_of_date(tmp_path):
 
 
 def test_check_goes_without_tools(monkeypatch):
-    """
-    Where promtool and amtool are missing, that is said, and the rest is checked.
-    """
+    """Where promtool and amtool are missing, that is said, and the rest is checked."""
     monkeypatch.setattr(shutil, "which", lambda _: None)
     result = jaxmon("check")
 

@@ -1,6 +1,4 @@
-"""
-What allocators tell, and what they do not.
-"""
+"""What allocators tell, and what they do not."""
 
 from __future__ import annotations
 
@@ -28,17 +26,13 @@ GPU = {
 
 @dataclass(frozen=True)
 class Device:
-    """
-    All that is asked of one.
-    """
+    """All that is asked of one."""
 
     id: int
 
 
 def test_each_figure_has_a_name() -> None:
-    """
-    A device with much memory free, but in small blocks, shows as such.
-    """
+    """A device with much memory free, but in small blocks, shows as such."""
     assert allocators.sizes(GPU) == {
         "in_use": 4 << 30,
         "peak": 5 << 30,
@@ -51,9 +45,7 @@ def test_each_figure_has_a_name() -> None:
 
 
 def test_what_is_not_kept_is_not_told() -> None:
-    """
-    Missing or negative: no limit is no limit of 0.
-    """
+    """Missing or negative: no limit is no limit of 0."""
     stats = {"bytes_in_use": 7, "bytes_limit": -1, "num_allocs": -1}
 
     assert allocators.sizes(stats) == {"in_use": 7}
@@ -79,9 +71,7 @@ def test_what_is_not_kept_is_not_told() -> None:
 def test_no_free_block_is_believed_where_all_is_in_use(
     figures: dict[str, int], *, told: bool
 ) -> None:
-    """
-    Older releases have the name, and always 0.
-    """
+    """Older releases have the name, and always 0."""
     stats = {**GPU, "largest_free_block_bytes": 0, **figures}
 
     assert ("largest_free_block" in allocators.sizes(stats)) is told

@@ -1,6 +1,4 @@
-"""
-The generated documents say what they are generated from.
-"""
+"""The generated documents say what they are generated from."""
 
 from __future__ import annotations
 
@@ -19,26 +17,20 @@ from tests.support import ROOT
 
 
 def test_committed_documents_are_up_to_date():
-    """
-    What is committed is what `jaxmon generate` writes.
-    """
+    """What is committed is what `jaxmon generate` writes."""
     reports = list(check(ROOT, generate.render(), owned=generate.OWNED))
     assert not reports, "".join(["run: jaxmon generate\n", *reports])
 
 
 def test_rendering_is_stable(monkeypatch):
-    """
-    The text depends neither on the terminal nor on when it is rendered.
-    """
+    """The text depends neither on the terminal nor on when it is rendered."""
     first = generate.render()
     monkeypatch.setenv("COLUMNS", "40")
     assert generate.render() == first
 
 
 def test_every_metric_has_a_row():
-    """
-    The metrics page names each metric of the catalogue, below its group.
-    """
+    """The metrics page names each metric of the catalogue, below its group."""
     text = metrics_doc.render()
     for metric in METRICS:
         assert f"\n| `{metric.name}` | {metric.kind} |" in text
@@ -46,9 +38,7 @@ def test_every_metric_has_a_row():
 
 
 def test_row_of_a_metric():
-    """
-    A row shows labels with their closed sets, unit, page, help and buckets.
-    """
+    """A row shows labels with their closed sets, unit, page, help and buckets."""
     metric = Metric(
         "toy_seconds",
         "histogram",
@@ -68,9 +58,7 @@ def test_row_of_a_metric():
 
 @pytest.mark.parametrize("field", fields(Settings), ids=lambda field: field.name)
 def test_every_setting_has_a_row(field):
-    """
-    The settings page gives variable, default and a sentence for each setting.
-    """
+    """The settings page gives variable, default and a sentence for each setting."""
     start = f"| `{field.name}` | `{PREFIX}{field.name.upper()}` |"
     text = settings_doc.render(click.Command("exporter"))
     (row,) = [line for line in text.splitlines() if start in line]
@@ -79,9 +67,7 @@ def test_every_setting_has_a_row(field):
 
 
 def test_options_of_the_sidecar_have_rows():
-    """
-    The settings page lists visible options with variable, default and help.
-    """
+    """The settings page lists visible options with variable, default and help."""
 
     @click.command
     @click.option("--port", "-p", default=1, envvar="TOY_PORT", help="TCP port.")
@@ -97,9 +83,7 @@ def test_options_of_the_sidecar_have_rows():
 
 
 def test_command_page_holds_the_help_of_every_command():
-    """
-    Nested commands get a section each; hidden ones get none.
-    """
+    """Nested commands get a section each; hidden ones get none."""
 
     @click.group
     def toys():

@@ -1,6 +1,4 @@
-"""
-Writing generated files, and noticing that those in place differ.
-"""
+"""Writing generated files, and noticing that those in place differ."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ ARTIFACTS = {"docs/a.md": "one\ntwo\n", "dashboards/b.json": "{}\n"}
 
 
 def test_written_files_pass_the_check(tmp_path):
-    """
-    What `write` wrote, `check` accepts; a second `write` changes nothing.
-    """
+    """What `write` wrote, `check` accepts; a second `write` changes nothing."""
     assert write(tmp_path, ARTIFACTS) == ["dashboards/b.json", "docs/a.md"]
     assert (tmp_path / "docs/a.md").read_text() == "one\ntwo\n"
     assert list(check(tmp_path, ARTIFACTS)) == []
@@ -21,18 +17,14 @@ def test_written_files_pass_the_check(tmp_path):
 
 
 def test_check_reports_a_missing_file_and_writes_nothing(tmp_path):
-    """
-    A file that is not there is named, and still not there afterwards.
-    """
+    """A file that is not there is named, and still not there afterwards."""
     reports = list(check(tmp_path, ARTIFACTS))
     assert reports == ["missing: dashboards/b.json\n", "missing: docs/a.md\n"]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_check_shows_how_a_file_differs(tmp_path):
-    """
-    A changed file is shown as a unified diff from what is to what should be.
-    """
+    """A changed file is shown as a unified diff from what is to what should be."""
     write(tmp_path, ARTIFACTS)
     (tmp_path / "docs/a.md").write_text("one\n2")
     (report,) = check(tmp_path, ARTIFACTS)
@@ -41,18 +33,14 @@ def test_check_shows_how_a_file_differs(tmp_path):
 
 
 def test_line_ends_count(tmp_path):
-    """
-    Bytes are compared: a file with other line ends is changed.
-    """
+    """Bytes are compared: a file with other line ends is changed."""
     write(tmp_path, ARTIFACTS)
     (tmp_path / "docs/a.md").write_bytes(b"one\r\ntwo\r\n")
     assert len(list(check(tmp_path, ARTIFACTS))) == 1
 
 
 def test_extra_files_count_in_owned_directories_only(tmp_path):
-    """
-    A left-over file is reported and deleted where every file is generated.
-    """
+    """A left-over file is reported and deleted where every file is generated."""
     write(tmp_path, ARTIFACTS)
     for directory in ("docs", "dashboards"):
         (tmp_path / directory / "old.txt").write_text("left over")

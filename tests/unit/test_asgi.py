@@ -1,6 +1,4 @@
-"""
-The middleware, driven as a server drives it.
-"""
+"""The middleware, driven as a server drives it."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name
 
 
 def get(app, path, *, method="GET", sent=None, host="testserver"):
-    """
-    Make one request, and return the messages that the application sent.
-    """
+    """Make one request, and return the messages that the application sent."""
     messages = []
     bodies = iter([b""])
 
@@ -57,9 +53,7 @@ def get(app, path, *, method="GET", sent=None, host="testserver"):
 
 
 def counts(recorded):
-    """
-    Return route, outcome and start of the requests that ended, with their number.
-    """
+    """Return route, outcome and start of the requests that ended, with their number."""
     return {
         tuple(part.split('"')[1] for part in one.split(",")): value
         for one, value in recorded.samples().items()
@@ -80,9 +74,7 @@ async def foreign(scope, receive, send):
 
 
 def passing_on(app):
-    """
-    Return a middleware that does not show what is inside.
-    """
+    """Return a middleware that does not show what is inside."""
 
     async def call(scope, receive, send):
         await app(scope, receive, send)
@@ -91,9 +83,7 @@ def passing_on(app):
 
 
 def site():
-    """
-    Return an application with routes of every kind.
-    """
+    """Return an application with routes of every kind."""
     items = [Route("/{item:int}", hello), Route("/{item:int}/{part}", hello)]
     return Starlette(
         routes=[
@@ -132,9 +122,7 @@ def site():
     "installed", ["inside", "outside", "around others", "around a function"]
 )
 def test_the_route_is_a_template(recorded, path, template, installed):
-    """
-    Never the path, wherever the middleware stands and however routes are nested.
-    """
+    """Never the path, wherever the middleware stands and however routes are nested."""
     app = site()
     if installed == "inside":
         app.add_middleware(Middleware)
@@ -152,9 +140,7 @@ def test_the_route_is_a_template(recorded, path, template, installed):
 
 
 def test_a_route_below_a_host_is_found(recorded):
-    """
-    The host's own name is no part of the template.
-    """
+    """The host's own name is no part of the template."""
     get(Middleware(site()), "/7", host="a.example.org")
 
     assert counts(recorded) == {("/{item}", "success", "warm"): 1}
@@ -172,9 +158,7 @@ def test_a_route_below_a_host_is_found(recorded):
     ],
 )
 def test_routes_of_fastapi_are_found(recorded, method, path, template):
-    """
-    Those of routers that are included, below each other as well, and of mounts.
-    """
+    """Those of routers that are included, below each other as well, and of mounts."""
     items, inner, app = APIRouter(), APIRouter(prefix="/inner"), FastAPI()
 
     @items.get("/items/{item}")
@@ -205,9 +189,7 @@ def test_routes_of_fastapi_are_found(recorded, method, path, template):
 
 
 def test_an_application_without_routes_is_unmatched(recorded):
-    """
-    Any ASGI application is served, though we cannot tell its routes.
-    """
+    """Any ASGI application is served, though we cannot tell its routes."""
     get(Middleware(foreign), "/anything")
 
     assert counts(recorded) == {("unmatched", "success", "warm"): 1}
@@ -215,9 +197,7 @@ def test_an_application_without_routes_is_unmatched(recorded):
 
 @pytest.mark.contained
 def test_a_router_that_is_none_is_contained(recorded):
-    """
-    What has `routes` of another kind is served, as unmatched.
-    """
+    """What has `routes` of another kind is served, as unmatched."""
 
     class Odd:
         routes = ("a", "b")
@@ -246,9 +226,7 @@ def test_a_router_that_is_none_is_contained(recorded):
     ],
 )
 def test_the_status_tells_the_outcome(recorded, path, outcome):
-    """
-    4xx is the client's fault, 5xx ours.
-    """
+    """4xx is the client's fault, 5xx ours."""
     get(Middleware(site()), path)
 
     assert [found for _, found, _ in counts(recorded)] == [outcome]
@@ -256,9 +234,7 @@ def test_the_status_tells_the_outcome(recorded, path, outcome):
 
 @pytest.mark.parametrize("installed", ["inside", "outside"])
 def test_an_exception_is_an_error_and_goes_on(recorded, installed):
-    """
-    Counted once, whether the 500 that the server makes of it passes us or not.
-    """
+    """Counted once, whether the 500 that the server makes of it passes us or not."""
     app = site()
     if installed == "inside":
         app.add_middleware(Middleware)
@@ -272,9 +248,7 @@ def test_an_exception_is_an_error_and_goes_on(recorded, installed):
 
 
 def test_no_response_is_an_error(recorded):
-    """
-    A server answers 500 for an application that does not.
-    """
+    """A server answers 500 for an application that does not."""
 
     async def silent(*_):
         pass
@@ -321,9 +295,7 @@ def test_a_request_lasts_to_the_last_byte(recorded):
 
 @pytest.mark.parametrize("kind", ["pathsend", "zerocopysend"])
 def test_a_file_that_the_server_sends_ends_it(recorded, kind):
-    """
-    By the extensions of ASGI for that; what fails afterwards is no part of it.
-    """
+    """By the extensions of ASGI for that; what fails afterwards is no part of it."""
 
     async def app(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200})
@@ -357,9 +329,7 @@ def test_a_compile_makes_it_cold(recorded):
 
 @pytest.mark.parametrize("kind", ["websocket", "lifespan"])
 def test_other_protocols_pass_through(recorded, kind):
-    """
-    The application gets the server's own callables.
-    """
+    """The application gets the server's own callables."""
     seen: list[Any] = []
 
     async def app(*arguments):
@@ -373,9 +343,7 @@ def test_other_protocols_pass_through(recorded, kind):
 
 
 def test_nothing_happens_where_nobody_records():
-    """
-    The application gets the server's own callables.
-    """
+    """The application gets the server's own callables."""
     seen: list[Any] = []
 
     async def app(*arguments):
@@ -388,9 +356,7 @@ def test_nothing_happens_where_nobody_records():
 
 
 def test_a_websocket_route_is_no_template(recorded):
-    """
-    A plain request for one is unmatched.
-    """
+    """A plain request for one is unmatched."""
     app = Starlette(
         routes=[WebSocketRoute("/socket", foreign)], middleware=[Install(Middleware)]
     )

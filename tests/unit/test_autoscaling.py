@@ -1,6 +1,4 @@
-"""
-Autoscaling: the metrics exist, and the queries say what they are for.
-"""
+"""Autoscaling: the metrics exist, and the queries say what they are for."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ SERIES = {
 
 
 def test_every_metric_is_in_the_catalogue() -> None:
-    """
-    No file names a metric that jaxmon does not have.
-    """
+    """No file names a metric that jaxmon does not have."""
     known = {metric.name for metric in catalog.METRICS}
     named = {
         name
@@ -69,9 +65,7 @@ def test_every_metric_is_in_the_catalogue() -> None:
 
 
 def test_the_autoscaler_asks_for_what_the_adapter_offers() -> None:
-    """
-    The names in hpa.yaml are among those that prometheus-adapter is told to give.
-    """
+    """The names in hpa.yaml are among those that prometheus-adapter is told to give."""
     metrics = FILES["hpa.yaml"]["spec"]["metrics"]
     asked = [one["pods"]["metric"]["name"] for one in metrics]
 
@@ -104,9 +98,7 @@ def test_pods_are_measured_by_their_fullest_device_and_what_waits(
 
 
 def test_the_adapter_discovers_pods(tmp_path: Path) -> None:
-    """
-    The queries for discovery find series of pods, and none without a pod.
-    """
+    """The queries for discovery find series of pods, and none without a pod."""
     memory, queued, requests = (rule["seriesQuery"] for rule in RULES)
     expected = {memory: 4, queued: 5, requests: 4}
     evaluate(
@@ -138,9 +130,7 @@ def test_keda_asks_for_the_mean_and_the_sum_of_one_deployment(tmp_path: Path) ->
 
 
 def test_a_device_without_a_limit_is_not_full(tmp_path: Path) -> None:
-    """
-    Some allocators have no limit, and say 0: a division by it would be endless.
-    """
+    """Some allocators have no limit, and say 0: a division by it would be endless."""
     device = (
         'jaxmon_device_memory_bytes{{namespace="default",pod="server-7f9c-b",'
         'worker="0",device="1",kind="{}"}}'

@@ -1,6 +1,4 @@
-"""
-Baselines: files, tolerances, comparisons and the table, without running anything.
-"""
+"""Baselines: files, tolerances, comparisons and the table, without running anything."""
 
 from __future__ import annotations
 
@@ -28,24 +26,18 @@ VERSIONS = {"jax": "0.10.2", "python": "3.11.7", "platform": "cpu", "device": "c
 
 
 def record(versions: dict[str, str] | None = None, **functions: Any) -> Record:
-    """
-    Return a record; functions by name, with dots spelled as underscores.
-    """
+    """Return a record; functions by name, with dots spelled as underscores."""
     return Record(versions or VERSIONS, functions)
 
 
 def verdicts(before: Record, after: Record, *given: str) -> dict[str, str]:
-    """
-    Return the verdict on each figure that changed, of one function.
-    """
+    """Return the verdict on each figure that changed, of one function."""
     found = compare(before, after, tolerances(given))
     return {change.figure: change.verdict for change in found.changes}
 
 
 def test_record_survives_its_file(tmp_path: Path) -> None:
-    """
-    What is written is read, in an order that does not depend on the run.
-    """
+    """What is written is read, in an order that does not depend on the run."""
     path = tmp_path / "b.json"
     one = record(b={"fusions": 2, "compiles": 1}, a={"compile_seconds": 0.25})
     other = record(a={"compile_seconds": 0.25}, b={"compiles": 1, "fusions": 2})
@@ -59,9 +51,7 @@ def test_record_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_what_a_later_jaxmon_adds_is_ignored(tmp_path: Path) -> None:
-    """
-    Unknown figures and entries are no error, and are not compared.
-    """
+    """Unknown figures and entries are no error, and are not compared."""
     path = tmp_path / "b.json"
     document = json.loads(str(record(f={"compiles": 1})))
     document["functions"]["f"]["joules"] = 3
@@ -71,9 +61,7 @@ def test_what_a_later_jaxmon_adds_is_ignored(tmp_path: Path) -> None:
 
 
 def damaged() -> dict[str, bytes]:
-    """
-    Return files that are no baselines.
-    """
+    """Return files that are no baselines."""
     good = str(record(f={"compiles": 1}))
     return {
         "empty": b"",
@@ -103,9 +91,7 @@ def damaged() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("kind", damaged())
 def test_damaged_files_are_refused(kind: str, tmp_path: Path) -> None:
-    """
-    Whatever is in the file, the error names it and what to do.
-    """
+    """Whatever is in the file, the error names it and what to do."""
     path = tmp_path / "b.json"
     path.write_bytes(damaged()[kind])
     with pytest.raises(BaselineError, match=r"b\.json is no baseline: ") as caught:
@@ -114,9 +100,7 @@ def test_damaged_files_are_refused(kind: str, tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
-    """
-    Absent files and directories are errors of the same kind.
-    """
+    """Absent files and directories are errors of the same kind."""
     for path in (tmp_path / "none.json", tmp_path):
         with pytest.raises(BaselineError, match=r"cannot be read|is a directory"):
             read(path)
@@ -140,9 +124,7 @@ def test_unwritable_places_are_noticed_before_and_after(tmp_path: Path) -> None:
 
 
 def test_processes_are_put_together() -> None:
-    """
-    Counts and seconds add up, of the sizes of programs the largest stays.
-    """
+    """Counts and seconds add up, of the sizes of programs the largest stays."""
     one = {"compiles": 1, "compile_seconds": 0.1, "flops": 5, "fusions": 1}
     two = {"compiles": 2, "compile_seconds": 0.2, "flops": 7}
     found = from_processes(
@@ -187,17 +169,13 @@ def test_processes_are_put_together() -> None:
 def test_tolerances_decide(
     figure: str, before: float, after: float, given: tuple[str, ...], verdict: str
 ) -> None:
-    """
-    A figure may grow by its tolerance and no further; a smaller one is better.
-    """
+    """A figure may grow by its tolerance and no further; a smaller one is better."""
     found = verdicts(record(f={figure: before}), record(f={figure: after}), *given)
     assert found == {figure: verdict}
 
 
 def test_same_figures_are_no_change() -> None:
-    """
-    A run like the baseline has nothing to show, of any figure.
-    """
+    """A run like the baseline has nothing to show, of any figure."""
     figures = dict.fromkeys(FIGURES, 7)
     comparison = compare(record(f=figures), record(f=figures), tolerances(()))
     assert (comparison.changes, comparison.worse) == ((), ())
@@ -224,17 +202,13 @@ def test_same_figures_are_no_change() -> None:
     ],
 )
 def test_tolerances_that_are_none_are_refused(text: str) -> None:
-    """
-    A mistyped tolerance is an error, and not a looser gate.
-    """
+    """A mistyped tolerance is an error, and not a looser gate."""
     with pytest.raises(BaselineError):
         tolerances([text])
 
 
 def test_tolerances_are_shown_as_they_are_given() -> None:
-    """
-    What the table shows can be given as an option.
-    """
+    """What the table shows can be given as an option."""
     for text in ("5%", "2", "50%+0.5", "0"):
         found = tolerances([f"flops={text}"])["flops"]
         assert str(found) == text
@@ -247,9 +221,7 @@ def test_tolerances_are_shown_as_they_are_given() -> None:
 
 
 def test_other_hardware_is_not_compared() -> None:
-    """
-    Figures of a GPU say nothing about the CPU; another JAX is what one compares.
-    """
+    """Figures of a GPU say nothing about the CPU; another JAX is what one compares."""
     gpu = record({**VERSIONS, "platform": "gpu", "device": "H100"})
     with pytest.raises(BaselineError, match="keep a baseline for each"):
         compare(record(), gpu, tolerances(()))
@@ -259,9 +231,7 @@ def test_other_hardware_is_not_compared() -> None:
 
 
 def test_functions_that_come_and_go_are_named() -> None:
-    """
-    They are no regressions by themselves; nor is a figure that one side lacks.
-    """
+    """They are no regressions by themselves; nor is a figure that one side lacks."""
     before = record(f={"compiles": 1, "peak_bytes": 5}, old={"compiles": 1})
     after = record(f={"compiles": 1, "code_bytes": 5}, new={"compiles": 9})
     comparison = compare(before, after, tolerances(()))

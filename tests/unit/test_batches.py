@@ -1,6 +1,4 @@
-"""
-Batches that a program counts.
-"""
+"""Batches that a program counts."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ COUNT, SUM, BUCKET = (
 
 
 def test_a_batch_counts_by_its_fill(recorded):
-    """
-    Sum over count is the mean fill; an empty batch was computed for nothing.
-    """
+    """Sum over count is the mean fill; an empty batch was computed for nothing."""
     for size in (0, 2, 8):
         jaxmon.batch("predict", size=size, capacity=8)
     jaxmon.batch("embed", size=1, capacity=1)
@@ -37,9 +33,7 @@ def test_a_batch_counts_by_its_fill(recorded):
 
 @pytest.mark.contained
 def test_impossible_batches_are_not_counted(recorded):
-    """
-    However often that happens, the others are.
-    """
+    """However often that happens, the others are."""
     impossible: tuple[tuple[Any, Any], ...] = (
         (9, 8),
         (-1, 8),
@@ -56,9 +50,7 @@ def test_impossible_batches_are_not_counted(recorded):
 
 
 def test_routes_are_those_of_requests():
-    """
-    A route has its place once, whether requests or batches came first.
-    """
+    """A route has its place once, whether requests or batches came first."""
     with recording(limit=2) as recorded:
         jaxmon.batch("first", size=1, capacity=2)
         for route in ("second", "first", "third"):
@@ -73,9 +65,7 @@ def test_routes_are_those_of_requests():
 
 
 def test_batches_are_counted_on_all_threads(recorded):
-    """
-    No batch is lost.
-    """
+    """No batch is lost."""
 
     def run():
         for _ in range(2000):
@@ -92,9 +82,7 @@ def test_batches_are_counted_on_all_threads(recorded):
 
 
 def test_nobody_need_record():
-    """
-    Without an agent nothing happens.
-    """
+    """Without an agent nothing happens."""
     jaxmon.batch("predict", size=1, capacity=2)
     with recording() as recorded:
         assert recorded.value(COUNT) == 0

@@ -1,6 +1,4 @@
-"""
-Files that somebody names, read within bounds.
-"""
+"""Files that somebody names, read within bounds."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from jaxmon.files.bounded import MAX_BYTES, PIPE_SECONDS, read, read_text
 
 
 def test_a_regular_file_is_read(tmp_path: Path) -> None:
-    """
-    Also through a link, as secrets of Kubernetes are, and with a mark of UTF-8.
-    """
+    """Also through a link, as secrets of Kubernetes are, and with a mark of UTF-8."""
     path = tmp_path / "real"
     path.write_bytes("\ufeffä: 1\n".encode())
     (tmp_path / "link").symlink_to(path)
@@ -46,9 +42,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    """
-    A missing one, a path that no file can have, and a link that leads to itself.
-    """
+    """A missing one, a path that no file can have, and a link that leads to itself."""
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for path, reason in (
         (tmp_path / "absent", "No such file or directory"),
@@ -76,9 +70,7 @@ def test_size_is_limited(tmp_path: Path) -> None:
 
 
 def test_it_must_be_utf_8(tmp_path: Path) -> None:
-    """
-    The error names the line.
-    """
+    """The error names the line."""
     path = tmp_path / "latin"
     path.write_bytes(b"a: 1\nb: \xe4\n")
     with pytest.raises(ConfigFileError, match=r"^line 2: not UTF-8$"):
@@ -86,9 +78,7 @@ def test_it_must_be_utf_8(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_read_where_it_is_allowed(tmp_path: Path) -> None:
-    """
-    To its end, also when its writer comes late, or is gone already.
-    """
+    """To its end, also when its writer comes late, or is gone already."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(b"x" * 200_000,))
@@ -103,9 +93,7 @@ def test_a_pipe_is_read_where_it_is_allowed(tmp_path: Path) -> None:
 
 
 def test_a_pipe_has_a_deadline_and_a_size(tmp_path: Path) -> None:
-    """
-    One that nobody writes to, and one that never ends.
-    """
+    """One that nobody writes to, and one that never ends."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     times = iter((0.0, PIPE_SECONDS - 0.01, PIPE_SECONDS))

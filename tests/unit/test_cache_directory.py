@@ -15,9 +15,7 @@ from jaxmon.agent.cache.directory import Listing, is_local, look
 
 
 def filled(directory: Path) -> Path:
-    """
-    Return *directory* with two entries of 5 and 7 bytes, and what is none.
-    """
+    """Return *directory* with two entries of 5 and 7 bytes, and what is none."""
     (directory / "jit_f-aa-cache").write_bytes(b"12345")
     (directory / "jit_g-bb-cache").write_bytes(b"1234567")
     (directory / "jit_g-bb-atime").write_bytes(b"12345678")
@@ -27,9 +25,7 @@ def filled(directory: Path) -> Path:
 
 
 def test_entries_are_counted_and_what_is_beside_them_is_not(tmp_path: Path) -> None:
-    """
-    Only JAX's entries count, as they do for its own limit.
-    """
+    """Only JAX's entries count, as they do for its own limit."""
     found = look(str(filled(tmp_path)), sought={}, writes=True)
 
     assert (found.entries, found.size, found.problem) == (2, 12, None)
@@ -38,9 +34,7 @@ def test_entries_are_counted_and_what_is_beside_them_is_not(tmp_path: Path) -> N
 
 
 def test_entries_of_the_same_program_under_other_keys_are_named(tmp_path: Path) -> None:
-    """
-    What was sought and is there under its key, or is not sought, is not named.
-    """
+    """What was sought and is there under its key, or is not sought, is not named."""
     sought = {"jit_f": {"jit_f-cc"}, "jit_g": {"jit_g-bb"}, "jit_h": {"jit_h-dd"}}
 
     found = look(str(filled(tmp_path)), sought=sought, writes=True)
@@ -49,9 +43,7 @@ def test_entries_of_the_same_program_under_other_keys_are_named(tmp_path: Path) 
 
 
 def test_a_look_that_takes_too_long_ends_without_figures(tmp_path: Path) -> None:
-    """
-    Part of a directory is not its size.
-    """
+    """Part of a directory is not its size."""
     ticks = count(0, 3)
 
     found = look(
@@ -64,9 +56,7 @@ def test_a_look_that_takes_too_long_ends_without_figures(tmp_path: Path) -> None
 def test_a_huge_directory_ends_without_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The number of files looked at is bounded.
-    """
+    """The number of files looked at is bounded."""
     monkeypatch.setattr(cache_directory, "_MOST_FILES", 3)
 
     assert look(str(filled(tmp_path)), sought={}, writes=True).entries is None
@@ -75,9 +65,7 @@ def test_a_huge_directory_ends_without_figures(
 def test_an_entry_that_is_evicted_meanwhile_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Another process may remove what was just listed.
-    """
+    """Another process may remove what was just listed."""
     filled(tmp_path)
     listing = os.scandir
 
@@ -92,9 +80,7 @@ def test_an_entry_that_is_evicted_meanwhile_does_not_count(
 
 
 def test_what_is_no_usable_directory_is_said_in_words(tmp_path: Path) -> None:
-    """
-    Missing, a file, or longer than a name may be.
-    """
+    """Missing, a file, or longer than a name may be."""
     file = tmp_path / "file"
     file.touch()
     missing = look(str(tmp_path / "none"), sought={}, writes=True)
@@ -109,9 +95,7 @@ def test_what_is_no_usable_directory_is_said_in_words(tmp_path: Path) -> None:
 def test_who_only_reads_needs_no_permission_to_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Processes other than 0 never write.
-    """
+    """Processes other than 0 never write."""
     monkeypatch.setattr(os, "access", lambda *_: False)
 
     assert look(str(tmp_path), sought={}, writes=False).problem is None
@@ -124,7 +108,5 @@ def test_who_only_reads_needs_no_permission_to_write(
     [("/var/cache/jax", True), ("cache", True), ("gs://bucket/jax", False)],
 )
 def test_addresses_are_not_local(path: str, *, local: bool) -> None:
-    """
-    Buckets are not listed: that may cost money, and minutes.
-    """
+    """Buckets are not listed: that may cost money, and minutes."""
     assert is_local(path) == local

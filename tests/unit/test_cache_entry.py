@@ -1,6 +1,4 @@
-"""
-An entry tells under which path it was made, or nothing.
-"""
+"""An entry tells under which path it was made, or nothing."""
 
 from __future__ import annotations
 
@@ -34,18 +32,14 @@ def entry(directory: Path, content: bytes) -> Path:
 def test_the_path_is_found_among_the_options(
     tmp_path: Path, content: bytes, path: str | None
 ) -> None:
-    """
-    Whatever stands around it.
-    """
+    """Whatever stands around it."""
     assert made_under(entry(tmp_path, content), zlib.decompress) == path
 
 
 def test_what_cannot_be_read_tells_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Corrupt, gone, or too large to take into memory.
-    """
+    """Corrupt, gone, or too large to take into memory."""
     file = entry(tmp_path, OPTIONS)
     monkeypatch.setattr(cache_entry, "_MOST_BYTES", 3)
     assert made_under(file, zlib.decompress) is None

@@ -1,6 +1,4 @@
-"""
-House rules of the metric catalogue.
-"""
+"""House rules of the metric catalogue."""
 
 from __future__ import annotations
 
@@ -85,9 +83,7 @@ each_metric = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metr
 
 
 def test_names_and_constants_are_unique():
-    """
-    No two constants of the catalogue name the same metric.
-    """
+    """No two constants of the catalogue name the same metric."""
     names = Counter(metric.name for metric in METRICS)
     assert [name for name, count in names.items() if count > 1] == []
     assert len(catalog.BY_NAME) == len(METRICS)
@@ -95,9 +91,7 @@ def test_names_and_constants_are_unique():
 
 @each_metric
 def test_name_has_a_prefix_of_its_group(metric):
-    """
-    Names are ours, or those under which every Python process is known.
-    """
+    """Names are ours, or those under which every Python process is known."""
     foreign = ("process_", "python_")
     assert metric.name.startswith(foreign if metric.group == "Process" else "jaxmon_")
     assert re.fullmatch(r"[a-z][a-z0-9_]*", metric.name)
@@ -105,9 +99,7 @@ def test_name_has_a_prefix_of_its_group(metric):
 
 @each_metric
 def test_name_says_kind_and_unit(metric):
-    """
-    The suffix is `_total` for counters only, before it the base unit.
-    """
+    """The suffix is `_total` for counters only, before it the base unit."""
     assert metric.name.endswith("_total") == (metric.kind == "counter")
     assert metric.name.endswith("_info") == (metric.kind == "info")
     stem = metric.name.removesuffix("_total")
@@ -120,18 +112,14 @@ def test_name_says_kind_and_unit(metric):
 
 @each_metric
 def test_help_is_a_sentence(metric):
-    """
-    Help starts with a capital or a figure, ends with a full stop, fits one line.
-    """
+    """Help starts with a capital or a figure, ends with a full stop, fits one line."""
     assert re.fullmatch(r"[A-Z0-9][^\n]{5,118}\.", metric.help)
     assert not metric.help.endswith("..")
 
 
 @each_metric
 def test_labels_are_known_and_bounded(metric):
-    """
-    Each label is on the list above, once, and none is reserved.
-    """
+    """Each label is on the list above, once, and none is reserved."""
     assert set(metric.labels) <= LABELS
     assert len(set(metric.labels)) == len(metric.labels)
     assert not {"le", "quantile", "job", "instance"} & set(metric.labels)
@@ -139,9 +127,7 @@ def test_labels_are_known_and_bounded(metric):
 
 @each_metric
 def test_closed_sets_belong_to_labels(metric):
-    """
-    Values are listed for labels that the metric has, each value once.
-    """
+    """Values are listed for labels that the metric has, each value once."""
     for label, values in metric.values:
         assert label in metric.labels
         assert values
@@ -150,9 +136,7 @@ def test_closed_sets_belong_to_labels(metric):
 
 @each_metric
 def test_buckets_rise_and_stay_few(metric):
-    """
-    Histograms, and only they, have rising finite bounds: each costs a series.
-    """
+    """Histograms, and only they, have rising finite bounds: each costs a series."""
     assert bool(metric.buckets) == (metric.kind == "histogram")
     assert list(metric.buckets) == sorted(set(metric.buckets))
     assert len(metric.buckets) <= 12
@@ -182,24 +166,18 @@ def test_range_is_one(metric):
 
 @each_metric
 def test_metric_has_a_group_and_a_page(metric):
-    """
-    The documentation knows where to list it and where it is exposed.
-    """
+    """The documentation knows where to list it and where it is exposed."""
     assert metric.group
     assert metric.sources in (catalog.AGENT, catalog.SIDECAR, catalog.BOTH)
 
 
 def test_every_label_on_the_list_is_used():
-    """
-    The list of labels does not outlive the metrics that needed them.
-    """
+    """The list of labels does not outlive the metrics that needed them."""
     assert set() == LABELS - {label for metric in METRICS for label in metric.labels}
 
 
 def test_no_other_module_spells_a_metric_name():
-    """
-    Code refers to constants: a renamed metric is renamed in one place.
-    """
+    """Code refers to constants: a renamed metric is renamed in one place."""
     spelled = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for folder in ("jaxmon", "exporters")
@@ -229,9 +207,7 @@ def test_a_spelled_metric_name_is_found():
 
 
 def metric_names(source):
-    """
-    Return line and name of what looks like a metric in the strings of *source*.
-    """
+    """Return line and name of what looks like a metric in the strings of *source*."""
     tree = ast.parse(source)
     names = "|".join(metric.name for metric in METRICS)
     # A package, and what pytest knows our mark and setting by.
@@ -250,9 +226,7 @@ def metric_names(source):
 
 
 def test_every_constant_is_listed():
-    """
-    Every `Metric` constant of the package is in `METRICS`, once.
-    """
+    """Every `Metric` constant of the package is in `METRICS`, once."""
     constants = {value for value in vars(catalog).values() if isinstance(value, Metric)}
     assert set(METRICS) == constants
     assert len(METRICS) == len(constants)

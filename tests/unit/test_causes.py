@@ -1,6 +1,4 @@
-"""
-Why a call had to compile a function again.
-"""
+"""Why a call had to compile a function again."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ def leaf(*shape: int, dtype: str = "float32", weak: bool = False) -> Leaf:
 
 
 def call(*leaves: Leaf, context: tuple[Any, ...] = ()) -> Signature:
-    """
-    Return the signature of a call with one argument for each leaf.
-    """
+    """Return the signature of a call with one argument for each leaf."""
     names = "xyzuvw"
     arguments = tuple(
         Argument(names[n], by_name=False, node=LEAF) for n in range(len(leaves))
@@ -43,9 +39,7 @@ def call(*leaves: Leaf, context: tuple[Any, ...] = ()) -> Signature:
 
 
 def tree(*keys: str, count: int = 3) -> Signature:
-    """
-    Return the signature of a call with a dict of arrays.
-    """
+    """Return the signature of a call with a dict of arrays."""
     paths = tuple(f"[{key!r}]" for key in keys)
     node = Node("dict", (), "", paths, (LEAF,) * len(keys), len(keys))
     leaves = (leaf(count),) * len(keys)
@@ -53,9 +47,7 @@ def tree(*keys: str, count: int = 3) -> Signature:
 
 
 def judge(causes: Causes, made: Jitted, signature: Signature | None) -> Cause | None:
-    """
-    Return why *made* is compiled, and let it be compiled.
-    """
+    """Return why *made* is compiled, and let it be compiled."""
     given = source_of(made), causes.history(made.fun), signature
     cause = causes.of(*given)
     causes.remember(*given)
@@ -71,9 +63,7 @@ def texts(cause: Cause | None) -> list[str]:
 
 
 def test_the_first_compile_has_no_cause() -> None:
-    """
-    Two functions from two lines are both new, which is no recompile.
-    """
+    """Two functions from two lines are both new, which is no recompile."""
     causes = Causes()
 
     assert judge(causes, jitted(lambda: 1), call(leaf())) is None
@@ -81,9 +71,7 @@ def test_the_first_compile_has_no_cause() -> None:
 
 
 def test_equal_leaves_need_not_be_one_object() -> None:
-    """
-    They are until too many are known; the closest signature is so all the same.
-    """
+    """They are until too many are known; the closest signature is so all the same."""
     causes, fun = Causes(), jitted(lambda: 1)
     for sizes in ((1, 1), (5, 5)):
         judge(causes, fun, call(*map(leaf, sizes)))
@@ -94,9 +82,7 @@ def test_equal_leaves_need_not_be_one_object() -> None:
 
 
 def test_a_compile_that_could_not_be_told_makes_no_new_function() -> None:
-    """
-    The next one of the same object has nothing to be compared with.
-    """
+    """The next one of the same object has nothing to be compared with."""
     causes, fun = Causes(), jitted(lambda: 1)
     judge(causes, fun, None)
 
@@ -104,9 +90,7 @@ def test_a_compile_that_could_not_be_told_makes_no_new_function() -> None:
 
 
 def test_another_shape_is_named() -> None:
-    """
-    Only a compile that differs in shapes alone from an earlier one says so.
-    """
+    """Only a compile that differs in shapes alone from an earlier one says so."""
     causes, fun = Causes(), jitted(lambda: 1)
     judge(causes, fun, call(leaf(1), leaf()))
 
@@ -116,9 +100,7 @@ def test_another_shape_is_named() -> None:
 
 
 def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
-    """
-    Two leaves of another shape are closer than a tree with another key.
-    """
+    """Two leaves of another shape are closer than a tree with another key."""
     causes, fun = Causes(), jitted(lambda: 1)
     judge(causes, fun, tree("a", "b", count=4))
     judge(causes, fun, tree("a", "b", "c", count=3))
@@ -133,9 +115,7 @@ def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
 
 
 def test_configuration_comes_before_what_follows_from_it() -> None:
-    """
-    Under jax_enable_x64 every dtype changes too; the setting is the cause.
-    """
+    """Under jax_enable_x64 every dtype changes too; the setting is the cause."""
     causes, fun = Causes(["jax_enable_x64"]), jitted(lambda: 1)
     judge(causes, fun, call(leaf(1), context=(False,)))
 
@@ -174,9 +154,7 @@ def test_the_same_again_was_evicted() -> None:
 
 
 def test_two_lambdas_of_one_line_are_two() -> None:
-    """
-    What JAX says of their source is the same; their code is not.
-    """
+    """What JAX says of their source is the same; their code is not."""
     causes, source = Causes(), "<lambda> at file.py:1"
     first, second = (lambda x: x + 1), (lambda x: x + 2)
 
@@ -185,9 +163,7 @@ def test_two_lambdas_of_one_line_are_two() -> None:
 
 
 def test_a_new_function_of_the_same_line_is_named() -> None:
-    """
-    A lambda made again is the cause, and what else differs is told too.
-    """
+    """A lambda made again is the cause, and what else differs is told too."""
     causes = Causes()
     first, second = ((lambda: 1) for _ in range(2))
     judge(causes, jitted(first), call(leaf()))
@@ -200,9 +176,7 @@ def test_a_new_function_of_the_same_line_is_named() -> None:
 
 
 def test_a_long_list_of_differences_is_cut() -> None:
-    """
-    Of a thousand changed leaves the first are kept, and the rest counted.
-    """
+    """Of a thousand changed leaves the first are kept, and the rest counted."""
     causes, fun = Causes(), jitted(lambda: 1)
     keys = [str(number) for number in range(1000)]
     judge(causes, fun, tree(*keys, count=1))
@@ -227,9 +201,7 @@ def test_few_signatures_of_many_leaves_are_kept() -> None:
 
 
 def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
-    """
-    Histories go with their functions; an unreferable one has none.
-    """
+    """Histories go with their functions; an unreferable one has none."""
     causes = Causes()
     for _ in range(100):
         judge(causes, jitted(lambda: 1), call(leaf()))
@@ -242,9 +214,7 @@ def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
 
 
 def test_a_call_without_a_signature_is_unknown() -> None:
-    """
-    Where the arguments could not be told, the recompile still counts.
-    """
+    """Where the arguments could not be told, the recompile still counts."""
     causes, fun = Causes(), jitted(lambda: 1)
     judge(causes, fun, call(leaf()))
 
@@ -259,9 +229,7 @@ def with_static(value: object, *leaves: Leaf) -> Signature:
 
 
 class Versioned:
-    """
-    An object that says itself what it is equal to.
-    """
+    """An object that says itself what it is equal to."""
 
     def __init__(self, version: int) -> None:
         self._version = version
@@ -274,9 +242,7 @@ class Versioned:
 
 
 def test_what_a_class_hides_is_the_cause_if_nothing_else_is() -> None:
-    """
-    A difference that is certain comes first; the same again was evicted.
-    """
+    """A difference that is certain comes first; the same again was evicted."""
     causes, fun = Causes(), jitted(lambda: 1)
     judge(causes, fun, with_static(Versioned(1)))
 
@@ -289,9 +255,7 @@ def test_what_a_class_hides_is_the_cause_if_nothing_else_is() -> None:
 
 
 def test_what_was_not_looked_at_in_full_is_not_called_evicted() -> None:
-    """
-    It may differ where it was not looked at; neither is claimed.
-    """
+    """It may differ where it was not looked at; neither is claimed."""
     causes, fun = Causes(), jitted(lambda: 1)
     judge(causes, fun, with_static(tuple(range(5_000))))
 

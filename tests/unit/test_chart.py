@@ -1,6 +1,4 @@
-"""
-The chart: what Helm makes of it, with usual and unusual values.
-"""
+"""The chart: what Helm makes of it, with usual and unusual values."""
 
 from __future__ import annotations
 
@@ -210,9 +208,7 @@ def test_notes_say_what_was_chosen() -> None:
     ],
 )
 def test_values_schema_refuses(values: dict[str, Any]) -> None:
-    """
-    A misspelt or impossible value is an error before anything is installed.
-    """
+    """A misspelt or impossible value is an error before anything is installed."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(values, schema)
@@ -243,9 +239,7 @@ def test_values_schema_knows_every_value() -> None:
 
 
 def test_chart_is_of_this_release() -> None:
-    """
-    The chart installs the image of the version that it comes with.
-    """
+    """The chart installs the image of the version that it comes with."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     release = re.match(r"[\d.]+\d", version())
     assert release is not None

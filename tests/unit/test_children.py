@@ -1,6 +1,4 @@
-"""
-Processes that end with the block that started them.
-"""
+"""Processes that end with the block that started them."""
 
 from __future__ import annotations
 
@@ -25,16 +23,12 @@ DIES = "import sys; print('my reason', file=sys.stderr); sys.exit(3)"
 
 
 def python(source: str) -> list[str]:
-    """
-    Return the command line that runs *source*.
-    """
+    """Return the command line that runs *source*."""
     return [sys.executable, "-c", source]
 
 
 def test_children_end_with_the_block(tmp_path: Path) -> None:
-    """
-    A process that heeds SIGTERM ends by it, one that does not is killed.
-    """
+    """A process that heeds SIGTERM ends by it, one that does not is killed."""
     with Children(os.environ, tmp_path, patience=1.0) as children:
         heeds = children.start("heeds", python(WAITS))
         ignores = children.start("ignores", python(STUBBORN))
@@ -46,9 +40,7 @@ def test_children_end_with_the_block(tmp_path: Path) -> None:
 
 
 def test_end_of_a_child_is_told_with_its_last_words(tmp_path: Path) -> None:
-    """
-    The message names the child, how it ended, and what it wrote to stderr.
-    """
+    """The message names the child, how it ended, and what it wrote to stderr."""
     with Children(os.environ, tmp_path) as children:
         child = children.start("worker", python(DIES))
         child.process.wait(90)
@@ -59,9 +51,7 @@ def test_end_of_a_child_is_told_with_its_last_words(tmp_path: Path) -> None:
 
 
 def test_child_that_is_not_ready_in_time_is_told(tmp_path: Path) -> None:
-    """
-    Waiting for a line has an end.
-    """
+    """Waiting for a line has an end."""
     with Children(os.environ, tmp_path) as children:
         child = children.start("worker", python(WAITS))
         with pytest.raises(CommandError, match=r"worker was not ready after 0.2 sec"):
@@ -69,9 +59,7 @@ def test_child_that_is_not_ready_in_time_is_told(tmp_path: Path) -> None:
 
 
 def test_children_end_when_the_block_fails(tmp_path: Path) -> None:
-    """
-    An error in the command leaves no process behind.
-    """
+    """An error in the command leaves no process behind."""
     started = []
 
     def command() -> None:

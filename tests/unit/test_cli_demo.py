@@ -1,6 +1,4 @@
-"""
-What `jaxmon demo` refuses before it starts anything.
-"""
+"""What `jaxmon demo` refuses before it starts anything."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from jaxmon.cli.main import main
 
 
 def test_a_fault_that_would_never_begin_is_refused() -> None:
-    """
-    Who asks for a fault after the end hears which option to change.
-    """
+    """Who asks for a fault after the end hears which option to change."""
     result = CliRunner().invoke(main, ["demo", "--break", "oom", "--duration", "20"])
 
     assert result.exit_code == 2
@@ -25,9 +21,7 @@ def test_a_fault_that_would_never_begin_is_refused() -> None:
 
 
 def test_an_unknown_fault_is_refused() -> None:
-    """
-    The message names the faults that there are.
-    """
+    """The message names the faults that there are."""
     result = CliRunner().invoke(main, ["demo", "--break", "fire"])
 
     assert result.exit_code == 2
@@ -37,9 +31,7 @@ def test_an_unknown_fault_is_refused() -> None:
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
 def test_a_hangup_ends_the_demo_unless_it_is_ignored(handler) -> None:
-    """
-    Under nohup the demo outlives its terminal; SIGTERM ends it all the same.
-    """
+    """Under nohup the demo outlives its terminal; SIGTERM ends it all the same."""
     before = {one: signal.getsignal(one) for one in (signal.SIGHUP, signal.SIGTERM)}
     try:
         signal.signal(signal.SIGHUP, handler)

@@ -1,6 +1,4 @@
-"""
-The frame of the command line: finding commands, errors, entry points.
-"""
+"""The frame of the command line: finding commands, errors, entry points."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ from tests.support import ROOT, clean_environ, run_python
 
 @pytest.fixture
 def failing(monkeypatch):
-    """
-    Make every subcommand raise a given error.
-    """
+    """Make every subcommand raise a given error."""
 
     def install(error):
         @click.command
@@ -39,9 +35,7 @@ def failing(monkeypatch):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name):
-    """
-    Each command loads, says what it does, and describes every option.
-    """
+    """Each command loads, says what it does, and describes every option."""
     command = load(name)
     assert command.help
     result = CliRunner().invoke(main, [name, "--help"])
@@ -52,9 +46,7 @@ def test_every_command_has_help(name):
 
 
 def test_help_lists_every_command():
-    """
-    `jaxmon --help` shows each command with its first sentence.
-    """
+    """`jaxmon --help` shows each command with its first sentence."""
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
     for name in COMMANDS:
@@ -62,26 +54,20 @@ def test_help_lists_every_command():
 
 
 def test_module_is_the_command():
-    """
-    `python -m jaxmon --version` prints name and version.
-    """
+    """`python -m jaxmon --version` prints name and version."""
     result = run_python("-m", "jaxmon", "--version").ok()
     assert result.out == f"jaxmon, version {jaxmon.__version__}\n"
 
 
 def test_unknown_command_is_an_error():
-    """
-    A command that does not exist is named, and the exit code is that of misuse.
-    """
+    """A command that does not exist is named, and the exit code is that of misuse."""
     result = CliRunner().invoke(main, ["explode"])
     assert result.exit_code == 2
     assert "No such command 'explode'" in result.stderr
 
 
 def test_errors_of_ours_become_a_message(failing):
-    """
-    A `JaxmonError` is printed to stderr without a traceback; the exit code is 1.
-    """
+    """A `JaxmonError` is printed to stderr without a traceback; the exit code is 1."""
     failing(SettingsError("port=-1 is out of range; give 0 to 65535"))
     result = CliRunner().invoke(main, ["run"])
     assert result.exit_code == 1
@@ -90,17 +76,13 @@ def test_errors_of_ours_become_a_message(failing):
 
 
 def test_command_error_chooses_its_exit_code(failing):
-    """
-    A `CommandError` ends the command with the code that it carries.
-    """
+    """A `CommandError` ends the command with the code that it carries."""
     failing(CommandError("no", exit_code=3))
     assert CliRunner().invoke(main, ["run"]).exit_code == 3
 
 
 def test_other_errors_keep_their_traceback(failing):
-    """
-    What is not ours is a mistake of ours: it is not hidden behind a message.
-    """
+    """What is not ours is a mistake of ours: it is not hidden behind a message."""
     failing(ZeroDivisionError())
     result = CliRunner().invoke(main, ["run"])
     assert isinstance(result.exception, ZeroDivisionError)
@@ -108,9 +90,7 @@ def test_other_errors_keep_their_traceback(failing):
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
 def test_any_terminal_gets_a_report(encoding, run_dir):
-    """
-    Characters that an encoding lacks are replaced; they do not end the command.
-    """
+    """Characters that an encoding lacks are replaced; they do not end the command."""
     env = {"PYTHONIOENCODING": encoding, "JAX_DEBUG_NANS": "1"}
     args = ("-m", "jaxmon", "doctor", "--skip-jax")
     result = run_python(*args, run_dir=run_dir, env=env).ok()
@@ -118,9 +98,7 @@ def test_any_terminal_gets_a_report(encoding, run_dir):
 
 
 def test_full_disk_is_no_traceback(failing):
-    """
-    Where the disk is full, which may be why somebody looks, that is said.
-    """
+    """Where the disk is full, which may be why somebody looks, that is said."""
     failing(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     result = CliRunner().invoke(main, ["run"])
     assert result.exit_code == 1
@@ -128,9 +106,7 @@ def test_full_disk_is_no_traceback(failing):
 
 
 def test_file_that_cannot_be_used_is_no_traceback(tmp_path):
-    """
-    What cannot be written is named, with the reason.
-    """
+    """What cannot be written is named, with the reason."""
     (tmp_path / "file").touch()
     out = str(tmp_path / "file" / "alerts")
     result = CliRunner().invoke(main, ["alerts", "build", "--out", out])
@@ -171,9 +147,7 @@ def test_reader_that_leaves_ends_a_command_in_silence(arguments):
 
 
 def in_shell(command):
-    """
-    Run ``jaxmon`` with arguments and redirections as a shell takes them.
-    """
+    """Run ``jaxmon`` with arguments and redirections as a shell takes them."""
     return subprocess.run(
         ["sh", "-c", f"exec {sys.executable} -m jaxmon {command}"],
         capture_output=True,
@@ -204,9 +178,7 @@ def test_output_that_cannot_be_written_is_an_error(arguments):
 
 
 def test_output_that_is_closed_is_an_error():
-    """
-    As a shell does by ``>&-``; what a command was asked for goes nowhere.
-    """
+    """As a shell does by ``>&-``; what a command was asked for goes nowhere."""
     ended = in_shell("runbook list >&-")
 
     assert ended.stderr == "Error: cannot write to standard output: it is closed\n"
@@ -218,9 +190,7 @@ def test_output_that_is_closed_is_an_error():
     ("arguments", "code"), [("runbook show nonsense", 1), ("nonsense", 2)]
 )
 def test_errors_that_cannot_be_written_change_no_exit_code(where, arguments, code):
-    """
-    Where stderr cannot be written, the exit code still reports the error.
-    """
+    """Where stderr cannot be written, the exit code still reports the error."""
     ended = in_shell(f"{arguments} {where}")
 
     assert ended.returncode == code
@@ -237,9 +207,7 @@ main()
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 def test_a_signal_leaves_no_temporary_file(tmp_path, name):
-    """
-    What a command was about to write is taken away, without a word.
-    """
+    """What a command was about to write is taken away, without a word."""
     source = ENDED_WHILE_WRITING.format(name=name)
     result = run_python("-c", source, str(tmp_path))
 
@@ -259,9 +227,7 @@ def test_a_signal_leaves_no_temporary_file(tmp_path, name):
 def test_without_a_temporary_directory_there_is_one_line(
     monkeypatch, tmp_path, arguments, code
 ):
-    """
-    A full or read-only file system is named, with what to do.
-    """
+    """A full or read-only file system is named, with what to do."""
     reason = "No usable temporary directory found in ['/tmp']"
 
     def nowhere():
@@ -280,9 +246,7 @@ def test_without_a_temporary_directory_there_is_one_line(
 
 
 def test_broken_pipe_to_somebody_else_is_told():
-    """
-    Only output that nobody reads ends a command in silence.
-    """
+    """Only output that nobody reads ends a command in silence."""
     failing = (
         "import click, errno, os; from jaxmon.cli import main\n"
         "@click.command\n"
@@ -296,9 +260,7 @@ def test_broken_pipe_to_somebody_else_is_told():
 
 
 def test_exporter_entry_point_prints_errors_alike(failing, capsys, monkeypatch):
-    """
-    `jaxmon-exporter` handles errors as `jaxmon exporter` does.
-    """
+    """`jaxmon-exporter` handles errors as `jaxmon exporter` does."""
     failing(CommandError("port 9467 is taken", exit_code=4))
     monkeypatch.setattr(sys, "argv", ["jaxmon-exporter"])
     with pytest.raises(SystemExit) as ended:
@@ -308,9 +270,7 @@ def test_exporter_entry_point_prints_errors_alike(failing, capsys, monkeypatch):
 
 
 def test_missing_extra_is_named(monkeypatch):
-    """
-    A command that lacks an optional module says which extra brings it.
-    """
+    """A command that lacks an optional module says which extra brings it."""
     monkeypatch.setitem(EXTRAS, "no_such_module", "toys")
     with pytest.raises(CommandError) as caught:
         require("demo", "json", "no_such_module")
@@ -321,9 +281,7 @@ def test_missing_extra_is_named(monkeypatch):
 
 
 def test_generate_writes_then_accepts(tmp_path):
-    """
-    `--check` fails before `jaxmon generate` wrote the files, and passes after.
-    """
+    """`--check` fails before `jaxmon generate` wrote the files, and passes after."""
     out = ["--out", str(tmp_path)]
     before = CliRunner().invoke(main, ["generate", "--check", *out])
     assert before.exit_code == 1
@@ -335,18 +293,14 @@ def test_generate_writes_then_accepts(tmp_path):
 
 
 def test_generate_is_exact_about_the_repository():
-    """
-    The command's own check accepts the committed files.
-    """
+    """The command's own check accepts the committed files."""
     result = CliRunner().invoke(main, ["generate", "--check", "--out", str(ROOT)])
     assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize("args", [[], ["alerts"], ["baseline"], ["dashboards"]])
 def test_a_command_without_its_subcommand_is_the_help(args):
-    """
-    As text with its lines, not as one line of an error.
-    """
+    """As text with its lines, not as one line of an error."""
     result = run_python("-m", "jaxmon", *args)
 
     assert result.code == 2

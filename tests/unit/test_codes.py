@@ -1,6 +1,4 @@
-"""
-Copies of the code that JAX runs on a miss.
-"""
+"""Copies of the code that JAX runs on a miss."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ def test_a_copy_is_what_the_original_is_but_for_that_code() -> None:
 
 
 def test_what_has_no_such_code_is_told() -> None:
-    """
-    A wrapper of somebody else, and what is no Python function, have none.
-    """
+    """A wrapper of somebody else, and what is no Python function, have none."""
 
     @functools.wraps(ORIGINAL)
     def wrapper(*args: Any) -> Any:
@@ -47,9 +43,7 @@ def test_what_has_no_such_code_is_told() -> None:
 
 
 def test_the_closure_is_that_of_the_function_inside() -> None:
-    """
-    Decorators are taken off first.
-    """
+    """Decorators are taken off first."""
     inside, outside = 1, 2
 
     def function() -> int:

@@ -1,6 +1,4 @@
-"""
-Figures again, under the names, labels and units of dcgm-exporter.
-"""
+"""Figures again, under the names, labels and units of dcgm-exporter."""
 
 from __future__ import annotations
 
@@ -59,17 +57,13 @@ LABELS = (
 
 
 def reviewed(profile: str) -> list[Family]:
-    """
-    Return what the NVML collector reads from a kind of GPU.
-    """
+    """Return what the NVML collector reads from a kind of GPU."""
     text = (pages.REVIEWED / f"{profile}.txt").read_text()
     return [to_family(family) for family in parse(text)]
 
 
 def lines(found: Iterable[Family]) -> list[str]:
-    """
-    Return the samples that *found* gets on a page.
-    """
+    """Return the samples that *found* gets on a page."""
     page = encode(DcgmNames("node-1").families(list(found))).decode()
     return [line for line in page.splitlines() if not line.startswith("#")]
 

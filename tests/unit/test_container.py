@@ -1,6 +1,4 @@
-"""
-What the control group of a process tells, in trees as the kernel lays them out.
-"""
+"""What the control group of a process tells, in trees as the kernel lays them out."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ def told(root: Path) -> dict[str, float]:
 
 
 def test_a_container_tells_memory_cpu_and_pressure(tmp_path: Path) -> None:
-    """
-    Every figure is the kernel's, in base units; the tightest limit around holds.
-    """
+    """Every figure is the kernel's, in base units; the tightest limit around holds."""
     process(tmp_path, "0::/pod/app\n")
     group(
         tmp_path,
@@ -77,9 +73,7 @@ def test_a_container_tells_memory_cpu_and_pressure(tmp_path: Path) -> None:
 
 
 def test_a_group_under_another_name_is_what_is_mounted(tmp_path: Path) -> None:
-    """
-    Without a namespace a container reads the host's name of its group.
-    """
+    """Without a namespace a container reads the host's name of its group."""
     process(tmp_path, "0::/kubepods/burstable/pod1/abc\n")
     group(tmp_path, "/", memory__current="5\n")
 
@@ -87,9 +81,7 @@ def test_a_group_under_another_name_is_what_is_mounted(tmp_path: Path) -> None:
 
 
 def test_a_bare_host_tells_nothing(tmp_path: Path) -> None:
-    """
-    The root of all groups has no figures of its own.
-    """
+    """The root of all groups has no figures of its own."""
     process(tmp_path, "0::/\n")
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/cpu.stat").write_text("user_usec 1\n")
@@ -98,18 +90,14 @@ def test_a_bare_host_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_version_1_and_no_groups_tell_nothing(tmp_path: Path) -> None:
-    """
-    Where version 2 does not manage the process, nothing is guessed.
-    """
+    """Where version 2 does not manage the process, nothing is guessed."""
     assert told(tmp_path) == {}
     process(tmp_path, "4:memory:/docker/abc\n1:cpu:/docker/abc\n")
     assert told(tmp_path) == {}
 
 
 def test_files_that_make_no_sense_are_passed_over(tmp_path: Path) -> None:
-    """
-    What is not a number is not exported.
-    """
+    """What is not a number is not exported."""
     process(tmp_path, "0::/app\n")
     group(
         tmp_path,

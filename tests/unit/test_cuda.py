@@ -1,6 +1,4 @@
-"""
-Who a GPU is, asked of a driver that is a small C library here.
-"""
+"""Who a GPU is, asked of a driver that is a small C library here."""
 
 from __future__ import annotations
 
@@ -34,43 +32,33 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_gpu_is_named_as_nvml_names_it(driver: str) -> None:
-    """
-    UUID and PCI address are spelled as NVML and sysfs spell them.
-    """
+    """UUID and PCI address are spelled as NVML and sysfs spell them."""
     assert cuda.identify(0, driver) == Gpu(
         "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f", "0000:c0:00.0"
     )
 
 
 def test_a_mig_device_is_named_itself(driver: str) -> None:
-    """
-    Its UUID is that of the slice, not of the GPU around it.
-    """
+    """Its UUID is that of the slice, not of the GPU around it."""
     found = cuda.identify(1, driver)
     assert found is not None
     assert found.uuid == "MIG-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"
 
 
 def test_what_cannot_be_read_is_empty(driver: str) -> None:
-    """
-    Without a UUID the PCI address is still told.
-    """
+    """Without a UUID the PCI address is still told."""
     assert cuda.identify(2, driver) == Gpu("", "0000:c2:00.0")
 
 
 def test_a_driver_without_mig_has_the_older_call_only(tmp_path: Path) -> None:
-    """
-    Drivers before 11.4 tell the UUID all the same.
-    """
+    """Drivers before 11.4 tell the UUID all the same."""
     found = cuda.identify(0, built(tmp_path, "-DNO_V2"))
     assert found is not None
     assert found.uuid.startswith("GPU-10111213-")
 
 
 def test_no_device_and_no_driver_are_no_error(driver: str) -> None:
-    """
-    A number that CUDA does not know, and a host without CUDA, have no identity.
-    """
+    """A number that CUDA does not know, and a host without CUDA, have no identity."""
     assert cuda.identify(7, driver) is None
     assert cuda.identify(0, "libdoes-not-exist.so.1") is None
     assert cuda.identify(0, "libm.so.6") is None

@@ -87,9 +87,7 @@ def expression(title: str, column: str) -> str:
     ],
 )
 def test_the_first_is_shown(title, column, labels, value, tmp_path):
-    """
-    The series do not exist before it happened.
-    """
+    """The series do not exist before it happened."""
     at = "20m" if title == "Functions" else "11m"
     sample = {"labels": labels, "value": value}
     test = {
@@ -102,9 +100,7 @@ def test_the_first_is_shown(title, column, labels, value, tmp_path):
 
 
 def test_the_heatmap_has_the_first_compile(tmp_path):
-    """
-    Between 30 s and a minute.
-    """
+    """Between 30 s and a minute."""
     samples = [
         {"labels": f'{{le="{le}"}}', "value": value}
         for le, value in (("30.0", 0), ("60.0", 1), ("+Inf", 1))

@@ -1,6 +1,4 @@
-"""
-The JSON of the dashboards: Grafana's schema, and the rules of dashboard-linter.
-"""
+"""The JSON of the dashboards: Grafana's schema, and the rules of dashboard-linter."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ LABELS = "label_values"
 
 
 def relaxed(schema: Any) -> Any:
-    """
-    Return *schema* with "anything" where it says "any object".
-    """
+    """Return *schema* with "anything" where it says "any object"."""
     if isinstance(schema, dict):
         if schema.items() >= ANYTHING.items():
             return {}
@@ -46,9 +42,7 @@ def relaxed(schema: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def validator() -> jsonschema.Draft7Validator:
-    """
-    Return what checks a dashboard against the schema of the foundation SDK.
-    """
+    """Return what checks a dashboard against the schema of the foundation SDK."""
     if SCHEMA not in os.environ:
         pytest.skip(f"{SCHEMA} names no dashboard.jsonschema.json")
     schema = relaxed(json.loads(Path(os.environ[SCHEMA]).read_text()))
@@ -57,25 +51,19 @@ def validator() -> jsonschema.Draft7Validator:
 
 @EVERY_DASHBOARD
 def test_dashboard_survives_the_models_of_the_sdk(dashboard):
-    """
-    Read into the SDK's typed models and written again, nothing is lost or added.
-    """
+    """Read into the SDK's typed models and written again, nothing is lost or added."""
     assert reread(dashboard) == dashboard
 
 
 def test_models_of_the_sdk_would_notice():
-    """
-    A key that Grafana does not know is lost on the way.
-    """
+    """A key that Grafana does not know is lost on the way."""
     dashboard = {**next(iter(DASHBOARDS.values())), "titel": "x"}
     assert reread(dashboard) != dashboard
 
 
 @EVERY_DASHBOARD
 def test_dashboard_is_valid(dashboard, validator):
-    """
-    The published schema of Grafana's dashboards accepts each of ours.
-    """
+    """The published schema of Grafana's dashboards accepts each of ours."""
     errors = [
         f"{'/'.join(map(str, error.path))}: {error.message[:200]}"
         for error in validator.iter_errors(dashboard)
@@ -93,39 +81,29 @@ def test_dashboard_is_valid(dashboard, validator):
     ],
 )
 def test_schema_would_notice(damage, validator):
-    """
-    An unknown key, a wrong type or a wrong kind of variable is refused.
-    """
+    """An unknown key, a wrong type or a wrong kind of variable is refused."""
     dashboard = next(iter(DASHBOARDS.values()))
     assert not validator.is_valid({**dashboard, **damage})
 
 
 def test_at_least_thirty_panels():
-    """
-    Together the dashboards have the panels that were promised, and more.
-    """
+    """Together the dashboards have the panels that were promised, and more."""
     assert sum(1 for one in DASHBOARDS.values() for _ in panels(one)) >= 30
 
 
 def test_rendering_is_stable():
-    """
-    The same input gives the same bytes.
-    """
+    """The same input gives the same bytes."""
     assert render_all() == RENDERED
 
 
 def test_sdk_is_not_one_of_the_epoch_builds():
-    """
-    The bound in pyproject.toml keeps out the builds that pip takes for newest.
-    """
+    """The bound in pyproject.toml keeps out the builds that pip takes for newest."""
     assert "!" not in version("grafana-foundation-sdk")
 
 
 @EVERY_DASHBOARD
 def test_identity(dashboard):
-    """
-    The uid is stable; what a Grafana assigns is not there; old ones can read it.
-    """
+    """The uid is stable; what a Grafana assigns is not there; old ones can read it."""
     assert re.fullmatch(r"jaxmon-[a-z]+", dashboard["uid"])
     assert not {"id", "version", "iteration", "__inputs"} & dashboard.keys()
     assert dashboard["schemaVersion"] == 39
@@ -137,9 +115,7 @@ def test_identity(dashboard):
 
 @EVERY_DASHBOARD
 def test_ids_and_titles_are_unique(dashboard):
-    """
-    No two panels or rows have one id, no two panels one title.
-    """
+    """No two panels or rows have one id, no two panels one title."""
     rows = [one for one in dashboard["panels"] if one["type"] == "row"]
     every = list(panels(dashboard))
     ids = [one["id"] for one in (*rows, *every)]
@@ -151,9 +127,7 @@ def test_ids_and_titles_are_unique(dashboard):
 
 @EVERY_DASHBOARD
 def test_grid_is_full_and_nothing_overlaps(dashboard):
-    """
-    Each line of the grid is filled from edge to edge exactly once.
-    """
+    """Each line of the grid is filled from edge to edge exactly once."""
     for group in grids(dashboard):
         cells = [
             (x, y)
@@ -185,9 +159,7 @@ def bottom(panel):
 
 @EVERY_DASHBOARD
 def test_open_rows_hold_no_panels(dashboard):
-    """
-    Grafana drops panels inside a row that is not collapsed.
-    """
+    """Grafana drops panels inside a row that is not collapsed."""
     for row in dashboard["panels"]:
         if row["type"] == "row":
             assert bool(row["panels"]) == row["collapsed"]
@@ -244,9 +216,7 @@ def test_links_are_not_hidden_in_a_menu(dashboard):
 
 @EVERY_DASHBOARD
 def test_annotations_show_starts_and_alerts(dashboard):
-    """
-    Starts of processes and firing alerts are drawn across the panels.
-    """
+    """Starts of processes and firing alerts are drawn across the panels."""
     found = dashboard["annotations"]["list"]
     assert [one["name"] for one in found] == ["Starts", "Alerts"]
     for one in found:
@@ -257,9 +227,7 @@ def test_annotations_show_starts_and_alerts(dashboard):
 
 @EVERY_DASHBOARD
 def test_links_to_dashboards_lead_somewhere(dashboard):
-    """
-    A link names a dashboard and variables that exist.
-    """
+    """A link names a dashboard and variables that exist."""
     names = {one["name"] for one in dashboard["templating"]["list"]}
     text = json.dumps(dashboard)
     links = re.findall(r'"(/d/[^"]+)"', text)

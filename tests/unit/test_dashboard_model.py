@@ -1,6 +1,4 @@
-"""
-A panel that nobody could use is refused when it is made.
-"""
+"""A panel that nobody could use is refused when it is made."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ TABLE = replace(
     ],
 )
 def test_useless_panel_is_refused(panel, changes, message):
-    """
-    The message names the panel, and says what was found and what there is.
-    """
+    """The message names the panel, and says what was found and what there is."""
     with pytest.raises(ValueError, match=message) as caught:
         replace(panel, **changes)
     assert "panel 1" in str(caught.value)
@@ -88,9 +84,7 @@ def test_useless_panel_is_refused(panel, changes, message):
     ids=["a gap", "over the edge", "unequal heights"],
 )
 def test_line_that_is_not_full_is_refused(panels):
-    """
-    Each line of a row is 24 wide and equally high.
-    """
+    """Each line of a row is 24 wide and equally high."""
     with pytest.raises(ValueError, match="is no line 24 wide and equally high"):
         Row(9, "Row", panels)
 
@@ -103,17 +97,13 @@ def test_line_that_is_not_full_is_refused(panels):
     ],
 )
 def test_ids_and_titles_are_given_once(second, message):
-    """
-    Links to a panel hold its id, people its title.
-    """
+    """Links to a panel hold its id, people its title."""
     with pytest.raises(ValueError, match=message):
         dashboard(rows=(Row(9, "A", (PANEL,)), Row(8, "B", (second,))))
 
 
 def test_uid_is_part_of_an_address():
-    """
-    A uid that Grafana would refuse is refused here.
-    """
+    """A uid that Grafana would refuse is refused here."""
     with pytest.raises(ValueError, match="uid 'On call' is not like jaxmon-oncall"):
         dashboard(uid="On call")
 
@@ -125,17 +115,13 @@ def dashboard(**changes):
 
 
 def test_thresholds_rise():
-    """
-    Grafana draws steps in the order given, so they must be in order.
-    """
+    """Grafana draws steps in the order given, so they must be in order."""
     with pytest.raises(ValueError, match="do not rise"):
         Thresholds("green", ((2, "red"), (1, "orange")))
 
 
 def test_description_ends_with_the_metrics():
-    """
-    The names come from the queries, sorted.
-    """
+    """The names come from the queries, sorted."""
     seconds = histogram(COMPILE_SECONDS).sum.rate().sum("function") / CALLS
     panel = replace(
         PANEL, targets=(Target(seconds.of_unit("seconds"), "{{function}}"),)
@@ -145,9 +131,7 @@ def test_description_ends_with_the_metrics():
 
 
 def test_variable_needs_a_label_that_exists():
-    """
-    A variable asks a metric for a label that its series have.
-    """
+    """A variable asks a metric for a label that its series have."""
     variable = Variable(
         "device", "Device", LIVE_ARRAYS, "Which.", matchers=(eq("job", "$job"),)
     )
@@ -157,9 +141,7 @@ def test_variable_needs_a_label_that_exists():
 
 
 def test_runbooks_that_panels_link_belong_to_alerts():
-    """
-    A panel names no alert that does not exist, and every alert has a panel.
-    """
+    """A panel names no alert that does not exist, and every alert has a panel."""
     linked = {
         name
         for one in all_dashboards()
@@ -172,9 +154,7 @@ def test_runbooks_that_panels_link_belong_to_alerts():
 
 
 def test_models_need_no_sdk():
-    """
-    What the dashboards show can be read without grafana-foundation-sdk.
-    """
+    """What the dashboards show can be read without grafana-foundation-sdk."""
     source = (
         "import sys; sys.modules['grafana_foundation_sdk'] = None\n"
         "from jaxmon.artifacts.dashboards import all_dashboards\n"

@@ -1,6 +1,4 @@
-"""
-What a site may choose about its dashboards.
-"""
+"""What a site may choose about its dashboards."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from tests.support import ROOT
 
 
 def test_runbook_links_follow_the_option():
-    """
-    Panels about an alert link its runbook below the address that was given.
-    """
+    """Panels about an alert link its runbook below the address that was given."""
     text = "\n".join(render_all(Options(runbooks="https://wiki.example/rb/")).values())
     assert "https://wiki.example/rb/JaxmonRecompileStorm.md" in text
     assert "https://wiki.example/rb/${__value.text}.md" in text
@@ -26,9 +22,7 @@ def test_runbook_links_follow_the_option():
 
 
 def test_thresholds_follow_the_objectives(tmp_path: Path):
-    """
-    Another objective moves the line in the panel and the colour in the table.
-    """
+    """Another objective moves the line in the panel and the colour in the table."""
     path = tmp_path / "slo.yaml"
     shipped = (ROOT / "alerts" / "slo.yaml").read_text()
     path.write_text(shipped.replace("objective: 99.9%", "objective: 99.5%"))
@@ -42,9 +36,7 @@ def test_thresholds_follow_the_objectives(tmp_path: Path):
 
 @pytest.mark.parametrize("number", [1, 30])
 def test_any_objectives_will_do(number: int, tmp_path: Path):
-    """
-    A site's own file may have none of the names that ours has, and more of them.
-    """
+    """A site's own file may have none of the names that ours has, and more of them."""
     document = {
         "slos": [
             {
@@ -74,9 +66,7 @@ def test_any_objectives_will_do(number: int, tmp_path: Path):
 
 
 def test_site_options_reach_the_json():
-    """
-    Data source and refresh interval are preselected as asked for.
-    """
+    """Data source and refresh interval are preselected as asked for."""
     text = render_all(Options(datasource="prom-eu", refresh="1m"))["debug.json"]
     dashboard = json.loads(text)
     first = dashboard["templating"]["list"][0]

@@ -1,6 +1,4 @@
-"""
-The panels in the dashboards' JSON: queries, axes, colours, columns.
-"""
+"""The panels in the dashboards' JSON: queries, axes, colours, columns."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ RARE = {
 
 
 def targets() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """
-    Yield name, panel and target of each query.
-    """
+    """Yield name, panel and target of each query."""
     for name, dashboard in DASHBOARDS.items():
         for panel in panels(dashboard):
             for target in panel["targets"]:
@@ -115,9 +111,7 @@ def test_counters_are_never_shown_bare(panel, target):
 
 @EVERY_TARGET
 def test_target_fits_its_panel(panel, target):
-    """
-    Tables and single figures ask for now, graphs for a range; formats match.
-    """
+    """Tables and single figures ask for now, graphs for a range; formats match."""
     instant = panel["type"] in ("stat", "table")
     assert target.get("instant", False) is instant
     assert target.get("range", False) is not instant
@@ -144,9 +138,7 @@ def test_graphs_can_be_read(dashboard):
 
 
 def test_heatmaps_have_colours_and_a_unit():
-    """
-    A heatmap has steps of colour, and an axis in the unit of what is measured.
-    """
+    """A heatmap has steps of colour, and an axis in the unit of what is measured."""
     heatmaps = [
         one
         for dashboard in DASHBOARDS.values()
@@ -165,9 +157,7 @@ def test_heatmaps_have_colours_and_a_unit():
 
 @EVERY_DASHBOARD
 def test_single_figures_show_the_last_value(dashboard):
-    """
-    A single figure is coloured by thresholds and reduces to the last value.
-    """
+    """A single figure is coloured by thresholds and reduces to the last value."""
     for panel in panels(dashboard):
         if panel["type"] == "stat":
             assert panel["options"]["reduceOptions"]["calcs"] == ["lastNotNull"]
@@ -177,9 +167,7 @@ def test_single_figures_show_the_last_value(dashboard):
 
 @EVERY_DASHBOARD
 def test_columns_of_tables_exist(dashboard):
-    """
-    What a table renames, orders or formats is a column that its queries yield.
-    """
+    """What a table renames, orders or formats is a column that its queries yield."""
     for panel in panels(dashboard):
         if panel["type"] != "table":
             continue

@@ -1,6 +1,4 @@
-"""
-Decorated functions of every kind.
-"""
+"""Decorated functions of every kind."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name
 
 
 def function(recorded):
-    """
-    Say how many requests are in progress.
-    """
+    """Say how many requests are in progress."""
     return recorded.value(IN_PROGRESS)
 
 
@@ -66,9 +62,7 @@ HANDLERS = {
 
 
 async def outcome_of(result):
-    """
-    Return what a call of any kind yields in the end.
-    """
+    """Return what a call of any kind yields in the end."""
     if hasattr(result, "__await__"):
         return await result
     if hasattr(result, "__aiter__"):
@@ -82,9 +76,7 @@ async def outcome_of(result):
     ids=HANDLERS,
 )
 def test_functions_of_every_kind_are_decorated(recorded, handler):
-    """
-    A request lasts as long as the work, not as the call that begins it.
-    """
+    """A request lasts as long as the work, not as the call that begins it."""
     decorated = jaxmon.request("predict")(handler)
     for _ in range(3):
         assert asyncio.run(outcome_of(decorated(recorded))) == 1
@@ -95,9 +87,7 @@ def test_functions_of_every_kind_are_decorated(recorded, handler):
 
 
 def test_a_decorated_function_keeps_name_and_result(recorded):
-    """
-    It looks like the original, and a generator's value is handed on.
-    """
+    """It looks like the original, and a generator's value is handed on."""
     decorated = jaxmon.request("predict")(function)
 
     def delegate():
@@ -110,9 +100,7 @@ def test_a_decorated_function_keeps_name_and_result(recorded):
 
 
 def test_a_decorated_method_is_still_one(recorded):
-    """
-    It is bound to its instance.
-    """
+    """It is bound to its instance."""
 
     class Service:
         @jaxmon.request("predict")

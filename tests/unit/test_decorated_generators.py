@@ -1,6 +1,4 @@
-"""
-Decorated generators, whose steps are taken by others.
-"""
+"""Decorated generators, whose steps are taken by others."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ def generator(recorded):
 
 
 def tokens(*steps):
-    """
-    Compile in the second step, and say what is sent and thrown.
-    """
+    """Compile in the second step, and say what is sent and thrown."""
     said = list(steps)
     for number in range(3):
         if number == 1:
@@ -58,9 +54,7 @@ decorated_async_tokens = jaxmon.request("tokens")(async_tokens)
 
 
 def in_thread(step):
-    """
-    Take a step on a thread of its own, whose context is a new one.
-    """
+    """Take a step on a thread of its own, whose context is a new one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(step).result()
 
@@ -75,9 +69,7 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_what_happens_in_a_step_is_on_behalf_of_its_request(recorded, step):
-    """
-    Whoever asks for the next item, wherever: the request is the generator's.
-    """
+    """Whoever asks for the next item, wherever: the request is the generator's."""
     generator = decorated_tokens()
     seen = [step(functools.partial(next, generator, None)) for _ in range(4)]
 
@@ -89,9 +81,7 @@ def test_what_happens_in_a_step_is_on_behalf_of_its_request(recorded, step):
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_generators_that_take_turns_are_requests_of_their_own(recorded, step):
-    """
-    Neither is within the other, in whatever order they begin and end.
-    """
+    """Neither is within the other, in whatever order they begin and end."""
     first, second = decorated_tokens(), jaxmon.request("warm")(generator)(recorded)
     for one in (first, second, first, second, first, first):
         step(functools.partial(next, one, None))
@@ -105,9 +95,7 @@ def test_generators_that_take_turns_are_requests_of_their_own(recorded, step):
 
 @pytest.mark.parametrize("step", [*STEPS.values()][:3], ids=[*STEPS][:3])
 def test_async_generators_have_their_requests_too(recorded, step):
-    """
-    Each step in a task of its own, two generators in turns.
-    """
+    """Each step in a task of its own, two generators in turns."""
 
     async def run():
         first, second = decorated_async_tokens(), decorated_async_tokens()
@@ -124,9 +112,7 @@ def test_async_generators_have_their_requests_too(recorded, step):
 
 
 def test_between_steps_another_may_be_served(recorded):
-    """
-    What the consumer does is on behalf of its own request, or of nobody.
-    """
+    """What the consumer does is on behalf of its own request, or of nobody."""
     generator = decorated_tokens()
     next(generator)
     mark_cold()
@@ -164,9 +150,7 @@ def test_a_generator_within_a_request_is_part_of_it(recorded):
 
 
 def test_blocks_within_a_generator_are_kept_from_step_to_step(recorded):
-    """
-    A block around a yield is the generator's, and never seen by its consumer.
-    """
+    """A block around a yield is the generator's, and never seen by its consumer."""
 
     @jaxmon.request("outer")
     def blocks():
@@ -188,9 +172,7 @@ def test_blocks_within_a_generator_are_kept_from_step_to_step(recorded):
 
 
 def test_what_is_sent_and_thrown_reaches_the_generator(recorded):
-    """
-    As ``yield from`` hands it on, also to delegates, and the value comes back.
-    """
+    """As ``yield from`` hands it on, also to delegates, and the value comes back."""
 
     @jaxmon.request("outer")
     def delegate():
@@ -208,9 +190,7 @@ def test_what_is_sent_and_thrown_reaches_the_generator(recorded):
 
 
 def test_what_is_sent_and_thrown_reaches_the_async_generator(recorded):
-    """
-    An exception that it does not catch ends it, and its request.
-    """
+    """An exception that it does not catch ends it, and its request."""
     reached = []
 
     @jaxmon.request("outer")
@@ -247,9 +227,7 @@ def test_what_is_sent_and_thrown_reaches_the_async_generator(recorded):
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_a_generator_may_be_left_early(recorded, step):
-    """
-    Closed, or dropped, in any context: its request ends then, and not before.
-    """
+    """Closed, or dropped, in any context: its request ends then, and not before."""
     kept, dropped, never_begun = (decorated_tokens() for _ in range(3))
     step(functools.partial(next, kept))
     step(functools.partial(next, dropped))
@@ -297,9 +275,7 @@ def fails_to_stop():
 
 
 def test_a_generator_stays_one():
-    """
-    Frameworks ask what a function is before they call it.
-    """
+    """Frameworks ask what a function is before they call it."""
     assert inspect.isgeneratorfunction(decorated_tokens)
     assert inspect.isgenerator(decorated_tokens())
     assert inspect.isasyncgenfunction(decorated_async_tokens)

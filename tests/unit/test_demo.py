@@ -1,6 +1,4 @@
-"""
-The synthetic fleet: deterministic, monotonic, complete.
-"""
+"""The synthetic fleet: deterministic, monotonic, complete."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Results compared bit for bit, against differences that were made on purpose.
-"""
+"""Results compared bit for bit, against differences that were made on purpose."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ def found(one: Any, other: Any) -> list[Deviation]:
 
 
 def next_up(value: float, dtype: Any, steps: int = 1) -> Any:
-    """
-    Return the number so many representable ones above a positive *value*.
-    """
+    """Return the number so many representable ones above a positive *value*."""
     number = np.array([value], dtype)
     bits = number.view(f"u{number.dtype.itemsize}")
     return (bits + np.array(steps, bits.dtype)).view(number.dtype)
@@ -57,9 +53,7 @@ SAME = {
 
 @pytest.mark.parametrize("value", SAME.values(), ids=SAME)
 def test_the_same_bits_are_no_deviation(value: Any) -> None:
-    """
-    Equal bits are the same whatever they mean: a NaN equals itself.
-    """
+    """Equal bits are the same whatever they mean: a NaN equals itself."""
     copy = value.copy() if isinstance(value, np.ndarray) else value
     assert found(value, copy) == []
 
@@ -77,9 +71,7 @@ def test_the_same_bits_are_no_deviation(value: Any) -> None:
     ids=lambda dtype: np.dtype(dtype).name,
 )
 def test_a_step_in_each_floating_format_is_one_ulp(dtype: Any) -> None:
-    """
-    Three steps away from 1 are three ulp, and the differences are what they are.
-    """
+    """Three steps away from 1 are three ulp, and the differences are what they are."""
     [deviation] = found(np.array([1.0], dtype), next_up(1.0, dtype, 3))
     far = float(next_up(1.0, dtype, 3)[0]) - 1
 
@@ -151,9 +143,7 @@ CASES: dict[str, tuple[Any, Any, float, float, int | None]] = {
 def test_differences_are_measured(
     case: tuple[Any, Any, float, float, int | None],
 ) -> None:
-    """
-    The largest differences come out, also where they are wider than the type.
-    """
+    """The largest differences come out, also where they are wider than the type."""
     one, other, absolute, relative, ulp = case
     [deviation] = found(one, other)
 
@@ -166,9 +156,7 @@ def test_differences_are_measured(
 
 
 def test_only_the_elements_that_differ_are_counted() -> None:
-    """
-    One changed element of a million is one, at its place in the tree.
-    """
+    """One changed element of a million is one, at its place in the tree."""
     one = np.ones((1000, 1000), np.float32)
     other = one.copy()
     other[3, 4] = 2
@@ -207,9 +195,7 @@ def test_what_is_no_number_differs_by_element(one: Any, other: Any) -> None:
 
 
 def test_padding_is_no_difference() -> None:
-    """
-    Bits that belong to no number may be anything.
-    """
+    """Bits that belong to no number may be anything."""
     one = np.array([1], np.longdouble)
     other = one.copy()
     other.view(np.uint8)[-1] = 7
@@ -218,9 +204,7 @@ def test_padding_is_no_difference() -> None:
 
 
 def test_the_order_of_bytes_is_no_matter() -> None:
-    """
-    A step in a foreign format is one ulp, too.
-    """
+    """A step in a foreign format is one ulp, too."""
     one, other = (np.array([x], ">f4") for x in (1.0, next_up(1.0, np.float32)[0]))
     [deviation] = found(one, other)
 
@@ -228,9 +212,7 @@ def test_the_order_of_bytes_is_no_matter() -> None:
 
 
 def test_keys_are_compared_by_their_data() -> None:
-    """
-    Arrays of PRNG keys have no NumPy dtype; the numbers inside count.
-    """
+    """Arrays of PRNG keys have no NumPy dtype; the numbers inside count."""
     keys = jax.random.key(0), jax.random.key(1)
 
     assert found(keys[0], jax.random.key(0)) == []
@@ -251,9 +233,7 @@ def test_keys_are_compared_by_their_data() -> None:
     ],
 )
 def test_what_cannot_be_compared_is_said(one: Any, other: Any, reason: str) -> None:
-    """
-    Another tree, shape or type is a deviation of its own kind, and infinite.
-    """
+    """Another tree, shape or type is a deviation of its own kind, and infinite."""
     [deviation] = found(one, other)
 
     assert reason in str(deviation)
@@ -261,9 +241,7 @@ def test_what_cannot_be_compared_is_said(one: Any, other: Any, reason: str) -> N
 
 
 def test_of_several_runs_the_worst_is_kept() -> None:
-    """
-    Each leaf appears once, with the figures of the run that deviated most.
-    """
+    """Each leaf appears once, with the figures of the run that deviated most."""
     small, large = found([1.0, 2.0], [1.5, 2.5]), found([1.0, 2.0], [4.0, 2.0])
 
     assert [one.max_abs for one in merged(small, large)] == [3, 0.5]
@@ -271,9 +249,7 @@ def test_of_several_runs_the_worst_is_kept() -> None:
 
 
 def test_a_long_list_of_deviations_is_cut_in_words_only() -> None:
-    """
-    The text shows ten leaves; the object has them all.
-    """
+    """The text shows ten leaves; the object has them all."""
     deviations = tuple(found([1.0] * 12, [2.0] * 12))
     check = DeterminismCheck("f", 2, 12, deviations)
 
@@ -284,9 +260,7 @@ def test_a_long_list_of_deviations_is_cut_in_words_only() -> None:
 
 
 def test_jax_arrays_with_shards_are_compared_whole() -> None:
-    """
-    An array of JAX and one of NumPy with the same bits differ in nothing.
-    """
+    """An array of JAX and one of NumPy with the same bits differ in nothing."""
     assert found(jnp.arange(3.0), jnp.arange(3.0)) == []
     [deviation] = found(jnp.arange(3.0), jnp.arange(3.0) + 1)
     assert deviation.differing == 3

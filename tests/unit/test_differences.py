@@ -1,6 +1,4 @@
-"""
-What is different between two signatures, in words.
-"""
+"""What is different between two signatures, in words."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ from jaxmon.agent.recompiles.values import value_of
 
 
 class Plain:
-    """
-    An object that is compared by identity.
-    """
+    """An object that is compared by identity."""
 
 
 FLOAT = Leaf((3,), np.dtype("float32"), weak=False, placement=None)
@@ -62,17 +58,13 @@ def texts(
 
 
 def test_equal_signatures_have_no_difference() -> None:
-    """
-    Two calls alike are told nothing about.
-    """
+    """Two calls alike are told nothing about."""
     assert texts(of(static={"n": 1}), of(static={"n": 1})) == []
     assert of().digest == of().digest
 
 
 def test_everything_that_differs_is_told_at_once() -> None:
-    """
-    One difference does not hide another.
-    """
+    """One difference does not hide another."""
     before = of(static={"n": 1}, context=(False,))
     after = of(
         leaves=[FLOAT._replace(shape=(4,), placement=Placement("cpu:1", 1, 0, 0))],
@@ -91,9 +83,7 @@ def test_everything_that_differs_is_told_at_once() -> None:
 
 
 def test_static_values_can_be_kept_out() -> None:
-    """
-    With event_values off only their types are told.
-    """
+    """With event_values off only their types are told."""
     before, after = of(static={"n": "secret"}), of(static={"n": "other"})
 
     assert texts(before, after, values=False) == [
@@ -105,18 +95,14 @@ def test_static_values_can_be_kept_out() -> None:
 
 
 def test_unnamed_settings_have_a_number() -> None:
-    """
-    A JAX that adds to its context costs a name, not the cause.
-    """
+    """A JAX that adds to its context costs a name, not the cause."""
     found = texts(of(context=(1, 2)), of(context=(1, 3)))
 
     assert found == ["context[1]: 2 → 3"]
 
 
 def test_a_setting_that_is_there_twice_is_told_by_its_name() -> None:
-    """
-    What differs as a named one does, of the same type, is left out; once.
-    """
+    """What differs as a named one does, of the same type, is left out; once."""
     names = ("jax_a", "jax_b", "", "", "")
     found = texts(
         of(context=(0, 5, 0, False, 5)), of(context=(1, 5, 1, True, 6)), names=names
@@ -128,9 +114,7 @@ def test_a_setting_that_is_there_twice_is_told_by_its_name() -> None:
 
 
 def test_leaves_behind_a_new_key_are_still_compared() -> None:
-    """
-    Leaves are found by their path, not by their number.
-    """
+    """Leaves are found by their path, not by their number."""
 
     def tree(*keys: str) -> Node:
         paths = tuple(f"[{key!r}]" for key in keys)
@@ -161,9 +145,7 @@ def test_names_of_jax_are_used_where_the_tree_has_none() -> None:
 
 
 def test_a_static_part_that_jax_finds_different_is_told() -> None:
-    """
-    Even where it reads the same.
-    """
+    """Even where it reads the same."""
     first, second, longer = (Plain(),), (Plain(),), ("a" * 100, "b")
 
     def model(static: object) -> Signature:
@@ -177,9 +159,7 @@ def test_a_static_part_that_jax_finds_different_is_told() -> None:
 
 
 def test_static_values_that_differ_at_their_ends_are_no_twins() -> None:
-    """
-    What is cut off may be all that differs; that is nothing to hash by value for.
-    """
+    """What is cut off may be all that differs; that is nothing to hash by value for."""
     first, second = Plain(), Plain()
     long = "a" * 100
 
@@ -193,17 +173,13 @@ def test_static_values_that_differ_at_their_ends_are_no_twins() -> None:
 
 
 def test_none_against_a_leaf_is_told_with_its_type() -> None:
-    """
-    The type of the leaf that is there shows on its side of the arrow.
-    """
+    """The type of the leaf that is there shows on its side of the arrow."""
     assert texts(of(NONE, []), of()) == ["argument x: None → float32[3]"]
     assert texts(of(), of(NONE, [])) == ["argument x: float32[3] → None"]
 
 
 def test_meshes_alike_in_words_are_told_apart() -> None:
-    """
-    The same spec over other devices is another sharding.
-    """
+    """The same spec over other devices is another sharding."""
     spread = [
         FLOAT._replace(placement=Placement("P('d') on mesh d=8", 8, n, n))
         for n in (1, 2)

@@ -42,9 +42,7 @@ _SUFFIX = re.compile(r"_(bucket|sum|count)$")
 
 @pytest.fixture(params=DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def document(request: pytest.FixtureRequest) -> Path:
-    """
-    Return one document after the other.
-    """
+    """Return one document after the other."""
     path: Path = request.param
     return path
 
@@ -66,9 +64,7 @@ def test_metrics_are_in_the_catalogue(document: Path) -> None:
 
 
 def test_variables_are_settings(document: Path) -> None:
-    """
-    Each `JAXMON_*` variable is one of the agent, the sidecar or a script.
-    """
+    """Each `JAXMON_*` variable is one of the agent, the sidecar or a script."""
     known = {PREFIX + field.name.upper() for field in fields(Settings)}
     known |= {str(one.envvar) for one in load("exporter").params if one.envvar}
     found = set(re.findall(r"\bJAXMON_[A-Z_]*[A-Z]\b", document.read_text()))
@@ -76,9 +72,7 @@ def test_variables_are_settings(document: Path) -> None:
 
 
 def test_commands_exist_with_their_options(document: Path) -> None:
-    """
-    Each `jaxmon` command in a block or in the text can be typed.
-    """
+    """Each `jaxmon` command in a block or in the text can be typed."""
     for words in commands(document.read_text()):
         command: click.Command = load(words.pop(0))
         while isinstance(command, click.Group) and words:
@@ -94,9 +88,7 @@ def test_commands_exist_with_their_options(document: Path) -> None:
 
 
 def test_links_lead_somewhere(document: Path) -> None:
-    """
-    Files that are linked are there, and so are the headings.
-    """
+    """Files that are linked are there, and so are the headings."""
     for target, heading in re.findall(
         r"\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)", document.read_text()
     ):
@@ -107,17 +99,13 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("path", ["docs/causes.md", "runbooks/JaxmonRecompileStorm.md"])
 def test_causes_are_explained(path: str) -> None:
-    """
-    Each cause of a recompile has a row of a table, and no other word has.
-    """
+    """Each cause of a recompile has a row of a table, and no other word has."""
     rows = re.findall(r"^ *\| (`\w+`(?:, `\w+`)*) \|", _causes(path), re.MULTILINE)
     assert sorted(re.findall(r"\w+", " ".join(rows))) == sorted(CAUSES)
 
 
 def test_queries_are_promql(tmp_path: Path) -> None:
-    """
-    Promtool accepts each query in a block or in a table.
-    """
+    """Promtool accepts each query in a block or in a table."""
     promtool = require_program("promtool")
     found = [query for path in DOCUMENTS for query in queries(path.read_text())]
     assert len(found) > 20
@@ -131,9 +119,7 @@ def test_queries_are_promql(tmp_path: Path) -> None:
 
 
 def _causes(path: str) -> str:
-    """
-    Return the first table of a document whose first column is the cause.
-    """
+    """Return the first table of a document whose first column is the cause."""
     found = re.search(
         r"^ *\| cause \|.*?(?=^\s*$)",
         (ROOT / path).read_text(),
@@ -144,9 +130,7 @@ def _causes(path: str) -> str:
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """
-    Yield the words after `jaxmon`, of each command in *text*.
-    """
+    """Yield the words after `jaxmon`, of each command in *text*."""
     lines = [
         line.strip().removeprefix("$ ")
         for kind, block in _BLOCK.findall(text)
@@ -162,16 +146,12 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def _is_ours(word: str) -> bool:
-    """
-    Tell a word to jaxmon from the program that it runs.
-    """
+    """Tell a word to jaxmon from the program that it runs."""
     return word not in ("--", "-m") and not word.endswith(".py")
 
 
 def queries(text: str) -> Iterator[str]:
-    """
-    Yield the PromQL in *text*.
-    """
+    """Yield the PromQL in *text*."""
     yield from (
         block for language, block in _BLOCK.findall(text) if language == "promql"
     )
@@ -181,8 +161,6 @@ def queries(text: str) -> Iterator[str]:
 
 
 def headings(path: Path) -> set[str]:
-    """
-    Return the anchors of a document, as GitHub makes them.
-    """
+    """Return the anchors of a document, as GitHub makes them."""
     found = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in found}

@@ -1,6 +1,4 @@
-"""
-What `jaxmon doctor` finds in an environment, check by check.
-"""
+"""What `jaxmon doctor` finds in an environment, check by check."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ def of_versions(**packages: str) -> dict[str, list[str]]:
 
 
 def test_versions_that_fit_are_in_order() -> None:
-    """
-    JAX, jaxlib and plugins of one release, patch releases by others aside.
-    """
+    """JAX, jaxlib and plugins of one release, patch releases by others aside."""
     assert of_versions(
         jax="0.10.2", jaxlib="0.10.2", jax_cuda12_plugin="0.10.2", libtpu="0.0.21"
     ) == {
@@ -79,16 +75,12 @@ def test_versions_that_fit_are_in_order() -> None:
 def test_versions_that_do_not_fit(
     packages: Mapping[str, str], status: str, text: str
 ) -> None:
-    """
-    Each mismatch is named with both versions.
-    """
+    """Each mismatch is named with both versions."""
     assert of_versions(**packages)[status] == [text]
 
 
 def test_a_clean_environment_is_in_order() -> None:
-    """
-    Without variables there is one finding: the defaults are in force.
-    """
+    """Without variables there is one finding: the defaults are in force."""
     assert by_status(list(environment.check({}))) == {
         "ok": ["jaxmon's settings: the defaults"]
     }
@@ -138,17 +130,13 @@ def test_a_clean_environment_is_in_order() -> None:
 def test_variables_that_matter(
     environ: Mapping[str, str], status: str, text: str, advice: str
 ) -> None:
-    """
-    A typing error, a bad value, and what slows JAX down are told with what to do.
-    """
+    """A typing error, a bad value, and what slows JAX down are told with what to do."""
     findings = [one for one in environment.check(environ) if one.status != "ok"]
     assert findings == [Finding("environment", status, text, advice)]  # type: ignore[arg-type]
 
 
 def test_variables_of_other_parts_are_left_alone() -> None:
-    """
-    The exporter's and the dashboards' variables are no settings of the agent.
-    """
+    """The exporter's and the dashboards' variables are no settings of the agent."""
     environ = {
         "JAXMON_EXPORTER_PORT": "1",
         "JAXMON_RUN_DIR": "/x",
@@ -167,18 +155,14 @@ def device(root: Path, vendor: str, kind: str) -> None:
 
 
 def test_a_host_without_accelerators_is_in_order(tmp_path: Path) -> None:
-    """
-    No GPU and no TPU is a normal state.
-    """
+    """No GPU and no TPU is a normal state."""
     device(tmp_path, "0x1ae0", "0x020000")  # a network card of Google's
     (found,) = devices.check(tmp_path, lambda _: False, {})
     assert found.status == "ok"
 
 
 def test_platforms_that_are_not_here(tmp_path: Path) -> None:
-    """
-    JAX does not start where JAX_PLATFORMS names what the host lacks.
-    """
+    """JAX does not start where JAX_PLATFORMS names what the host lacks."""
     environ = {"JAX_PLATFORMS": "cuda,tpu"}
     found = by_status(list(devices.check(tmp_path, lambda _: False, environ)))
     assert found["warning"] == [
@@ -188,9 +172,7 @@ def test_platforms_that_are_not_here(tmp_path: Path) -> None:
 
 
 def test_a_tpu_without_libtpu(tmp_path: Path) -> None:
-    """
-    A TPU is found by its PCI id; the program needs libtpu, the sidecar h2.
-    """
+    """A TPU is found by its PCI id; the program needs libtpu, the sidecar h2."""
     device(tmp_path, "0x1ae0", "0x120000")
     missing = list(devices.check(tmp_path, lambda _: False, {}))
     assert [(one.status, one.advice) for one in missing] == [
@@ -202,9 +184,7 @@ def test_a_tpu_without_libtpu(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_jax_cannot_use(tmp_path: Path) -> None:
-    """
-    A driver without plugin or library is told twice, once for each user of it.
-    """
+    """A driver without plugin or library is told twice, once for each user of it."""
     driver = tmp_path / "proc/driver/nvidia/version"
     driver.parent.mkdir(parents=True)
     driver.touch()
@@ -218,9 +198,7 @@ def test_a_gpu_that_jax_cannot_use(tmp_path: Path) -> None:
 
 
 def test_a_missing_hook_and_a_wrong_count_fail() -> None:
-    """
-    What the self-test tells becomes findings, each with what to do.
-    """
+    """What the self-test tells becomes findings, each with what to do."""
     told = {
         "jax": "9.9",
         "hooks": {"misses": False, "calls": True},
@@ -238,9 +216,7 @@ def test_a_missing_hook_and_a_wrong_count_fail() -> None:
 
 
 def test_a_jax_that_cannot_be_imported(tmp_path: Path) -> None:
-    """
-    The error of the import is the finding.
-    """
+    """The error of the import is the finding."""
     (tmp_path / "jax.py").write_text("raise ImportError('broken build')")
     (found,) = selftest.check({"PYTHONPATH": str(tmp_path)})
     assert found.status == "failure"
@@ -267,9 +243,7 @@ def test_a_broken_nvml_package_is_no_driver_that_hangs(
 def test_without_jax_its_self_test_is_left_out(
     monkeypatch: pytest.MonkeyPatch, run_dir: Path
 ) -> None:
-    """
-    That JAX is missing is told once, not by everybody who would need it.
-    """
+    """That JAX is missing is told once, not by everybody who would need it."""
     monkeypatch.setattr(versions, "installed", lambda _: None)
     result = CliRunner().invoke(command, ["--json", "--run-dir", str(run_dir)])
 
@@ -278,9 +252,7 @@ def test_without_jax_its_self_test_is_left_out(
 
 
 def test_the_worst_finding_decides() -> None:
-    """
-    Notes are not grave; a failure outweighs everything.
-    """
+    """Notes are not grave; a failure outweighs everything."""
     of = [Finding("x", status, "") for status in finding.STATUSES]
     assert finding.worst([]) == "ok"
     assert finding.worst(of[:2]) == "note"

@@ -1,6 +1,4 @@
-"""
-What `jaxmon doctor` finds in a run directory and on a port.
-"""
+"""What `jaxmon doctor` finds in a run directory and on a port."""
 
 from __future__ import annotations
 
@@ -16,35 +14,27 @@ from tests.findings import by_status
 
 
 def test_a_usable_run_directory_leaves_nothing_behind(run_dir: Path) -> None:
-    """
-    Socket and lock of the trial are gone afterwards.
-    """
+    """Socket and lock of the trial are gone afterwards."""
     findings = list(sockets.check(run_dir, None))
     assert by_status(findings) == {"ok": [f"run directory {run_dir}"]}
     assert list(run_dir.iterdir()) == []
 
 
 def test_a_run_directory_that_did_not_exist_does_not_exist_after(run_dir: Path) -> None:
-    """
-    Looking makes no directory.
-    """
+    """Looking makes no directory."""
     assert next(iter(sockets.check(run_dir / "new", None))).status == "ok"
     assert not (run_dir / "new").exists()
 
 
 def test_a_run_directory_whose_path_is_too_long(tmp_path: Path) -> None:
-    """
-    A Unix socket's path has 106 bytes; the finding names the variable to set.
-    """
+    """A Unix socket's path has 106 bytes; the finding names the variable to set."""
     (found,) = sockets.check(tmp_path / ("x" * 120), None)
     assert found.status == "failure"
     assert "JAXMON_RUN_DIR" in found.text
 
 
 def test_agents_that_run_died_and_hang(run_dir: Path) -> None:
-    """
-    Sockets are told apart by whether anybody listens, and answers.
-    """
+    """Sockets are told apart by whether anybody listens, and answers."""
     with closing(socket.socket(socket.AF_UNIX)) as hung:
         hung.bind(str(run_dir / "agent-3.sock"))
         hung.listen()
@@ -83,9 +73,7 @@ def test_what_lies_in_the_place_of_a_socket_is_named(run_dir: Path) -> None:
 
 
 def test_what_answers_nonsense_is_no_agent(run_dir: Path) -> None:
-    """
-    Nothing is said of a process that is stopped, or busy.
-    """
+    """Nothing is said of a process that is stopped, or busy."""
     path = run_dir / "agent-0.sock"
 
     def greet(client: socket.socket) -> None:
@@ -102,9 +90,7 @@ def test_what_answers_nonsense_is_no_agent(run_dir: Path) -> None:
 
 
 def test_a_port_in_use_is_a_note(run_dir: Path, free_port: int) -> None:
-    """
-    A busy port is no failure: the agent moves on to the next.
-    """
+    """A busy port is no failure: the agent moves on to the next."""
     assert list(sockets.check(run_dir, free_port))[-1].status == "ok"
     with closing(socket.create_server(("127.0.0.1", free_port))):
         found = list(sockets.check(run_dir, free_port))[-1]
@@ -112,9 +98,7 @@ def test_a_port_in_use_is_a_note(run_dir: Path, free_port: int) -> None:
 
 
 def test_a_slot_in_use_is_left_alone(run_dir: Path) -> None:
-    """
-    The trial takes a slot of its own while an agent holds the first.
-    """
+    """The trial takes a slot of its own while an agent holds the first."""
     slot = rundir.acquire(run_dir)
     try:
         assert next(iter(sockets.check(run_dir, None))).status == "ok"

@@ -1,6 +1,4 @@
-"""
-The two text formats, and which client gets which.
-"""
+"""The two text formats, and which client gets which."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ UP = Metric("t_up", "gauge", 'Is "up" \\ not\ndown.')
 
 
 def family_of(metric: Metric) -> Family:
-    """
-    Return a family with two series of *metric*, labels hard to escape.
-    """
+    """Return a family with two series of *metric*, labels hard to escape."""
     labels = [
         tuple(f'{name} "1"' for name in metric.labels),
         tuple("2\\\n" for _ in metric.labels),
@@ -56,16 +52,12 @@ def family_of(metric: Metric) -> Family:
 
 
 def page(families: Iterable[Family], fmt: Format = TEXT) -> list[str]:
-    """
-    Return the lines of the page of *families*.
-    """
+    """Return the lines of the page of *families*."""
     return encode(families, fmt).decode().splitlines()
 
 
 def test_text_page_shows_help_type_and_samples() -> None:
-    """
-    The whole of a small page in text 0.0.4; an info metric is a gauge there.
-    """
+    """The whole of a small page in text 0.0.4; an info metric is a gauge there."""
     families = [gauge(CALLS, 3, "step"), gauge(BUILD, 1, "1.0"), gauge(UP, 1)]
 
     assert page(families) == [
@@ -82,9 +74,7 @@ def test_text_page_shows_help_type_and_samples() -> None:
 
 
 def test_openmetrics_page_names_families_without_suffix() -> None:
-    """
-    The whole of a small page in OpenMetrics: units, suffixes, escapes, the end.
-    """
+    """The whole of a small page in OpenMetrics: units, suffixes, escapes, the end."""
     families = [gauge(SECONDS, 0.5), gauge(BUILD, 1, "1.0"), gauge(UP, 1)]
 
     assert page(families, OPENMETRICS) == [
@@ -103,9 +93,7 @@ def test_openmetrics_page_names_families_without_suffix() -> None:
 
 
 def test_foreign_kinds_are_unknown_to_openmetrics() -> None:
-    """
-    What OpenMetrics would refuse, a counter by another name, is relayed as it is.
-    """
+    """What OpenMetrics would refuse, a counter by another name, is relayed as it is."""
     families = [
         Family(Metric("t_odd", "counter", "Odd."), [("t_odd", 1)]),
         Family(Metric("t_plain", "untyped", "Plain."), [("t_plain", 1)]),
@@ -132,16 +120,12 @@ def test_foreign_kinds_are_unknown_to_openmetrics() -> None:
     ],
 )
 def test_values_are_exact(value: float, text: str) -> None:
-    """
-    Integers stay integers, floats keep every digit, infinity has a sign.
-    """
+    """Integers stay integers, floats keep every digit, infinity has a sign."""
     assert page([gauge(UP, value)])[-1] == f"t_up {text}"
 
 
 def test_numpy_values_are_plain_numbers() -> None:
-    """
-    A NumPy scalar does not show its type on the page.
-    """
+    """A NumPy scalar does not show its type on the page."""
     numpy = pytest.importorskip("numpy")
     values = [numpy.float32(0.5), numpy.float64(0.1), numpy.int64(3)]
 
@@ -152,18 +136,14 @@ def test_numpy_values_are_plain_numbers() -> None:
 
 @pytest.mark.parametrize("fmt", Format)
 def test_nan_and_empty_families_are_left_out(fmt: Format) -> None:
-    """
-    NaN never; neither a header that no sample follows.
-    """
+    """NaN never; neither a header that no sample follows."""
     families = [Family(UP), gauge(CALLS, math.nan, "a"), gauge(SECONDS, 1)]
 
     assert page(families, fmt) == page([gauge(SECONDS, 1)], fmt)
 
 
 def test_families_of_one_name_become_one_block() -> None:
-    """
-    A name has one header and its samples together, wherever they came from.
-    """
+    """A name has one header and its samples together, wherever they came from."""
     families = [gauge(CALLS, 1, "a"), gauge(UP, 1), gauge(CALLS, 2, "b")]
 
     assert page(families) == page(
@@ -172,9 +152,7 @@ def test_families_of_one_name_become_one_block() -> None:
 
 
 def test_a_family_of_another_kind_does_not_spoil_the_block() -> None:
-    """
-    A name has one kind on a page: the first.
-    """
+    """A name has one kind on a page: the first."""
     other = Family(Metric("t_up", "counter", "Else."), [("t_up", 5)])
 
     assert page([gauge(UP, 1), other]) == page([gauge(UP, 1)])
@@ -204,9 +182,7 @@ def test_a_family_that_is_no_number_costs_itself(fmt: Format) -> None:
 
 
 def test_headers_of_unknown_metrics_are_not_kept() -> None:
-    """
-    However many names agents make up, memory does not grow with them.
-    """
+    """However many names agents make up, memory does not grow with them."""
     for number in range(2000):
         encode([gauge(Metric(f"t_{number}", "gauge", "x" * 900), 1)])
 
@@ -215,9 +191,7 @@ def test_headers_of_unknown_metrics_are_not_kept() -> None:
 
 
 def test_text_that_is_not_unicode_is_replaced() -> None:
-    """
-    A lone surrogate in a label costs its character, not the page.
-    """
+    """A lone surrogate in a label costs its character, not the page."""
     assert b'{function="?"} 1' in encode([gauge(CALLS, 1, "\udcff")])
 
 
@@ -244,9 +218,7 @@ def test_strict_parsers_read_every_metric_of_the_catalogue(metric: Metric) -> No
 
 
 def test_promtool_finds_nothing_to_say_about_the_catalogue() -> None:
-    """
-    Names, suffixes, units and help texts follow the Prometheus conventions.
-    """
+    """Names, suffixes, units and help texts follow the Prometheus conventions."""
     done = subprocess.run(
         [require_program("promtool"), "check", "metrics"],
         input=encode(map(family_of, METRICS)),
@@ -306,16 +278,12 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
     ],
 )
 def test_negotiation(accept: str, fmt: Format) -> None:
-    """
-    OpenMetrics goes to who asks for 1.0.0 and likes it best; text to the rest.
-    """
+    """OpenMetrics goes to who asks for 1.0.0 and likes it best; text to the rest."""
     assert negotiate(accept) is fmt
 
 
 def test_content_types_name_the_versions() -> None:
-    """
-    Scrapers choose their parser by these.
-    """
+    """Scrapers choose their parser by these."""
     assert [fmt.content_type for fmt in (TEXT, OPENMETRICS)] == [
         "text/plain; version=0.0.4; charset=utf-8",
         "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -323,9 +291,7 @@ def test_content_types_name_the_versions() -> None:
 
 
 def test_catalogue_names_do_not_collide_in_openmetrics() -> None:
-    """
-    Without their suffixes the families still have different names.
-    """
+    """Without their suffixes the families still have different names."""
     lines = page(map(family_of, METRICS), OPENMETRICS)
     names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
 

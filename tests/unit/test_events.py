@@ -13,9 +13,7 @@ from jaxmon.agent.events import KINDS, LIMIT, EventLog
 
 
 def test_events_are_numbered_and_read_in_order() -> None:
-    """
-    Numbers count all kinds together, and reading merges the kinds again.
-    """
+    """Numbers count all kinds together, and reading merges the kinds again."""
     log = EventLog()
     assert (log.last(), log.since()) == (0, [])
     for kind in ("compile", "miss", "compile"):
@@ -29,9 +27,7 @@ def test_events_are_numbered_and_read_in_order() -> None:
 
 
 def test_one_kind_does_not_push_out_another() -> None:
-    """
-    Each kind keeps its last events, however many another one has.
-    """
+    """Each kind keeps its last events, however many another one has."""
     log = EventLog()
     log.add("oom", "f", "memory ran out", report="r.json")
     for number in range(3 * LIMIT):
@@ -67,18 +63,14 @@ def test_one_function_does_not_push_out_the_others() -> None:
 
 
 def test_messages_are_cut() -> None:
-    """
-    A message of any length costs a bounded amount of memory.
-    """
+    """A message of any length costs a bounded amount of memory."""
     log = EventLog()
     log.add("error", None, "x" * 1_000_000)
     assert len(log.since()[0].message) == 2000
 
 
 def test_unknown_kinds_are_refused() -> None:
-    """
-    A kind that no reader knows is a mistake of ours.
-    """
+    """A kind that no reader knows is a mistake of ours."""
     log = EventLog()
     with pytest.raises(KeyError):
         log.add("nonsense", None, "")  # type: ignore[arg-type]
@@ -88,9 +80,7 @@ def test_unknown_kinds_are_refused() -> None:
 
 
 def test_threads_may_write_while_others_read() -> None:
-    """
-    No event is lost or numbered twice, and a reader never fails.
-    """
+    """No event is lost or numbered twice, and a reader never fails."""
     log = EventLog()
     each, threads = LIMIT // 4, 4
     failures: list[BaseException] = []

@@ -1,6 +1,4 @@
-"""
-What is said of a sampled call, by what the looks at it have shown.
-"""
+"""What is said of a sampled call, by what the looks at it have shown."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ NEVER = -math.inf
 
 
 def work(unfinished: float, finished: float) -> Work:
-    """
-    Return work that was seen unfinished and finished at these times.
-    """
+    """Return work that was seen unfinished and finished at these times."""
     seen = Work(())
     seen.unfinished, seen.finished = unfinished, finished
     return seen
@@ -38,9 +34,7 @@ def told(
     known: Pace | None = None,
     taken: float | None = None,
 ) -> list[float]:
-    """
-    Return what is told of a call.
-    """
+    """Return what is told of a call."""
     found: list[float] = []
     call = Called(*called, taken)
     if known is None:
@@ -52,16 +46,12 @@ def told(
 
 
 def test_on_an_idle_device_work_starts_with_the_call() -> None:
-    """
-    The middle of the two looks at its end counts from there.
-    """
+    """The middle of the two looks at its end counts from there."""
     assert told(work(10.99, 11.01)) == [pytest.approx(1.0)]
 
 
 def test_behind_other_work_it_starts_at_the_end_of_that() -> None:
-    """
-    Of several, the last one counts, whichever order they are looked at.
-    """
+    """Of several, the last one counts, whichever order they are looked at."""
     other, later = work(11.0, 11.02), work(11.98, 12.02)
 
     for before in ((other, later), (later, other)):
@@ -69,17 +59,13 @@ def test_behind_other_work_it_starts_at_the_end_of_that() -> None:
 
 
 def test_work_that_ended_before_the_call_is_not_waited_for() -> None:
-    """
-    Then the device was idle.
-    """
+    """Then the device was idle."""
     assert told(work(10.99, 11.01), work(9.0, 9.5)) == [pytest.approx(1.0)]
 
 
 @pytest.mark.parametrize(("gap", "said"), [(0.08, 1), (0.12, 0)])
 def test_a_figure_that_may_be_too_wrong_is_not_said(gap: float, said: int) -> None:
-    """
-    Both ends together may leave 15 % of it to either side, not more.
-    """
+    """Both ends together may leave 15 % of it to either side, not more."""
     known = pace(0.02)
     own, before = work(13.0 - gap, 13.0 + gap), work(12.0 - gap, 12.0)
 
@@ -101,9 +87,7 @@ def test_whether_a_run_counts_does_not_depend_on_its_length() -> None:
 
 
 def test_where_most_are_unknown_none_is_told() -> None:
-    """
-    Those that happen to be known are others than the rest.
-    """
+    """Those that happen to be known are others than the rest."""
     known = pace(0.02)
     for _ in range(3):
         assert told(work(10.8, 11.2), known=known) == []
@@ -114,9 +98,7 @@ def test_where_most_are_unknown_none_is_told() -> None:
 
 @pytest.mark.parametrize(("taken", "said"), [(None, 1), (0.05, 1), (0.15, 0)])
 def test_what_we_delayed_too_much_is_not_said(taken: float | None, said: int) -> None:
-    """
-    A tenth is the most that our own work may take from the program.
-    """
+    """A tenth is the most that our own work may take from the program."""
     assert len(told(work(10.99, 11.01), taken=taken)) == said
     # Behind other work, the calling thread has long returned.
     behind = work(11.99, 12.01)
@@ -136,9 +118,7 @@ def test_the_first_runs_on_a_cpu_are_not_said() -> None:
 
 
 def test_a_longer_run_is_not_said_where_looks_delay_the_usual_too_much() -> None:
-    """
-    In it their share is less, but then only such runs would be told.
-    """
+    """In it their share is less, but then only such runs would be told."""
     known = pace(0.02)
     told(work(10.99, 11.01), known=known, taken=0.01)
     for _ in range(6):
@@ -150,9 +130,7 @@ def test_a_longer_run_is_not_said_where_looks_delay_the_usual_too_much() -> None
 
 
 def test_a_call_that_was_held_up_may_have_launched_late() -> None:
-    """
-    What a call took longer than usual is room for the start of the work.
-    """
+    """What a call took longer than usual is room for the start of the work."""
     called = (10.0, 10.6)
 
     assert told(work(10.99, 11.01), called=called, known=pace(0.01, 0.01)) == []
@@ -183,16 +161,12 @@ def test_work_that_waited_says_nothing_about_where_calls_return() -> None:
 
 
 def test_work_that_was_done_at_once_behind_other_work_is_unknown() -> None:
-    """
-    The end of neither was seen.
-    """
+    """The end of neither was seen."""
     assert told(work(NEVER, 10.02), work(9.9, 10.005)) == []
 
 
 def test_lost_work_is_given_up() -> None:
-    """
-    An end that nobody will see leaves nothing to say.
-    """
+    """An end that nobody will see leaves nothing to say."""
     gone = work(11.0, 11.01)
     gone.lost = True
 
@@ -215,9 +189,7 @@ def test_runs_that_were_held_up_do_not_stand_for_short_ones() -> None:
 
 
 def test_longer_runs_of_a_function_that_can_be_told_are_told() -> None:
-    """
-    Looks at them come in longer steps, as they may.
-    """
+    """Looks at them come in longer steps, as they may."""
     known = pace(0.02)
     for _ in range(5):
         assert len(told(work(10.95, 11.05), known=known)) == 1

@@ -1,6 +1,4 @@
-"""
-What kind of failure an exception is.
-"""
+"""What kind of failure an exception is."""
 
 from __future__ import annotations
 
@@ -24,21 +22,15 @@ STATUSES = failures._STATUS
 
 
 class XlaRuntimeError(RuntimeError):
-    """
-    Called as in JAX to 0.6.
-    """
+    """Called as in JAX to 0.6."""
 
 
 class JaxRuntimeError(RuntimeError):
-    """
-    Called as in JAX since.
-    """
+    """Called as in JAX since."""
 
 
 class CodedError(JaxRuntimeError):
-    """
-    Carries its status, as in JAX since 0.10.
-    """
+    """Carries its status, as in JAX since 0.10."""
 
     def __init__(self, text: str, code: str | None) -> None:
         super().__init__(text)
@@ -46,15 +38,11 @@ class CodedError(JaxRuntimeError):
 
 
 class OwnError(JaxRuntimeError):
-    """
-    Derived by a plugin.
-    """
+    """Derived by a plugin."""
 
 
 class JAXTypeError(TypeError):
-    """
-    Base of JAX's errors about tracers.
-    """
+    """Base of JAX's errors about tracers."""
 
 
 class ConcretizationTypeError(JAXTypeError):
@@ -62,9 +50,7 @@ class ConcretizationTypeError(JAXTypeError):
 
 
 class JAXIndexError(IndexError):
-    """
-    Base of JAX's errors about tracers as indices.
-    """
+    """Base of JAX's errors about tracers as indices."""
 
 
 class NonConcreteBooleanIndexError(JAXIndexError):
@@ -94,17 +80,13 @@ def test_kinds_of_runtime_errors_follow_their_text(
     ("text", "kind"), [one for one in RUNTIME if one[0].split(":")[0] in STATUSES]
 )
 def test_a_cached_call_raises_the_same_as_a_value_error(text: str, kind: str) -> None:
-    """
-    C++ turns the status of a call on the fast path into a builtin exception.
-    """
+    """C++ turns the status of a call on the fast path into a builtin exception."""
     assert kind_of(ValueError(text)) == kind
     assert is_from_jax(ValueError(text))
 
 
 def test_the_code_decides_where_there_is_one() -> None:
-    """
-    Since 0.10 an error has its status as an attribute, which no text can spoil.
-    """
+    """Since 0.10 an error has its status as an attribute, which no text can spoil."""
     assert kind_of(CodedError("INTERNAL: quoted", "UNAVAILABLE")) == "unavailable"
     assert kind_of(CodedError("DEADLINE_EXCEEDED: it", None)) == "deadline"
     assert kind_of(CodedError("DEADLINE_EXCEEDED: it", "UNKNOWN")) == "deadline"
@@ -149,9 +131,7 @@ def test_kinds_of_other_errors_follow_their_type(error: Exception, kind: str) ->
 
 
 def test_an_error_on_the_way_through_tracing_is_a_trace_error() -> None:
-    """
-    Whatever the user's function raises, if it passed JAX's function that traces.
-    """
+    """Whatever the user's function raises, if it passed JAX's function that traces."""
 
     def _infer_params() -> None:
         raise KeyError
@@ -197,9 +177,7 @@ def test_runtime_errors_are_known_by_name() -> None:
 def test_what_nobody_caught_is_jaxs_or_not(
     error: BaseException, *, expected: bool
 ) -> None:
-    """
-    What ends a program is counted only if JAX or its runtime raised it.
-    """
+    """What ends a program is counted only if JAX or its runtime raised it."""
     assert is_from_jax(error) is expected
 
 
@@ -228,9 +206,7 @@ def test_the_stage_is_where_the_traceback_came_furthest() -> None:
 
 
 def test_a_message_is_its_first_lines() -> None:
-    """
-    The reason is kept; what follows it, or would fill a page, is not.
-    """
+    """The reason is kept; what follows it, or would fill a page, is not."""
     dump = JaxRuntimeError("INTERNAL: reason  \nmore\n\n" + "dump\n" * 1000)
 
     assert message_of(dump) == "INTERNAL: reason\nmore"
@@ -241,9 +217,7 @@ def test_a_message_is_its_first_lines() -> None:
 
 
 def test_a_class_of_the_users_is_not_asked_for_its_text() -> None:
-    """
-    Its ``__str__`` may be slow, fail, or wait for the device that failed.
-    """
+    """Its ``__str__`` may be slow, fail, or wait for the device that failed."""
 
     class RudeError(JaxRuntimeError):
         def __str__(self) -> str:
@@ -264,15 +238,11 @@ def test_a_class_of_the_users_is_not_asked_for_its_text() -> None:
     ],
 )
 def test_a_message_may_name_the_function(text: str, name: str | None) -> None:
-    """
-    Programs are called after the function that was jitted.
-    """
+    """Programs are called after the function that was jitted."""
     assert named_in(JaxRuntimeError(text)) == name
 
 
 def test_every_status_has_a_kind() -> None:
-    """
-    The table has the sixteen statuses of the runtime, each with a known kind.
-    """
+    """The table has the sixteen statuses of the runtime, each with a known kind."""
     assert len(STATUSES) == 16
     assert set(STATUSES.values()) <= set(ERROR_KINDS)

@@ -1,6 +1,4 @@
-"""
-Families and the text of their series.
-"""
+"""Families and the text of their series."""
 
 from __future__ import annotations
 
@@ -15,39 +13,29 @@ UP = Metric("t_up", "gauge", "Up.")
 
 
 def test_series_has_the_labels_of_its_metric_in_order() -> None:
-    """
-    Values go to the names of the metric, one to one.
-    """
+    """Values go to the names of the metric, one to one."""
     assert series(CALLS, "step", 3) == 't_calls_total{function="step",kind="3"}'
 
 
 def test_series_without_labels_is_the_bare_name() -> None:
-    """
-    No empty braces.
-    """
+    """No empty braces."""
     assert series(UP) == "t_up"
 
 
 @pytest.mark.parametrize("values", [(), ("one",), ("one", "two", "three")])
 def test_series_refuses_a_wrong_number_of_values(values: tuple[str, ...]) -> None:
-    """
-    A missing or additional label value is a mistake of the caller.
-    """
+    """A missing or additional label value is a mistake of the caller."""
     with pytest.raises(ValueError, match="argument"):
         series(CALLS, *values)
 
 
 def test_label_values_are_escaped() -> None:
-    """
-    Backslash, quote and newline cannot end a label or a line.
-    """
+    """Backslash, quote and newline cannot end a label or a line."""
     assert labels_text(("a",), ['\\ " \n é']) == 'a="\\\\ \\" \\n é"'
 
 
 def test_gauge_is_a_family_of_one_sample() -> None:
-    """
-    The shorthand carries metric, labels and value.
-    """
+    """The shorthand carries metric, labels and value."""
     assert gauge(CALLS, 2.5, "f", "k") == Family(
         CALLS, [('t_calls_total{function="f",kind="k"}', 2.5)]
     )

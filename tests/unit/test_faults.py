@@ -1,6 +1,4 @@
-"""
-Faults that the demo provokes for a while.
-"""
+"""Faults that the demo provokes for a while."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ while True:
 
 
 def test_a_program_is_told_once_of_begin_and_end(tmp_path: Path) -> None:
-    """
-    One signal begins the fault when it is due, another ends it; no more are sent.
-    """
+    """One signal begins the fault when it is due, another ends it; no more are sent."""
     fault = Fault("stall", after=10, lasting=5)
     out = tmp_path / "broken.out"
 
@@ -46,9 +42,7 @@ def test_a_program_is_told_once_of_begin_and_end(tmp_path: Path) -> None:
 
 
 def test_a_fault_says_what_comes_next() -> None:
-    """
-    Before, while and after it lasts, one reads how long until things change.
-    """
+    """Before, while and after it lasts, one reads how long until things change."""
     fault = Fault("stall", after=10, lasting=5)
 
     assert fault.place == "training"

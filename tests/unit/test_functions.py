@@ -1,6 +1,4 @@
-"""
-What is known of each function, by label.
-"""
+"""What is known of each function, by label."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ def plain_named(name: object) -> Callable:
 
 
 def test_functions_of_jax_are_known_by_their_package() -> None:
-    """
-    A package whose name only begins alike is the user's.
-    """
+    """A package whose name only begins alike is the user's."""
 
     def theirs() -> None:
         pass
@@ -66,9 +62,7 @@ def test_functions_of_jax_are_known_by_their_package() -> None:
 
 
 def test_a_full_table_shares_one_entry() -> None:
-    """
-    The limit counts neither ``other`` nor ``unknown``; overflow is counted.
-    """
+    """The limit counts neither ``other`` nor ``unknown``; overflow is counted."""
     table = FunctionTable(2)
     table.named("unknown")
     first, second = table.named("a.f"), table.named("a.g")
@@ -101,9 +95,7 @@ def test_a_short_name_finds_the_only_function_called_so() -> None:
 
 
 def test_calls_and_hits_never_fall() -> None:
-    """
-    A call that is known to be a miss only later does not take a hit back.
-    """
+    """A call that is known to be a miss only later does not take a hit back."""
     function = Function("f", internal=False)
     enter = metered(int)
     function.entered.add(enter)

@@ -1,6 +1,4 @@
-"""
-What counts as the content of a dashboard.
-"""
+"""What counts as the content of a dashboard."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ BODY: dict[str, Any] = {
     ],
 )
 def test_the_same_content(other):
-    """
-    What Grafana assigns or keeps as state, and what means absent, does not count.
-    """
+    """What Grafana assigns or keeps as state, and what means absent, does not count."""
     assert content(other) == content(BODY)
     assert digest(other) == digest(BODY)
 
@@ -69,32 +65,24 @@ def test_the_same_content(other):
     ],
 )
 def test_other_content(other):
-    """
-    Everything else counts, the id of a panel too: links point to it.
-    """
+    """Everything else counts, the id of a panel too: links point to it."""
     assert digest(other) != digest(BODY)
 
 
 def test_places_in_a_list_count():
-    """
-    An empty item of a list is not dropped: it would move the others.
-    """
+    """An empty item of a list is not dropped: it would move the others."""
     assert content({"x": [{}, 1]}) == {"x": [{}, 1]}
 
 
 def test_content_leaves_its_argument_alone():
-    """
-    Taking the content of a body changes nothing in it.
-    """
+    """Taking the content of a body changes nothing in it."""
     before = json.dumps(BODY)
     content({**BODY, "id": 1})
     assert json.dumps(BODY) == before
 
 
 def test_a_message_carries_the_hash():
-    """
-    The hash is found again in the message of a push, and in no other one.
-    """
+    """The hash is found again in the message of a push, and in no other one."""
     dashboard = parse(json.dumps(BODY), "a.json")
     assert pushed_digest(dashboard.message) == dashboard.digest == digest(BODY)
     assert len(dashboard.message) < 500
@@ -103,9 +91,7 @@ def test_a_message_carries_the_hash():
 
 
 def test_files_and_directories(tmp_path):
-    """
-    A directory stands for its JSON files, in order; other files are left out.
-    """
+    """A directory stands for its JSON files, in order; other files are left out."""
     for uid in ("b", "a"):
         path = tmp_path / "d" / f"{uid}.json"
         path.parent.mkdir(exist_ok=True)
@@ -118,18 +104,14 @@ def test_files_and_directories(tmp_path):
 
 @pytest.mark.parametrize("key", ["uid", "title"])
 def test_two_for_one_place(key):
-    """
-    Two files with one uid, or one title, would replace each other: refused.
-    """
+    """Two files with one uid, or one title, would replace each other: refused."""
     other = {**BODY, "uid": "b", "title": "B", key: BODY[key]}
     with pytest.raises(ContentError, match=rf"x and y both have {key}="):
         parse_all({"x": json.dumps(BODY), "y": json.dumps(other)})
 
 
 def test_a_file_that_is_not_text(tmp_path):
-    """
-    Bytes that are no UTF-8 are refused with the file's name.
-    """
+    """Bytes that are no UTF-8 are refused with the file's name."""
     path = tmp_path / "binary.json"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ContentError, match=r"binary\.json: line 1: not UTF-8"):
@@ -137,18 +119,14 @@ def test_a_file_that_is_not_text(tmp_path):
 
 
 def test_deeply_nested_json_is_refused():
-    """
-    A file that would exhaust the stack is an error like any other.
-    """
+    """A file that would exhaust the stack is an error like any other."""
     with pytest.raises(ContentError, match="deep: not JSON"):
         parse("[" * 100_000, "deep")
 
 
 @pytest.mark.parametrize("templating", [None, 7, {"list": 7}, {"list": [7]}, {}])
 def test_odd_variables(templating):
-    """
-    Whatever stands where variables should be has a hash.
-    """
+    """Whatever stands where variables should be has a hash."""
     assert len(digest({**BODY, "templating": templating})) == 64
 
 

@@ -1,6 +1,4 @@
-"""
-Requests to Grafana: how often, how long, and where the token goes.
-"""
+"""Requests to Grafana: how often, how long, and where the token goes."""
 
 from __future__ import annotations
 
@@ -20,33 +18,25 @@ TOKEN = "glsa_thisIsTheTokenOfTheUnitTests"  # noqa: S105 - opens nothing
 
 @pytest.fixture
 def server():
-    """
-    Return a server that answers everything with an empty object.
-    """
+    """Return a server that answers everything with an empty object."""
     with FaultyServer(lambda _, __: Reply(200, {})) as server:
         yield server
 
 
 @pytest.fixture
 def waits():
-    """
-    Return the seconds that `session` waited, which takes no time.
-    """
+    """Return the seconds that `session` waited, which takes no time."""
     return []
 
 
 @pytest.fixture
 def session(server, waits):
-    """
-    Return a session with the server.
-    """
+    """Return a session with the server."""
     return Session(f"http://127.0.0.1:{server.port}", TOKEN, sleep=waits.append)
 
 
 def test_an_answer_as_it_is(server, session):
-    """
-    Statuses that are answers are returned, not raised.
-    """
+    """Statuses that are answers are returned, not raised."""
     server.fault("/x", reply=Reply(412, {"message": "no", "n": 1}))
     answer = session.request("GET", "/x", query={"a": "b c", "n": 1})
     assert (answer.status, answer.text("message"), answer.text("n")) == (412, "no", "")
@@ -68,9 +58,7 @@ def test_waits_grow_and_end(server, session, waits):
 
 @pytest.mark.parametrize("zone", ["GMT", "-0000"])
 def test_retry_after_a_date(server, session, waits, zone):
-    """
-    A server may also name the time from which on it wants to be asked again.
-    """
+    """A server may also name the time from which on it wants to be asked again."""
     then = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
     header = {"Retry-After": then.replace("GMT", zone)}
     server.fault("/x", reply=Reply(429, {}, header))
@@ -80,9 +68,7 @@ def test_retry_after_a_date(server, session, waits, zone):
 
 @pytest.mark.parametrize("value", ["7", " 7 "])
 def test_retry_after_seconds(server, session, waits, value):
-    """
-    What the server asks for is waited, not what we would have chosen.
-    """
+    """What the server asks for is waited, not what we would have chosen."""
     server.fault("/x", reply=Reply(429, {}, {"Retry-After": value}))
     session.request("GET", "/x")
     assert waits == [7.0]
@@ -90,18 +76,14 @@ def test_retry_after_seconds(server, session, waits, value):
 
 @pytest.mark.parametrize("value", ["soon", "-5", "0", "1e99", ""])
 def test_retry_after_nonsense(server, session, waits, value):
-    """
-    A header that cannot be used is as good as none.
-    """
+    """A header that cannot be used is as good as none."""
     server.fault("/x", reply=Reply(429, {}, {"Retry-After": value}))
     session.request("GET", "/x")
     assert 0 < waits[0] <= 0.5
 
 
 def test_a_server_that_never_answers(server, waits):
-    """
-    Each attempt ends after the timeout, and the last one ends it all.
-    """
+    """Each attempt ends after the timeout, and the last one ends it all."""
     url = f"http://127.0.0.1:{server.port}"
     session = Session(url, TOKEN, timeout=0.05, sleep=waits.append)
     server.fault("/x", stall=True, times=99)
@@ -111,9 +93,7 @@ def test_a_server_that_never_answers(server, waits):
 
 
 def test_nobody_listens(waits):
-    """
-    A refused connection is tried again, and then reported with its reason.
-    """
+    """A refused connection is tried again, and then reported with its reason."""
     session = Session(f"http://127.0.0.1:{free_port()}", TOKEN, sleep=waits.append)
     with pytest.raises(GrafanaError, match="Connection refused") as raised:
         session.request("GET", "/x")
@@ -122,9 +102,7 @@ def test_nobody_listens(waits):
 
 
 def test_an_answer_without_end_is_cut_off(server, session, monkeypatch):
-    """
-    What is too long for a dashboard is not read into memory.
-    """
+    """What is too long for a dashboard is not read into memory."""
     monkeypatch.setattr(http, "MAX_BYTES", 1 << 20)
     server.fault("/x", reply=Reply(200, "x" * (3 << 20)), times=9)
     with pytest.raises(GrafanaError, match="longer than 1 MiB"):
@@ -143,9 +121,7 @@ def test_a_slow_answer_is_cut_off(server, session, monkeypatch):
 
 
 def test_the_token_has_one_place(server, session):
-    """
-    It is in the Authorization header, and not in what represents the session.
-    """
+    """It is in the Authorization header, and not in what represents the session."""
     headers = []
 
     def answer(_, value):
@@ -160,9 +136,7 @@ def test_the_token_has_one_place(server, session):
 
 
 def test_json_must_be_json(server, session):
-    """
-    A broken body with the right type is not Grafana's.
-    """
+    """A broken body with the right type is not Grafana's."""
     server.fault("/x", reply=Reply(200, "{"))
     with pytest.raises(GrafanaError, match="not JSON"):
         session.request("GET", "/x")
@@ -180,9 +154,7 @@ def test_json_must_be_json(server, session):
     ],
 )
 def test_addresses_that_may_get_the_token(url):
-    """
-    Any https address, and http on this host.
-    """
+    """Any https address, and http on this host."""
     assert Session(url, TOKEN).url == url.rstrip("/")
 
 
@@ -197,9 +169,7 @@ def test_addresses_that_may_get_the_token(url):
     ],
 )
 def test_addresses_that_would_get_it_in_the_clear(url):
-    """
-    Plain http to another host has to be allowed.
-    """
+    """Plain http to another host has to be allowed."""
     with pytest.raises(GrafanaError, match="in the clear"):
         Session(url, TOKEN)
     assert Session(url, TOKEN, insecure_http=True).url == url.rstrip("/")
@@ -207,9 +177,7 @@ def test_addresses_that_would_get_it_in_the_clear(url):
 
 @pytest.mark.parametrize("token", ["", "a\r\nX-Evil: 1", "a\tb", "é"])
 def test_a_token_that_is_none(token):
-    """
-    It is refused, and not repeated: it might be nearly one.
-    """
+    """It is refused, and not repeated: it might be nearly one."""
     with pytest.raises(GrafanaError, match="the token is empty or has") as raised:
         Session("https://example.com", token)
     assert not token or token not in str(raised.value)

@@ -1,6 +1,4 @@
-"""
-What a push decides about each dashboard, as a table.
-"""
+"""What a push decides about each dashboard, as a table."""
 
 from __future__ import annotations
 
@@ -21,16 +19,12 @@ FOLDER = "jaxmon"
 
 
 def ours(body):
-    """
-    Return the message with which a push saved *body*.
-    """
+    """Return the message with which a push saved *body*."""
     return f"jaxmon push 0.1 sha256:{digest(body)}"
 
 
 def stored(body, **changes):
-    """
-    Return *body* as the last push left it, apart from *changes*.
-    """
+    """Return *body* as the last push left it, apart from *changes*."""
     values = {
         "body": body,
         "version": 3,
@@ -112,9 +106,7 @@ CASES = [
     ids=[case[0] for case in CASES],
 )
 def test_decision(observed, taken, state, reason):
-    """
-    Each situation has one state, and a reason where nothing will be written.
-    """
+    """Each situation has one state, and a reason where nothing will be written."""
     step = decide(DESIRED, observed, folder=FOLDER, taken=taken)
     assert step.state is state
     assert reason in step.reason
@@ -123,9 +115,7 @@ def test_decision(observed, taken, state, reason):
 
 @pytest.mark.parametrize("state", State)
 def test_what_is_written(state):
-    """
-    Only what is new or ours is written; force adds what drifted and nothing else.
-    """
+    """Only what is new or ours is written; force adds what drifted and nothing else."""
     step = decide(DESIRED, None, folder=FOLDER, taken={})
     step = type(step)(step.desired, step.observed, state)
     assert step.writes() == (state in {State.CREATE, State.UPDATE})
@@ -133,16 +123,12 @@ def test_what_is_written(state):
 
 
 def test_every_state_is_decided():
-    """
-    The table above has a case of each state that comes from an observation.
-    """
+    """The table above has a case of each state that comes from an observation."""
     assert {case[3] for case in CASES} == set(State) - {State.UNKNOWN}
 
 
 def test_a_diff_shows_content_only():
-    """
-    A diff names version and uid and shows what differs, without assigned numbers.
-    """
+    """A diff names version and uid and shows what differs, without assigned numbers."""
     step = decide(DESIRED, stored(OLD), folder=FOLDER, taken={})
     lines = diff(step)
     assert lines[:2] == [
@@ -156,8 +142,6 @@ def test_a_diff_shows_content_only():
 
 
 def test_a_diff_of_equal_content_is_empty():
-    """
-    Where nothing differs there is nothing to show.
-    """
+    """Where nothing differs there is nothing to show."""
     step = decide(DESIRED, stored({**BODY, "id": 4}), folder=FOLDER, taken={})
     assert diff(step) == []

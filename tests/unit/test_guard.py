@@ -1,6 +1,4 @@
-"""
-The wall between our code and the user's program.
-"""
+"""The wall between our code and the user's program."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ def fail(guard: Guard, site: str = "here", *, stays_on: bool = False) -> None:
 def test_a_site_is_on_until_it_has_failed_often(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """
-    The first failure and the last are logged, all are counted, other sites go on.
-    """
+    """The first failure and the last are logged, all are counted, other sites go on."""
     guard = Guard()
     for count in range(LIMIT + 3):
         assert guard.on("here") is (count < LIMIT)
@@ -89,9 +85,7 @@ def test_a_site_that_stays_on_is_not_switched_off(
 def test_threads_that_fail_at_once_are_counted_and_logged_once_each(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """
-    However failures interleave, the first and the limit are seen by exactly one.
-    """
+    """However failures interleave, the first and the limit are seen by exactly one."""
     switch = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -119,9 +113,7 @@ def test_threads_that_fail_at_once_are_counted_and_logged_once_each(
 
 
 def test_a_failing_log_is_contained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A filter or handler of the user that raises stays on its side of the wall.
-    """
+    """A filter or handler of the user that raises stays on its side of the wall."""
 
     def broken(_: logging.LogRecord) -> bool:
         raise ValueError
@@ -138,9 +130,7 @@ def test_a_failing_log_is_contained(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_strict_raises_what_would_be_contained() -> None:
-    """
-    For our own tests: the failure comes out, and only while the block runs.
-    """
+    """For our own tests: the failure comes out, and only while the block runs."""
     guard = Guard()
     with strict(), pytest.raises(KeyError):
         fail(guard)

@@ -1,6 +1,4 @@
-"""
-The histogram with ready-made series.
-"""
+"""The histogram with ready-made series."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ LABELLED = Metric(
 
 
 def test_buckets_are_cumulative_and_include_their_bound() -> None:
-    """
-    An observation counts in its bucket and all above; a bound is inside.
-    """
+    """An observation counts in its bucket and all above; a bound is inside."""
     histogram = Histogram(PLAIN)
     for value in (0.05, 0.1, 0.5, 1.0, 7.0):
         histogram.observe(value)
@@ -36,9 +32,7 @@ def test_buckets_are_cumulative_and_include_their_bound() -> None:
 
 
 def test_labels_stand_before_the_bound() -> None:
-    """
-    Every series of the family bears the labels, escaped.
-    """
+    """Every series of the family bears the labels, escaped."""
     names = [name for name, _ in Histogram(LABELLED, 'a"b').samples()]
 
     assert names == [
@@ -51,9 +45,7 @@ def test_labels_stand_before_the_bound() -> None:
 
 
 def test_new_histogram_shows_zeros() -> None:
-    """
-    A series starts at 0, so that the first increase is visible to rate().
-    """
+    """A series starts at 0, so that the first increase is visible to rate()."""
     assert {value for _, value in Histogram(PLAIN).samples()} == {0}
 
 
@@ -69,9 +61,7 @@ def test_what_no_clock_should_tell_spoils_no_sum() -> None:
 
 
 def test_no_observation_of_concurrent_threads_is_lost() -> None:
-    """
-    Threads may observe at the same time.
-    """
+    """Threads may observe at the same time."""
     histogram = Histogram(PLAIN)
 
     def observe() -> None:

@@ -1,6 +1,4 @@
-"""
-The host collector, against what /proc says.
-"""
+"""The host collector, against what /proc says."""
 
 from __future__ import annotations
 

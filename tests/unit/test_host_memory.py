@@ -1,6 +1,4 @@
-"""
-The host's memory, from a directory that stands for the root of a system.
-"""
+"""The host's memory, from a directory that stands for the root of a system."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ PROCESS = {
 
 
 def test_figures_of_the_process_and_the_host(tmp_path: Path) -> None:
-    """
-    Pages become bytes; a system without cgroups has none.
-    """
+    """Pages become bytes; a system without cgroups has none."""
     found = host_memory.read(system(tmp_path, PROCESS))
 
     assert found.virtual == 1000 * PAGE
@@ -44,9 +40,7 @@ def test_figures_of_the_process_and_the_host(tmp_path: Path) -> None:
 
 
 def test_the_cgroup_that_has_least_left_counts(tmp_path: Path) -> None:
-    """
-    Limits hold at every level; version 2 writes ``max`` where there is none.
-    """
+    """Limits hold at every level; version 2 writes ``max`` where there is none."""
     base = "sys/fs/cgroup/pod"
     files = {
         "proc/self/cgroup": "0::/pod/main/inner\n",
@@ -64,9 +58,7 @@ def test_the_cgroup_that_has_least_left_counts(tmp_path: Path) -> None:
 
 
 def test_files_that_were_read_are_no_memory_in_use(tmp_path: Path) -> None:
-    """
-    The kernel counts them, up to the limit, and drops them when memory is needed.
-    """
+    """The kernel counts them, up to the limit, and drops them when memory is needed."""
     stat = "anon 100\ninactive_file 700\nactive_file 50\ntotal_inactive_file 600\n"
     used = {
         "sys/fs/cgroup": ("0::/\n", "memory.current", "memory.max"),
@@ -91,9 +83,7 @@ def test_files_that_were_read_are_no_memory_in_use(tmp_path: Path) -> None:
 
 
 def test_a_container_sees_its_cgroup_as_the_root(tmp_path: Path) -> None:
-    """
-    The name that the kernel tells is that of outside.
-    """
+    """The name that the kernel tells is that of outside."""
     files = {
         "proc/self/cgroup": "0::/../../kubepods/pod1\n",
         "sys/fs/cgroup/memory.max": "2000\n",
@@ -106,9 +96,7 @@ def test_a_container_sees_its_cgroup_as_the_root(tmp_path: Path) -> None:
 
 
 def test_version_1_of_cgroups(tmp_path: Path) -> None:
-    """
-    There, no limit is a number near the largest one.
-    """
+    """There, no limit is a number near the largest one."""
     base = "sys/fs/cgroup/memory"
     files = {
         "proc/self/cgroup": "3:cpu,cpuacct:/a\n2:memory:/a\n",
@@ -123,9 +111,7 @@ def test_version_1_of_cgroups(tmp_path: Path) -> None:
 
 
 def test_an_empty_system_tells_nothing(tmp_path: Path) -> None:
-    """
-    What cannot be read is unknown, not an error.
-    """
+    """What cannot be read is unknown, not an error."""
     found = host_memory.read(tmp_path)
 
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
@@ -135,9 +121,7 @@ def test_an_empty_system_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_the_real_system_tells_about_this_process() -> None:
-    """
-    Resident memory is part of the address space, and more than a few megabytes.
-    """
+    """Resident memory is part of the address space, and more than a few megabytes."""
     found = host_memory.read()
 
     assert found.resident is not None
@@ -146,9 +130,7 @@ def test_the_real_system_tells_about_this_process() -> None:
 
 
 def test_the_tightest_limit_decides_what_room_there_is() -> None:
-    """
-    Little is less than 256 MiB; more in use than allowed is none.
-    """
+    """Little is less than 256 MiB; more in use than allowed is none."""
     roomy = HostMemory(virtual=GIB, virtual_limit=4 * GIB, available=2 * GIB)
     tight = HostMemory(
         virtual=GIB, virtual_limit=4 * GIB, cgroup=GIB, cgroup_limit=GIB + 1000

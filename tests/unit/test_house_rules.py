@@ -1,6 +1,4 @@
-"""
-Rules for tests that no linter knows.
-"""
+"""Rules that no linter knows."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from tests.support import ROOT
 
 
 def test_every_test_says_what_it_shows():
-    """
-    Each test has a docstring of at least one full sentence.
-    """
+    """Each test has a docstring of at least one full sentence."""
     mute = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
@@ -22,9 +18,7 @@ def test_every_test_says_what_it_shows():
 
 
 def test_a_mute_test_is_found():
-    """
-    A missing docstring, and one that is no sentence, are found, in classes too.
-    """
+    """A missing docstring, and one that is no sentence, are found, in classes too."""
     source = (
         'def test_a():\n    "It works."\n'
         "def test_b(): ...\n"
@@ -34,10 +28,52 @@ def test_a_mute_test_is_found():
     assert mute_tests(source) == [(3, "test_b"), (5, "test_d")]
 
 
+def test_one_sentence_stands_on_one_line():
+    """A docstring of one sentence takes one line where it fits."""
+    tall = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for folder in (
+            "jaxmon",
+            "exporters",
+            "tests",
+            "tools",
+            "benchmarks",
+            "examples",
+        )
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line in tall_docstrings(path.read_text())
+    ]
+    assert tall == []
+
+
+def test_a_tall_docstring_is_found():
+    """What fits is found; what would be too long by one character is left."""
+    source = 'def a():\n  """\n  {}\n  """\n'
+    assert tall_docstrings(source.format("x" * 79 + ".")) == [2]
+    assert tall_docstrings(source.format("x" * 80 + ".")) == []
+
+
+def tall_docstrings(source):
+    """Return the lines in *source* where a short sentence takes three lines."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    lines = source.splitlines()
+    found = [
+        node.body[0]
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, kinds) and ast.get_docstring(node, clean=False)
+    ]
+    return sorted(
+        statement.lineno
+        for statement in found
+        if (statement.end_lineno or 0) - statement.lineno == 2
+        and lines[statement.lineno - 1].strip() in ('"""', 'r"""')
+        and lines[statement.lineno + 1].strip() == '"""'
+        and len(lines[statement.lineno - 1] + lines[statement.lineno].strip()) <= 85
+    )
+
+
 def mute_tests(source):
-    """
-    Return line and name of the tests in *source* that say nothing.
-    """
+    """Return line and name of the tests in *source* that say nothing."""
     return [
         (node.lineno, node.name)
         for node in ast.walk(ast.parse(source))
@@ -48,7 +84,5 @@ def mute_tests(source):
 
 
 def is_sentence(text):
-    """
-    Tell whether *text* has some words and ends as a sentence does.
-    """
+    """Tell whether *text* has some words and ends as a sentence does."""
     return " " in text and text.endswith((".", ":"))

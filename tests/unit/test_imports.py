@@ -1,6 +1,4 @@
-"""
-What an import costs, and what it offers.
-"""
+"""What an import costs, and what it offers."""
 
 from __future__ import annotations
 
@@ -41,17 +39,13 @@ def loaded_by(code):
     "code", ["import jaxmon", "import jaxmon_exporter", "import jaxmon.catalog"]
 )
 def test_import_loads_nothing_heavy(code):
-    """
-    Importing a package costs what the standard library's small modules cost.
-    """
+    """Importing a package costs what the standard library's small modules cost."""
     assert loaded_by(code) == []
 
 
 @pytest.mark.parametrize("module", ["asyncio", "prometheus_client", "psutil", "yaml"])
 def test_a_heavy_import_would_be_noticed(module):
-    """
-    The check above can fail.
-    """
+    """The check above can fail."""
     assert module in loaded_by(f"import jaxmon, {module}")
 
 
@@ -72,9 +66,7 @@ def test_public_names_load_on_use():
     "arguments", [["--help"], *([name, "--help"] for name in COMMANDS)]
 )
 def test_help_is_quick(arguments):
-    """
-    Help loads click, and nothing that a command needs to do its work.
-    """
+    """Help loads click, and nothing that a command needs to do its work."""
     code = (
         "from jaxmon.cli.main import main\n"
         f"main({arguments!r}, prog_name='jaxmon', standalone_mode=False)"
@@ -83,9 +75,7 @@ def test_help_is_quick(arguments):
 
 
 def test_import_does_nothing():
-    """
-    Importing starts no thread, registers no handler and reads no setting.
-    """
+    """Importing starts no thread, registers no handler and reads no setting."""
     code = (
         "import json, logging, os, signal, sys, threading\n"
         "before = sys.excepthook, signal.getsignal(signal.SIGTERM)\n"
@@ -98,9 +88,7 @@ def test_import_does_nothing():
 
 
 def test_public_surface():
-    """
-    These names are promised to users; changing the list is a release note.
-    """
+    """These names are promised to users; changing the list is a release note."""
     assert sorted(jaxmon.__all__) == [
         "Agent",
         "BudgetExceeded",

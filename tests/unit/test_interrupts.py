@@ -1,6 +1,4 @@
-"""
-Which exceptions are the program's own, and go on.
-"""
+"""Which exceptions are the program's own, and go on."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ pytestmark = pytest.mark.contained
 
 
 class Limit(Exception):  # noqa: N818 - a time limit
-    """
-    What a handler of the program raises.
-    """
+    """What a handler of the program raises."""
 
 
 def raises(signum: int, frame: object) -> None:
@@ -46,9 +42,7 @@ def raises_deeper(signum: int, frame: object) -> None:
 
 
 class Handler:
-    """
-    Handlers that are no functions.
-    """
+    """Handlers that are no functions."""
 
     def method(self, signum: int, _: object) -> None:
         signal.signal(signum, signal.SIG_DFL)  # as libraries do, first of all
@@ -72,18 +66,14 @@ HANDLERS = [
 
 @pytest.fixture
 def restored() -> Iterator[None]:
-    """
-    Put back the handler of SIGUSR1.
-    """
+    """Put back the handler of SIGUSR1."""
     before = signal.getsignal(signal.SIGUSR1)
     yield
     signal.signal(signal.SIGUSR1, before)
 
 
 class Interrupted(Recorded):
-    """
-    Figures, in the middle of which a signal comes.
-    """
+    """Figures, in the middle of which a signal comes."""
 
     def __init__(self) -> None:
         super().__init__(200)
@@ -94,9 +84,7 @@ class Interrupted(Recorded):
 def test_what_a_signal_handler_raises_goes_on(
     restored: None, handler: Callable[[int, object], None]
 ) -> None:
-    """
-    Whatever it is, however it is written; it is no failure, and nothing is open.
-    """
+    """Whatever it is, however it is written; it is no failure, and nothing is open."""
     from jaxmon.indicators import current
 
     signal.signal(signal.SIGUSR1, handler)
@@ -112,9 +100,7 @@ def test_what_a_signal_handler_raises_goes_on(
 
 
 def test_what_is_thrown_into_a_thread_goes_on() -> None:
-    """
-    As libraries for time limits do, where there are no signals.
-    """
+    """As libraries for time limits do, where there are no signals."""
     guard, caught = Guard(), list[BaseException]()
 
     def work() -> None:
@@ -135,9 +121,7 @@ def test_what_is_thrown_into_a_thread_goes_on() -> None:
 
 
 def guarded(guard: Guard, work: Callable[[], object]) -> None:
-    """
-    Do *work* as our code does, under the name of our code.
-    """
+    """Do *work* as our code does, under the name of our code."""
     source = """
 def run(guard, work):
     try:
@@ -153,9 +137,7 @@ def run(guard, work):
 
 
 def test_code_of_the_program_that_we_call_is_contained() -> None:
-    """
-    A class of its own makes no time limit of a failure.
-    """
+    """A class of its own makes no time limit of a failure."""
 
     def fail(*_: object) -> int:
         raise Limit
@@ -208,9 +190,7 @@ def test_an_alarm_while_a_failure_is_logged_goes_on(restored: None) -> None:
 
 
 def test_a_failure_while_an_alarm_passes_gives_way_to_it(restored: None) -> None:
-    """
-    What cleans up may fail in its turn; the program gets its own exception.
-    """
+    """What cleans up may fail in its turn; the program gets its own exception."""
     signal.signal(signal.SIGUSR1, raises)
     guard = Guard()
     ours = {"__name__": "jaxmon.agent.test", "signal": signal, "guard": guard}
@@ -232,9 +212,7 @@ def run():
 
 
 def test_an_alarm_that_the_program_handles_is_none_of_ours(restored: None) -> None:
-    """
-    A failure of ours within its ``except`` block is counted as any other.
-    """
+    """A failure of ours within its ``except`` block is counted as any other."""
     signal.signal(signal.SIGUSR1, raises)
     guard = Guard()
 
@@ -252,9 +230,7 @@ def test_an_alarm_that_the_program_handles_is_none_of_ours(restored: None) -> No
 def test_a_thread_of_ours_ends_without_a_word_of_python(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """
-    Whatever leaves it is logged once.
-    """
+    """Whatever leaves it is logged once."""
     from jaxmon.threads import DaemonThread
 
     def fail() -> None:

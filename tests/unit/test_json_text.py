@@ -1,6 +1,4 @@
-"""
-JSON of others.
-"""
+"""JSON of others."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ def nested(depth: int) -> str:
     ],
 )
 def test_what_json_says(text):
-    """
-    As text and as bytes, with a byte order mark or without.
-    """
+    """As text and as bytes, with a byte order mark or without."""
     for form in (text, text.encode(), b"\xef\xbb\xbf" + text.encode()):
         assert parse(form) == json.loads(text)
 
@@ -54,9 +50,7 @@ def test_what_json_says(text):
     ],
 )
 def test_what_is_refused(text, reason):
-    """
-    With one short line that says why.
-    """
+    """With one short line that says why."""
     with pytest.raises(ValueError, match=reason) as raised:
         parse(text)
     assert len(str(raised.value)) < 200
@@ -64,9 +58,7 @@ def test_what_is_refused(text, reason):
 
 
 def test_what_comes_out_can_be_written():
-    """
-    What was read is JSON again, without words that stand for numbers.
-    """
+    """What was read is JSON again, without words that stand for numbers."""
     value = parse('{"a": [1.7e308, -1.7e308, 5e-324, "\\u0000\\ud800"]}')
     assert parse(json.dumps(value, allow_nan=False)) == value
     assert json_text.MAX_DEPTH == 100
@@ -76,9 +68,7 @@ def test_what_comes_out_can_be_written():
     "text", ["NaN", "-Infinity", "1e999", "-1e999", "9" * 400, "9" * 5000]
 )
 def test_a_number_that_is_not_known(text):
-    """
-    Where the rest is worth having, a number that is none is one that is not told.
-    """
+    """Where the rest is worth having, a number that is none is one that is not told."""
     found = parse(
         f'{{"a": [{text}, 1, -2, 1.5, 18446744073709551616]}}', odd_numbers=True
     )

@@ -25,9 +25,7 @@ Program = Callable[[float], Mapping[int, float]]
 
 
 def profile(held: Mapping[int, float], device: str = "0") -> MemoryProfile:
-    """
-    Return a look at a program that holds so many bytes by line.
-    """
+    """Return a look at a program that holds so many bytes by line."""
     return MemoryProfile(
         0.0,
         tuple(
@@ -39,9 +37,7 @@ def profile(held: Mapping[int, float], device: str = "0") -> MemoryProfile:
 
 
 def watch(program: Program, minutes: float, seed: int = 0) -> list[Leak | None]:
-    """
-    Return what is suspected on device 0 after each look.
-    """
+    """Return what is suspected on device 0 after each look."""
     chance = random.Random(seed)  # noqa: S311 - nothing secret
     detector, now, found = LeakDetector(WINDOW), 0.0, []
     while now < minutes * 60:
@@ -51,9 +47,7 @@ def watch(program: Program, minutes: float, seed: int = 0) -> list[Leak | None]:
 
 
 def ramp(minute: float, start: float, end: float) -> float:
-    """
-    Return how far from *start* to *end* a minute is, 0 to 1.
-    """
+    """Return how far from *start* to *end* a minute is, 0 to 1."""
     return min(max((minute - start) / (end - start), 0), 1)
 
 
@@ -128,9 +122,7 @@ def test_a_leak_is_suspected_and_its_line_named(program, seed):
 
 
 def test_growth_is_that_of_the_window():
-    """
-    Bytes are those by which the line grew in the seconds that are told.
-    """
+    """Bytes are those by which the line grew in the seconds that are told."""
     leak = watch(GUILTY["a loss kept each step"], 60)[-1]
 
     assert leak is not None
@@ -141,9 +133,7 @@ def test_growth_is_that_of_the_window():
 
 @pytest.mark.parametrize("end", [0.0, 40.0], ids=["dropped", "kept"])
 def test_suspicion_ends_with_the_growth(end):
-    """
-    When the arrays are dropped, or merely no more come, nothing is suspected.
-    """
+    """When the arrays are dropped, or merely no more come, nothing is suspected."""
     found = watch(lambda m: {2: 10 * MIB * (m if m < 40 else end)}, 60)
 
     assert any(found)
@@ -152,9 +142,7 @@ def test_suspicion_ends_with_the_growth(end):
 
 @pytest.mark.parametrize(("minutes", "suspected"), [(10, False), (11, True)])
 def test_one_window_is_no_suspicion(minutes, suspected):
-    """
-    What rose in a window by chance does not in the next: a second look decides.
-    """
+    """What rose in a window by chance does not in the next: a second look decides."""
     detector = LeakDetector(WINDOW)
     found = [
         detector.see(profile({2: 10 * MIB * minute}), minute * 60.0)
@@ -167,9 +155,7 @@ def test_one_window_is_no_suspicion(minutes, suspected):
 
 
 def test_devices_are_judged_apart():
-    """
-    A leak on one of two devices is a leak on that one.
-    """
+    """A leak on one of two devices is a leak on that one."""
     detector = LeakDetector(WINDOW)
     found: Mapping[str, Leak] = {}
     for minute in range(20):
@@ -183,9 +169,7 @@ def test_devices_are_judged_apart():
 
 
 def test_few_looks_stretch_the_window():
-    """
-    Where looks are rarer than the window, eight of them are waited for.
-    """
+    """Where looks are rarer than the window, eight of them are waited for."""
     detector = LeakDetector(WINDOW)
     found = [
         bool(detector.see(profile({1: 100 * MIB * look}), look * WINDOW))
@@ -196,9 +180,7 @@ def test_few_looks_stretch_the_window():
 
 
 def test_many_looks_are_thinned_out():
-    """
-    Looking all the time does not make memory of it.
-    """
+    """Looking all the time does not make memory of it."""
     detector = LeakDetector(WINDOW)
     for look in range(10_000):
         detector.see(profile({1: 100 * look}), look / 10)

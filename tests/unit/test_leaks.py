@@ -1,6 +1,4 @@
-"""
-The leak check: each kind of leak fails the test that made it.
-"""
+"""The leak check: each kind of leak fails the test that made it."""
 
 from __future__ import annotations
 
@@ -88,9 +86,7 @@ def test_clean(tmp_path):
 
 
 def run_pytest(directory, source):
-    """
-    Return the report of a pytest run of *source* under our fixtures.
-    """
+    """Return the report of a pytest run of *source* under our fixtures."""
     path = directory / "test_inner.py"
     path.write_text(source)
     # The grace that a stopping thread gets is of no use here: what leaks, stays.
@@ -114,9 +110,7 @@ def run_pytest(directory, source):
 
 @pytest.mark.parametrize("kind", LEAKS)
 def test_a_leak_fails_the_test_that_made_it(tmp_path, kind):
-    """
-    A test that leaves something behind passes itself and errors at its end.
-    """
+    """A test that leaves something behind passes itself and errors at its end."""
     source, message = LEAKS[kind]
     report = run_pytest(tmp_path, "\n".join(line[8:] for line in source.splitlines()))
     assert "1 passed, 1 error" in report
@@ -125,7 +119,5 @@ def test_a_leak_fails_the_test_that_made_it(tmp_path, kind):
 
 
 def test_a_clean_test_passes(tmp_path):
-    """
-    What a test closes again, and what JAX keeps for itself, is no leak.
-    """
+    """What a test closes again, and what JAX keeps for itself, is no leak."""
     assert "1 passed in" in run_pytest(tmp_path, CLEAN)

@@ -1,6 +1,4 @@
-"""
-Listeners of `jax.monitoring` while agents come and go on other threads.
-"""
+"""Listeners of `jax.monitoring` while agents come and go on other threads."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ if TYPE_CHECKING:
 
 
 class Monitoring(ModuleType):
-    """
-    JAX's lists, and a *pause* in the middle of the first registration.
-    """
+    """JAX's lists, and a *pause* in the middle of the first registration."""
 
     def __init__(self, pause: Callable[[], None]) -> None:
         super().__init__("monitoring")
@@ -62,9 +58,7 @@ def listeners(monitoring: Monitoring) -> Listeners:
 def test_a_compile_while_they_are_registered_adds_none(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """
-    It asks whether they are there, on another thread; nothing was cleared.
-    """
+    """It asks whether they are there, on another thread; nothing was cleared."""
     threads: list[threading.Thread] = []
 
     def pause() -> None:
@@ -83,9 +77,7 @@ def test_a_compile_while_they_are_registered_adds_none(
 
 
 def test_none_stays_that_is_restored_while_they_are_taken_off() -> None:
-    """
-    The agent goes between the look of a compile and its mend.
-    """
+    """The agent goes between the look of a compile and its mend."""
     monitoring = Monitoring(lambda: None)
     ours = listeners(monitoring)
     ours.register()

@@ -1,6 +1,4 @@
-"""
-What live arrays are, while they come and go.
-"""
+"""What live arrays are, while they come and go."""
 
 from __future__ import annotations
 
@@ -16,25 +14,19 @@ from jaxmon.agent.memory.live import kinds
 
 
 class Sharding:
-    """
-    A sharding over three devices, two of them here, that divides nothing evenly.
-    """
+    """A sharding over three devices, two of them here, that divides nothing evenly."""
 
     device_set = frozenset("abc")
     addressable_devices = frozenset("ab")
 
     def shard_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """
-        Refuse, as JAX does.
-        """
+        """Refuse, as JAX does."""
         msg = f"{shape} is not divisible"
         raise ValueError(msg)
 
 
 class Array:
-    """
-    Ten numbers of four bytes.
-    """
+    """Ten numbers of four bytes."""
 
     shape, nbytes, dtype = (10,), 40, np.dtype("f4")
 
@@ -43,17 +35,13 @@ class Array:
         self.gone = gone
 
     def is_deleted(self) -> bool:
-        """
-        Tell whether it was.
-        """
+        """Tell whether it was."""
         return self.gone
 
 
 @pytest.mark.ground_truth
 def test_arrays_alike_are_of_one_kind() -> None:
-    """
-    Each array is told once, with the bytes that JAX says it has.
-    """
+    """Each array is told once, with the bytes that JAX says it has."""
     arrays = [jnp.ones((3, 5), jnp.int16), jnp.zeros((3, 5), jnp.int16), jnp.ones(7)]
     sizes = [array.nbytes for array in arrays]
     found = list(kinds(arrays))[::-1]
@@ -65,26 +53,20 @@ def test_arrays_alike_are_of_one_kind() -> None:
 
 
 def test_shards_that_are_not_equal_share_the_bytes() -> None:
-    """
-    JAX knows no shape of a shard then; those of other processes are not ours.
-    """
+    """JAX knows no shape of a shard then; those of other processes are not ours."""
     [kind] = kinds([Array(Sharding())])
 
     assert (kind.shard_bytes, kind.bytes) == (13, 26)
 
 
 class Device:
-    """
-    A device whose own memory is called *kind*.
-    """
+    """A device whose own memory is called *kind*."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
     def default_memory(self) -> Any:
-        """
-        Return the memory.
-        """
+        """Return the memory."""
         return self
 
 
@@ -102,9 +84,7 @@ class Device:
 def test_memory_of_the_host_is_none_of_the_device(
     memory: str | None, own: str, *, offloaded: bool
 ) -> None:
-    """
-    Unless it is the device's own, as older releases call that of a CPU.
-    """
+    """Unless it is the device's own, as older releases call that of a CPU."""
     sharding: Any = Sharding()
     sharding.memory_kind = memory
     sharding.addressable_devices = [Device(own), Device(own)]
@@ -114,16 +94,12 @@ def test_memory_of_the_host_is_none_of_the_device(
 
 
 def test_what_was_deleted_is_left_out() -> None:
-    """
-    Before the look, or in the middle of it.
-    """
+    """Before the look, or in the middle of it."""
 
     class Donated(Array):
         @property
         def sharding(self) -> Any:
-            """
-            Fail as JAX does.
-            """
+            """Fail as JAX does."""
             msg = "Array has been deleted"
             raise RuntimeError(msg)
 
@@ -137,9 +113,7 @@ def test_what_was_deleted_is_left_out() -> None:
 
 
 def test_no_array_is_kept() -> None:
-    """
-    What the program drops between two arrays is gone, although the look goes on.
-    """
+    """What the program drops between two arrays is gone, although the look goes on."""
     array = Array(Sharding())
     reference, arrays = weakref.ref(array), [Array(Sharding()), array]
     del array
@@ -166,9 +140,7 @@ SMALL = [
 def test_types_of_less_than_a_byte_take_what_the_device_says(
     dtype: Any, shape: tuple[int, ...]
 ) -> None:
-    """
-    Packed or not, which may differ between what is sent and what is computed.
-    """
+    """Packed or not, which may differ between what is sent and what is computed."""
     sent = jax.device_put(np.zeros(shape, dtype))
     arrays = [sent]
     if not dtype.__name__.endswith("int1"):  # which XLA knows, and cannot make
@@ -185,9 +157,7 @@ def test_types_of_less_than_a_byte_take_what_the_device_says(
 def test_shards_of_less_than_a_byte_for_each_element(
     python_script: Any, *, spread: bool
 ) -> None:
-    """
-    Each device is charged with its own shard.
-    """
+    """Each device is charged with its own shard."""
     shown = python_script(
         f"""
 import json

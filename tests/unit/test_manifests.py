@@ -1,6 +1,4 @@
-"""
-Manifests for Kubernetes: valid, of one piece with the sidecar, and hardened.
-"""
+"""Manifests for Kubernetes: valid, of one piece with the sidecar, and hardened."""
 
 from __future__ import annotations
 
@@ -136,9 +134,7 @@ def test_pods_meet_the_restricted_standard(name: str) -> None:
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_sidecar_is_what_the_command_takes(name: str) -> None:
-    """
-    Variables, port and probes are those of ``jaxmon exporter``; the image is one.
-    """
+    """Variables, port and probes are those of ``jaxmon exporter``; the image is one."""
     assert_known(WORKLOADS[name])
     for container in deployment.sidecars(WORKLOADS[name]):
         assert container["image"] == f"{IMAGE}:VERSION"
@@ -199,9 +195,7 @@ def test_monitors_and_policies_select_pods_and_name_their_port() -> None:
 
 
 def test_every_series_names_its_node() -> None:
-    """
-    Each monitor has Prometheus add the node, which jaxmon cannot know.
-    """
+    """Each monitor has Prometheus add the node, which jaxmon cannot know."""
     monitors = [one for one in MANIFESTS.values() if one["kind"] == "PodMonitor"]
     assert len(monitors) == 2
     for monitor in monitors:
@@ -210,9 +204,7 @@ def test_every_series_names_its_node() -> None:
 
 
 def test_a_selector_of_a_workload_finds_its_own_pods() -> None:
-    """
-    A Deployment's or DaemonSet's selector is a part of its pods' labels.
-    """
+    """A Deployment's or DaemonSet's selector is a part of its pods' labels."""
     for document in WORKLOADS.values():
         if selector := document["spec"].get("selector"):
             for template in deployment.pod_templates(document):
@@ -220,9 +212,7 @@ def test_a_selector_of_a_workload_finds_its_own_pods() -> None:
 
 
 def test_kustomization_names_what_is_there() -> None:
-    """
-    Its resources exist, and the image whose tag it sets is that of the manifests.
-    """
+    """Its resources exist, and the image whose tag it sets is that of the manifests."""
     directory = ROOT / "exporters/kubernetes"
     text = (directory / "kustomization.yaml").read_text()
     kustomization = yaml.safe_load(text)

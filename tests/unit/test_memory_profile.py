@@ -1,6 +1,4 @@
-"""
-Memory by line, and growth between two moments.
-"""
+"""Memory by line, and growth between two moments."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from jaxmon.agent.memory.profile import Line, MemoryProfile
 
 
 def line(number: int, size: int, arrays: int = 1, device: str = "0") -> Line:
-    """
-    Return what a line of one file holds.
-    """
+    """Return what a line of one file holds."""
     return Line("a.py", number, "f", device, "buffer", size, arrays)
 
 
@@ -20,9 +16,7 @@ CODE = Line("a.py", 1, "f", "", "executable", 500, 2)
 
 
 def test_growth_names_what_came_and_what_went():
-    """
-    Differences by line and device, most growth first; what stayed is left out.
-    """
+    """Differences by line and device, most growth first; what stayed is left out."""
     earlier = MemoryProfile(1.0, (line(1, 100), line(2, 50), line(3, 7)))
     later = MemoryProfile(
         2.0, (line(1, 160, 3), line(2, 50), line(4, 200), line(1, 9, device="1"))
@@ -38,9 +32,7 @@ def test_growth_names_what_came_and_what_went():
 
 
 def test_totals_are_of_arrays():
-    """
-    Programs hold memory, too, but not as arrays.
-    """
+    """Programs hold memory, too, but not as arrays."""
     profile = MemoryProfile(1.0, (CODE, line(1, 100, 2), line(1, 50, device="1")))
 
     assert profile.bytes == 150
@@ -48,9 +40,7 @@ def test_totals_are_of_arrays():
 
 
 def test_rows_add_up_devices():
-    """
-    A line that holds shards on two devices is one row, apart from its programs.
-    """
+    """A line that holds shards on two devices is one row, apart from its programs."""
     profile = MemoryProfile(1.0, (line(1, 300), line(1, 300, device="1"), CODE))
     rows = profile.rows()
 
@@ -63,9 +53,7 @@ def test_rows_add_up_devices():
 
 
 def test_text_is_a_table():
-    """
-    A person sees totals, then lines with their bytes, but none without.
-    """
+    """A person sees totals, then lines with their bytes, but none without."""
     unknown = Line("", 0, "", "0", "buffer", 1, 1)
     empty = Line("a.py", 2, "f", "", "executable", 0, 2)
     text = str(MemoryProfile(1.0, (line(12, 3_000_000, 4), CODE, unknown, empty)))

@@ -1,6 +1,4 @@
-"""
-Calls counted in C, and sums of such counts.
-"""
+"""Calls counted in C, and sums of such counts."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from jaxmon.agent.meters import Meters, metered
 
 
 def test_a_meter_counts_calls_and_changes_none() -> None:
-    """
-    Arguments, results and errors are those of the function.
-    """
+    """Arguments, results and errors are those of the function."""
     meter = metered(int)
 
     assert meter("12", base=3) == 5

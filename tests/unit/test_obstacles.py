@@ -1,6 +1,4 @@
-"""
-Each rule names its obstacle where it costs something, and stays silent elsewhere.
-"""
+"""Each rule names its obstacle where it costs something, and stays silent elsewhere."""
 
 from __future__ import annotations
 
@@ -36,16 +34,12 @@ def reasons(now: Situation) -> list[str]:
 
 
 def test_every_reason_of_the_catalogue_is_provoked() -> None:
-    """
-    The catalogue and the rules know the same reasons.
-    """
+    """The catalogue and the rules know the same reasons."""
     assert set(PROVOKED) == set(catalog.PERSISTENT_CACHE_OBSTACLES)
 
 
 def test_a_healthy_cache_has_no_obstacle() -> None:
-    """
-    Neither defaults nor a first start are one.
-    """
+    """Neither defaults nor a first start are one."""
     assert obstacles(HEALTHY) == []
     assert obstacles(Situation()) == []
     assert obstacles(replace(HEALTHY, hits=0)) == []
@@ -53,9 +47,7 @@ def test_a_healthy_cache_has_no_obstacle() -> None:
 
 @pytest.mark.parametrize("reason", PROVOKED)
 def test_an_obstacle_is_named_alone_with_what_to_do(reason: str) -> None:
-    """
-    One cause, one reason, in sentences.
-    """
+    """One cause, one reason, in sentences."""
     (found,) = obstacles(replace(HEALTHY, **PROVOKED[reason]))
 
     assert found.reason == reason
@@ -67,18 +59,14 @@ def test_an_obstacle_is_named_alone_with_what_to_do(reason: str) -> None:
     "whole", ["disabled", "no_directory", "unusable_directory", "not_in_use"]
 )
 def test_what_explains_all_misses_is_named_alone(whole: str) -> None:
-    """
-    Who has no cache need not hear of thresholds.
-    """
+    """Who has no cache need not hear of thresholds."""
     now = replace(HEALTHY, **{**PROVOKED["host_callback"], **PROVOKED[whole]})
 
     assert reasons(now) == [whole]
 
 
 def test_several_obstacles_are_named_together() -> None:
-    """
-    Each concerns other programs.
-    """
+    """Each concerns other programs."""
     refused = {"below_threshold": LOST, "host_callback": LOST}
 
     assert reasons(replace(HEALTHY, refused=refused)) == [
@@ -100,16 +88,12 @@ def test_several_obstacles_are_named_together() -> None:
     ],
 )
 def test_what_costs_nothing_is_not_named(change: dict[str, Any]) -> None:
-    """
-    Little time, a path that is the same, a limit, or nothing known.
-    """
+    """Little time, a path that is the same, a limit, or nothing known."""
     assert reasons(replace(HEALTHY, **change)) == []
 
 
 def test_the_worst_functions_are_named_first() -> None:
-    """
-    Three at most: the message is for one screen.
-    """
+    """Three at most: the message is for one screen."""
     functions = {"a": 1.0, "b": 4.0, "c": 2.0, "d": 3.0}
     lost = Refused(9, 10.0, functions)
 
@@ -118,9 +102,7 @@ def test_the_worst_functions_are_named_first() -> None:
 
 
 def test_a_path_that_is_only_suspected_is_said_to_be() -> None:
-    """
-    What an entry does not tell may also be a changed program.
-    """
+    """What an entry does not tell may also be a changed program."""
     (known,) = obstacles(replace(HEALTHY, hits=0, elsewhere={"jit_f": "/mnt/b"}))
     (unknown,) = obstacles(replace(HEALTHY, hits=0, elsewhere={"jit_f": None}))
 

@@ -1,6 +1,4 @@
-"""
-An out-of-memory report in words.
-"""
+"""An out-of-memory report in words."""
 
 from __future__ import annotations
 
@@ -85,9 +83,7 @@ REPORT: dict[str, Any] = {
 def test_what_was_asked_for_is_read_from_the_message(
     text: str, expected: int | None
 ) -> None:
-    """
-    Platforms write it as bytes or in binary units.
-    """
+    """Platforms write it as bytes or in binary units."""
     assert requested_bytes(text) == expected
 
 
@@ -104,9 +100,7 @@ def device(**memory: int) -> list[dict[str, Any]]:
 
 
 def test_a_device_that_was_full_is_named() -> None:
-    """
-    Then something holds memory, and the line that does comes next.
-    """
+    """Then something holds memory, and the line that does comes next."""
     found = advice(REPORT)
 
     assert found[0].startswith("device 0 was 99% full when the call asked for more")
@@ -117,9 +111,7 @@ def test_a_device_that_was_full_is_named() -> None:
 
 
 def test_a_request_that_can_never_fit_is_told_from_one_that_does_not_now() -> None:
-    """
-    Larger than the device, fragmented, or full: three different things to do.
-    """
+    """Larger than the device, fragmented, or full: three different things to do."""
     huge = advised(
         failure=failure("allocating 100G"),
         devices=device(bytes_limit=80 * GIB, bytes_in_use=0),
@@ -145,9 +137,7 @@ def test_a_request_that_can_never_fit_is_told_from_one_that_does_not_now() -> No
 def test_fragmentation_is_told_for_sure_where_the_allocator_tells(
     block: int, pool: int, room: str
 ) -> None:
-    """
-    A block that is large enough, or none at all, proves nothing.
-    """
+    """A block that is large enough, or none at all, proves nothing."""
     told = advised(
         devices=device(
             bytes_limit=80 * GIB,
@@ -161,9 +151,7 @@ def test_fragmentation_is_told_for_sure_where_the_allocator_tells(
 
 
 def test_offloaded_arrays_are_told_beside_those_of_the_device() -> None:
-    """
-    They take nothing of the memory that ran out.
-    """
+    """They take nothing of the memory that ran out."""
     arrays = {**REPORT["live_arrays"], "offloaded_bytes": 5 * GIB}
 
     assert "10 of 12 arrays, 70 GiB\n" in render(REPORT)
@@ -173,17 +161,13 @@ def test_offloaded_arrays_are_told_beside_those_of_the_device() -> None:
 
 
 def test_a_device_without_figures_is_passed_over() -> None:
-    """
-    CPUs have none; a part that could not be gathered has no rows.
-    """
+    """CPUs have none; a part that could not be gathered has no rows."""
     for devices in ([], device(), {"unavailable": "x"}, device(bytes_limit=0)):
         assert "device 0" not in advised(devices=devices, leaks=[])
 
 
 def test_a_host_that_is_short_is_named() -> None:
-    """
-    On CPUs the host is the device; a container's limit is the usual one.
-    """
+    """On CPUs the host is the device; a container's limit is the usual one."""
     found = advised(host={"cgroup": 99, "cgroup_limit": 100, "virtual": 1})
 
     assert "The host's memory is short: 99 B of 100 B" in found
@@ -191,9 +175,7 @@ def test_a_host_that_is_short_is_named() -> None:
 
 
 def test_memory_that_ran_out_while_building_is_told_apart() -> None:
-    """
-    Constants are what a program is made of.
-    """
+    """Constants are what a program is made of."""
     assert "while the program was being built" in advised(
         failure=failure("std::bad_alloc", stage="compile")
     )
@@ -201,18 +183,14 @@ def test_memory_that_ran_out_while_building_is_told_apart() -> None:
 
 
 def test_outputs_that_are_larger_than_temporaries_are_to_be_donated() -> None:
-    """
-    There, rematerialising would not help.
-    """
+    """There, rematerialising would not help."""
     asked = {"function": "f", "temporary_bytes": 1, "output_bytes": GIB}
 
     assert "The program of f makes 1 GiB of outputs" in advised(asked=asked)
 
 
 def test_the_text_tells_it_all_in_narrow_lines() -> None:
-    """
-    A person reads it in a terminal, from top to bottom.
-    """
+    """A person reads it in a terminal, from top to bottom."""
     text = render({**REPORT, "advice": advice(REPORT)})
     lines = text.splitlines()
 
@@ -237,9 +215,7 @@ def test_the_text_tells_it_all_in_narrow_lines() -> None:
 
 
 def test_a_long_message_stands_at_the_end() -> None:
-    """
-    The runtime's table of buffers is worth keeping, but not first.
-    """
+    """The runtime's table of buffers is worth keeping, but not first."""
     text = render({**REPORT, "failure": failure("reason\n" + "buffer\n" * 100)})
 
     assert text.endswith("  buffer\n" * 10)
@@ -247,9 +223,7 @@ def test_a_long_message_stands_at_the_end() -> None:
 
 
 def test_a_report_without_anything_is_still_a_report() -> None:
-    """
-    Every part may be missing, or say why it is.
-    """
+    """Every part may be missing, or say why it is."""
     missing = {name: {"unavailable": "MemoryError: "} for name in REPORT}
 
     assert "ran out of memory" in render({})

@@ -1,6 +1,4 @@
-"""
-What commands print.
-"""
+"""What commands print."""
 
 from __future__ import annotations
 
@@ -30,18 +28,14 @@ TOKEN = "glsa_thisIsTheTokenOfTheUnitTests"  # noqa: S105 - opens nothing
 
 
 def printed(function: Any) -> tuple[str, str]:
-    """
-    Return what *function*, as a command, prints on stdout and stderr.
-    """
+    """Return what *function*, as a command, prints on stdout and stderr."""
     result = CliRunner().invoke(click.command(function))
     assert result.exception is None, result.exception
     return result.stdout, result.stderr
 
 
 def test_a_line_is_one_line():
-    """
-    Whatever is in it, and whatever its colour.
-    """
+    """Whatever is in it, and whatever its colour."""
 
     def command():
         output.line(HOSTILE)
@@ -57,9 +51,7 @@ def test_a_line_is_one_line():
 
 
 def test_a_document_stays_json():
-    """
-    It is ASCII without control characters, and says what it said, secrets aside.
-    """
+    """It is ASCII without control characters, and says what it said, secrets aside."""
 
     def command():
         output.hide(TOKEN)
@@ -72,9 +64,7 @@ def test_a_document_stays_json():
 
 
 def test_secrets_end_with_their_command():
-    """
-    Another command knows nothing of them.
-    """
+    """Another command knows nothing of them."""
 
     def one():
         output.hide(TOKEN, "short")
@@ -92,9 +82,7 @@ def test_secrets_end_with_their_command():
     [JaxmonError(HOSTILE), CommandError(HOSTILE, details=[HOSTILE, HOSTILE])],
 )
 def test_an_error_is_a_line_and_its_details(error, monkeypatch):
-    """
-    Its text cannot look like another error, nor like one more detail.
-    """
+    """Its text cannot look like another error, nor like one more detail."""
 
     @click.command
     def command():
@@ -134,9 +122,7 @@ def test_an_error_is_a_line_and_its_details(error, monkeypatch):
     ],
 )
 def test_a_command_line_is_quoted_harmlessly(words, monkeypatch, tmp_path):
-    """
-    Names of files, commands and options come from users, or from their scripts.
-    """
+    """Names of files, commands and options come from users, or from their scripts."""
     monkeypatch.chdir(tmp_path)
     # No command line holds a zero byte, and of surrogates those for bytes.
     words = [one.replace("\x00", "").replace("\ud800", "\udcff") for one in words]
@@ -147,9 +133,7 @@ def test_a_command_line_is_quoted_harmlessly(words, monkeypatch, tmp_path):
 
 
 def test_a_log_is_a_line_for_each_record():
-    """
-    What was quoted in a message cannot look like another record, nor a traceback.
-    """
+    """What was quoted in a message cannot look like another record, nor a traceback."""
     formatter = LogFormatter("%(levelname)s %(message)s")
     try:
         int(HOSTILE)
@@ -166,9 +150,7 @@ def test_a_log_is_a_line_for_each_record():
 
 
 def test_a_screen_moves_only_as_it_wants(capsys):
-    """
-    Colours of ours pass, and nothing else that a terminal obeys.
-    """
+    """Colours of ours pass, and nothing else that a terminal obeys."""
     screen = Screen(sys.stdout)
     screen.draw([HOSTILE.replace("\x1b[31m", "").replace("\x1b[8m", "")])
     drawn = capsys.readouterr().out
@@ -178,9 +160,7 @@ def test_a_screen_moves_only_as_it_wants(capsys):
 
 
 def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
-    """
-    What it says of them is shown in a line each.
-    """
+    """What it says of them is shown in a line each."""
     from jaxmon.cli.local import harmless
 
     now = datetime.now(UTC).isoformat()
@@ -205,9 +185,7 @@ def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
 
 
 def test_no_command_prints_by_itself():
-    """
-    There is one place where text becomes harmless, so there must be no other.
-    """
+    """There is one place where text becomes harmless, so there must be no other."""
     printing = re.compile(r"click\.s?echo\(|(?<![\w.])print\(|std(out|err)\.write\(")
     found = [
         path.name

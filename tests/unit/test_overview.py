@@ -1,6 +1,4 @@
-"""
-The summary as text.
-"""
+"""The summary as text."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ PLAIN = Style(colour=False)
 
 
 def test_steps_are_the_calls_of_the_train_step() -> None:
-    """
-    Other functions do not count as steps, whatever their name contains.
-    """
+    """Other functions do not count as steps, whatever their name contains."""
     other = summary_of(("m.train_step", 3, 2, 1, 0.0), ("m.pretrain_step", 9, 8, 1, 0))
 
     assert steps(SUMMARY) == 12_000
@@ -64,9 +60,7 @@ def test_steps_are_the_calls_of_the_train_step() -> None:
 
 
 def test_totals_name_every_figure() -> None:
-    """
-    The totals have a line each, and the line has them all.
-    """
+    """The totals have a line each, and the line has them all."""
     figures = ["12,000", "12,040", "100.0 %", "5", "0", "4.0 s"]
 
     assert [line.split(maxsplit=1)[0] for line in totals_table(SUMMARY)] == [
@@ -83,9 +77,7 @@ def test_totals_name_every_figure() -> None:
 
 
 def test_functions_that_are_called_come_first() -> None:
-    """
-    Rows are sorted by calls, and functions that did nothing have none.
-    """
+    """Rows are sorted by calls, and functions that did nothing have none."""
     text = "\n".join(table(SUMMARY, width=80, height=24, style=PLAIN))
 
     assert re.findall(r"^  (\S+) +([\d,]+) +(-|[\d.]+ %) ", text, re.MULTILINE) == [
@@ -99,9 +91,7 @@ def test_functions_that_are_called_come_first() -> None:
 @pytest.mark.parametrize("height", [6, 7, 8, 30])
 @pytest.mark.parametrize("width", [40, 60, 80, 81, 132])
 def test_table_fits_the_room(width: int, height: int) -> None:
-    """
-    No line is longer and no more lines are drawn than there is room for.
-    """
+    """No line is longer and no more lines are drawn than there is room for."""
     many = summary_of(*((f"module.function_{n}", n, n, 1, 0.1) for n in range(20)))
 
     lines = table(many, width=width, height=height, style=PLAIN)
@@ -111,9 +101,7 @@ def test_table_fits_the_room(width: int, height: int) -> None:
 
 
 def test_narrow_table_keeps_names_and_what_matters() -> None:
-    """
-    Rather than cut off, columns are left out, the recompiles last; no total is.
-    """
+    """Rather than cut off, columns are left out, the recompiles last; no total is."""
     narrow = table(SUMMARY, width=60, height=24, style=PLAIN)
 
     assert [line.split() for line in narrow if "FUNCTION" in line] == [
@@ -127,9 +115,7 @@ def test_narrow_table_keeps_names_and_what_matters() -> None:
 
 
 def test_functions_without_room_share_a_line() -> None:
-    """
-    What is left out is counted, so that the columns still add up.
-    """
+    """What is left out is counted, so that the columns still add up."""
     many = summary_of(*((f"module.function_{n}", 10, 5, 1, 0.5) for n in range(20)))
 
     last = table(many, width=80, height=10, style=PLAIN)[-1]
@@ -138,9 +124,7 @@ def test_functions_without_room_share_a_line() -> None:
 
 
 def test_colour_changes_no_text() -> None:
-    """
-    With the control sequences taken out, both are the same.
-    """
+    """With the control sequences taken out, both are the same."""
     plain = table(SUMMARY, width=80, height=24, style=PLAIN)
     colourful = table(SUMMARY, width=80, height=24, style=Style(colour=True))
 

@@ -1,6 +1,4 @@
-"""
-The sidecar's small pages: readiness, the summary, the landing page's policy.
-"""
+"""The sidecar's small pages: readiness, the summary, the landing page's policy."""
 
 from __future__ import annotations
 

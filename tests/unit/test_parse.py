@@ -1,6 +1,4 @@
-"""
-Pages back to families, also those of strangers.
-"""
+"""Pages back to families, also those of strangers."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ NEWER = Metric(
 
 
 def agent_page() -> tuple[list[Family], str]:
-    """
-    Return what an agent might show, with a metric the catalogue does not know.
-    """
+    """Return what an agent might show, with a metric the catalogue does not know."""
     newer = Histogram(NEWER, 'x"\\\n}')
     newer.observe(0.25)
     families = [
@@ -46,9 +42,7 @@ def agent_page() -> tuple[list[Family], str]:
 
 
 def test_a_page_survives_the_way_there_and_back() -> None:
-    """
-    Catalogue metrics come back as themselves, and every byte is the same again.
-    """
+    """Catalogue metrics come back as themselves, and every byte is the same again."""
     families, text = agent_page()
 
     back = [to_family(parsed) for parsed in parse(text)]
@@ -62,9 +56,7 @@ def test_a_page_survives_the_way_there_and_back() -> None:
 
 
 def test_an_unknown_metric_keeps_what_its_page_says() -> None:
-    """
-    Kind and help of a newer agent's metric pass through.
-    """
+    """Kind and help of a newer agent's metric pass through."""
     metric = to_family(parse(agent_page()[1])[3]).metric
 
     assert (metric.name, metric.kind, metric.help) == (
@@ -75,18 +67,14 @@ def test_an_unknown_metric_keeps_what_its_page_says() -> None:
 
 
 def test_a_known_name_of_another_kind_is_not_the_catalogues() -> None:
-    """
-    The page decides what a series is; our help would describe something else.
-    """
+    """The page decides what a series is; our help would describe something else."""
     parsed = ParsedFamily(catalog.JIT_CALLS.name, "gauge", "Other.")
 
     assert to_family(parsed).metric == Metric(catalog.JIT_CALLS.name, "gauge", "Other.")
 
 
 def test_what_other_exporters_write_is_read() -> None:
-    """
-    Timestamps, tabs, trailing commas, comments, summaries, samples without TYPE.
-    """
+    """Timestamps, tabs, trailing commas, comments, summaries, samples without TYPE."""
     text = (
         "# a comment\n\n#HELP t_s Some.\n# TYPE t_s summary\n"
         't_s{quantile="0.5",} 1.5e-3 1700000000000\n'
@@ -111,18 +99,14 @@ def test_what_other_exporters_write_is_read() -> None:
 
 
 def test_samples_of_a_name_come_together() -> None:
-    """
-    A family is one, even where its samples are apart on the page.
-    """
+    """A family is one, even where its samples are apart on the page."""
     families = parse("a 1\nb 2\na{x='1'} 3\n".replace("'", '"'))
 
     assert [(one.name, len(one.samples)) for one in families] == [("a", 2), ("b", 1)]
 
 
 def test_integers_stay_integers() -> None:
-    """
-    A counter is relayed digit by digit; a number too long for that is a float.
-    """
+    """A counter is relayed digit by digit; a number too long for that is a float."""
     (family,) = parse("a 123456789012345678\na 1234567890123456789\na 5.0")
 
     assert [type(value) for *_, value in family.samples] == [int, float, float]
@@ -168,9 +152,7 @@ def test_integers_stay_integers() -> None:
     ],
 )
 def test_a_malformed_line_is_named(line: str) -> None:
-    """
-    The error says which line, and shows the beginning of it.
-    """
+    """The error says which line, and shows the beginning of it."""
     before = "first 1\n# TYPE typed gauge\n# TYPE histogram histogram\n"
 
     with pytest.raises(PageError, match=r"^line 4: ") as caught:
@@ -180,9 +162,7 @@ def test_a_malformed_line_is_named(line: str) -> None:
 
 
 def test_a_long_line_is_shortened_in_the_error() -> None:
-    """
-    A hostile page cannot fill a log.
-    """
+    """A hostile page cannot fill a log."""
     with pytest.raises(PageError) as caught:
         parse('a{b="' + "x" * 100_000)
 
@@ -195,9 +175,7 @@ def test_a_long_line_is_shortened_in_the_error() -> None:
     "unit", ['b="', "\\", '",', 'a="",', "{", "}", " ", "1", "e", '\\"', "# TYPE "]
 )
 def test_hostile_lines_take_linear_time(unit: str) -> None:
-    """
-    A line made to confuse the parser costs no more than an honest one.
-    """
+    """A line made to confuse the parser costs no more than an honest one."""
     lines = [
         f"{lead}{unit * 200_000}{tail}" for lead in ("a{", "a", "") for tail in "}x"
     ]
@@ -208,9 +186,7 @@ def test_hostile_lines_take_linear_time(unit: str) -> None:
 
 
 def test_labels_are_unescaped() -> None:
-    """
-    The way back from the text of a series.
-    """
+    """The way back from the text of a series."""
     text = r'a="x",b="\\ \" \n \\n",c=""'
 
     assert labels(text) == {"a": "x", "b": '\\ " \n \\n', "c": ""}
@@ -242,9 +218,7 @@ def test_a_series_has_one_name() -> None:
 
 
 def test_relabel_puts_a_label_first() -> None:
-    """
-    Every series gets it, escaped, with or without labels of its own.
-    """
+    """Every series gets it, escaped, with or without labels of its own."""
     (family,) = parse('# TYPE a gauge\na 1\na{b="c"} 2\n')
 
     samples = relabel(family, "worker", '"0').samples
@@ -276,9 +250,7 @@ def test_relabel_moves_a_label_of_that_name_aside() -> None:
 
 
 def test_relabelled_pages_of_several_agents_are_one_valid_page() -> None:
-    """
-    The sidecar's page: the same families of two workers, read by another parser.
-    """
+    """The sidecar's page: the same families of two workers, read by another parser."""
     parsed = parse(agent_page()[1])
     families = [
         to_family(relabel(family, "worker", worker))

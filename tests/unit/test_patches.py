@@ -1,6 +1,4 @@
-"""
-Replaced attributes, and the way back.
-"""
+"""Replaced attributes, and the way back."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from jaxmon.agent.jaxlink.patches import Patches
 
 
 def test_puts_back_what_was_there_in_reverse() -> None:
-    """
-    An attribute replaced twice ends as it was; a second undo does nothing.
-    """
+    """An attribute replaced twice ends as it was; a second undo does nothing."""
     module = ModuleType("module")
     module.__dict__["name"] = original = object()
     patches = Patches()
@@ -28,9 +24,7 @@ def test_puts_back_what_was_there_in_reverse() -> None:
 
 
 def test_leaves_what_somebody_else_put_there() -> None:
-    """
-    Their replacement, and their removal, stand.
-    """
+    """Their replacement, and their removal, stand."""
     module = ModuleType("module")
     module.__dict__.update(replaced=1, removed=2)
     patches = Patches()

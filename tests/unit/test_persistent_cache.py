@@ -1,6 +1,4 @@
-"""
-A directory that hangs costs its own figures, and nobody's time.
-"""
+"""A directory that hangs costs its own figures, and nobody's time."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ from tests.support import until
 
 
 def context(directory: str) -> Context:
-    """
-    Return a context whose JAX has opened *directory*.
-    """
+    """Return a context whose JAX has opened *directory*."""
     config = SimpleNamespace(
         jax_compilation_cache_dir=directory,
         jax_enable_compilation_cache=True,
@@ -46,9 +42,7 @@ def exported(cache: PersistentCache) -> dict[str, float]:
 
 
 def test_a_directory_that_hangs_is_named_and_blocks_nobody() -> None:
-    """
-    Pages keep coming; after a minute the old figures go and the hang is named.
-    """
+    """Pages keep coming; after a minute the old figures go and the hang is named."""
     now, answers, asked = [0.0], threading.Event(), threading.Event()
 
     def look(*_: Any, **__: Any) -> Listing:
@@ -86,9 +80,7 @@ def test_a_directory_that_hangs_is_named_and_blocks_nobody() -> None:
 
 
 def miss(cache: PersistentCache, function: Function, number: int) -> None:
-    """
-    Do what JAX does for a program that is not found, and not kept.
-    """
+    """Do what JAX does for a program that is not found, and not kept."""
     cache_key = f"jit_f-{number}"  # noqa: F841 - read from this frame, like the rest
     module_name = "jit_f"  # noqa: F841
     compile_time = 2.0  # noqa: F841

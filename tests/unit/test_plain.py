@@ -1,6 +1,4 @@
-"""
-Anything as JSON: of JSON types, bounded, strict.
-"""
+"""Anything as JSON: of JSON types, bounded, strict."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from jaxmon.agent.reports.json_types import dumps, last, plain
 
 
 class Slow:
-    """
-    An object whose text must not be asked for.
-    """
+    """An object whose text must not be asked for."""
 
     def __repr__(self) -> str:
         raise AssertionError
@@ -47,9 +43,7 @@ class Slow:
     ],
 )
 def test_everything_becomes_json(value, expected):
-    """
-    What JSON lacks is nothing, and an object is no more than its type.
-    """
+    """What JSON lacks is nothing, and an object is no more than its type."""
     found = plain(value)
 
     assert found == expected
@@ -58,9 +52,7 @@ def test_everything_becomes_json(value, expected):
 
 
 def test_a_structure_that_holds_itself_ends():
-    """
-    Depth and length are bounded, whatever was handed in.
-    """
+    """Depth and length are bounded, whatever was handed in."""
     knot: list[Any] = []
     knot.append(knot)
     ends = dumps(plain(knot))
@@ -71,16 +63,12 @@ def test_a_structure_that_holds_itself_ends():
 
 
 def test_lone_surrogates_are_no_trouble():
-    """
-    File names may hold them; strict UTF-8 could not.
-    """
+    """File names may hold them; strict UTF-8 could not."""
     assert dumps(plain("\ud800")).encode() == b'"\\ud800"'
 
 
 def test_the_last_values_are_kept_where_not_all_fit():
-    """
-    As many as fit, in their order, and it is told how many do not.
-    """
+    """As many as fit, in their order, and it is told how many do not."""
     assert last(["aaa", "bb", "c"], size=100) == (['"aaa"', '"bb"', '"c"'], 0)
     assert last(["aaa", "bb", "c"], size=9) == (['"bb"', '"c"'], 1)
     assert last(["aaa", "bb", "c"], size=1) == ([], 3)

@@ -1,6 +1,4 @@
-"""
-Figures that cannot be true.
-"""
+"""Figures that cannot be true."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ log = logging.getLogger("jaxmon.test")
 
 
 def sieved(metric: Metric, *values: Any) -> tuple[list[Any], int]:
-    """
-    Return which of *values* pass, and how many were dropped.
-    """
+    """Return which of *values* pass, and how many were dropped."""
     sieve = Sieve(log, "it")
     samples: list[Sample] = [(str(place), one) for place, one in enumerate(values)]
     (family,) = sieve.sift([Family(metric, samples)])
@@ -58,9 +54,7 @@ def sieved(metric: Metric, *values: Any) -> tuple[list[Any], int]:
 def test_what_is_out_of_range_is_dropped_and_counted(
     metric: Metric, good: tuple[float, ...], bad: tuple[float, ...]
 ) -> None:
-    """
-    The rest of the family stays as it is, in order.
-    """
+    """The rest of the family stays as it is, in order."""
     assert sieved(metric, *good) == ([*good], 0)
     assert sieved(metric, *bad, *good, nan) == ([*good], len(bad) + 1)
 
@@ -69,31 +63,23 @@ def test_what_is_out_of_range_is_dropped_and_counted(
     "value", ["12", None, b"1", [1], {}, 1j, np.zeros(2)], ids=repr
 )
 def test_what_is_no_number_is_dropped(value: object) -> None:
-    """
-    Whatever a library returns, it costs itself alone.
-    """
+    """Whatever a library returns, it costs itself alone."""
     assert sieved(QUEUE_DEPTH, 1, value, 2) == ([1, 2], 1)
 
 
 def test_numbers_of_others_are_numbers() -> None:
-    """
-    NumPy's, and those of the standard library.
-    """
+    """NumPy's, and those of the standard library."""
     values = [np.float32(1.5), np.int64(3), Decimal("2.5")]
     assert sieved(QUEUE_DEPTH, *values) == (values, 0)
 
 
 def test_full_is_at_times_a_little_more() -> None:
-    """
-    Two counters of one share are not read at the same moment.
-    """
+    """Two counters of one share are not read at the same moment."""
     assert sieved(ACCELERATOR_UTILIZATION_RATIO, 1.009) == ([1.0], 0)
 
 
 def test_a_histogram_is_whole_or_not_there() -> None:
-    """
-    Without one of its numbers it would say something else.
-    """
+    """Without one of its numbers it would say something else."""
     histogram = Histogram(TPU_COLLECTIVE_SECONDS, "0")
     histogram.observe(0.5)
     samples = histogram.samples()
@@ -106,9 +92,7 @@ def test_a_histogram_is_whole_or_not_there() -> None:
 
 
 def test_a_metric_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    """
-    With what was found and what is allowed, shortened, however often it comes.
-    """
+    """With what was found and what is allowed, shortened, however often it comes."""
     sieve = Sieve(log, "collector it")
     long = "x" * 1000
     with caplog.at_level(logging.WARNING, "jaxmon.test"):

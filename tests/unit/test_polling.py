@@ -1,6 +1,4 @@
-"""
-Polling: failure states, deadlines, staleness, backoff, merging.
-"""
+"""Polling: failure states, deadlines, staleness, backoff, merging."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ WAIT = 60.0
 
 
 class Clock:
-    """
-    A clock that stands still until told.
-    """
+    """A clock that stands still until told."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -38,9 +34,7 @@ class Clock:
 
 
 class Scripted:
-    """
-    A collector that does on each poll what the test says next.
-    """
+    """A collector that does on each poll what the test says next."""
 
     deadline = 5.0
 
@@ -60,9 +54,7 @@ class Scripted:
 
 
 class Gate:
-    """
-    A poll that hangs until it is let go.
-    """
+    """A poll that hangs until it is let go."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()

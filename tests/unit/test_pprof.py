@@ -1,6 +1,4 @@
-"""
-The reader of memory profiles: what it reads, and what it survives.
-"""
+"""The reader of memory profiles: what it reads, and what it survives."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from jaxmon.agent.memory.pprof import Frame, ProfileError, Sample
 
 
 def varint(value: int) -> bytes:
-    """
-    Return *value* as a protocol buffer spells numbers.
-    """
+    """Return *value* as a protocol buffer spells numbers."""
     value &= (1 << 64) - 1
     found = bytearray()
     while value > 127:
@@ -28,24 +24,18 @@ def varint(value: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """
-    Return a field that holds a number.
-    """
+    """Return a field that holds a number."""
     return varint(field << 3) + varint(value)
 
 
 def text(field: int, value: bytes | str) -> bytes:
-    """
-    Return a field that holds a text or a message.
-    """
+    """Return a field that holds a text or a message."""
     value = value.encode() if isinstance(value, str) else value
     return varint(field << 3 | 2) + varint(len(value)) + value
 
 
 def packed(field: int, values: Iterable[int]) -> bytes:
-    """
-    Return a repeated field of numbers, packed.
-    """
+    """Return a repeated field of numbers, packed."""
     return text(field, b"".join(map(varint, values)))
 
 
@@ -60,9 +50,7 @@ DEVICE = text(3, number(1, 7) + number(2, 8))
 def profile(
     *samples: bytes, strings: Iterable[str] = STRINGS, extra: bytes = b""
 ) -> bytes:
-    """
-    Return a profile of *samples* over two functions.
-    """
+    """Return a profile of *samples* over two functions."""
     return b"".join(
         [
             text(1, number(1, 1) + number(2, 2)),
@@ -83,9 +71,7 @@ STACK = (Frame("a.py", 10, "f"), Frame("b.py", 300, "g"))
 
 
 def test_a_profile_is_read():
-    """
-    Values, labels and stacks come out, innermost frame first.
-    """
+    """Values, labels and stacks come out, innermost frame first."""
     found = pprof.read(gzip.compress(profile(SAMPLE)))
 
     assert list(found.samples) == [Sample(3, 4096, "buffer", "cpu:0", 0)]
@@ -93,9 +79,7 @@ def test_a_profile_is_read():
 
 
 def test_packed_and_unpacked_numbers_mean_the_same():
-    """
-    A writer may choose either; neither changes what is read.
-    """
+    """A writer may choose either; neither changes what is read."""
     loose = number(1, 1) + number(1, 2) + number(2, 3) + number(2, 4096)
     mixed = packed(1, [1]) + number(1, 2) + number(2, 3) + packed(2, [4096])
     found = pprof.read(profile(SAMPLE, loose + KIND + DEVICE, mixed + KIND + DEVICE))
@@ -105,9 +89,7 @@ def test_packed_and_unpacked_numbers_mean_the_same():
 
 
 def test_samples_of_one_stack_share_it():
-    """
-    A hundred samples of one line make one stack.
-    """
+    """A hundred samples of one line make one stack."""
     found = pprof.read(profile(*[SAMPLE] * 100))
 
     assert len(found.samples) == 100
@@ -115,9 +97,7 @@ def test_samples_of_one_stack_share_it():
 
 
 def test_values_are_found_by_their_units():
-    """
-    Which value is the size is read, not assumed; so is a sign.
-    """
+    """Which value is the size is read, not assumed; so is a sign."""
     swapped = list(STRINGS)
     swapped[2], swapped[4] = swapped[4], swapped[2]
     found = pprof.read(profile(packed(2, [3, -1]), strings=swapped))
@@ -126,9 +106,7 @@ def test_values_are_found_by_their_units():
 
 
 def test_unknown_fields_are_skipped():
-    """
-    Fields that a later pprof may add, of every type, change nothing.
-    """
+    """Fields that a later pprof may add, of every type, change nothing."""
     later = (
         number(99, 1 << 63)
         + text(98, b"\xff" * 300)
@@ -145,9 +123,7 @@ def test_unknown_fields_are_skipped():
 
 @pytest.mark.parametrize("data", [b"", gzip.compress(b"")], ids=["bytes", "gzip"])
 def test_nothing_is_an_empty_profile(data):
-    """
-    No bytes: no samples.
-    """
+    """No bytes: no samples."""
     assert list(pprof.read(data).samples) == []
 
 
@@ -170,17 +146,13 @@ BROKEN = {
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
 def test_damage_is_an_error_of_ours(data):
-    """
-    What is no profile is said to be none, by one exception.
-    """
+    """What is no profile is said to be none, by one exception."""
     with pytest.raises(ProfileError, match="profile"):
         pprof.read(data)
 
 
 def test_a_small_file_cannot_become_a_large_one():
-    """
-    A gzip bomb ends where the limit is.
-    """
+    """A gzip bomb ends where the limit is."""
     bomb = gzip.compress(bytes(pprof.MAX_BYTES + 1))
     assert len(bomb) < pprof.MAX_BYTES // 500
 
@@ -189,17 +161,13 @@ def test_a_small_file_cannot_become_a_large_one():
 
 
 def test_counts_are_bounded():
-    """
-    Millions of empty entries, two bytes each, are refused.
-    """
+    """Millions of empty entries, two bytes each, are refused."""
     with pytest.raises(ProfileError, match="more than 1000000 entries"):
         pprof.read(b"\x32\x00" * 1_000_001)
 
 
 def test_a_deep_stack_loses_its_outermost_frames():
-    """
-    The innermost thousand frames are what is read of a million.
-    """
+    """The innermost thousand frames are what is read of a million."""
     found = pprof.read(profile(packed(1, [2] + [1] * 1_000_000) + packed(2, [1, 1])))
 
     assert found.stacks[0][0] == STACK[1]

@@ -1,6 +1,4 @@
-"""
-Who tells a figure that two collectors know.
-"""
+"""Who tells a figure that two collectors know."""
 
 from __future__ import annotations
 
@@ -24,18 +22,14 @@ TEMPERATURE = catalog.ACCELERATOR_TEMPERATURE_CELSIUS
 
 
 def info(uuid: str, model: str = "H100") -> Family:
-    """
-    Return the identity of a GPU.
-    """
+    """Return the identity of a GPU."""
     return gauge(
         catalog.ACCELERATOR_INFO, 1, uuid, 0, "nvidia", model, "580", "0000:1a:00.0"
     )
 
 
 def names(families: Iterable[Family]) -> list[str]:
-    """
-    Return the series of *families*.
-    """
+    """Return the series of *families*."""
     return [name for family in families for name, _ in family.samples]
 
 
@@ -117,9 +111,7 @@ def test_figures_about_no_device_come_along() -> None:
 
 
 class Source:
-    """
-    A collector that serves what it is given, until it is given nothing.
-    """
+    """A collector that serves what it is given, until it is given nothing."""
 
     interval = 0.01
     deadline = 60.0
@@ -143,9 +135,7 @@ class Source:
 
 @pytest.fixture
 def run() -> Iterator[Callable[..., Polling]]:
-    """
-    Return a function that polls one collector of ours, and another.
-    """
+    """Return a function that polls one collector of ours, and another."""
     with ExitStack() as stack:
 
         def start(first: Source, other: Source) -> Polling:

@@ -1,6 +1,4 @@
-"""
-The price table: matching, files, flags, and what the page says.
-"""
+"""The price table: matching, files, flags, and what the page says."""
 
 from __future__ import annotations
 

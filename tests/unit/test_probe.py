@@ -1,6 +1,4 @@
-"""
-Looking at each call of a function without standing in it.
-"""
+"""Looking at each call of a function without standing in it."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from jaxmon.agent.jaxlink.probe import Probe
 
 
 def original(a: int, b: int = 2) -> list[str]:
-    """
-    Return the names on the stack.
-    """
+    """Return the names on the stack."""
     del a, b
     return [frame.name for frame in traceback.extract_stack()][-2:]
 
@@ -34,9 +30,7 @@ def probe(target: Any, observe: Any, guard: Guard | None = None) -> Probe:
 
 
 def test_the_observer_sees_the_caller_and_the_original_its_arguments() -> None:
-    """
-    The stack inside the original shows the caller, and nothing between.
-    """
+    """The stack inside the original shows the caller, and nothing between."""
     seen: list[Any] = []
     probed = probe(original, lambda frame, function: seen.append((frame, function)))
 
@@ -47,16 +41,12 @@ def test_the_observer_sees_the_caller_and_the_original_its_arguments() -> None:
 
 
 def test_the_observer_may_put_something_in_the_place_of_the_original() -> None:
-    """
-    What it returns is called instead.
-    """
+    """What it returns is called instead."""
     assert probe(original, lambda *_: len)("four") == 4
 
 
 def test_an_error_of_the_original_has_no_frame_of_ours() -> None:
-    """
-    The traceback goes from the caller straight into the original.
-    """
+    """The traceback goes from the caller straight into the original."""
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - no message
         probe(refuse, lambda *_: None)()
 
@@ -68,9 +58,7 @@ def test_an_error_of_the_original_has_no_frame_of_ours() -> None:
 
 
 def test_looks_like_the_original() -> None:
-    """
-    Name, documentation, signature and attributes are the original's.
-    """
+    """Name, documentation, signature and attributes are the original's."""
     probed = probe(original, lambda *_: None)
 
     assert probed.__name__ == "original"
@@ -80,9 +68,7 @@ def test_looks_like_the_original() -> None:
 
 
 def test_another_process_gets_the_original() -> None:
-    """
-    It is pickled by the original's name, readable where jaxmon is not installed.
-    """
+    """It is pickled by the original's name, readable where jaxmon is not installed."""
     probed = probe(original, lambda *_: None)
 
     sent = pickle.dumps(probed)
@@ -94,9 +80,7 @@ def test_another_process_gets_the_original() -> None:
 
 @pytest.mark.contained
 def test_a_failing_observer_is_contained_and_then_left_alone() -> None:
-    """
-    The original is called whatever happens; after `LIMIT` failures nobody looks.
-    """
+    """The original is called whatever happens; after `LIMIT` failures nobody looks."""
     guard, calls = Guard(), []
 
     def observe(*_: object) -> None:
@@ -109,9 +93,7 @@ def test_a_failing_observer_is_contained_and_then_left_alone() -> None:
 
 
 def test_an_inactive_probe_passes_through() -> None:
-    """
-    Switched off, it does not look.
-    """
+    """Switched off, it does not look."""
     probed = probe(len, refuse)
     probed.active = False
 

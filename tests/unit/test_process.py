@@ -1,6 +1,4 @@
-"""
-This process's own series, as Prometheus's own Python client has them.
-"""
+"""This process's own series, as Prometheus's own Python client has them."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from tests.support import run_python
 
 
 def page(families: ProcessFamilies) -> dict[str, float]:
-    """
-    Return what is told, by series.
-    """
+    """Return what is told, by series."""
     return {
         name: value for family in families.collect() for name, value in family.samples
     }

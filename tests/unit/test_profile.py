@@ -1,6 +1,4 @@
-"""
-From a trace of XLA's profiler to a table and to a file for Perfetto.
-"""
+"""From a trace of XLA's profiler to a table and to a file for Perfetto."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ def plane(*events: Event, name: str = "/device:GPU:0", line: str = "Stream") -> 
 
 
 def encoded() -> bytes:
-    """
-    Return an XSpace of one plane, written field by field.
-    """
+    """Return an XSpace of one plane, written field by field."""
 
     def named(key: int, name: str) -> bytes:
         return field(1, key) + field(2, field(1, key) + field(2, name))
@@ -61,9 +57,7 @@ def encoded() -> bytes:
 
 
 def test_planes_lines_and_events_are_read() -> None:
-    """
-    Names are looked up in the metadata; a stat may be a text or refer to one.
-    """
+    """Names are looked up in the metadata; a stat may be a text or refer to one."""
     event = Event("dot.1", 1000, 2000, "dot", "jit_f")
     expected = Plane("/host:CPU", (Line("shown", 42, (event,)),))
 
@@ -71,9 +65,7 @@ def test_planes_lines_and_events_are_read() -> None:
 
 
 def test_unknown_fields_do_no_harm() -> None:
-    """
-    A newer XLA may tell more: what is not known is passed over.
-    """
+    """A newer XLA may tell more: what is not known is passed over."""
     space = encoded() + field(4, "host") + field(99, 5)
 
     assert xspace.parse(space) == xspace.parse(encoded())
@@ -81,17 +73,13 @@ def test_unknown_fields_do_no_harm() -> None:
 
 @pytest.mark.parametrize("cut", [1, 5, 30, 60])
 def test_a_trace_cut_off_is_an_error(cut: int) -> None:
-    """
-    Half a trace is not taken for a whole one.
-    """
+    """Half a trace is not taken for a whole one."""
     with pytest.raises(WireError):
         xspace.parse(encoded()[:-cut])
 
 
 def test_time_is_added_up_by_program_and_operation() -> None:
-    """
-    Runs on several devices count together, the most time first.
-    """
+    """Runs on several devices count together, the most time first."""
     planes = [
         plane(op("dot", 0, 3), op("add", 3, 1), op("dot", 5, 3)),
         plane(op("dot", 0, 4), name="/device:GPU:1"),
@@ -108,9 +96,7 @@ def test_time_is_added_up_by_program_and_operation() -> None:
 
 
 def test_an_operation_inside_another_counts_once() -> None:
-    """
-    A loop has the time that its body does not take.
-    """
+    """A loop has the time that its body does not take."""
     rows = table.rows([plane(op("while", 0, 10), op("dot", 1, 4), op("dot", 5, 4))])
 
     assert {row.operation: row.seconds for row in rows} == {
@@ -120,9 +106,7 @@ def test_an_operation_inside_another_counts_once() -> None:
 
 
 def test_operations_that_overlap_keep_their_time() -> None:
-    """
-    One that begins before another ends is not inside it.
-    """
+    """One that begins before another ends is not inside it."""
     rows = table.rows([plane(op("a", 0, 5), op("b", 3, 5))])
 
     assert {row.operation: row.seconds for row in rows} == {
@@ -132,18 +116,14 @@ def test_operations_that_overlap_keep_their_time() -> None:
 
 
 def test_events_that_are_no_operations_are_left_out() -> None:
-    """
-    The host's own functions are no device time.
-    """
+    """The host's own functions are no device time."""
     assert table.rows([plane(other("PjitFunction(f)", 0, 9), op("dot", 1, 2))])[0] == (
         table.Row("jit_f", "dot", 1, near(0.002))
     )
 
 
 def test_a_tpus_operations_are_taken_from_their_line_only() -> None:
-    """
-    A TPU shows steps and modules on lines beside the one for its operations.
-    """
+    """A TPU shows steps and modules on lines beside the one for its operations."""
     device = Plane(
         "/device:TPU:0",
         (
@@ -161,9 +141,7 @@ def test_a_tpus_operations_are_taken_from_their_line_only() -> None:
 
 
 def test_perfetto_gets_microseconds_by_plane_and_line() -> None:
-    """
-    Each plane is a process and each line a thread, on one scale of time.
-    """
+    """Each plane is a process and each line a thread, on one scale of time."""
     planes = [
         Plane("/host:CPU", (Line("a", 5000, (op("dot", 1, 2),)),)),
         Plane("/device:GPU:0", (Line("b", 4000, (other("copy", 0, 1),)),)),
@@ -184,8 +162,6 @@ def test_perfetto_gets_microseconds_by_plane_and_line() -> None:
 
 
 def test_an_empty_trace_is_a_file_all_the_same() -> None:
-    """
-    Nothing recorded makes no rows and a file without events.
-    """
+    """Nothing recorded makes no rows and a file without events."""
     assert table.rows(xspace.parse(b"")) == []
     assert json.loads(gzip.decompress(perfetto.render([])))["traceEvents"] == []

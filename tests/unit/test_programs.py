@@ -1,6 +1,4 @@
-"""
-Executables that tell little, wait long, or are gone.
-"""
+"""Executables that tell little, wait long, or are gone."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ ENTRY %main (x: f32[3]) -> f32[3] {
 
 
 class Executable:
-    """
-    An executable as XLA gives it, at the far edge: no JAX makes these on purpose.
-    """
+    """An executable as XLA gives it, at the far edge: no JAX makes these on purpose."""
 
     def __init__(
         self,
@@ -78,9 +74,7 @@ class Options:
 
 
 def context(*, home: str | None = "hlo") -> Context:
-    """
-    Return a context whose JAX has what prints HLO where *home* says.
-    """
+    """Return a context whose JAX has what prints HLO where *home* says."""
     client = SimpleNamespace()
     if home is not None:
         setattr(client, home, SimpleNamespace(HloPrintOptions=Options))
@@ -107,18 +101,14 @@ def context(*, home: str | None = "hlo") -> Context:
 def test_costs_that_are_not_known_are_left_out(
     cost: Any, found: dict[str, float]
 ) -> None:
-    """
-    XLA gives a list, a dictionary, nothing, less than nothing, or raises.
-    """
+    """XLA gives a list, a dictionary, nothing, less than nothing, or raises."""
     executable = Executable(cost=cost, memory=RuntimeError("UNIMPLEMENTED"))
 
     assert facts(executable) == found
 
 
 def test_sizes_that_are_not_known_are_left_out() -> None:
-    """
-    No argument is a size; no code, and a negative size, is none.
-    """
+    """No argument is a size; no code, and a negative size, is none."""
     memory = SimpleNamespace(
         argument_size_in_bytes=0,
         output_size_in_bytes=-1,
@@ -133,9 +123,7 @@ def test_sizes_that_are_not_known_are_left_out() -> None:
 
 
 def test_a_fingerprint_needs_a_way_to_leave_source_lines_out() -> None:
-    """
-    Without it there is none, for it would differ between hosts; counts remain.
-    """
+    """Without it there is none, for it would differ between hosts; counts remain."""
     module = Executable().hlo_modules()
 
     assert hlo.read(module, None) == hlo.Hlo(None, 4, 1)
@@ -148,9 +136,7 @@ def test_a_fingerprint_needs_a_way_to_leave_source_lines_out() -> None:
 
 
 def test_a_deleted_executable_costs_its_own_figures_only() -> None:
-    """
-    What cannot be read is left out, and is no failure of jaxmon.
-    """
+    """What cannot be read is left out, and is no failure of jaxmon."""
     shared = context()
     programs = Programs(shared)
     programs.start()
@@ -167,9 +153,7 @@ def test_a_deleted_executable_costs_its_own_figures_only() -> None:
 
 
 def test_executables_that_find_no_place_are_refused_and_the_rest_let_go() -> None:
-    """
-    A queue that is full refuses; one that is stopped holds nothing back.
-    """
+    """A queue that is full refuses; one that is stopped holds nothing back."""
     shared = context()
     programs = Programs(shared)
     programs.start()
@@ -193,9 +177,7 @@ def test_executables_that_find_no_place_are_refused_and_the_rest_let_go() -> Non
 
 
 def test_programs_of_functions_without_a_label_of_their_own_are_counted_only() -> None:
-    """
-    None of them is the newest program of "other".
-    """
+    """None of them is the newest program of "other"."""
     shared = context()
     programs = Programs(shared)
     programs.start()

@@ -1,6 +1,4 @@
-"""
-Queries are right by construction.
-"""
+"""Queries are right by construction."""
 
 from __future__ import annotations
 
@@ -145,9 +143,7 @@ CASES = {
 
 @pytest.mark.parametrize(("text", "expected"), CASES.items(), ids=range(len(CASES)))
 def test_expression_reads_as_expected(text: str, expected: str) -> None:
-    """
-    Aggregations, windows, precedence and escapes come out as written by hand.
-    """
+    """Aggregations, windows, precedence and escapes come out as written by hand."""
     assert expected == text
 
 
@@ -187,8 +183,6 @@ def test_prometheus_accepts_every_expression(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_query_cannot_be_written(build, message: str) -> None:
-    """
-    The wrong kind, label, bucket or window is refused with what is allowed.
-    """
+    """The wrong kind, label, bucket or window is refused with what is allowed."""
     with pytest.raises(ValueError, match=message):
         build()

@@ -1,6 +1,4 @@
-"""
-What a push tells, and its exit code.
-"""
+"""What a push tells, and its exit code."""
 
 from __future__ import annotations
 
@@ -14,16 +12,12 @@ from jaxmon.grafana.push import Folder, Outcome, Result
 
 
 def result(outcome, state=State.UPDATE, **more):
-    """
-    Return a result of *outcome*.
-    """
+    """Return a result of *outcome*."""
     return Result("jaxmon-oncall", "On-call", state, outcome, **more)
 
 
 def pushed(*results, dry_run=False, makes_folder=False):
-    """
-    Return a push with *results*.
-    """
+    """Return a push with *results*."""
     folder = Folder("jaxmon", "jaxmon")
     return Pushed("https://g", "11.4.0", folder, makes_folder, dry_run, results)
 
@@ -43,9 +37,7 @@ def pushed(*results, dry_run=False, makes_folder=False):
     ],
 )
 def test_exit_code(outcomes, code):
-    """
-    The worst outcome decides, as the help of the command says.
-    """
+    """The worst outcome decides, as the help of the command says."""
     assert pushed(*(result(Outcome(one)) for one in outcomes)).exit_code() == code
 
 
@@ -83,9 +75,7 @@ def test_text_is_calm_and_narrow():
     ],
 )
 def test_advice_is_for_edits_only(state, outcome, advised):
-    """
-    Who is told about --force is who has an edit that it would replace.
-    """
+    """Who is told about --force is who has an edit that it would replace."""
     advice = pushed(result(outcome, state)).advice()
     assert bool(advice) == advised
     assert max(map(len, advice.splitlines()), default=0) <= 80

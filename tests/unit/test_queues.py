@@ -1,6 +1,4 @@
-"""
-Queues whose depth a program tells.
-"""
+"""Queues whose depth a program tells."""
 
 from __future__ import annotations
 
@@ -25,16 +23,12 @@ DEPTH = QUEUE_DEPTH.name
 
 @pytest.fixture(autouse=True)
 def no_queue_is_left(monkeypatch):
-    """
-    Let each test begin without queues.
-    """
+    """Let each test begin without queues."""
     monkeypatch.setattr(depths, "_sources", {})
 
 
 def depth_of(recorded, name):
-    """
-    Return the depth of the queue *name*, `None` where nothing is told.
-    """
+    """Return the depth of the queue *name*, `None` where nothing is told."""
     found = recorded.values(DEPTH, queue=name)
     return found[0] if found else None
 
@@ -43,9 +37,7 @@ def depth_of(recorded, name):
 
 
 def test_a_queue_is_asked_at_each_scrape(recorded):
-    """
-    Each page has the depth of its moment.
-    """
+    """Each page has the depth of its moment."""
     waiting: queue.Queue[int] = queue.Queue()
     jaxmon.queue("decode", waiting.qsize)
     told = [depth_of(recorded, "decode")]
@@ -81,9 +73,7 @@ def test_a_queue_may_be_named_before_anybody_records():
     ],
 )
 def test_a_queue_goes_with_its_object(recorded, kind, method):
-    """
-    A method does not keep its object alive, be it written in Python or in C.
-    """
+    """A method does not keep its object alive, be it written in Python or in C."""
     waiting = kind()
     jaxmon.queue("decode", getattr(waiting, method))
     assert depth_of(recorded, "decode") == 0
@@ -95,9 +85,7 @@ def test_a_queue_goes_with_its_object(recorded, kind, method):
 
 
 def test_what_takes_no_weak_reference_is_asked_until_it_is_closed(recorded):
-    """
-    Nor does a function that nobody else holds; closing twice is harmless.
-    """
+    """Nor does a function that nobody else holds; closing twice is harmless."""
     ways = (
         [1, 2].__len__,
         partial(len, [1, 2]),
@@ -115,9 +103,7 @@ def test_what_takes_no_weak_reference_is_asked_until_it_is_closed(recorded):
 
 
 def test_queues_of_one_name_add_up(recorded):
-    """
-    Several workers of a process each have theirs.
-    """
+    """Several workers of a process each have theirs."""
     one, other = deque([1]), deque([1, 2])
     jaxmon.queue("decode", one.__len__)
     told = jaxmon.queue("decode", other.__len__)
@@ -131,9 +117,7 @@ def test_queues_of_one_name_add_up(recorded):
 @pytest.mark.contained
 @pytest.mark.parametrize("answer", [-1, None, "many", float("nan")])
 def test_a_queue_that_cannot_be_read_costs_itself_only(recorded, answer):
-    """
-    Half of a sum is no depth: the whole name is left out, until it can be read.
-    """
+    """Half of a sum is no depth: the whole name is left out, until it can be read."""
     answers = [answer]
     jaxmon.queue("decode", lambda: answers[0])
     jaxmon.queue("decode", lambda: 1)
@@ -148,9 +132,7 @@ def test_a_queue_that_cannot_be_read_costs_itself_only(recorded, answer):
 
 
 def test_functions_are_bounded(recorded, caplog, monkeypatch):
-    """
-    One too many is refused, and said; those that are gone make room.
-    """
+    """One too many is refused, and said; those that are gone make room."""
     monkeypatch.setattr(depths, "MOST_SOURCES", 2)
     kept, gone = deque([1]), deque([1])
     jaxmon.queue("kept", kept.__len__)
@@ -166,9 +148,7 @@ def test_functions_are_bounded(recorded, caplog, monkeypatch):
 
 
 def test_names_are_bounded():
-    """
-    The rest share a name, as a sum; of what was merely said there is no sum.
-    """
+    """The rest share a name, as a sum; of what was merely said there is no sum."""
     with recording(limit=1) as recorded:
         for number in range(3):
             jaxmon.queue(f"said{number}").set(5)
@@ -181,9 +161,7 @@ def test_names_are_bounded():
 
 
 def test_queues_come_and_go_while_they_are_asked(recorded):
-    """
-    Threads register, say and close while others scrape; what stays is right.
-    """
+    """Threads register, say and close while others scrape; what stays is right."""
     stop = threading.Event()
 
     def come_and_go(number):
@@ -210,9 +188,7 @@ def test_queues_come_and_go_while_they_are_asked(recorded):
 
 
 def test_a_depth_may_be_said(recorded):
-    """
-    It holds until the next, whichever object says it.
-    """
+    """It holds until the next, whichever object says it."""
     decode = jaxmon.queue("decode")
     assert depth_of(recorded, "decode") is None
     decode.set(3)
@@ -226,9 +202,7 @@ def test_a_depth_may_be_said(recorded):
 
 @pytest.mark.contained
 def test_nonsense_is_refused(recorded):
-    """
-    The program goes on, the failure is counted, and what was said before holds.
-    """
+    """The program goes on, the failure is counted, and what was said before holds."""
     decode = jaxmon.queue("decode")
     decode.set(3)
     for _ in range(20):
@@ -242,9 +216,7 @@ def test_nonsense_is_refused(recorded):
 
 
 def test_nobody_need_record():
-    """
-    Without an agent nothing happens.
-    """
+    """Without an agent nothing happens."""
     decode = jaxmon.queue("decode", lambda: 1)
     decode.set(3)
     decode.close()

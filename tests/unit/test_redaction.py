@@ -1,6 +1,4 @@
-"""
-Secrets that come back.
-"""
+"""Secrets that come back."""
 
 from __future__ import annotations
 
@@ -62,15 +60,11 @@ def test_base64_of_more(before, after, encode):
 
 
 def test_the_longer_form_is_hidden_whole():
-    """
-    Of two secrets that begin alike nothing remains.
-    """
+    """Of two secrets that begin alike nothing remains."""
     assert Secrets("abcdefgh", "abcdefghij").redacted("x abcdefghij") == "x [secret]"
 
 
 def test_no_secret():
-    """
-    Where there is none, a text stays as it is.
-    """
+    """Where there is none, a text stays as it is."""
     assert Secrets("", "").redacted("a") == "a"
     assert Secrets().redacted("") == ""

@@ -1,6 +1,4 @@
-"""
-All advice together: none where nothing is wrong, the most urgent first.
-"""
+"""All advice together: none where nothing is wrong, the most urgent first."""
 
 from __future__ import annotations
 
@@ -14,17 +12,13 @@ from tests.reports import GIB, advice, function
 
 
 def test_a_healthy_program_gets_no_advice():
-    """
-    A few compiles, fetches and a well-filled device are nothing to talk about.
-    """
+    """A few compiles, fetches and a well-filled device are nothing to talk about."""
     assert advice() == []
     assert advise(read({})) == []
 
 
 def test_words_are_for_causes_that_exist():
-    """
-    Causes are spelled as in the catalogue.
-    """
+    """Causes are spelled as in the catalogue."""
     assert {*WHY} == {*WHAT_TO_DO} == {*catalog.CAUSES} - {"unknown"}
 
 

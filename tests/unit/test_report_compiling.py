@@ -1,6 +1,4 @@
-"""
-Advice on compiles, in exact words.
-"""
+"""Advice on compiles, in exact words."""
 
 from __future__ import annotations
 
@@ -154,9 +152,7 @@ def recompile(text: str, **details: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_mistake_is_told_in_these_words(case):
-    """
-    One mistake makes one piece of advice: finding, evidence, what to do.
-    """
+    """One mistake makes one piece of advice: finding, evidence, what to do."""
     parts, events, finding, evidence, action = CASES[case]
     (found,) = advice(events, **parts)
 
@@ -213,9 +209,7 @@ def test_a_storm_of_today_is_told_after_a_quiet_week():
 
 @pytest.mark.parametrize("cause", catalog.CAUSES)
 def test_every_cause_has_its_words(cause):
-    """
-    No cause of the catalogue is without a reason and without advice.
-    """
+    """No cause of the catalogue is without a reason and without advice."""
     (found,) = advice(functions=function(recompiles={cause: STORM}))
 
     assert found.finding.startswith("train.step was compiled again 5 times")
@@ -238,7 +232,5 @@ def test_every_cause_has_its_words(cause):
     ],
 )
 def test_what_is_below_the_limits_is_not_worth_a_word(parts):
-    """
-    Advice that everybody gets is read by nobody.
-    """
+    """Advice that everybody gets is read by nobody."""
     assert advice(**parts) == []

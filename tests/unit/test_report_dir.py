@@ -1,6 +1,4 @@
-"""
-The directory of reports: ours alone, bounded, never half a file.
-"""
+"""The directory of reports: ours alone, bounded, never half a file."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ from jaxmon.agent.oom.directory import (
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """
-    Return a directory for temporary files in which others could make files.
-    """
+    """Return a directory for temporary files in which others could make files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     tmp_path.chmod(0o1777)
     return tmp_path
@@ -39,9 +35,7 @@ def write(directory: ReportDirectory, number: int = 1) -> Path:
 
 
 def test_a_report_is_two_files_for_this_user_only(temporary: Path) -> None:
-    """
-    By default they are in a directory of our own among the temporary files.
-    """
+    """By default they are in a directory of our own among the temporary files."""
     path = write(ReportDirectory())
 
     assert path.parent == temporary / "jaxmon-reports"
@@ -67,9 +61,7 @@ def test_a_host_without_a_directory_for_temporary_files(
 
 
 def test_a_link_in_place_of_the_directory_is_refused(temporary: Path) -> None:
-    """
-    Somebody else may have made it, to have us write where they want.
-    """
+    """Somebody else may have made it, to have us write where they want."""
     elsewhere = temporary / "elsewhere"
     elsewhere.mkdir()
     (temporary / "jaxmon-reports").symlink_to(elsewhere)
@@ -84,9 +76,7 @@ def test_a_link_in_place_of_the_directory_is_refused(temporary: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
 def test_a_directory_of_somebody_else_is_refused(temporary: Path) -> None:
-    """
-    Its owner could read, replace and remove what we write.
-    """
+    """Its owner could read, replace and remove what we write."""
     foreign = temporary / "jaxmon-reports"
     foreign.mkdir()
     os.chown(foreign, 12345, 12345)
@@ -98,9 +88,7 @@ def test_a_directory_of_somebody_else_is_refused(temporary: Path) -> None:
 
 
 def test_a_link_in_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
-    """
-    Nor is a file that is there written to: the new one replaces the link itself.
-    """
+    """Nor is a file that is there written to: the new one replaces the link itself."""
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     reports = tmp_path / "reports"
@@ -118,9 +106,7 @@ def test_a_link_in_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_default_directory_that_others_may_enter_is_closed(temporary: Path) -> None:
-    """
-    It is ours, whatever the mode it was left with.
-    """
+    """It is ours, whatever the mode it was left with."""
     (temporary / "jaxmon-reports").mkdir(mode=0o777)
     (temporary / "jaxmon-reports").chmod(0o777)
 
@@ -130,9 +116,7 @@ def test_a_default_directory_that_others_may_enter_is_closed(temporary: Path) ->
 
 
 def test_the_mode_of_a_directory_that_was_chosen_is_left_alone(tmp_path: Path) -> None:
-    """
-    The user has reasons, and the files are closed anyway.
-    """
+    """The user has reasons, and the files are closed anyway."""
     tmp_path.chmod(0o750)
 
     path = write(ReportDirectory(str(tmp_path)))
@@ -161,9 +145,7 @@ def test_the_oldest_reports_make_room(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    """
-    An unfinished file goes after an hour; one that may still be written stays.
-    """
+    """An unfinished file goes after an hour; one that may still be written stays."""
     old, new = tmp_path / ".oom-a.part", tmp_path / ".oom-b.part"
     for path in (old, new):
         path.touch()
@@ -177,9 +159,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_file_is_cut(tmp_path: Path) -> None:
-    """
-    No file of a report exceeds 256 KiB, and odd characters do not stop it.
-    """
+    """No file of a report exceeds 256 KiB, and odd characters do not stop it."""
     texts = {".txt": "\ud800" + "x" * (2 * MAX_BYTES)}
 
     path = ReportDirectory(str(tmp_path)).write(stem_of(0, 1), texts)
@@ -190,9 +170,7 @@ def test_a_file_is_cut(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_no_half_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A file appears complete or not at all, and the error says why.
-    """
+    """A file appears complete or not at all, and the error says why."""
     write(ReportDirectory(str(tmp_path)))
     before = set(tmp_path.iterdir())
     original = os.write
@@ -211,9 +189,7 @@ def test_a_full_disk_leaves_no_half_report(
 
 
 def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
-    """
-    The message tells the path, the reason and the way out.
-    """
+    """The message tells the path, the reason and the way out."""
     taken = tmp_path / "taken"
     taken.touch()
 

@@ -1,6 +1,4 @@
-"""
-Text for a terminal: what it may contain, and how wide it is.
-"""
+"""Text for a terminal: what it may contain, and how wide it is."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ from jaxmon.report.layout import Column
     ],
 )
 def test_nothing_reaches_the_terminal_but_text(text, shown):
-    """
-    Escape sequences, controls, reversed and invisible text are spelled out.
-    """
+    """Escape sequences, controls, reversed and invisible text are spelled out."""
     assert layout.clean(text) == shown
 
 
@@ -52,9 +48,7 @@ def test_what_is_too_long_loses_its_middle(text, room, shown):
 
 
 def test_text_wraps_at_spaces_under_its_indentation():
-    """
-    The first line has its own beginning, the others another.
-    """
+    """The first line has its own beginning, the others another."""
     assert layout.wrapped("one two three four five", 14, first="1. ", rest="   ") == [
         "1. one two",
         "   three four",
@@ -63,9 +57,7 @@ def test_text_wraps_at_spaces_under_its_indentation():
 
 
 def test_a_word_longer_than_a_line_is_broken():
-    """
-    Nothing is lost of a path that takes several lines.
-    """
+    """Nothing is lost of a path that takes several lines."""
     lines = layout.wrapped("see /" + "x" * 30 + " there", 16, first="- ", rest="  ")
 
     assert lines == ["- see", "  /xxxxxxxxxxxxx", "  xxxxxxxxxxxxxx", "  xxx there"]
@@ -73,9 +65,7 @@ def test_a_word_longer_than_a_line_is_broken():
 
 
 def test_a_table_is_as_wide_as_it_is_told():
-    """
-    Figures end in one column, names begin in one, and long ones are cut.
-    """
+    """Figures end in one column, names begin in one, and long ones are cut."""
     columns = [Column("NAME", right=False), Column("N", 6), Column("AT", 8)]
     rows = [["a", "1", "x"], ["a_long_name", "1,234", "elsewhere"]]
 
@@ -101,9 +91,7 @@ def test_a_table_is_as_wide_as_it_is_told():
     ],
 )
 def test_sizes_have_three_digits(count, shown):
-    """
-    Sizes are in powers of 1024, as the dashboards have them.
-    """
+    """Sizes are in powers of 1024, as the dashboards have them."""
     assert layout.size(count) == shown
 
 
@@ -129,9 +117,7 @@ def test_sizes_have_three_digits(count, shown):
     ],
 )
 def test_times_are_said_as_people_say_them(seconds, shown):
-    """
-    Two units at most, and no fraction of a minute.
-    """
+    """Two units at most, and no fraction of a minute."""
     assert layout.duration(seconds) == shown
 
 
@@ -140,9 +126,7 @@ def test_times_are_said_as_people_say_them(seconds, shown):
     [(1, 3, "33 %"), (1, 30, "3.3 %"), (0, 5, "0 %"), (1, 0, "0 %"), (5, 5, "100 %")],
 )
 def test_shares_are_percentages(part, whole, shown):
-    """
-    A decimal stands only where it matters.
-    """
+    """A decimal stands only where it matters."""
     assert layout.share(part, whole) == shown
 
 
@@ -151,9 +135,7 @@ def test_shares_are_percentages(part, whole, shown):
     [(-5, "just now"), (0.4, "just now"), (9.6, "10 s ago"), (8000, "2 h 13 min ago")],
 )
 def test_moments_are_rounded(seconds, shown):
-    """
-    Whether something was now or an hour ago matters, not the milliseconds.
-    """
+    """Whether something was now or an hour ago matters, not the milliseconds."""
     assert layout.ago(seconds) == shown
 
 
@@ -162,15 +144,11 @@ def test_moments_are_rounded(seconds, shown):
     [(850, "850"), (1234, "1.23 k"), (1.5e12, "1.5 T"), (2e21, "2e+03 E")],
 )
 def test_amounts_have_prefixes(count, shown):
-    """
-    A number of operations is read at a glance.
-    """
+    """A number of operations is read at a glance."""
     assert layout.amount(count) == shown
 
 
 def test_of_a_path_the_end_is_kept():
-    """
-    File and line tell most.
-    """
+    """File and line tell most."""
     assert layout.ending("/srv/models/train.py:57", 12) == "…train.py:57"
     assert layout.ending("train.py:57", 12) == "train.py:57"

@@ -1,6 +1,4 @@
-"""
-Pages of an agent, read: from any version, or from something that is no agent.
-"""
+"""Pages of an agent, read: from any version, or from something that is no agent."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ ODD: list[Any] = [
 
 
 def test_what_an_agent_tells_is_typed():
-    """
-    Functions by time lost, recompiles with their words, lines with their places.
-    """
+    """Functions by time lost, recompiles with their words, lines with their places."""
     found = read(OVERVIEW, EVENTS)
 
     assert next(one.name for one in found.functions) == "train.step"
@@ -57,9 +53,7 @@ def test_what_an_agent_tells_is_typed():
 
 @pytest.mark.parametrize("page", [*ODD, 3.5, b"bytes"])
 def test_no_page_at_all_tells_nothing(page):
-    """
-    What is no page is read as an empty one.
-    """
+    """What is no page is read as an empty one."""
     assert read(page, page) == Snapshot()
 
 

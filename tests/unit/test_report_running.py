@@ -1,6 +1,4 @@
-"""
-Advice on what happens when programs run, in exact words.
-"""
+"""Advice on what happens when programs run, in exact words."""
 
 from __future__ import annotations
 
@@ -218,9 +216,7 @@ CASES: dict[str, Case] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_mistake_is_told_in_these_words(case):
-    """
-    One mistake makes one piece of advice: finding, evidence, what to do.
-    """
+    """One mistake makes one piece of advice: finding, evidence, what to do."""
     parts, events, finding, evidence, action = CASES[case]
     (found,) = advice(events, **parts)
 
@@ -244,9 +240,7 @@ def test_each_mistake_is_told_in_these_words(case):
     ],
 )
 def test_what_is_below_the_limits_is_not_worth_a_word(parts):
-    """
-    Advice that everybody gets is read by nobody.
-    """
+    """Advice that everybody gets is read by nobody."""
     assert advice(**parts) == []
 
 
@@ -287,8 +281,6 @@ def test_advice_fits_the_commonest_error():
 
 
 def test_words_are_for_errors_that_exist():
-    """
-    Kinds of errors are spelled as in the catalogue, types as in JAX.
-    """
+    """Kinds of errors are spelled as in the catalogue, types as in JAX."""
     assert {*ERRORS} <= {*catalog.ERROR_KINDS}
     assert {*ERROR_TYPES} <= {*dir(jax.errors)}

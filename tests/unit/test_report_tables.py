@@ -1,6 +1,4 @@
-"""
-The sections of a report one by one: what they say where not all is known.
-"""
+"""The sections of a report one by one: what they say where not all is known."""
 
 from __future__ import annotations
 
@@ -13,16 +11,12 @@ from jaxmon.version import version
 
 
 def notes(page: dict[str, Any]) -> str:
-    """
-    Return the notes as one line.
-    """
+    """Return the notes as one line."""
     return " ".join(line.strip() for line in tables.notes(read(page), 80))
 
 
 def test_another_version_is_noted() -> None:
-    """
-    Figures of another jaxmon may be missing, those of a newer schema wrong.
-    """
+    """Figures of another jaxmon may be missing, those of a newer schema wrong."""
     page = {"schema": SCHEMA, "process": {"jaxmon": version()}}
     assert notes(page) == ""
 
@@ -36,9 +30,7 @@ def test_another_version_is_noted() -> None:
 
 
 def test_functions_that_are_not_repeated_are_noted() -> None:
-    """
-    Who asked for repetitions learns why some functions have none.
-    """
+    """Who asked for repetitions learns why some functions have none."""
     functions = {
         f"train.f{number}": {"determinism": {"not_repeated": "numpy_argument"}}
         for number in range(10)
@@ -53,9 +45,7 @@ def test_functions_that_are_not_repeated_are_noted() -> None:
 
 
 def test_growth_is_not_told_after_one_look() -> None:
-    """
-    Of a line that was looked at once nobody knows whether it grew.
-    """
+    """Of a line that was looked at once nobody knows whether it grew."""
     line = {"file": "a.py", "line": 3, "bytes": 4096, "arrays": 2, "growth_bytes": 0}
     looks = {"time": 90.0, "seconds": 0.0, "lines": [line]}
     page = {"process": {"now": 100.0}, "allocations": looks}
@@ -67,9 +57,7 @@ def test_growth_is_not_told_after_one_look() -> None:
 
 
 def test_a_transfer_without_a_line_is_told() -> None:
-    """
-    Where no line of the program is known, the column is not blank.
-    """
+    """Where no line of the program is known, the column is not blank."""
     line = {"direction": "sync", "how": "unknown", "count": 5, "seconds": 0.5}
 
     *_, row = tables.transfers(read({"transfers": {"lines": [line]}}), 80)

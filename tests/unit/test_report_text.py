@@ -1,6 +1,4 @@
-"""
-Reports as people see them, character by character.
-"""
+"""Reports as people see them, character by character."""
 
 from __future__ import annotations
 
@@ -265,40 +263,30 @@ FINDINGS
 
 
 def told(overview: object = OVERVIEW, events: object = EVENTS, **options: Any) -> str:
-    """
-    Return the explanation of a program.
-    """
+    """Return the explanation of a program."""
     snapshot = read(overview, events)
     lines = text.explanation(snapshot, advise(snapshot), worker="0", **options)
     return "\n".join(lines) + "\n"
 
 
 def ended(overview: object = OVERVIEW, events: object = EVENTS) -> str:
-    """
-    Return the report of a program that ends.
-    """
+    """Return the report of a program that ends."""
     snapshot = read(overview, events)
     return "\n".join(text.summary(snapshot, advise(snapshot))) + "\n"
 
 
 def test_an_explanation_reads_like_this():
-    """
-    The whole of it, for a program with many troubles.
-    """
+    """The whole of it, for a program with many troubles."""
     assert told() == EXPLANATION
 
 
 def test_a_report_at_the_end_reads_like_this():
-    """
-    One screen, the most urgent first.
-    """
+    """One screen, the most urgent first."""
     assert ended() == SUMMARY
 
 
 def test_a_program_without_trouble_is_told_so():
-    """
-    Nothing found is said, and sections without content are left out.
-    """
+    """Nothing found is said, and sections without content are left out."""
     process = {"pid": 7, "program": "python a.py", "observed_seconds": 3.0}
 
     assert told({"process": process}, {}) == (
@@ -311,9 +299,7 @@ def test_a_program_without_trouble_is_told_so():
 
 
 def crowded() -> tuple[dict[str, Any], dict[str, Any]]:
-    """
-    Return pages with a lot of everything, all of it hostile or long.
-    """
+    """Return pages with a lot of everything, all of it hostile or long."""
     overview, events = copy.deepcopy(OVERVIEW), copy.deepcopy(EVENTS)
     source = random.Random(4)  # noqa: S311 - names, not keys
     nasty = ["\x1b[2J", "\r\n", "変数", "z\u0335", "\u202e", "a" * 500, "\x07", "é"]
@@ -340,26 +326,20 @@ def crowded() -> tuple[dict[str, Any], dict[str, Any]]:
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_no_line_is_wider_than_the_terminal(width):
-    """
-    Whatever a program calls its functions, each line fits.
-    """
+    """Whatever a program calls its functions, each line fits."""
     for line in told(*crowded(), width=width).splitlines():
         assert layout.columns(line) <= width, line
 
 
 def test_the_terminal_gets_no_control_characters():
-    """
-    Names cannot move the cursor, change colours or reverse the text.
-    """
+    """Names cannot move the cursor, change colours or reverse the text."""
     for report in (told(*crowded()), ended(*crowded())):
         assert all(line.isprintable() for line in report.split("\n"))
         assert "\\x1b[2J" in report
 
 
 def test_the_end_fits_a_screen():
-    """
-    However much there is to tell, 40 lines of 80 columns are the most.
-    """
+    """However much there is to tell, 40 lines of 80 columns are the most."""
     lines = ended(*crowded()).splitlines()
 
     assert len(lines) <= text.MOST_LINES

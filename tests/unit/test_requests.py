@@ -1,6 +1,4 @@
-"""
-Requests that a program marks.
-"""
+"""Requests that a program marks."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ SECONDS_COUNT = f"{REQUEST_SECONDS.name}_count"
 
 
 def test_a_request_is_counted_when_it_ends(recorded):
-    """
-    Until then it is in progress; all its series are there, at 0.
-    """
+    """Until then it is in progress; all its series are there, at 0."""
     with jaxmon.request("predict"):
         assert recorded.value(IN_PROGRESS, route="predict") == 1
         assert len(recorded.values(COUNT, route="predict")) == 6
@@ -41,9 +37,7 @@ def test_a_request_is_counted_when_it_ends(recorded):
 
 
 def test_an_exception_is_an_error_and_goes_on(recorded):
-    """
-    The caller gets the very exception, and the agent is told of it.
-    """
+    """The caller gets the very exception, and the agent is told of it."""
     problem = ValueError("no")
     with pytest.raises(ValueError, match="no") as caught, jaxmon.request("predict"):
         raise problem
@@ -55,9 +49,7 @@ def test_an_exception_is_an_error_and_goes_on(recorded):
 
 @pytest.mark.parametrize("gone", [asyncio.CancelledError, GeneratorExit])
 def test_a_cancelled_request_is_no_error(recorded, gone):
-    """
-    Who left before the answer came is a client's fault, not the service's.
-    """
+    """Who left before the answer came is a client's fault, not the service's."""
     with pytest.raises(gone), jaxmon.request("predict"):
         raise gone
 
@@ -100,9 +92,7 @@ def test_requests_within_a_request_are_part_of_it(recorded):
 
 
 def test_labels_are_bounded():
-    """
-    Routes beyond the limit share one, and each look-up of one is counted.
-    """
+    """Routes beyond the limit share one, and each look-up of one is counted."""
     with recording(limit=2) as recorded:
         for route in ("a", "b", "c", "d", "c", "a"):
             with jaxmon.request(route):
@@ -117,9 +107,7 @@ def test_labels_are_bounded():
 
 
 def test_nothing_happens_where_nobody_records():
-    """
-    Blocks run, decorated functions return, exceptions pass.
-    """
+    """Blocks run, decorated functions return, exceptions pass."""
     with jaxmon.request("predict") as request:
         request.outcome = "success"
         mark_cold()
@@ -129,9 +117,7 @@ def test_nothing_happens_where_nobody_records():
 
 
 def test_a_request_across_the_end_of_recording_is_dropped():
-    """
-    Neither the old figures nor the new ones hear of it.
-    """
+    """Neither the old figures nor the new ones hear of it."""
     with recording() as old:
         request = jaxmon.request("predict")
         request.__enter__()
@@ -147,9 +133,7 @@ def test_a_request_across_the_end_of_recording_is_dropped():
 @pytest.mark.contained
 @pytest.mark.parametrize(("figures", "method"), [(Routes, "of"), (Route, "count")])
 def test_a_failure_of_ours_is_contained(recorded, monkeypatch, figures, method):
-    """
-    The request is served; the failure is counted, and told once.
-    """
+    """The request is served; the failure is counted, and told once."""
 
     def fail(*_, **__):
         raise RuntimeError
@@ -164,9 +148,7 @@ def test_a_failure_of_ours_is_contained(recorded, monkeypatch, figures, method):
 
 @pytest.mark.contained
 def test_an_outcome_that_is_none_is_contained(recorded):
-    """
-    A word that is not in the catalogue makes no series.
-    """
+    """A word that is not in the catalogue makes no series."""
     with jaxmon.request("predict") as request:
         request.outcome = "fine"  # type: ignore[assignment]
 

@@ -1,6 +1,4 @@
-"""
-Requests of many tasks and threads at once.
-"""
+"""Requests of many tasks and threads at once."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ SECONDS_COUNT = f"{REQUEST_SECONDS.name}_count"
 
 
 def test_a_task_that_outlives_its_request_has_requests_of_its_own(recorded):
-    """
-    The request that it was started in has ended, though its context goes on.
-    """
+    """The request that it was started in has ended, though its context goes on."""
 
     async def later(ended):
         await ended.wait()
@@ -47,9 +43,7 @@ def test_a_task_that_outlives_its_request_has_requests_of_its_own(recorded):
 
 
 def test_tasks_that_start_tasks_hold_no_request_that_ended(recorded):
-    """
-    However long the chain becomes, memory does not grow with it.
-    """
+    """However long the chain becomes, memory does not grow with it."""
 
     def entries():
         gc.collect()
@@ -75,9 +69,7 @@ def test_tasks_that_start_tasks_hold_no_request_that_ended(recorded):
 
 
 def test_concurrent_tasks_are_told_apart(recorded):
-    """
-    A compile in one task makes its request cold, and no other that is open.
-    """
+    """A compile in one task makes its request cold, and no other that is open."""
 
     async def serve(number, together):
         async with jaxmon.request("predict") as request:
@@ -139,9 +131,7 @@ def test_one_object_serves_any_number_of_requests_at_once(recorded):
 
 
 def test_a_thread_needs_the_context_to_tell_whose_compile_it_is(recorded):
-    """
-    With a copied context a pool's thread marks the request, without it cannot.
-    """
+    """With a copied context a pool's thread marks the request, without it cannot."""
     with ThreadPoolExecutor(1) as pool:
         with jaxmon.request("bare"):
             pool.submit(mark_cold).result()
@@ -155,9 +145,7 @@ def test_a_thread_needs_the_context_to_tell_whose_compile_it_is(recorded):
 
 
 def test_sixty_four_threads_count_exactly(recorded):
-    """
-    No request is lost, and none stays in progress, though all share one object.
-    """
+    """No request is lost, and none stays in progress, though all share one object."""
     shared, start = jaxmon.request("shared"), threading.Barrier(64)
 
     def work(number):
@@ -183,9 +171,7 @@ def test_sixty_four_threads_count_exactly(recorded):
 
 
 def test_a_generator_closed_on_another_thread_ends_its_request(recorded):
-    """
-    The thread's own request is not disturbed by that.
-    """
+    """The thread's own request is not disturbed by that."""
 
     def pieces():
         with jaxmon.request("stream"):

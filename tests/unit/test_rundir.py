@@ -1,6 +1,4 @@
-"""
-The directory where agents and sidecar meet.
-"""
+"""The directory where agents and sidecar meet."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ def test_no_directory_for_temporary_files_is_needed(
 
 
 def test_slots_are_the_lowest_free_numbers(run_dir: Path) -> None:
-    """
-    A released number is taken again; release twice is harmless.
-    """
+    """A released number is taken again; release twice is harmless."""
     first, second, third = acquire(run_dir), acquire(run_dir), acquire(run_dir)
     second.release()
     second.release()
@@ -66,9 +62,7 @@ def test_slots_are_the_lowest_free_numbers(run_dir: Path) -> None:
 
 
 def test_an_abandoned_slot_keeps_its_files(run_dir: Path) -> None:
-    """
-    A forked child lets go of the descriptor only.
-    """
+    """A forked child lets go of the descriptor only."""
     slot = acquire(run_dir)
     slot.abandon()
     slot.release()
@@ -77,9 +71,7 @@ def test_an_abandoned_slot_keeps_its_files(run_dir: Path) -> None:
 
 
 def test_a_stale_socket_is_removed_with_the_slot(run_dir: Path) -> None:
-    """
-    What a killed process left in the slot is gone before the next one binds.
-    """
+    """What a killed process left in the slot is gone before the next one binds."""
     (run_dir / "agent-0.sock").write_text("")
     (run_dir / "agent-0.lock").write_text("")
     slot = acquire(run_dir)
@@ -90,9 +82,7 @@ def test_a_stale_socket_is_removed_with_the_slot(run_dir: Path) -> None:
 
 
 def test_a_slot_that_cannot_be_cleared_is_let_go(run_dir: Path) -> None:
-    """
-    What cannot be unlinked costs its slot alone, and the lock is not held after.
-    """
+    """What cannot be unlinked costs its slot alone, and the lock is not held after."""
     (run_dir / "agent-0.sock").mkdir()
     slot = acquire(run_dir)
 
@@ -154,9 +144,7 @@ def test_what_is_no_lock_of_ours_costs_its_slot_alone(
 
 
 def test_a_directory_that_cannot_be_written_is_an_error(run_dir: Path) -> None:
-    """
-    Where no lock can be made, there is no use in trying a thousand.
-    """
+    """Where no lock can be made, there is no use in trying a thousand."""
     if os.getuid() == 0:
         pytest.skip("root writes everywhere")
     run_dir.chmod(0o500)
@@ -166,9 +154,7 @@ def test_a_directory_that_cannot_be_written_is_an_error(run_dir: Path) -> None:
 
 @pytest.fixture
 def listening() -> Iterator[Callable[[Path], socket.socket]]:
-    """
-    Return a function that listens on a path.
-    """
+    """Return a function that listens on a path."""
     opened: list[socket.socket] = []
 
     def listen(path: Path) -> socket.socket:
@@ -206,9 +192,7 @@ def test_a_socket_that_answers_is_never_unlinked(
 def test_a_socket_with_a_full_queue_answers(
     run_dir: Path, listening: Callable[[Path], socket.socket]
 ) -> None:
-    """
-    A process that is stopped takes no connections, and lives.
-    """
+    """A process that is stopped takes no connections, and lives."""
     busy = listening(run_dir / "agent-0.sock")
     busy.listen(0)
     waiting = []
@@ -310,9 +294,7 @@ def test_a_number_is_kept_where_it_is_free(run_dir: Path) -> None:
 def test_a_full_directory_is_an_error(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The message says how many slots are taken, and what to do.
-    """
+    """The message says how many slots are taken, and what to do."""
     monkeypatch.setattr(rundir, "MAX_SLOTS", 2)
     slots = [acquire(run_dir), acquire(run_dir)]
     with pytest.raises(RunDirError, match=r"all 2 slots in .* are taken; set another"):
@@ -322,9 +304,7 @@ def test_a_full_directory_is_an_error(
 
 
 def test_sockets_are_found_by_worker_in_order(run_dir: Path) -> None:
-    """
-    Numbers sort as numbers; other files and a missing directory are nothing.
-    """
+    """Numbers sort as numbers; other files and a missing directory are nothing."""
     for name in ("agent-10.sock", "agent-2.sock", "agent-2.lock", "agent-x.sock"):
         (run_dir / name).write_text("")
 

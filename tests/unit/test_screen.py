@@ -1,6 +1,4 @@
-"""
-Drawing in place, as a terminal receives it.
-"""
+"""Drawing in place, as a terminal receives it."""
 
 from __future__ import annotations
 
@@ -13,17 +11,13 @@ from jaxmon.cli.screen import Screen, cut, is_terminal, wants_colour
 
 
 class Terminal(io.StringIO):
-    """
-    A stream that calls itself a terminal and keeps what stands on it.
-    """
+    """A stream that calls itself a terminal and keeps what stands on it."""
 
     def isatty(self) -> bool:
         return True
 
     def visible(self) -> list[str]:
-        """
-        Return the lines that a reader sees, from the control sequences used.
-        """
+        """Return the lines that a reader sees, from the control sequences used."""
         rows, row = [""], 0
         for piece in re.split(r"(\x1b\[\??\d*[A-Za-z]|\n|\r)", self.getvalue()):
             if piece == "\n":
@@ -46,9 +40,7 @@ class Terminal(io.StringIO):
 
 
 def test_drawing_replaces_what_was_drawn() -> None:
-    """
-    Shorter lines and fewer of them leave nothing of the longer ones.
-    """
+    """Shorter lines and fewer of them leave nothing of the longer ones."""
     terminal = Terminal()
     with Screen(terminal) as screen:
         screen.draw(["a long first line", "second", "third"])
@@ -58,9 +50,7 @@ def test_drawing_replaces_what_was_drawn() -> None:
 
 
 def test_text_above_stays() -> None:
-    """
-    What stood on the terminal before is not drawn over.
-    """
+    """What stood on the terminal before is not drawn over."""
     terminal = Terminal()
     terminal.write("above\n")
     with Screen(terminal) as screen:
@@ -71,9 +61,7 @@ def test_text_above_stays() -> None:
 
 
 def test_new_size_starts_on_an_empty_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    After a resize the old lines may be anywhere, so all of them go.
-    """
+    """After a resize the old lines may be anywhere, so all of them go."""
     terminal = Terminal()
     monkeypatch.setenv("COLUMNS", "80")
     with Screen(terminal) as screen:
@@ -108,16 +96,12 @@ def test_what_does_not_fit_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_colours_take_no_room_and_end(columns: int, kept: str) -> None:
-    """
-    A line is cut by what is seen of it, and no colour runs on into the next line.
-    """
+    """A line is cut by what is seen of it, and no colour runs on into the next line."""
     assert cut("ab\x1b[1mcdef\x1b[0mghi", columns) == kept
 
 
 def test_cursor_and_wrapping_are_restored_after_an_error() -> None:
-    """
-    Whatever ends the block, the terminal is left as it was found.
-    """
+    """Whatever ends the block, the terminal is left as it was found."""
     terminal = Terminal()
     with pytest.raises(KeyboardInterrupt), Screen(terminal):
         raise KeyboardInterrupt
@@ -141,8 +125,6 @@ def test_cursor_and_wrapping_are_restored_after_an_error() -> None:
 def test_terminal_and_colour_are_told_from_the_environment(
     stream: io.StringIO, environ: dict[str, str], *, terminal: bool, colour: bool
 ) -> None:
-    """
-    Only a terminal that can be drawn on is, and NO_COLOR takes only the colour.
-    """
+    """Only a terminal that can be drawn on is, and NO_COLOR takes only the colour."""
     assert is_terminal(stream, environ) is terminal
     assert wants_colour(stream, environ) is colour

@@ -1,6 +1,4 @@
-"""
-The event loop of a server inside somebody else's program.
-"""
+"""The event loop of a server inside somebody else's program."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ if TYPE_CHECKING:
 def test_timers_go_by_a_clock_that_the_program_cannot_replace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    With one that is no number, timeouts would be over before they began.
-    """
+    """With one that is no number, timeouts would be over before they began."""
     monkeypatch.setattr(time, "monotonic", lambda: float("nan"))
     loop = new_loop(selectors.DefaultSelector(), lambda *_: None)
 

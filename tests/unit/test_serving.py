@@ -1,6 +1,4 @@
-"""
-Which call JAX serves while it traces, lowers and compiles.
-"""
+"""Which call JAX serves while it traces, lowers and compiles."""
 
 from __future__ import annotations
 
@@ -21,16 +19,12 @@ class Known:
 
 
 def cache_miss(serving: Serving) -> Any:
-    """
-    Have a function of the user's the name of JAX's.
-    """
+    """Have a function of the user's the name of JAX's."""
     return serving.now("compile")
 
 
 def test_no_frame_but_one_of_jax_serves_a_call() -> None:
-    """
-    Whatever id or name it has, whether the stack is walked or looked at.
-    """
+    """Whatever id or name it has, whether the stack is walked or looked at."""
     serving = Serving(Known())  # type: ignore[arg-type]
 
     assert serving.now("compile") is None

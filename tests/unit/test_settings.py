@@ -1,6 +1,4 @@
-"""
-What a user may choose.
-"""
+"""What a user may choose."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from jaxmon.settings import Settings, load
 
 
 def test_arguments_win_over_variables_over_defaults() -> None:
-    """
-    Each setting is looked up by itself.
-    """
+    """Each setting is looked up by itself."""
     settings = load(
         {"port": 1}, {"JAXMON_PORT": "2", "JAXMON_HOST": "::1", "JAXMON_OTHER": "x"}
     )
@@ -41,9 +37,7 @@ def test_arguments_win_over_variables_over_defaults() -> None:
 def test_variables_are_read_by_kind(
     variable: str, text: str, name: str, value: object
 ) -> None:
-    """
-    Numbers, switches, directories and ``none`` are understood.
-    """
+    """Numbers, switches, directories and ``none`` are understood."""
     assert getattr(load({}, {variable: text}), name) == value
 
 
@@ -72,9 +66,7 @@ def test_variables_are_read_by_kind(
 def test_a_mistake_says_what_is_allowed(
     options: dict[str, Any], environ: dict[str, str], message: str
 ) -> None:
-    """
-    The message holds the name, what was found, and what may stand there.
-    """
+    """The message holds the name, what was found, and what may stand there."""
     with pytest.raises(SettingsError) as caught:
         load(options, environ)
 
@@ -82,7 +74,5 @@ def test_a_mistake_says_what_is_allowed(
 
 
 def test_run_dir_may_be_a_path() -> None:
-    """
-    A `pathlib.Path` is as good as its text.
-    """
+    """A `pathlib.Path` is as good as its text."""
     assert load({"run_dir": Path("/run/x")}, {}).run_dir == "/run/x"

@@ -1,6 +1,4 @@
-"""
-An expression knows its metrics, labels and unit.
-"""
+"""An expression knows its metrics, labels and unit."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ UNITS = [
 
 @pytest.mark.parametrize(("expression", "unit"), UNITS, ids=range(len(UNITS)))
 def test_unit_follows_the_query(expression, unit):
-    """
-    A rate is per second, a share a ratio, joules per second are watts.
-    """
+    """A rate is per second, a share a ratio, joules per second are watts."""
     assert expression.shape.unit == unit
 
 
@@ -97,16 +93,12 @@ def test_unit_follows_the_query(expression, unit):
     ],
 )
 def test_labels_are_those_that_are_kept(expression, labels):
-    """
-    Aggregations drop what they do not name, joins add what they take over.
-    """
+    """Aggregations drop what they do not name, joins add what they take over."""
     assert expression.shape.labels == labels
 
 
 def test_metrics_are_those_that_are_read():
-    """
-    Both sides of an operation count, also inside functions and quantiles.
-    """
+    """Both sides of an operation count, also inside functions and quantiles."""
     expression = call("clamp_max", ratio(HITS, CALLS), 1).and_(up().equals(1), "job")
     assert expression.shape.metrics == {JIT_CALLS.name, JIT_CACHE_HITS.name, "up"}
     quantile = histogram(COMPILE_SECONDS).quantile(0.9, "phase")
@@ -114,9 +106,7 @@ def test_metrics_are_those_that_are_read():
 
 
 def test_aggregating_by_an_absent_label_is_refused():
-    """
-    A label that the series do not have, or no longer have, cannot be kept.
-    """
+    """A label that the series do not have, or no longer have, cannot be kept."""
     with pytest.raises(ValueError, match=r"no label \['phase'\]; it has \['function'"):
         CALLS.sum("phase")
     with pytest.raises(ValueError, match=r"no label \['job'\]; it has \['function'\]"):

@@ -1,6 +1,4 @@
-"""
-Which line of a stack is the user's, and how it is shown.
-"""
+"""Which line of a stack is the user's, and how it is shown."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ CASES = {
 
 @pytest.mark.parametrize(("files", "expected"), CASES.values(), ids=CASES)
 def test_the_line_is_the_users(files, expected):
-    """
-    Of a stack, innermost first, the innermost frame of the program counts.
-    """
+    """Of a stack, innermost first, the innermost frame of the program counts."""
     stack = [Frame(file, at, f"f{at}") for at, file in enumerate(files)]
 
     found = Sites(jax).of(stack)
@@ -67,9 +63,7 @@ def test_the_line_is_the_users(files, expected):
 
 
 def test_no_stack_is_nobodys_line():
-    """
-    What was allocated without Python has no line.
-    """
+    """What was allocated without Python has no line."""
     assert Sites(jax).of([]) == UNKNOWN
 
 
@@ -90,9 +84,7 @@ def test_paths_are_short(tmp_path, monkeypatch):
 
 
 def test_a_deleted_working_directory_is_no_obstacle(tmp_path, monkeypatch):
-    """
-    A program may run in a directory that is gone.
-    """
+    """A program may run in a directory that is gone."""
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

@@ -1,6 +1,4 @@
-"""
-Objectives: what the file may say, what is refused and how, which queries follow.
-"""
+"""Objectives: what the file may say, what is refused and how, which queries follow."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ slos:
 
 @pytest.fixture
 def load(tmp_path):
-    """
-    Return a function that loads text as a file named slo.yaml.
-    """
+    """Return a function that loads text as a file named slo.yaml."""
 
     def load_text(text):
         path = tmp_path / "slo.yaml"
@@ -43,9 +39,7 @@ def load(tmp_path):
 
 
 def changed(old, new):
-    """
-    Return the valid file with *old* replaced by *new*.
-    """
+    """Return the valid file with *old* replaced by *new*."""
     assert old in VALID
     return VALID.replace(old, new)
 
@@ -272,9 +266,7 @@ REFUSED = {
     ("text", "line", "problem"), REFUSED.values(), ids=REFUSED.keys()
 )
 def test_what_cannot_be_used_is_refused(text, line, problem, load, tmp_path):
-    """
-    The message names file and line, what was found, and what is allowed.
-    """
+    """The message names file and line, what was found, and what is allowed."""
     with pytest.raises(SloError, match=re.escape(problem)) as caught:
         load(text)
 
@@ -283,9 +275,7 @@ def test_what_cannot_be_used_is_refused(text, line, problem, load, tmp_path):
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe"], ids=["missing", "binary"])
 def test_a_file_that_cannot_be_read_is_named(content, tmp_path):
-    """
-    A missing file, and one that is no text, are refused like a wrong line.
-    """
+    """A missing file, and one that is no text, are refused like a wrong line."""
     path = tmp_path / "slo.yaml"
     if content is not None:
         path.write_bytes(content)
@@ -297,9 +287,7 @@ def test_a_file_that_cannot_be_read_is_named(content, tmp_path):
 
 
 def test_a_file_needs_little(load):
-    """
-    Owner, period, service, labels and minimums have defaults.
-    """
+    """Owner, period, service, labels and minimums have defaults."""
     [only] = load(VALID)
 
     assert only.owner == "on-call"
@@ -312,9 +300,7 @@ def test_a_file_needs_little(load):
 
 @pytest.mark.parametrize("written", ["99.9%", "99.9 %", "99.9", "0.999"])
 def test_objectives_may_be_written_in_several_ways(written, load):
-    """
-    Per cent and share mean the same, exactly.
-    """
+    """Per cent and share mean the same, exactly."""
     [only] = load(changed("99.9%", written))
 
     assert only.objective == 0.999
@@ -322,9 +308,7 @@ def test_objectives_may_be_written_in_several_ways(written, load):
 
 
 def test_an_slo_may_differ_from_the_file(load):
-    """
-    Owner and period of one SLO win over those of the file.
-    """
+    """Owner and period of one SLO win over those of the file."""
     own = "    owner: search\n    period: 28d\n    indicator"
     [only] = load("owner: all\nperiod: 30d\n" + changed("    indicator", own))
 
@@ -332,9 +316,7 @@ def test_an_slo_may_differ_from_the_file(load):
 
 
 def test_selectors_may_have_several_matchers(load):
-    """
-    Operators, escapes, spaces and a trailing comma are understood.
-    """
+    """Operators, escapes, spaces and a trailing comma are understood."""
     wanted = '{ outcome != "success" , route=~"/a|/\\\\d+", job="x",}'
     [only] = load(changed('{outcome="error"}', wanted))
 
@@ -346,9 +328,7 @@ def test_selectors_may_have_several_matchers(load):
 
 
 def test_defaults_promise_what_the_field_guide_asks():
-    """
-    The shipped file has the five objectives, with these targets.
-    """
+    """The shipped file has the five objectives, with these targets."""
     found = {one.name: one.objective for one in slo.load()}
 
     assert found == {
@@ -363,9 +343,7 @@ def test_defaults_promise_what_the_field_guide_asks():
 
 
 def test_the_default_file_lists_every_threshold():
-    """
-    What the file says is what holds without it, and none is left out.
-    """
+    """What the file says is what holds without it, and none is left out."""
     written = yaml.safe_load(DEFAULT.read_text())["alerts"]
 
     assert slo.load().thresholds == Thresholds()
@@ -373,9 +351,7 @@ def test_the_default_file_lists_every_threshold():
 
 
 def test_thresholds_can_be_set(load):
-    """
-    Counts, durations, shares and severities arrive; the rest keeps its default.
-    """
+    """Counts, durations, shares and severities arrive; the rest keeps its default."""
     text = "alerts:\n  recompiles: 5\n  stuck_after: 1h30m\n  device_memory: 80%\n"
     thresholds = load(VALID + text).thresholds
 

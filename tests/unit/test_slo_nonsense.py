@@ -65,9 +65,7 @@ def test_any_scalar_anywhere(scalar, tmp_path):
 
 @pytest.mark.parametrize("scalar", SCALARS, ids=lambda text: repr(text[:20]))
 def test_any_scalar_in_a_good_file(scalar, tmp_path):
-    """
-    In a file that is right otherwise, too: what is taken can be built.
-    """
+    """In a file that is right otherwise, too: what is taken can be built."""
     shipped = DEFAULT.read_text(encoding="utf-8").splitlines(keepends=True)
     path = tmp_path / "slo.yaml"
     tried = {""}
@@ -88,9 +86,7 @@ def test_any_scalar_in_a_good_file(scalar, tmp_path):
 
 @pytest.mark.parametrize("size", [10 << 20, (1 << 20) - 100])
 def test_a_large_file(size, tmp_path):
-    """
-    One that no person wrote is refused by its size, or by its first mistake.
-    """
+    """One that no person wrote is refused by its size, or by its first mistake."""
     one = "- {name: a, title: b}\n"
     path = tmp_path / "slo.yaml"
     path.write_text("slos:\n" + one * (size // len(one)))
@@ -101,9 +97,7 @@ def test_a_large_file(size, tmp_path):
 
 
 def test_a_byte_order_mark(tmp_path):
-    """
-    Editors of other systems write one.
-    """
+    """Editors of other systems write one."""
     path = tmp_path / "slo.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + DEFAULT.read_bytes())
     assert slo.load(path) == slo.load()

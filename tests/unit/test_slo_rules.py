@@ -1,6 +1,4 @@
-"""
-What follows from an objective: factors, error ratios, recorded series.
-"""
+"""What follows from an objective: factors, error ratios, recorded series."""
 
 from __future__ import annotations
 
@@ -22,16 +20,12 @@ from jaxmon.artifacts.slo.rules import recording_groups
     ],
 )
 def test_factors_follow_from_the_period(period, factors):
-    """
-    The same share of the budget is gone when an alert fires, whatever the period.
-    """
+    """The same share of the budget is gone when an alert fires, whatever the period."""
     assert [pair.factor for pair in burn.pairs(period)] == factors
 
 
 def test_the_ratio_is_0_without_errors_and_absent_without_events():
-    """
-    The query adds zeros where error series are missing and drops empty divisors.
-    """
+    """The query adds zeros where error series are missing and drops empty divisors."""
     increase = "sum by (job, route) (increase(jaxmon_requests_total{{outcome{}}}[5m]))"
     total, bad = increase.format('!="client_error"'), increase.format('="error"')
 
@@ -41,9 +35,7 @@ def test_the_ratio_is_0_without_errors_and_absent_without_events():
 
 
 def test_recorded_series_have_sloths_names():
-    """
-    Dashboards made for Sloth find every window and the figures derived from them.
-    """
+    """Dashboards made for Sloth find every window and the figures derived from them."""
     [first, *_] = slo.load()
     names = [
         rule["record"] for group in recording_groups([first]) for rule in group.rules
@@ -70,9 +62,7 @@ def test_recorded_series_have_sloths_names():
 
 
 def test_scaled_rules_keep_their_names():
-    """
-    In a demonstration windows shrink; what is recorded is called as ever.
-    """
+    """In a demonstration windows shrink; what is recorded is called as ever."""
     usual = list(recording_groups(slo.load()))
     scaled = list(recording_groups(slo.load(), scale=60))
 
@@ -84,9 +74,7 @@ def test_scaled_rules_keep_their_names():
 
 
 def labels(groups):
-    """
-    Return name and labels of every rule.
-    """
+    """Return name and labels of every rule."""
     return [
         (rule["record"], rule["labels"]) for group in groups for rule in group.rules
     ]

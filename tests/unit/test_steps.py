@@ -1,6 +1,4 @@
-"""
-Loops that a program marks.
-"""
+"""Loops that a program marks."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ LAST = LAST_STEP_TIMESTAMP_SECONDS.name
 
 
 def test_each_batch_is_a_step(recorded):
-    """
-    The loop gets every batch, in order; steps are counted as they are finished.
-    """
+    """The loop gets every batch, in order; steps are counted as they are finished."""
     got: list[str] = []
     for batch in jaxmon.steps(iter("abc")):
         assert recorded.value(STEPS.name, loop="train") == len(got)
@@ -42,9 +38,7 @@ def test_each_batch_is_a_step(recorded):
 
 
 def test_steps_take_the_whole_time_of_the_loop(recorded):
-    """
-    Waiting and working add up: no time falls between two steps.
-    """
+    """Waiting and working add up: no time falls between two steps."""
     pulled = []
 
     def loader():
@@ -66,9 +60,7 @@ def test_steps_take_the_whole_time_of_the_loop(recorded):
     ("items", "expected"), [(32, 64), (len, 5), (lambda batch: batch[0], 5)]
 )
 def test_items_are_counted_with_their_step(recorded, items, expected):
-    """
-    As many for each step, or as many as a function finds in the batch.
-    """
+    """As many for each step, or as many as a function finds in the batch."""
     for batch in jaxmon.steps([[2, 0], [3, 0, 0]], items=items, item="token"):
         assert len(recorded.values(ITEMS.name, item="token")) == 1
         assert recorded.value(ITEMS.name, item="token") < expected, batch
@@ -78,9 +70,7 @@ def test_items_are_counted_with_their_step(recorded, items, expected):
 
 @pytest.mark.contained
 def test_a_batch_that_cannot_be_counted_counts_nothing(recorded):
-    """
-    Not what the batch before it had, either.
-    """
+    """Not what the batch before it had, either."""
     list(jaxmon.steps(["abc", 4, "ab"], items=len))
 
     assert recorded.value(ITEMS.name) == 5
@@ -88,9 +78,7 @@ def test_a_batch_that_cannot_be_counted_counts_nothing(recorded):
 
 
 def test_without_items_there_is_no_such_series(recorded):
-    """
-    A count that nobody asked for is absent, not 0.
-    """
+    """A count that nobody asked for is absent, not 0."""
     list(jaxmon.steps([1]))
 
     assert recorded.values(ITEMS.name) == []
@@ -225,9 +213,7 @@ def test_a_loop_goes_on_where_it_was_left(recorded):
 
 
 def test_several_loops_run_at_once(recorded):
-    """
-    Nested, under one name or several: each step counts for its own loop.
-    """
+    """Nested, under one name or several: each step counts for its own loop."""
     for _ in jaxmon.steps(range(3)):
         for _ in jaxmon.steps(range(2), loop="eval", items=10):
             assert len(recorded.values(LAST)) == 2
@@ -241,9 +227,7 @@ def test_several_loops_run_at_once(recorded):
 
 
 def test_sixty_four_threads_count_exactly(recorded):
-    """
-    No step and no item is lost, and no loop runs on.
-    """
+    """No step and no item is lost, and no loop runs on."""
     start = threading.Barrier(64)
 
     def work(number):
@@ -264,9 +248,7 @@ def test_sixty_four_threads_count_exactly(recorded):
 
 
 def test_labels_are_bounded():
-    """
-    Loops, and names of items, beyond the limit share one.
-    """
+    """Loops, and names of items, beyond the limit share one."""
     with recording(limit=2) as recorded:
         for name in ("a", "b", "c", "d"):
             list(jaxmon.steps([1], loop=name, items=1, item=f"item of {name}"))
@@ -282,16 +264,12 @@ def test_labels_are_bounded():
 
 
 def test_nothing_happens_where_nobody_records():
-    """
-    Loops run as without us.
-    """
+    """Loops run as without us."""
     assert list(jaxmon.steps("abc", items=len)) == ["a", "b", "c"]
 
 
 def test_recording_may_begin_and_end_within_a_loop():
-    """
-    Steps that are begun and finished meanwhile are counted.
-    """
+    """Steps that are begun and finished meanwhile are counted."""
     run = iter(jaxmon.steps(range(10)))
     next(run)
     with recording() as first:
@@ -312,9 +290,7 @@ def test_recording_may_begin_and_end_within_a_loop():
 @pytest.mark.contained
 @pytest.mark.parametrize("items", [lambda batch: batch.nothing, -1, "many"])
 def test_items_that_cannot_be_counted_are_contained(recorded, items):
-    """
-    The loop goes on; the failure is counted, and we stop asking.
-    """
+    """The loop goes on; the failure is counted, and we stop asking."""
     assert list(jaxmon.steps(range(20), items=items)) == list(range(20))
 
     assert recorded.value(STEPS.name) == 20
@@ -325,9 +301,7 @@ def test_items_that_cannot_be_counted_are_contained(recorded, items):
 @pytest.mark.contained
 @pytest.mark.parametrize("method", ["begin", "wait", "step"])
 def test_a_failure_of_ours_is_contained(recorded, monkeypatch, method):
-    """
-    The loop gets its batches, whatever fails.
-    """
+    """The loop gets its batches, whatever fails."""
 
     def fail(*_):
         raise RuntimeError

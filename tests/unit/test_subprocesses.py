@@ -1,6 +1,4 @@
-"""
-Programs that are run for their answer.
-"""
+"""Programs that are run for their answer."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ def python(source: str) -> list[str]:
 
 
 def test_an_answer():
-    """
-    Exit code and both outputs come back; what is not UTF-8 is replaced.
-    """
+    """Exit code and both outputs come back; what is not UTF-8 is replaced."""
     source = (
         "import os, sys; os.write(1, b'out \\xff'); os.write(2, b'err'); sys.exit(3)"
     )
@@ -32,18 +28,14 @@ def test_an_answer():
 
 
 def test_output_without_end():
-    """
-    A program that writes for ever is killed when its time is over.
-    """
+    """A program that writes for ever is killed when its time is over."""
     source = "while True: print('x' * 10_000)"
     with pytest.raises(TimeoutError, match=r"took longer than 0\.5 s"):
         subprocesses.run(python(source), seconds=0.5)
 
 
 def test_the_end_of_much_output_is_kept():
-    """
-    Where something failed, the last lines say why.
-    """
+    """Where something failed, the last lines say why."""
     source = "print('x' * 5_000_000); print('why')"
     done = subprocesses.run(python(source), seconds=60, max_bytes=1000)
     assert len(done.out) == 1000
@@ -51,9 +43,7 @@ def test_the_end_of_much_output_is_kept():
 
 
 def test_a_child_that_holds_the_output_open():
-    """
-    It is not waited for: the program itself has ended.
-    """
+    """It is not waited for: the program itself has ended."""
     source = (
         "import subprocess, sys; print(subprocess.Popen("
         "[sys.executable, '-c', 'import time; time.sleep(600)']).pid)"
@@ -64,9 +54,7 @@ def test_a_child_that_holds_the_output_open():
 
 
 def test_children_are_killed_with_it(tmp_path):
-    """
-    What a program started ends with it when its time is over.
-    """
+    """What a program started ends with it when its time is over."""
     path = tmp_path / "pid"
     source = (
         "import subprocess, sys, time; child = subprocess.Popen("
@@ -87,9 +75,7 @@ def test_children_are_killed_with_it(tmp_path):
 
 
 def test_a_self_test_that_hangs(monkeypatch):
-    """
-    The doctor says so.
-    """
+    """The doctor says so."""
     monkeypatch.setattr(selftest, "_COMMAND", python("while True: print('x')"))
     monkeypatch.setattr(selftest, "_SECONDS", 0.5)
     (finding,) = selftest.check(os.environ)
@@ -98,18 +84,14 @@ def test_a_self_test_that_hangs(monkeypatch):
 
 @pytest.mark.parametrize("answer", ["5", "[]", "null", "{", "NaN"])
 def test_a_self_test_that_answers_nonsense(monkeypatch, answer):
-    """
-    What is no object is no answer.
-    """
+    """What is no object is no answer."""
     monkeypatch.setattr(selftest, "_COMMAND", python(f"print({answer!r})"))
     (finding,) = selftest.check(os.environ)
     assert "the self-test gave no answer" in finding.text
 
 
 def test_a_tool_that_hangs(monkeypatch, tmp_path):
-    """
-    `alerts check` reports it like any other problem.
-    """
+    """`alerts check` reports it like any other problem."""
     tool = tmp_path / "promtool"
     tool.write_text(f"#!{sys.executable}\nwhile True: print('x')")
     tool.chmod(0o755)

@@ -1,6 +1,4 @@
-"""
-The summary behind the landing page: sums, rates, joins, hostile input.
-"""
+"""The summary behind the landing page: sums, rates, joins, hostile input."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ from jaxmon_exporter.summary import Summary, summarise
 
 
 def relayed(metric: Metric, worker: str, value: float, *labels: object) -> Family:
-    """
-    Return one sample as the sidecar relays it.
-    """
+    """Return one sample as the sidecar relays it."""
     text = labels_text(("worker", *metric.labels), (worker, *labels))
     return Family(metric, [(f"{metric.name}{{{text}}}", value)])
 

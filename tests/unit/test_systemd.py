@@ -1,6 +1,4 @@
-"""
-The unit for hosts without containers.
-"""
+"""The unit for hosts without containers."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ UNIT = ROOT / "exporters/systemd/jaxmon-exporter.service"
 
 
 def settings(text: str) -> dict[str, list[str]]:
-    """
-    Return the values of each key; some keys stand several times.
-    """
+    """Return the values of each key; some keys stand several times."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
@@ -38,9 +34,7 @@ def unit() -> dict[str, list[str]]:
 def test_the_command_is_one_that_the_exporter_takes(
     unit: dict[str, list[str]],
 ) -> None:
-    """
-    Program and options of ExecStart exist.
-    """
+    """Program and options of ExecStart exist."""
     program, *options = shlex.split(unit["ExecStart"][0])
     assert Path(program).name == "jaxmon-exporter"
     told = CliRunner().invoke(main, ["exporter", "--help"]).output
@@ -64,16 +58,12 @@ def test_the_command_is_one_that_the_exporter_takes(
 def test_it_runs_without_rights(
     unit: dict[str, list[str]], key: str, value: str
 ) -> None:
-    """
-    No root, no capability, nothing to write; and a wrong option ends it for good.
-    """
+    """No root, no capability, nothing to write; and a wrong option ends it for good."""
     assert unit[key] == [value]
 
 
 def test_systemd_understands_every_line(tmp_path: Path) -> None:
-    """
-    No key is unknown and no value malformed; the program need not be there.
-    """
+    """No key is unknown and no value malformed; the program need not be there."""
     text = UNIT.read_text().replace("/opt/jaxmon/bin/jaxmon-exporter", "/bin/true")
     copy = tmp_path / UNIT.name
     copy.write_text(text)

@@ -1,6 +1,4 @@
-"""
-A counter that needs no lock.
-"""
+"""A counter that needs no lock."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from jaxmon.agent.counters import Tally
 
 
 def test_counts_from_zero() -> None:
-    """
-    Adding counts; reading does not.
-    """
+    """Adding counts; reading does not."""
     tally = Tally()
     assert tally.value == 0
     tally.add()
@@ -23,9 +19,7 @@ def test_counts_from_zero() -> None:
 
 
 def test_threads_lose_no_count() -> None:
-    """
-    Sixteen threads that add at once are all counted.
-    """
+    """Sixteen threads that add at once are all counted."""
     tally, barrier = Tally(), threading.Barrier(16)
 
     def work() -> None:

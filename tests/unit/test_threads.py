@@ -1,6 +1,4 @@
-"""
-Threads inside somebody else's program: what starts, and what no longer does.
-"""
+"""Threads inside somebody else's program: what starts, and what no longer does."""
 
 from __future__ import annotations
 
@@ -8,9 +6,7 @@ from jaxmon.threads import DaemonThread
 
 
 def test_a_thread_that_is_prevented_does_nothing() -> None:
-    """
-    It may be started all the same, and is prevented once.
-    """
+    """It may be started all the same, and is prevented once."""
     called: list[str] = []
     thread = DaemonThread("t", lambda: called.append("ran"))
     assert [thread.prevent(), thread.prevent()] == [True, False]
@@ -20,9 +16,7 @@ def test_a_thread_that_is_prevented_does_nothing() -> None:
 
 
 def test_a_thread_that_has_begun_cannot_be_prevented() -> None:
-    """
-    Its target runs once.
-    """
+    """Its target runs once."""
     called: list[bool] = []
     thread = DaemonThread("t", lambda: called.append(thread.prevent()))
     thread.start()

@@ -1,6 +1,4 @@
-"""
-Where the wall time goes.
-"""
+"""Where the wall time goes."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from tests.support import until
 
 
 class Clock:
-    """
-    A clock that is moved by hand.
-    """
+    """A clock that is moved by hand."""
 
     def __init__(self):
         self.now = 100.0
@@ -32,24 +28,18 @@ class Clock:
 
 @pytest.fixture
 def clock():
-    """
-    Return the clock of `timeline`.
-    """
+    """Return the clock of `timeline`."""
     return Clock()
 
 
 @pytest.fixture
 def timeline(clock):
-    """
-    Return a timeline that nothing was marked on.
-    """
+    """Return a timeline that nothing was marked on."""
     return Timeline(50, clock=clock)
 
 
 def seconds(timeline):
-    """
-    Return seconds by activity, those without any left out.
-    """
+    """Return seconds by activity, those without any left out."""
     return {
         one.split('"')[1]: value
         for family in timeline.collect()
@@ -59,16 +49,12 @@ def seconds(timeline):
 
 
 def close(timeline, mark):
-    """
-    End what *mark* stands for, as whoever opened it does.
-    """
+    """End what *mark* stands for, as whoever opened it does."""
     mark.end.append(timeline._clock())
 
 
 def on_a_thread(work):
-    """
-    Run *work* on a thread and return what it returns.
-    """
+    """Run *work* on a thread and return what it returns."""
     results = []
     thread = threading.Thread(target=lambda: results.append(work()))
     thread.start()
@@ -77,9 +63,7 @@ def on_a_thread(work):
 
 
 def test_there_is_no_time_before_the_first_mark(timeline, clock):
-    """
-    A program that marks nothing has no such figures.
-    """
+    """A program that marks nothing has no such figures."""
     clock.now += 5
     timeline.compiled(1)
 
@@ -88,9 +72,7 @@ def test_there_is_no_time_before_the_first_mark(timeline, clock):
 
 
 def test_the_innermost_activity_has_the_time(timeline, clock):
-    """
-    What is between marks is other, and all of it adds up.
-    """
+    """What is between marks is other, and all of it adds up."""
     outer = timeline.open("evaluate", [])
     clock.now += 1
     inner = timeline.open("checkpoint", [])
@@ -104,9 +86,7 @@ def test_the_innermost_activity_has_the_time(timeline, clock):
 
 
 def test_a_look_does_not_disturb(timeline, clock):
-    """
-    The activity that is open has its time so far, at each look.
-    """
+    """The activity that is open has its time so far, at each look."""
     timeline.open("evaluate", [])
     for expected in (1, 2, 3):
         clock.now += 1
@@ -114,9 +94,7 @@ def test_a_look_does_not_disturb(timeline, clock):
 
 
 def test_activities_may_end_in_any_order(timeline, clock):
-    """
-    The innermost of those still open goes on; ending twice is harmless.
-    """
+    """The innermost of those still open goes on; ending twice is harmless."""
     first, second = timeline.open("first", []), timeline.open("second", [])
     close(timeline, first)
     clock.now += 1
@@ -128,9 +106,7 @@ def test_activities_may_end_in_any_order(timeline, clock):
 
 
 def test_a_loop_waits_then_works(timeline, clock):
-    """
-    Work on a step counts as what is around the loop, step where nothing is.
-    """
+    """Work on a step counts as what is around the loop, step where nothing is."""
     loop, body = timeline.open_loop([])
     clock.now += 1
     timeline.rename(loop, body)
@@ -148,9 +124,7 @@ def test_a_loop_waits_then_works(timeline, clock):
 
 
 def test_other_threads_run_beside_the_time(timeline, clock):
-    """
-    Their activities and compiles take nothing away from the first thread's.
-    """
+    """Their activities and compiles take nothing away from the first thread's."""
     timeline.open("evaluate", [])
 
     def work():
@@ -166,9 +140,7 @@ def test_other_threads_run_beside_the_time(timeline, clock):
 
 
 def test_a_loop_takes_the_time_over(timeline, clock):
-    """
-    From a thread that has only activities, not from one that runs loops.
-    """
+    """From a thread that has only activities, not from one that runs loops."""
     timeline.open("evaluate", [])
     clock.now += 1
 
@@ -188,9 +160,7 @@ def test_a_loop_takes_the_time_over(timeline, clock):
 
 
 def test_a_thread_that_ended_is_replaced(timeline, clock):
-    """
-    By the next that marks something; what it left open has the time until then.
-    """
+    """By the next that marks something; what it left open has the time until then."""
     on_a_thread(lambda: timeline.open_loop([]))
     clock.now += 1
     timeline.open("evaluate", [])
@@ -220,9 +190,7 @@ def test_a_thread_that_python_did_not_start_is_replaced(timeline, clock):
 
 
 def test_an_activity_ends_from_another_thread(timeline, clock):
-    """
-    A generator may be closed by whichever thread collects it.
-    """
+    """A generator may be closed by whichever thread collects it."""
     mark = timeline.open("evaluate", [])
     clock.now += 1
     on_a_thread(lambda: close(timeline, mark))
@@ -232,9 +200,7 @@ def test_an_activity_ends_from_another_thread(timeline, clock):
 
 
 def test_compiles_are_charged_to_those_who_wait(timeline, clock):
-    """
-    While they run, or afterwards, as far as nobody has looked meanwhile.
-    """
+    """While they run, or afterwards, as far as nobody has looked meanwhile."""
     timeline.open("evaluate", [])
     clock.now += 4
     timeline.compiled(3)
@@ -249,9 +215,7 @@ def test_compiles_are_charged_to_those_who_wait(timeline, clock):
 
 
 def test_names_are_bounded(clock):
-    """
-    Too many share other, which is told as an overflow; our own need no room.
-    """
+    """Too many share other, which is told as an overflow; our own need no room."""
     timeline = Timeline(2, clock=clock)
     for name in ("a", "b", "c", "d"):
         mark = timeline.open(name, [])
@@ -268,9 +232,7 @@ def test_names_are_bounded(clock):
 
 
 def test_marks_of_every_kind():
-    """
-    Block, function and coroutine are timed, their results handed on.
-    """
+    """Block, function and coroutine are timed, their results handed on."""
 
     @jaxmon.activity("function")
     def add(one, two):
@@ -290,9 +252,7 @@ def test_marks_of_every_kind():
 
 
 def test_threads_that_share_an_activity_end_their_own():
-    """
-    One thread's leaving it does not end it for another.
-    """
+    """One thread's leaving it does not end it for another."""
     shared, inside, leave = (
         jaxmon.activity("work"),
         threading.Event(),
@@ -317,9 +277,7 @@ def test_threads_that_share_an_activity_end_their_own():
 
 
 def test_an_exception_passes_and_is_told():
-    """
-    The activity ends, the caller gets the very exception, the agent hears of it.
-    """
+    """The activity ends, the caller gets the very exception, the agent hears of it."""
     problem = ValueError()
     with recording() as recorded:
         with pytest.raises(ValueError) as caught, jaxmon.activity("work"):  # noqa: PT011
@@ -333,9 +291,7 @@ def test_an_exception_passes_and_is_told():
 
 
 def test_nothing_happens_where_nobody_records():
-    """
-    Blocks run and functions return, also across a beginning and an end.
-    """
+    """Blocks run and functions return, also across a beginning and an end."""
     early = jaxmon.activity("early")
     with early:
         assert jaxmon.activity("work")(len)("ab") == 2
@@ -352,9 +308,7 @@ def test_nothing_happens_where_nobody_records():
 @pytest.mark.contained
 @pytest.mark.parametrize("method", ["open"])
 def test_a_failure_of_ours_is_contained(monkeypatch, method):
-    """
-    The program goes on; the failure is counted, and we stop trying.
-    """
+    """The program goes on; the failure is counted, and we stop trying."""
 
     def fail(*_):
         raise RuntimeError

@@ -1,6 +1,4 @@
-"""
-Where runtimes of TPUs are looked for.
-"""
+"""Where runtimes of TPUs are looked for."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ ONE, PORTS, PRIMARY = (
 def test_an_address_is_where_a_server_listens(
     text: str, name: str, target: Any
 ) -> None:
-    """
-    What listens on all addresses of the host is called on its own.
-    """
+    """What listens on all addresses of the host is called on its own."""
     assert addresses({ONE: f" {text} "}) == ([Address(name, target)], True)
 
 
@@ -57,9 +53,7 @@ def test_an_address_is_where_a_server_listens(
 def test_ports_are_those_that_the_operator_named(
     environ: dict[str, str], ports: list[int]
 ) -> None:
-    """
-    Each once, and not without end; an empty list switches them off.
-    """
+    """Each once, and not without end; an empty list switches them off."""
     found, configured = addresses(environ)
     assert configured
     assert [address.target for address in found] == [
@@ -69,9 +63,7 @@ def test_ports_are_those_that_the_operator_named(
 
 @pytest.mark.parametrize("environ", [{}, {ONE: " "}, {PRIMARY: "none"}])
 def test_without_a_word_the_usual_ports_are_tried(environ: dict[str, str]) -> None:
-    """
-    A runtime that was told nothing serves on one of them.
-    """
+    """A runtime that was told nothing serves on one of them."""
     found, configured = addresses(environ)
     assert not configured
     assert [address.name for address in found] == [str(port) for port in PROBED_PORTS]

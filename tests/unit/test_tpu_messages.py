@@ -1,6 +1,4 @@
-"""
-Messages of the TPU runtime, as they may come.
-"""
+"""Messages of the TPU runtime, as they may come."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Which chip a number of the runtime means.
-"""
+"""Which chip a number of the runtime means."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-TPU chips on the PCI bus.
-"""
+"""TPU chips on the PCI bus."""
 
 from __future__ import annotations
 

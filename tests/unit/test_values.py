@@ -1,6 +1,4 @@
-"""
-Values are put in words without running their code.
-"""
+"""Values are put in words without running their code."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ from jaxmon.agent.recompiles.values import is_by_identity, text_of, value_of
 
 
 class Rude:
-    """
-    An object whose own methods must not be called.
-    """
+    """An object whose own methods must not be called."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -52,9 +48,7 @@ class Options:
 
 
 class Broken:
-    """
-    An object that cannot even be hashed.
-    """
+    """An object that cannot even be hashed."""
 
     def __hash__(self) -> int:
         raise RuntimeError
@@ -64,9 +58,7 @@ class Broken:
 
 
 def function() -> None:
-    """
-    Do nothing.
-    """
+    """Do nothing."""
 
 
 @pytest.mark.parametrize(
@@ -93,16 +85,12 @@ def function() -> None:
     ],
 )
 def test_a_value_reads_as_in_a_program(value: object, text: str) -> None:
-    """
-    Plain values as written, arrays as types, objects by their fields.
-    """
+    """Plain values as written, arrays as types, objects by their fields."""
     assert text_of(value) == text
 
 
 def test_no_code_of_an_object_runs_for_its_text() -> None:
-    """
-    Not its ``__repr__``, which may raise, wait or be huge, nor ``__getattr__``.
-    """
+    """Not its ``__repr__``, which may raise, wait or be huge, nor ``__getattr__``."""
     assert text_of(Rude(3)) == "Rude(size=3)"
 
 
@@ -124,9 +112,7 @@ def test_functions_say_where_they_are() -> None:
 
 
 def test_large_and_deep_values_stay_short() -> None:
-    """
-    Neither length, depth nor a cycle makes a text long.
-    """
+    """Neither length, depth nor a cycle makes a text long."""
     cycle: list[Any] = []
     cycle.append(cycle)
     deep: Any = 1
@@ -138,9 +124,7 @@ def test_large_and_deep_values_stay_short() -> None:
 
 
 def test_values_that_jax_tells_apart_have_different_keys() -> None:
-    """
-    Also where Python's hash or the text is the same.
-    """
+    """Also where Python's hash or the text is the same."""
     different = [-1, -2, True, 1, 1.0, "1", (1,), (1.0,), None, Options(1), Options(2)]
     keys = {value_of(value).key for value in different}
     assert len(keys) == len(different)
@@ -151,9 +135,7 @@ def test_values_that_jax_tells_apart_have_different_keys() -> None:
 
 
 def test_objects_compared_by_identity_are_told() -> None:
-    """
-    Their text is the same, and they are not equal.
-    """
+    """Their text is the same, and they are not equal."""
     for make in (lambda: Rude(1), lambda: lambda: 1, lambda: functools.partial(len)):
         first, second = make(), make()
         assert value_of(first) != value_of(second)
@@ -179,17 +161,13 @@ def test_a_tuple_made_anew_is_the_same_value() -> None:
 
 
 def test_a_hash_is_not_asked_for() -> None:
-    """
-    JAX does not hash the static part of a tree, so it may not be hashable.
-    """
+    """JAX does not hash the static part of a tree, so it may not be hashable."""
     assert value_of(Broken()).text == "Broken()"
     assert value_of([1]) == value_of([1])
 
 
 def calls_of(value: object) -> int:
-    """
-    Return how many functions are called to look at *value*, of Python and of C.
-    """
+    """Return how many functions are called to look at *value*, of Python and of C."""
     count = 0
 
     def see(_: object, event: str, __: object) -> None:
@@ -219,9 +197,7 @@ def calls_of(value: object) -> int:
     ],
 )
 def test_the_work_does_not_grow_with_the_value(make: Any) -> None:
-    """
-    Beyond a thousand parts, a value that is forty times as large costs no more.
-    """
+    """Beyond a thousand parts, a value that is forty times as large costs no more."""
     once, more = calls_of(make(5_000)), calls_of(make(200_000))
 
     assert more <= once + 10
@@ -229,9 +205,7 @@ def test_the_work_does_not_grow_with_the_value(make: Any) -> None:
 
 
 def test_large_values_are_told_apart_by_length_and_both_ends() -> None:
-    """
-    Of what lies between it is known that it was not looked at.
-    """
+    """Of what lies between it is known that it was not looked at."""
     whole, other = tuple(range(5_000)), tuple(range(5_001))
     assert value_of(whole) == value_of(tuple(range(5_000)))
     assert value_of(whole) != value_of(other)
@@ -242,9 +216,7 @@ def test_large_values_are_told_apart_by_length_and_both_ends() -> None:
 
 
 class Versioned:
-    """
-    An object that says itself what it is equal to, by what nobody is to see.
-    """
+    """An object that says itself what it is equal to, by what nobody is to see."""
 
     def __init__(self, version: int) -> None:
         self.name, self._version = "net", version
@@ -257,9 +229,7 @@ class Versioned:
 
 
 def test_private_fields_may_make_a_difference_or_not() -> None:
-    """
-    Only the class knows; so they are kept apart from what certainly does.
-    """
+    """Only the class knows; so they are kept apart from what certainly does."""
     first, second = value_of(Versioned(1)), value_of(Versioned(2))
     assert first == second
     assert first.hidden != second.hidden
@@ -282,9 +252,7 @@ def test_dataclasses_are_compared_as_they_compare_themselves() -> None:
 
 
 def test_not_a_number_is_equal_to_itself_only() -> None:
-    """
-    As JAX finds it, which hashes it by identity.
-    """
+    """As JAX finds it, which hashes it by identity."""
     one, other = float("nan"), float("nan")
     assert value_of(one) == value_of(one) != value_of(other)
     assert value_of((one,)) != value_of((other,))
@@ -293,9 +261,7 @@ def test_not_a_number_is_equal_to_itself_only() -> None:
 def test_a_value_that_changes_meanwhile_costs_its_own_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    One that cannot be looked at is named, and nothing else fails for it.
-    """
+    """One that cannot be looked at is named, and nothing else fails for it."""
 
     def refuse(*_: object) -> Any:
         raise RuntimeError

@@ -1,6 +1,4 @@
-"""
-The version.
-"""
+"""The version."""
 
 from __future__ import annotations
 

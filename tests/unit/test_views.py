@@ -1,6 +1,4 @@
-"""
-What the demo shows while it runs.
-"""
+"""What the demo shows while it runs."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ SUMMARY = summarise(
 
 
 def alert(name, *, firing=True):
-    """
-    Return an alert that is active since now.
-    """
+    """Return an alert that is active since now."""
     return ActiveAlert(name, "ticket", "route=/a", firing, datetime.now(UTC))
 
 
@@ -57,9 +53,7 @@ def test_what_is_drawn_fits_the_terminal(lines, alerts, monkeypatch, capsys):
 
 
 def test_a_narrow_terminal_shows_whole_commands(monkeypatch, capsys):
-    """
-    What is to be copied is not cut: it moves below its name.
-    """
+    """What is to be copied is not cut: it moves below its name."""
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("LINES", "40")
     command = "jaxmon explain 0 --run-dir /tmp/jaxmon-demo-12345678"
@@ -99,9 +93,7 @@ def test_a_log_tells_what_changes(capsys):
 
 
 def test_a_log_ends_with_what_still_fires(capsys):
-    """
-    The last table names the alerts that are left.
-    """
+    """The last table names the alerts that are left."""
     with view(WHERE, None) as log:
         log.finish(Scene(3.0, SUMMARY, [alert("Left")]))
 

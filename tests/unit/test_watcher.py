@@ -1,6 +1,4 @@
-"""
-The thread that looks until something has happened.
-"""
+"""The thread that looks until something has happened."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from tests.support import until
 
 
 class Thing:
-    """
-    Something that is over after some looks.
-    """
+    """Something that is over after some looks."""
 
     def __init__(self, looks: int, *, every: float = 0.001) -> None:
         self.left, self.every = looks, every
@@ -33,9 +29,7 @@ class Thing:
 
 
 class Lasting(Thing):
-    """
-    Something that is over when that is said.
-    """
+    """Something that is over when that is said."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -47,9 +41,7 @@ class Lasting(Thing):
 
 
 class Broken:
-    """
-    Something that cannot be looked at.
-    """
+    """Something that cannot be looked at."""
 
     def look(self) -> float | None:
         raise ValueError
@@ -57,17 +49,13 @@ class Broken:
 
 @pytest.fixture
 def guard() -> Guard:
-    """
-    Return a guard that has seen nothing.
-    """
+    """Return a guard that has seen nothing."""
     return Guard()
 
 
 @pytest.fixture
 def watcher(guard: Guard) -> Iterator[Watcher]:
-    """
-    Return a watcher with two places, stopped after the test.
-    """
+    """Return a watcher with two places, stopped after the test."""
     one = Watcher("test", guard, limit=2)
     yield one
     one.stop()
@@ -86,9 +74,7 @@ def kept_nowhere(reference: weakref.ref[Thing]) -> Callable[[], bool]:
 
 
 def test_each_thing_is_looked_at_until_it_is_over(watcher: Watcher) -> None:
-    """
-    At its own pace, never early, and not once more.
-    """
+    """At its own pace, never early, and not once more."""
     fast, slow = Thing(20), Thing(3, every=0.02)
     assert watcher.submit(fast)
     assert watcher.submit(slow)
@@ -102,9 +88,7 @@ def test_each_thing_is_looked_at_until_it_is_over(watcher: Watcher) -> None:
 
 
 def test_what_finds_no_place_is_refused_and_counted(watcher: Watcher) -> None:
-    """
-    A place is free again when something is over.
-    """
+    """A place is free again when something is over."""
     first, second, third = Lasting(), Thing(10**9), Thing(1)
     assert watcher.submit(first)
     assert watcher.submit(second)
@@ -117,9 +101,7 @@ def test_what_finds_no_place_is_refused_and_counted(watcher: Watcher) -> None:
 
 
 def test_nothing_that_is_over_is_kept(watcher: Watcher) -> None:
-    """
-    Neither by the thread while it waits for more.
-    """
+    """Neither by the thread while it waits for more."""
     thing = Thing(2)
     watcher.submit(thing)
     until(over(thing), "it to be over")
@@ -131,9 +113,7 @@ def test_nothing_that_is_over_is_kept(watcher: Watcher) -> None:
 
 @pytest.mark.contained
 def test_one_that_fails_costs_itself_only(watcher: Watcher, guard: Guard) -> None:
-    """
-    The failure is counted, and the other thing is watched on.
-    """
+    """The failure is counted, and the other thing is watched on."""
     other = Thing(5)
     watcher.submit(Broken())
     watcher.submit(other)
@@ -146,9 +126,7 @@ def test_one_that_fails_costs_itself_only(watcher: Watcher, guard: Guard) -> Non
 def test_a_watcher_that_keeps_failing_ends(
     watcher: Watcher, guard: Guard, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    It forgets what it watched, takes nothing more, and its thread is gone.
-    """
+    """It forgets what it watched, takes nothing more, and its thread is gone."""
     caplog.set_level("CRITICAL", "jaxmon")  # tracebacks in records keep frames
     thing = Thing(10**9, every=10.0)
     watcher.submit(thing)
@@ -187,9 +165,7 @@ def test_without_threads_nothing_is_kept(
     guard: Guard,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """
-    Where no thread can start, what was to be watched is let go at once.
-    """
+    """Where no thread can start, what was to be watched is let go at once."""
 
     def refuse(_: threading.Thread) -> None:
         msg = "can't start new thread"

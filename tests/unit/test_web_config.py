@@ -1,6 +1,4 @@
-"""
-Prometheus's web configuration: what is taken from it, and what is refused.
-"""
+"""Prometheus's web configuration: what is taken from it, and what is refused."""
 
 from __future__ import annotations
 
@@ -33,25 +31,19 @@ def written(directory: Path, text: str) -> Path:
 
 
 def test_an_empty_file_protects_nothing(tmp_path: Path) -> None:
-    """
-    Plain HTTP without passwords, as in Prometheus.
-    """
+    """Plain HTTP without passwords, as in Prometheus."""
     assert load(written(tmp_path, "")) == WebConfig()
 
 
 def test_file_names_are_relative_to_the_file(tmp_path: Path) -> None:
-    """
-    Certificates lie beside the configuration, unless their paths are absolute.
-    """
+    """Certificates lie beside the configuration, unless their paths are absolute."""
     assert load(written(tmp_path, TLS + "}")) == WebConfig(
         Tls(tmp_path / "c.pem", Path("/k.pem"))
     )
 
 
 def test_everything_that_can_be_said(tmp_path: Path) -> None:
-    """
-    Client certificates, versions, ciphers, passwords and headers are understood.
-    """
+    """Client certificates, versions, ciphers, passwords and headers are understood."""
     text = f"""
 tls_server_config:
   cert_file: c.pem
@@ -101,16 +93,12 @@ basic_auth_users:
     ],
 )
 def test_names_of_ciphers_are_openssls(go: str, openssl: str) -> None:
-    """
-    Go's names become names that this OpenSSL knows.
-    """
+    """Go's names become names that this OpenSSL knows."""
     assert openssl_name(go) == openssl
 
 
 def test_suites_of_tls_1_3_are_always_on(tmp_path: Path) -> None:
-    """
-    They may be listed, as for Go, and are nothing that could be chosen.
-    """
+    """They may be listed, as for Go, and are nothing that could be chosen."""
     suites = "TLS_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
     found = load(written(tmp_path, TLS + f", cipher_suites: [{suites}]}}")).tls
     assert found is not None
@@ -230,9 +218,7 @@ def test_what_cannot_be_honoured_is_refused(
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """
-    The error names the file.
-    """
+    """The error names the file."""
     with pytest.raises(WebConfigError, match=r"web\.yml cannot be read"):
         load(tmp_path / "web.yml")
 
@@ -262,9 +248,7 @@ def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
-    """
-    Nobody is there to be asked for it: the start does not wait at the terminal.
-    """
+    """Nobody is there to be asked for it: the start does not wait at the terminal."""
     require_program("openssl")
     command = (
         "openssl req -x509 -newkey rsa:2048 -passout pass:hidden -subj /CN=x "
@@ -318,9 +302,7 @@ def test_an_error_shows_a_place_and_no_content(
 
 
 def bad_files(count: int) -> Iterator[bytes]:
-    """
-    Yield what people and accidents make of a configuration.
-    """
+    """Yield what people and accidents make of a configuration."""
     rng = random.Random(18)  # noqa: S311 - the same files each time
     good = [
         *TLS_KEYS,

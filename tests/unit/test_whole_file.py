@@ -1,6 +1,4 @@
-"""
-Files that are written whole or not at all.
-"""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ def mode(path: Path) -> int:
 
 
 def test_what_is_written(tmp_path):
-    """
-    The file has its content and stands alone; the umask decides who reads it.
-    """
+    """The file has its content and stands alone; the umask decides who reads it."""
     path = tmp_path / "file"
     whole_file.write(path, b"one")
     assert path.read_bytes() == b"one"
@@ -37,9 +33,7 @@ def test_what_is_written(tmp_path):
 
 
 def test_what_is_not_replaced(tmp_path):
-    """
-    Where a file must be new, one that is there stays.
-    """
+    """Where a file must be new, one that is there stays."""
     path = tmp_path / "file"
     path.write_bytes(b"one")
     with pytest.raises(FileExistsError):
@@ -49,9 +43,7 @@ def test_what_is_not_replaced(tmp_path):
 
 
 def test_only_files_are_replaced(tmp_path):
-    """
-    A device, a pipe and a directory stay what they are, also behind a link.
-    """
+    """A device, a pipe and a directory stay what they are, also behind a link."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     (tmp_path / "directory").mkdir()
@@ -68,9 +60,7 @@ def test_only_files_are_replaced(tmp_path):
 
 
 def test_a_link_stays_one(tmp_path):
-    """
-    What it points to is written.
-    """
+    """What it points to is written."""
     (tmp_path / "link").symlink_to("file")
     whole_file.write(tmp_path / "link", b"one")
     whole_file.write(tmp_path / "link", b"two")
@@ -96,9 +86,7 @@ for replace in (True, False):
 
 
 def test_a_disk_that_is_full(tmp_path):
-    """
-    What was there before stays, and nothing of the new file.
-    """
+    """What was there before stays, and nothing of the new file."""
     (tmp_path / "file").write_bytes(b"one")
     done = run_python("-c", FULL, str(tmp_path)).ok()
     assert done.out == "refused\nrefused\n"
@@ -107,9 +95,7 @@ def test_a_disk_that_is_full(tmp_path):
 
 
 def test_an_error_names_the_file(tmp_path):
-    """
-    Not the temporary one beside it.
-    """
+    """Not the temporary one beside it."""
     path = tmp_path / "none" / "file"
     with pytest.raises(FileNotFoundError) as raised:
         whole_file.write(path, b"")
@@ -117,9 +103,7 @@ def test_an_error_names_the_file(tmp_path):
 
 
 def test_a_long_name(tmp_path):
-    """
-    A name that is as long as can be has room for no more.
-    """
+    """A name that is as long as can be has room for no more."""
     path = tmp_path / ("x" * 255)
     whole_file.write(path, b"one")
     assert path.read_bytes() == b"one"

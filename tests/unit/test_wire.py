@@ -1,6 +1,4 @@
-"""
-Reading protocol buffers without their schema.
-"""
+"""Reading protocol buffers without their schema."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ def read(message: bytes) -> list[tuple[int, int | bytes]]:
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**31, 2**63, 2**64 - 1])
 def test_a_number_of_any_size_is_read(value: int) -> None:
-    """
-    Variable-length integers of up to 64 bits come back as they were written.
-    """
+    """Variable-length integers of up to 64 bits come back as they were written."""
     assert read(field(3, value)) == [(3, value)]
 
 
@@ -42,9 +38,7 @@ def test_fields_come_in_order_with_their_bytes() -> None:
 
 
 def test_packed_and_single_numbers_read_alike() -> None:
-    """
-    A repeated number may be packed into bytes or stand alone.
-    """
+    """A repeated number may be packed into bytes or stand alone."""
     packed = b"".join(number(n) for n in (1, 300, 5))
 
     assert wire.packed(memoryview(packed)) == [1, 300, 5]
@@ -53,9 +47,7 @@ def test_packed_and_single_numbers_read_alike() -> None:
 
 
 def test_text_that_is_no_utf8_is_replaced() -> None:
-    """
-    A string field is always a string.
-    """
+    """A string field is always a string."""
     assert wire.text(memoryview("ü".encode())) == "ü"
     assert wire.text(memoryview(b"a\xff")) == "a\ufffd"
     assert wire.text(7) == ""
@@ -75,17 +67,13 @@ def test_text_that_is_no_utf8_is_replaced() -> None:
     ],
 )
 def test_what_is_no_protocol_buffer_is_refused(message: bytes) -> None:
-    """
-    Truncated and impossible input is an error that says where, never a hang.
-    """
+    """Truncated and impossible input is an error that says where, never a hang."""
     with pytest.raises(WireError, match=r"^byte \d+: "):
         read(message)
 
 
 def test_noise_ends_in_fields_or_an_error() -> None:
-    """
-    Random bytes are either read to their end or refused.
-    """
+    """Random bytes are either read to their end or refused."""
     dice = random.Random(4)  # noqa: S311 - noise, not a secret
     for _ in range(2000):
         message = dice.randbytes(dice.randrange(40))

@@ -1,6 +1,4 @@
-"""
-Which outputs of a program are looked at, and what looks at them tell.
-"""
+"""Which outputs of a program are looked at, and what looks at them tell."""
 
 from __future__ import annotations
 
@@ -15,18 +13,14 @@ from jaxmon.agent.sampling.work import Work, numbers, small, unready
 
 
 def kept(*sizes: int) -> list[int]:
-    """
-    Return the positions of the outputs, of these sizes, that are kept.
-    """
+    """Return the positions of the outputs, of these sizes, that are kept."""
     leaves = [jnp.zeros(size) for size in sizes]
     found = small(leaves, jax.Array)
     return [next(n for n, leaf in enumerate(leaves) if leaf is one) for one in found]
 
 
 def test_the_smallest_comes_first_and_what_is_large_is_not_kept() -> None:
-    """
-    Of large outputs only one is kept from being freed.
-    """
+    """Of large outputs only one is kept from being freed."""
     assert kept(5000, 3, 7000) == [1]
     assert kept(9000, 5000, 7000) == [1]
     assert kept(5, 4, 3) == [2, 1, 0]
@@ -34,9 +28,7 @@ def test_the_smallest_comes_first_and_what_is_large_is_not_kept() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 31, 32, 33, 34, 500])
 def test_of_equals_those_at_either_end_are_kept(count: int) -> None:
-    """
-    Each once, the last and the first before others.
-    """
+    """Each once, the last and the first before others."""
     found = kept(*[1] * count)
 
     assert len(found) == len(set(found)) == min(count, 6)
@@ -57,9 +49,7 @@ def test_what_cannot_tell_is_not_kept() -> None:
 
 
 def test_where_one_output_goes_another_tells() -> None:
-    """
-    Only when all are gone is the end lost.
-    """
+    """Only when all are gone is the end lost."""
     outputs = jax.block_until_ready([jnp.ones(2), jnp.ones(2)])
     outputs[0].delete()
     work = Work(outputs)
@@ -75,9 +65,7 @@ def test_where_one_output_goes_another_tells() -> None:
 
 
 def test_inputs_that_are_there_are_not_waited_for() -> None:
-    """
-    Nor deleted ones, nor what is no array.
-    """
+    """Nor deleted ones, nor what is no array."""
     ready = jax.block_until_ready(jnp.ones(2))
     gone = jnp.ones(2)
     gone.delete()
@@ -88,9 +76,7 @@ def test_inputs_that_are_there_are_not_waited_for() -> None:
 
 
 def test_a_key_is_looked_at_by_its_numbers() -> None:
-    """
-    It cannot tell whether it is ready on each JAX.
-    """
+    """It cannot tell whether it is ready on each JAX."""
     key = jax.random.key(0)
 
     (leaf,) = small([key], jax.Array)

@@ -1,6 +1,4 @@
-"""
-The background thread of a part: jobs, its routine, failures, and its end.
-"""
+"""The background thread of a part: jobs, its routine, failures, and its end."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ from tests.support import until
 
 
 class Busy:
-    """
-    A job that begins, and goes on until it may end.
-    """
+    """A job that begins, and goes on until it may end."""
 
     def __init__(self) -> None:
         self.began, self.may_end = threading.Event(), threading.Event()
@@ -32,40 +28,30 @@ class Busy:
 
 @pytest.fixture
 def guard() -> Guard:
-    """
-    Return a guard that has seen nothing.
-    """
+    """Return a guard that has seen nothing."""
     return Guard()
 
 
 @pytest.fixture
 def worker(guard: Guard) -> Iterator[Worker]:
-    """
-    Return a worker with place for two jobs, stopped after the test.
-    """
+    """Return a worker with place for two jobs, stopped after the test."""
     one = Worker("test", guard, limit=2)
     yield one
     one.stop()
 
 
 def threads() -> list[threading.Thread]:
-    """
-    Return the threads of workers called ``test``.
-    """
+    """Return the threads of workers called ``test``."""
     return [one for one in threading.enumerate() if one.name == "jaxmon-test"]
 
 
 def fail() -> None:
-    """
-    Fail.
-    """
+    """Fail."""
     raise LookupError
 
 
 def test_thread_starts_with_the_first_job(worker: Worker) -> None:
-    """
-    Without a job there is no thread; with many there is one, and order is kept.
-    """
+    """Without a job there is no thread; with many there is one, and order is kept."""
     assert threads() == []
     done: list[int] = []
     assert worker.submit(lambda: done.append(1))
@@ -78,9 +64,7 @@ def test_thread_starts_with_the_first_job(worker: Worker) -> None:
 
 
 def test_jobs_beyond_the_limit_are_refused(worker: Worker) -> None:
-    """
-    What waits is bounded, and who comes later is counted, not blocked.
-    """
+    """What waits is bounded, and who comes later is counted, not blocked."""
     busy = Busy()
     assert worker.submit(busy)
     busy.began.wait(90)
@@ -92,9 +76,7 @@ def test_jobs_beyond_the_limit_are_refused(worker: Worker) -> None:
 
 
 def test_done_jobs_are_not_kept(worker: Worker) -> None:
-    """
-    While the thread waits, it refers to nothing that a job held.
-    """
+    """While the thread waits, it refers to nothing that a job held."""
 
     class Held:
         def method(self) -> None:
@@ -109,9 +91,7 @@ def test_done_jobs_are_not_kept(worker: Worker) -> None:
 
 
 def test_drain_waits_for_what_was_submitted_before(worker: Worker) -> None:
-    """
-    It returns after the jobs, or tells that they took too long.
-    """
+    """It returns after the jobs, or tells that they took too long."""
     assert worker.drain(0)
     assert threads() == []
     busy = Busy()
@@ -124,9 +104,7 @@ def test_drain_waits_for_what_was_submitted_before(worker: Worker) -> None:
 
 
 def test_stop_drops_what_waits_and_ends_the_thread(worker: Worker) -> None:
-    """
-    The job under way is finished, the others are forgotten, later ones refused.
-    """
+    """The job under way is finished, the others are forgotten, later ones refused."""
     busy, done = Busy(), list[int]()
     worker.submit(busy)
     busy.began.wait(90)
@@ -143,18 +121,14 @@ def test_stop_drops_what_waits_and_ends_the_thread(worker: Worker) -> None:
 
 
 def test_stop_of_the_worker_by_its_own_job(worker: Worker) -> None:
-    """
-    A job may stop its worker without waiting for itself.
-    """
+    """A job may stop its worker without waiting for itself."""
     worker.submit(worker.stop)
     until(lambda: not threads(), "the thread to end")
 
 
 @pytest.mark.contained
 def test_failing_job_leaves_the_others(worker: Worker, guard: Guard) -> None:
-    """
-    A failure is counted under the worker's name, and the next job runs.
-    """
+    """A failure is counted under the worker's name, and the next job runs."""
     done = threading.Event()
     worker.submit(fail)
     worker.submit(done.set)
@@ -198,9 +172,7 @@ def test_worker_that_keeps_failing_is_switched_off(guard: Guard) -> None:
 
 
 def test_routine_runs_again_and_again_beside_jobs(guard: Guard) -> None:
-    """
-    It runs after each interval, not at once, and jobs find their place between.
-    """
+    """It runs after each interval, not at once, and jobs find their place between."""
     runs, ran = list[int](), threading.Event()
 
     def routine() -> None:
@@ -220,9 +192,7 @@ def test_routine_runs_again_and_again_beside_jobs(guard: Guard) -> None:
 
 @pytest.mark.contained
 def test_routine_that_keeps_failing_switches_the_site_off(guard: Guard) -> None:
-    """
-    As jobs do, where the worker is one that gives up.
-    """
+    """As jobs do, where the worker is one that gives up."""
     worker = Worker("test", guard, every=0.001, routine=fail)
     worker.start()
     until(lambda: not threads(), "the thread to end")
@@ -234,9 +204,7 @@ def test_routine_that_keeps_failing_switches_the_site_off(guard: Guard) -> None:
 
 @pytest.mark.contained
 def test_routine_that_is_not_given_up_goes_on(guard: Guard) -> None:
-    """
-    However often it fails, it is tried again, and jobs are done beside it.
-    """
+    """However often it fails, it is tried again, and jobs are done beside it."""
     worker = Worker("test", guard, every=0.001, routine=fail, gives_up=False)
     worker.start()
     until(lambda: guard.failures().get("test", 0) > LIMIT, "more failures")
@@ -282,9 +250,7 @@ def test_thread_that_cannot_start_is_a_failure(
 def test_start_that_is_entered_again_makes_one_thread(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    The garbage collector may submit a job while the thread is starting.
-    """
+    """The garbage collector may submit a job while the thread is starting."""
     start = threading.Thread.start
     done: list[int] = []
 
@@ -301,17 +267,13 @@ def test_start_that_is_entered_again_makes_one_thread(
 
 
 def pauses(spread: float) -> list[float]:
-    """
-    Return a hundred of them for a routine that runs every ten seconds.
-    """
+    """Return a hundred of them for a routine that runs every ten seconds."""
     worker = Worker("test", Guard(), every=10, routine=print, spread=spread)
     return [worker._pause() for _ in range(100)]
 
 
 def test_pauses_are_as_asked_for() -> None:
-    """
-    Without a spread, one is like the other.
-    """
+    """Without a spread, one is like the other."""
     assert set(pauses(0)) == {10}
 
 

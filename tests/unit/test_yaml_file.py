@@ -1,6 +1,4 @@
-"""
-YAML, read within bounds.
-"""
+"""YAML, read within bounds."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ pytestmark = pytest.mark.usefixtures("_parser")
 
 
 def test_values_are_nodes() -> None:
-    """
-    Nothing is made of them: no date, no huge number, no object of Python.
-    """
+    """Nothing is made of them: no date, no huge number, no object of Python."""
     text = "{a: 2024-13-45, b: !!int x, c: !!python/name:os.system y, d: *e}"
     node = compose(text.replace("*e", "9" * 5000))
     assert isinstance(node, yaml.MappingNode)
@@ -44,9 +40,7 @@ def test_values_are_nodes() -> None:
 
 
 def test_nothing_is_no_document() -> None:
-    """
-    An empty file, and one of comments.
-    """
+    """An empty file, and one of comments."""
     assert compose("") is None
     assert compose("# nothing\n") is None
 
@@ -54,9 +48,7 @@ def test_nothing_is_no_document() -> None:
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "[[{? "])
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 3000, 200_000])
 def test_depth_is_limited(opening: str, depth: int) -> None:
-    """
-    However deep it goes, the error comes where the limit is passed.
-    """
+    """However deep it goes, the error comes where the limit is passed."""
     with pytest.raises(ConfigFileError, match="deeper than 32 levels") as caught:
         compose(opening * depth)
     assert caught.value.line == 1
@@ -65,9 +57,7 @@ def test_depth_is_limited(opening: str, depth: int) -> None:
 
 
 def test_the_deepest_is_taken() -> None:
-    """
-    As many levels as are allowed.
-    """
+    """As many levels as are allowed."""
     assert compose("[" * MAX_DEPTH + "]" * MAX_DEPTH) is not None
 
 
@@ -75,17 +65,13 @@ def test_the_deepest_is_taken() -> None:
     "text", [BOMB, "&a [*a]", "a: &a {b: *a}", "- x\n" * (MAX_VALUES + 1)]
 )
 def test_the_number_of_values_is_limited(text: str) -> None:
-    """
-    Those behind aliases count each time, and what holds itself has no end.
-    """
+    """Those behind aliases count each time, and what holds itself has no end."""
     with pytest.raises(ConfigFileError, match="more than 100000 values"):
         compose(text)
 
 
 def test_aliases_are_followed() -> None:
-    """
-    A value may stand in several places.
-    """
+    """A value may stand in several places."""
     node = compose("a: &x [1]\nb: *x\n")
     assert isinstance(node, yaml.MappingNode)
     assert node.value[0][1] is node.value[1][1]
@@ -109,9 +95,7 @@ def test_aliases_are_followed() -> None:
 def test_an_error_quotes_nothing_of_a_secret(
     text: str, place: tuple[int, int | None]
 ) -> None:
-    """
-    It says where the mistake is; what caused it shows nothing either.
-    """
+    """It says where the mistake is; what caused it shows nothing either."""
     with pytest.raises(ConfigFileError) as caught:
         compose(text, secret=True)
     line, column = place
@@ -123,9 +107,7 @@ def test_an_error_quotes_nothing_of_a_secret(
 
 
 def test_an_error_says_what_is_wrong_otherwise() -> None:
-    """
-    In the parser's words, with line and column.
-    """
+    """In the parser's words, with line and column."""
     with pytest.raises(ConfigFileError) as caught:
         compose("a: 1\n b: 2\n")
     assert caught.value.problem.startswith("not YAML: mapping values are not")

@@ -1,3 +1,1 @@
-"""
-Where figures come from, one module per source.
-"""
+"""Where figures come from, one module per source."""

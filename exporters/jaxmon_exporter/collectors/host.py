@@ -78,9 +78,7 @@ class Host:
         self._failures: Counter[str] = Counter()
 
     def collect(self) -> Iterable[Family]:
-        """
-        Read the kernel's files once; takes a fraction of a millisecond.
-        """
+        """Read the kernel's files once; takes a fraction of a millisecond."""
         yield from self._load()
         yield from self._cpu_and_memory()
         yield self._pressure()
@@ -88,9 +86,7 @@ class Host:
         yield from self._disks()
 
     def close(self) -> None:
-        """
-        Nothing is held.
-        """
+        """Nothing is held."""
 
     def _load(self) -> Iterator[Family]:
         if cpus := os.cpu_count():
@@ -134,9 +130,7 @@ class Host:
         )
 
     def _network(self) -> Iterator[Family]:
-        """
-        Yield the traffic of network cards, which bridges and tunnels repeat.
-        """
+        """Yield the traffic of network cards, which bridges and tunnels repeat."""
         received: list[Sample] = []
         sent: list[Sample] = []
         self._find_cards()
@@ -151,9 +145,7 @@ class Host:
         yield Family(HOST_NETWORK_TRANSMIT_BYTES, sent)
 
     def _find_cards(self) -> None:
-        """
-        Find the network cards, again when an interface came or went.
-        """
+        """Find the network cards, again when an interface came or went."""
         net = self._root / "sys/class/net"
         try:
             interfaces = sorted(os.listdir(net))  # noqa: PTH208 - names only
@@ -195,9 +187,7 @@ class Host:
 
 
 class _Card(NamedTuple):
-    """
-    Where a network card's traffic is told, and under which names we tell it.
-    """
+    """Where a network card's traffic is told, and under which names we tell it."""
 
     received: Path
     sent: Path
@@ -206,9 +196,7 @@ class _Card(NamedTuple):
 
     @classmethod
     def at(cls, directory: Path) -> _Card:
-        """
-        Return the card whose figures are in *directory*.
-        """
+        """Return the card whose figures are in *directory*."""
         return cls(
             directory / "statistics/rx_bytes",
             directory / "statistics/tx_bytes",

@@ -1,3 +1,1 @@
-"""
-The names that other exporters have for our figures.
-"""
+"""The names that other exporters have for our figures."""

@@ -1,6 +1,4 @@
-"""
-Figures of a page again, under the names of `compat`.
-"""
+"""Figures of a page again, under the names of `compat`."""
 
 from __future__ import annotations
 
@@ -102,9 +100,7 @@ class _Plan:
         self._of: dict[tuple[int, str], _Place] = {}
 
     def place(self, metric: str, name: str) -> _Place | None:
-        """
-        Return the place of our series *name*, `None` when it has none.
-        """
+        """Return the place of our series *name*, `None` when it has none."""
         try:
             return self._places[name]
         except KeyError:
@@ -124,9 +120,7 @@ class _Plan:
 
 
 def _devices(found: Iterable[Family], hostname: str) -> dict[str, str]:
-    """
-    Return the text of dcgm-exporter's labels for each device, by our UUID.
-    """
+    """Return the text of dcgm-exporter's labels for each device, by our UUID."""
     gpus: dict[str, dict[str, str]] = {}
     parts: list[dict[str, str]] = []
     for family in found:
@@ -162,9 +156,7 @@ def _text(
 
 
 def _xids(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
-    """
-    Return the last Xid error of each GPU that can report one.
-    """
+    """Return the last Xid error of each GPU that can report one."""
     last: dict[str, tuple[float, int]] = {}
     for family in found:
         if family.metric.name == catalog.GPU_XID_ERRORS.name:
@@ -185,9 +177,7 @@ def _xids(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
 
 
 def _licenses(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
-    """
-    Return which GPUs that answer hold a license: 0 for those that need none, too.
-    """
+    """Return which GPUs that answer hold a license: 0 for those that need none, too."""
     held: dict[str, float] = {}
     for family in found:
         if family.metric.name == catalog.ACCELERATOR_UP.name:

@@ -64,9 +64,7 @@ def ask(calls: Sequence[Call], seconds: float) -> list[Reply]:
 
 
 class _Connection:
-    """
-    One connection, from its first byte to the last reply.
-    """
+    """One connection, from its first byte to the last reply."""
 
     def __init__(
         self, selector: selectors.BaseSelector, pending: Sequence[Pending]
@@ -79,9 +77,7 @@ class _Connection:
         self._received = 0
 
     def open(self, target: Target, seconds: float) -> None:
-        """
-        Begin to connect; a name takes at most *seconds* to look up.
-        """
+        """Begin to connect; a name takes at most *seconds* to look up."""
         try:
             family, address = _address(target, seconds)
         except TimeoutError:
@@ -103,9 +99,7 @@ class _Connection:
             self._end(SLOW if error == EAGAIN else GONE)
 
     def turn(self, ready: int) -> None:
-        """
-        Do what the socket is *ready* for.
-        """
+        """Do what the socket is *ready* for."""
         assert self._sock is not None  # noqa: S101 - only an open one gets a turn
         try:
             session = self._talk(self._sock, ready)
@@ -121,9 +115,7 @@ class _Connection:
             self._selector.modify(self._sock, selectors.EVENT_READ | wanted, self)
 
     def close(self) -> None:
-        """
-        Hang up; twice is harmless.
-        """
+        """Hang up; twice is harmless."""
         sock, self._sock = self._sock, None
         if sock is not None:
             with contextlib.suppress(KeyError):
@@ -153,9 +145,7 @@ class _Connection:
 
 
 def _session(sock: socket.socket, pending: Sequence[Pending]) -> Session:
-    """
-    Return a session on *sock*; an `OSError` tells that nobody listens there.
-    """
+    """Return a session on *sock*; an `OSError` tells that nobody listens there."""
     if error := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
         raise OSError(error, os.strerror(error))
     # After that: where nobody ever listens, h2 is not even loaded.

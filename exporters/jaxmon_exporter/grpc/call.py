@@ -1,6 +1,4 @@
-"""
-One call: what is sent, what comes back, and what that means.
-"""
+"""One call: what is sent, what comes back, and what that means."""
 
 from __future__ import annotations
 
@@ -75,23 +73,17 @@ class Failure:
 
     @property
     def unknown(self) -> bool:
-        """
-        Whether the server does not have that; it is no use to ask again.
-        """
+        """Whether the server does not have that; it is no use to ask again."""
         return self.code in _UNKNOWN
 
     @property
     def slow(self) -> bool:
-        """
-        Whether no reply came in time.
-        """
+        """Whether no reply came in time."""
         return self.code == _DEADLINE_EXCEEDED
 
     @property
     def gone(self) -> bool:
-        """
-        Whether nobody is there, or nobody any more, or a stranger.
-        """
+        """Whether nobody is there, or nobody any more, or a stranger."""
         return self.code == _UNAVAILABLE
 
 
@@ -102,9 +94,7 @@ UNSAID = Failure("UNKNOWN")
 
 
 class SessionError(JaxmonError):
-    """
-    The other side speaks no HTTP/2, or had enough.
-    """
+    """The other side speaks no HTTP/2, or had enough."""
 
 
 class Pending:
@@ -128,9 +118,7 @@ class Pending:
         self._received = bytearray()
 
     def headers(self) -> list[tuple[str, str]]:
-        """
-        Return what introduces the request.
-        """
+        """Return what introduces the request."""
         return [
             (":method", "POST"),
             (":scheme", "http"),
@@ -144,16 +132,12 @@ class Pending:
         ]
 
     def body(self) -> bytes:
-        """
-        Return the request as it is sent.
-        """
+        """Return the request as it is sent."""
         request = self.call.request
         return b"\0" + len(request).to_bytes(_PREFIX - 1, "big") + request
 
     def receive(self, data: bytes) -> None:
-        """
-        Take some bytes of the reply.
-        """
+        """Take some bytes of the reply."""
         self._received += data
 
     def begun(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -167,9 +151,7 @@ class Pending:
             self.ended(told.items())
 
     def ended(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """
-        Take what stands after a response, and says how it went.
-        """
+        """Take what stands after a response, and says how it went."""
         code = _NUMBERS.get(dict(headers).get(b"grpc-status", b""))
         if code is None:
             self.end(UNSAID)
@@ -177,9 +159,7 @@ class Pending:
             self.end(self._message() if code == "OK" else Failure(code))
 
     def end(self, reply: Reply) -> None:
-        """
-        Settle for *reply*, unless there is one.
-        """
+        """Settle for *reply*, unless there is one."""
         if not self.done:
             self.reply, self.done = reply, True
             self._received.clear()

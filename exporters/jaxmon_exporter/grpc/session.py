@@ -1,6 +1,4 @@
-"""
-The HTTP/2 of one connection, bytes in and bytes out.
-"""
+"""The HTTP/2 of one connection, bytes in and bytes out."""
 
 from __future__ import annotations
 
@@ -51,15 +49,11 @@ class Session:
 
     @property
     def done(self) -> bool:
-        """
-        Whether all calls are.
-        """
+        """Whether all calls are."""
         return all(call.done for call in self._calls)
 
     def to_send(self) -> bytes:
-        """
-        Return what is to be sent now.
-        """
+        """Return what is to be sent now."""
         data: bytes = self._http.data_to_send()
         return data
 
@@ -78,9 +72,7 @@ class Session:
             raise SessionError(str(error)) from error
 
     def _put(self) -> None:
-        """
-        Put the next calls.
-        """
+        """Put the next calls."""
         most = self._http.remote_settings.max_concurrent_streams
         while self._greeted and self._waiting and len(self._streams) < most:
             call = self._waiting.popleft()

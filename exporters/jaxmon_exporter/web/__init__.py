@@ -1,3 +1,1 @@
-"""
-Who may read the sidecar's pages: TLS and passwords.
-"""
+"""Who may read the sidecar's pages: TLS and passwords."""

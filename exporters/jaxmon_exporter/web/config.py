@@ -95,9 +95,7 @@ class Tls:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """
-        Those of the certificates and keys.
-        """
+        """Those of the certificates and keys."""
         ca = (self.client_ca_file,) if self.client_ca_file else ()
         return (self.cert_file, self.key_file, *ca)
 
@@ -149,9 +147,7 @@ class WebConfig:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """
-        The files beside it, to read again when they change.
-        """
+        """The files beside it, to read again when they change."""
         return self.tls.files if self.tls else ()
 
 
@@ -209,9 +205,7 @@ class _Value(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """
-        What it is to YAML: ``null`` also if it is not there.
-        """
+        """What it is to YAML: ``null`` also if it is not there."""
         if self.node is None:
             return "null"
         prefix, _, kind = str(self.node.tag).rpartition("tag:yaml.org,2002:")
@@ -221,15 +215,11 @@ class _Value(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """
-        Whether nothing is said: it is not there, null, an empty text or mapping.
-        """
+        """Whether nothing is said: it is not there, null, an empty text or mapping."""
         return self.kind == "null" or (self.node is not None and not self.node.value)
 
     def items(self) -> list[tuple[_Value, _Value]]:
-        """
-        Return keys and values of a mapping, the keys unique.
-        """
+        """Return keys and values of a mapping, the keys unique."""
         if self.kind == "null":
             return []
         if self.kind != "map":
@@ -245,9 +235,7 @@ class _Value(NamedTuple):
         return found
 
     def section(self, known: tuple[str, ...]) -> dict[str, _Value]:
-        """
-        Return the values by key, one for each key that is *known*.
-        """
+        """Return the values by key, one for each key that is *known*."""
         prefix = f"{self.name}." if self.name else ""
         found = {key: _Value(prefix + key, None) for key in known}
         for key, value in self.items():
@@ -258,9 +246,7 @@ class _Value(NamedTuple):
         return found
 
     def text(self) -> str:
-        """
-        Return a plain value as it is written, nothing as an empty text.
-        """
+        """Return a plain value as it is written, nothing as an empty text."""
         if self.kind == "null":
             return ""
         if self.kind not in _SCALARS:
@@ -268,9 +254,7 @@ class _Value(NamedTuple):
         return str(self.node.value)  # type: ignore[union-attr]
 
     def texts(self) -> list[_Value]:
-        """
-        Return the values of a list of texts.
-        """
+        """Return the values of a list of texts."""
         if self.kind == "null":
             return []
         if self.kind != "seq":
@@ -282,9 +266,7 @@ class _Value(NamedTuple):
         return found
 
     def check_flag(self) -> None:
-        """
-        Complain if this is neither true nor false, nor nothing.
-        """
+        """Complain if this is neither true nor false, nor nothing."""
         if self.kind in ("null", "bool"):
             return
         # To YAML 1.1, and so to Prometheus, y and n are truth values as well.
@@ -294,9 +276,7 @@ class _Value(NamedTuple):
         self.fail("must be true or false")
 
     def one_of(self, table: Mapping[str, Any], default: str) -> Any:
-        """
-        Return what *table* has for this value.
-        """
+        """Return what *table* has for this value."""
         name = self.text() or default
         if name not in table:
             self.fail(f"is not possible here; use one of {', '.join(table)}")
@@ -373,9 +353,7 @@ def _headers(found: _Value) -> dict[str, str]:
 
 
 def _ciphers(names: Iterable[_Value]) -> Iterable[str]:
-    """
-    Yield OpenSSL's names of the suites *names* that are for TLS 1.2.
-    """
+    """Yield OpenSSL's names of the suites *names* that are for TLS 1.2."""
     for name in names:
         if name.text() not in ciphers.ALWAYS_ON:
             cipher = ciphers.openssl_name(name.text())

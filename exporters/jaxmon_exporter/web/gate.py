@@ -1,6 +1,4 @@
-"""
-Lets clients in, or not: TLS contexts and passwords that follow their file.
-"""
+"""Lets clients in, or not: TLS contexts and passwords that follow their file."""
 
 from __future__ import annotations
 
@@ -76,30 +74,22 @@ class Gate:
             return not self._failed
 
     def family(self) -> Family:
-        """
-        Return whether what the files say is in force.
-        """
+        """Return whether what the files say is in force."""
         return gauge(WEB_CONFIG_SUCCESS, 0 if self._failed else 1)
 
     @property
     def encrypted(self) -> bool:
-        """
-        Tell whether clients must speak TLS. That does not change while it serves.
-        """
+        """Tell whether clients must speak TLS. That does not change while it serves."""
         return self._context is not None
 
     @property
     def guards(self) -> bool:
-        """
-        Tell whether clients must speak TLS or have a password.
-        """
+        """Tell whether clients must speak TLS or have a password."""
         return self.encrypted or bool(self._config.users)
 
     @property
     def headers(self) -> dict[str, str]:
-        """
-        Headers for every response.
-        """
+        """Headers for every response."""
         return dict(self._config.headers)
 
     def context(self) -> ssl.SSLContext:
@@ -149,9 +139,7 @@ class Gate:
         return self._pool.submit(self._check, key, password, against, known=known)
 
     def close(self) -> None:
-        """
-        End the thread that checks passwords.
-        """
+        """End the thread that checks passwords."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def admits_certificate(self, certificate: Mapping[str, object] | None) -> bool:
@@ -190,9 +178,7 @@ class Gate:
         return right
 
     def _follow(self) -> None:
-        """
-        Read the files again if one has changed.
-        """
+        """Read the files again if one has changed."""
         if self._changed():
             with self._lock:
                 if self._changed():  # nobody else did it meanwhile
@@ -265,9 +251,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _credentials(authorization: str | None) -> tuple[str, bytes] | None:
-    """
-    Return name and password of a header of basic authentication.
-    """
+    """Return name and password of a header of basic authentication."""
     scheme, _, encoded = (authorization or "").partition(" ")
     if scheme.lower() != "basic":
         return None

@@ -1,6 +1,4 @@
-"""
-Programs that were looked for and not found, and why JAX did not keep them.
-"""
+"""Programs that were looked for and not found, and why JAX did not keep them."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ class Attempt:
 
 
 def refusal(attempt: Attempt, jax: JaxCache) -> str | None:
-    """
-    Return why JAX did not keep a program, `None` if it did, or tried to.
-    """
+    """Return why JAX did not keep a program, `None` if it did, or tried to."""
     reason: str | None = "below_size"
     if attempt.too_large:
         reason = "too_large"
@@ -63,9 +59,7 @@ def refusal(attempt: Attempt, jax: JaxCache) -> str | None:
 
 
 class Refusals:
-    """
-    Adds up what was compiled and not kept, by reason. Any thread may.
-    """
+    """Adds up what was compiled and not kept, by reason. Any thread may."""
 
     def __init__(self) -> None:
         # Reentrant: see Histogram.
@@ -73,9 +67,7 @@ class Refusals:
         self._refused: dict[str, Refused] = {}
 
     def add(self, reason: str, function: str, seconds: float) -> None:
-        """
-        Add a program of *function* that took *seconds* to compile.
-        """
+        """Add a program of *function* that took *seconds* to compile."""
         with self._lock:
             before = self._refused.get(reason, Refused())
             functions = dict(before.functions)
@@ -86,7 +78,5 @@ class Refusals:
             )
 
     def by_reason(self) -> Mapping[str, Refused]:
-        """
-        Return what was refused so far.
-        """
+        """Return what was refused so far."""
         return dict(self._refused)

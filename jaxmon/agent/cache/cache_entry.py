@@ -1,6 +1,4 @@
-"""
-One entry of the persistent cache: under which path it was made.
-"""
+"""One entry of the persistent cache: under which path it was made."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The directory of the persistent compilation cache, looked at within bounds.
-"""
+"""The directory of the persistent compilation cache, looked at within bounds."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ class Listing:
 
 
 def is_local(path: str) -> bool:
-    """
-    Tell whether *path* is one of this host, not ``gs://`` or another address.
-    """
+    """Tell whether *path* is one of this host, not ``gs://`` or another address."""
     return "://" not in path
 
 

@@ -102,9 +102,7 @@ class Situation:
 
 
 def obstacles(now: Situation) -> list[Obstacle]:
-    """
-    Return the obstacles in a situation; the first one that explains all, alone.
-    """
+    """Return the obstacles in a situation; the first one that explains all, alone."""
     for whole in (
         _disabled,
         _no_directory,

@@ -130,9 +130,7 @@ class PersistentCache:
             self._look_soon()
 
     def stored(self) -> None:
-        """
-        Take JAX's word that it is about to write an entry.
-        """
+        """Take JAX's word that it is about to write an entry."""
         if self._thread.attempt is not None:
             self._thread.attempt.stored = True
 
@@ -148,9 +146,7 @@ class PersistentCache:
             self._saved += max(0.0, seconds)
 
     def on_write(self, frame: FrameType, original: object) -> None:
-        """
-        Observe ``compiler._cache_write``, called for what was just compiled.
-        """
+        """Observe ``compiler._cache_write``, called for what was just compiled."""
         del original
         variables = frame.f_locals
         key = str(variables["cache_key"])
@@ -195,21 +191,15 @@ class PersistentCache:
     # --- life --------------------------------------------------------------------
 
     def start(self) -> None:
-        """
-        Start the thread that looks at the directory.
-        """
+        """Start the thread that looks at the directory."""
         self._worker.start()
 
     def stop(self) -> None:
-        """
-        Stop it, without waiting for a directory that hangs.
-        """
+        """Stop it, without waiting for a directory that hangs."""
         self._worker.stop(timeout=1.0 if self._watch.hung else 5.0)
 
     def look(self) -> None:
-        """
-        Look at the directory now, on this thread, and tell of new obstacles.
-        """
+        """Look at the directory now, on this thread, and tell of new obstacles."""
         self._queued = False
         with self._lock:
             sought = {module: tuple(keys) for module, keys in self._missing.items()}
@@ -228,9 +218,7 @@ class PersistentCache:
     # --- reading -----------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """
-        Return the figures, also by function, and the obstacles in words.
-        """
+        """Return the figures, also by function, and the obstacles in words."""
         config = self._jax.config
         listing = self._watch.listing
         return {
@@ -253,9 +241,7 @@ class PersistentCache:
         }
 
     def collect(self) -> list[Family]:
-        """
-        Return the figures of the cache. About 50 µs.
-        """
+        """Return the figures of the cache. About 50 µs."""
         listing = self._watch.listing
         families = [
             _family(catalog.PERSISTENT_CACHE_REQUESTS, self._requests),
@@ -284,9 +270,7 @@ class PersistentCache:
     # --- inside ------------------------------------------------------------------
 
     def _settle(self, function: Function, attempt: Attempt) -> None:
-        """
-        Tell what became of a program that JAX had in hand to write.
-        """
+        """Tell what became of a program that JAX had in hand to write."""
         reason = refusal(attempt, self._jax)
         if reason != "below_threshold":
             self._remember(attempt)

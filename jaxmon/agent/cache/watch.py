@@ -1,6 +1,4 @@
-"""
-The state of the persistent cache's directory, as of the last look at it.
-"""
+"""The state of the persistent cache's directory, as of the last look at it."""
 
 from __future__ import annotations
 
@@ -62,31 +60,23 @@ class CacheWatch:
 
     @property
     def hung(self) -> bool:
-        """
-        Whether a look is under way that does not return.
-        """
+        """Whether a look is under way that does not return."""
         since = self._since
         return since is not None and self._clock() - since > HUNG_SECONDS
 
     @property
     def listing(self) -> Listing:
-        """
-        What the last look found; nothing while the directory hangs.
-        """
+        """What the last look found; nothing while the directory hangs."""
         return Listing() if self.hung else self._listing
 
     @property
     def elsewhere(self) -> Mapping[str, str | None]:
-        """
-        Programs that were made under another path, by module, and that path.
-        """
+        """Programs that were made under another path, by module, and that path."""
         return self._elsewhere
 
     @property
     def problem(self) -> str | None:
-        """
-        Why the directory cannot be used, in words, `None` if it can.
-        """
+        """Why the directory cannot be used, in words, `None` if it can."""
         if self.hung:
             return f"it has not answered for more than {HUNG_SECONDS:.0f} s"
         # JAX makes the directory when it first needs it.
@@ -117,9 +107,7 @@ class CacheWatch:
             self._rests_until = now + (now - began) / _SHARE
 
     def _moved(self, directory: str, keys: Collection[str]) -> dict[str, str | None]:
-        """
-        Return those of *keys* that were not made under *directory*, by module.
-        """
+        """Return those of *keys* that were not made under *directory*, by module."""
         if not keys or not self._jax.path_matters():
             return {}
         if len(self._made_under) > _REMEMBERED:

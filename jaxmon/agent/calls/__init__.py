@@ -1,3 +1,1 @@
-"""
-Calls and cache hits of jitted functions.
-"""
+"""Calls and cache hits of jitted functions."""

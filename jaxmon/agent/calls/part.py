@@ -153,9 +153,7 @@ class CallLayer:
     def _count(
         self, jitted: Callable[..., Any], function: Function, key: object
     ) -> Callable[..., Any]:
-        """
-        Return *jitted* so that it counts for *function*; *key* as in `entry`.
-        """
+        """Return *jitted* so that it counts for *function*; *key* as in `entry`."""
         try:
             again = functools.partial(self._again, function=function, key=key)
             counted = CountedFunction(jitted, function.entered, again)

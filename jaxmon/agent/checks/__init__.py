@@ -1,3 +1,1 @@
-"""
-Whether results are what they should be: equal, finite, of the expected type.
-"""
+"""Whether results are what they should be: equal, finite, of the expected type."""

@@ -1,6 +1,4 @@
-"""
-Whether the same program on the same input gives the same output.
-"""
+"""Whether the same program on the same input gives the same output."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Checks:
-    """
-    Checks of one function, by outcome.
-    """
+    """Checks of one function, by outcome."""
 
     def __init__(self) -> None:
         self.determinism: dict[str, Tally] = {}
@@ -50,39 +46,29 @@ class Determinism:
         self._shadow = Shadow(context, self.checked)
 
     def observe(self, sampling: Sampling, errors: Errors) -> None:
-        """
-        Have sampled calls repeated, and errors about keys counted.
-        """
+        """Have sampled calls repeated, and errors about keys counted."""
         if self._context.settings.shadow_interval:
             sampling.observers.append(self._shadow.take)
         errors.observers.append(self._on_error)
 
     def start(self) -> None:
-        """
-        Do nothing: the repetitions start with the first sampled call.
-        """
+        """Do nothing: the repetitions start with the first sampled call."""
 
     def stop(self) -> None:
-        """
-        Stop repeating calls.
-        """
+        """Stop repeating calls."""
         self._shadow.stop()
 
     # --- taking ------------------------------------------------------------------
 
     def taken(self, fn: object, take: Callable[[Determinism, Function], None]) -> None:
-        """
-        Call *take* with the figures of *fn*. Raises nothing.
-        """
+        """Call *take* with the figures of *fn*. Raises nothing."""
         try:
             take(self, self._context.table.of(fn))
         except Exception:  # noqa: BLE001 - contained: the check itself was made
             self._context.guard.failed("determinism", stays_on=True)
 
     def checked(self, function: Function, check: DeterminismCheck) -> None:
-        """
-        Take the outcome of a check.
-        """
+        """Take the outcome of a check."""
         checks = self._of(function)
         _count(checks.determinism, passed=check.identical)
         checks.deviation = check.max_relative
@@ -98,9 +84,7 @@ class Determinism:
     def checked_gradients(
         self, function: Function, explanation: str, *, passed: bool
     ) -> None:
-        """
-        Take the outcome of a gradient check.
-        """
+        """Take the outcome of a gradient check."""
         _count(self._of(function).gradients, passed=passed)
         if not passed:
             self._context.events.add(
@@ -138,9 +122,7 @@ class Determinism:
         return found
 
     def collect(self) -> list[Family]:
-        """
-        Return the figures.
-        """
+        """Return the figures."""
         checks = list(self._checks.items())
         deviation, reuse = catalog.OUTPUT_DEVIATION, catalog.KEY_REUSE
         reused = list(self._reused.items())
@@ -212,9 +194,7 @@ def check_determinism(
 
 
 def tell(fn: Callable[..., Any], take: Callable[[Determinism, Function], None]) -> None:
-    """
-    Have the agent of this process, if one runs, *take* a check of *fn*.
-    """
+    """Have the agent of this process, if one runs, *take* a check of *fn*."""
     # What starts agents imports this module.
     agent = import_module("jaxmon.agent.current").running()
     if agent is not None:
@@ -288,7 +268,5 @@ def _plain(deviation: Deviation) -> dict[str, Any]:
 
 
 def _json(number: float | None) -> float | str | None:
-    """
-    Return *number* as JSON has it, which knows no infinity.
-    """
+    """Return *number* as JSON has it, which knows no infinity."""
     return number if number is None or math.isfinite(number) else "inf"

@@ -81,16 +81,12 @@ class DeterminismCheck:
 
     @property
     def identical(self) -> bool:
-        """
-        Whether all runs gave the same.
-        """
+        """Whether all runs gave the same."""
         return not self.deviations
 
     @property
     def max_relative(self) -> float:
-        """
-        The largest relative deviation of any element.
-        """
+        """The largest relative deviation of any element."""
         return max((one.max_relative for one in self.deviations), default=0.0)
 
     def __bool__(self) -> bool:
@@ -128,9 +124,7 @@ class Result:
         return len(self._leaves)
 
     def deviations(self, other: Result) -> list[Deviation]:
-        """
-        Return what is different in *other*.
-        """
+        """Return what is different in *other*."""
         if self._structure != other._structure:
             reason = f"became another tree, {_short(str(other._structure))}"
             structure = _short(str(self._structure))
@@ -147,9 +141,7 @@ class Result:
 
 
 class _Leaf:
-    """
-    What a leaf is on the host: parts of an array, or the object itself.
-    """
+    """What a leaf is on the host: parts of an array, or the object itself."""
 
     def __init__(
         self, dtype: str, shape: tuple[int, ...], parts: list[Any], value: object
@@ -192,9 +184,7 @@ class _Leaf:
 
 
 def merged(first: list[Deviation], more: list[Deviation]) -> list[Deviation]:
-    """
-    Return the deviations of both, of one leaf the larger.
-    """
+    """Return the deviations of both, of one leaf the larger."""
     worst = {one.path: one for one in first}
     for one in more:
         known = worst.get(one.path)
@@ -269,9 +259,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """
-    Tell whether two objects are equal, or two arrays of objects.
-    """
+    """Tell whether two objects are equal, or two arrays of objects."""
     equal: Any = one is other or one == other
     return bool(equal.all() if hasattr(equal, "all") else equal)
 

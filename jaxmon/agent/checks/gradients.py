@@ -1,6 +1,4 @@
-"""
-Gradients compared with finite differences, by JAX's own checker.
-"""
+"""Gradients compared with finite differences, by JAX's own checker."""
 
 from __future__ import annotations
 
@@ -122,9 +120,7 @@ def check_gradients(  # noqa: PLR0913 - those of JAX's checker
 
 
 def _is_verdict(error: AssertionError) -> bool:
-    """
-    Tell whether *error* was raised by JAX's comparison, and not in the function.
-    """
+    """Tell whether *error* was raised by JAX's comparison, and not in the function."""
     names, traceback = [], error.__traceback__
     while traceback is not None:
         names.append(traceback.tb_frame.f_code.co_name)

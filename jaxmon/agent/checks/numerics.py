@@ -34,9 +34,7 @@ _FIRST_LOOK, _LAST_LOOK, _LOOKS = 0.002, 1.0, 3600
 
 
 class _Checks:
-    """
-    What was found in the outputs of one function. Written by one thread only.
-    """
+    """What was found in the outputs of one function. Written by one thread only."""
 
     __slots__ = ("checked", "nonfinite", "was_finite")
 
@@ -47,9 +45,7 @@ class _Checks:
 
 
 class _Reading:
-    """
-    Outputs of one call that will be read when they are ready.
-    """
+    """Outputs of one call that will be read when they are ready."""
 
     def __init__(
         self, numerics: Numerics, function: Function, leaves: Sequence[Any]
@@ -80,9 +76,7 @@ class _Reading:
 
 
 class Numerics:
-    """
-    Counts non-finite values and promotions to float64.
-    """
+    """Counts non-finite values and promotions to float64."""
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
@@ -93,9 +87,7 @@ class Numerics:
         self._promotions: dict[Function, Tally] = {}
 
     def sampled(self, sample: Sample) -> None:
-        """
-        Have the small outputs of *sample* read once they are ready.
-        """
+        """Have the small outputs of *sample* read once they are ready."""
         if not self._on:
             return
         leaves = self._jax.tree_util.tree_leaves(sample.outputs)[:_LOOKED_AT]
@@ -116,9 +108,7 @@ class Numerics:
             return np.asarray(leaf.addressable_data(0))
 
     def found(self, function: Function, total: int, bad: int) -> None:
-        """
-        Take note that of *total* values *bad* were not finite.
-        """
+        """Take note that of *total* values *bad* were not finite."""
         checks = self._checks.setdefault(function, _Checks())
         checks.checked += total
         checks.nonfinite += bad
@@ -147,20 +137,14 @@ class Numerics:
         )
 
     def start(self) -> None:
-        """
-        Do nothing: the thread starts with the first output to read.
-        """
+        """Do nothing: the thread starts with the first output to read."""
 
     def stop(self) -> None:
-        """
-        Stop the thread.
-        """
+        """Stop the thread."""
         self._watcher.stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """
-        Return what was found, by function.
-        """
+        """Return what was found, by function."""
         found: dict[str, dict[str, int]] = {}
         for function, checks in list(self._checks.items()):
             found[function.name] = {
@@ -172,9 +156,7 @@ class Numerics:
         return found
 
     def collect(self) -> list[Family]:
-        """
-        Return the figures.
-        """
+        """Return the figures."""
         nonfinite, promotions = catalog.NONFINITE, catalog.FLOAT64_PROMOTIONS
         return [
             Family(

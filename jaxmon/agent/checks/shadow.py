@@ -56,9 +56,7 @@ class Shadow:
         self._stopped = threading.Event()
 
     def take(self, sample: Sample) -> None:
-        """
-        Look at a sampled call, on its thread, and have it repeated if it may be.
-        """
+        """Look at a sampled call, on its thread, and have it repeated if it may be."""
         now = time.monotonic()
         if self._busy or now < self._due or sample.function in self._refused:
             return
@@ -93,17 +91,13 @@ class Shadow:
             self._busy = False
 
     def stop(self) -> None:
-        """
-        Repeat no more.
-        """
+        """Repeat no more."""
         self._due = float("inf")
         self._stopped.set()
         self._worker.stop()
 
     def refusals(self) -> Iterator[tuple[Function, str]]:
-        """
-        Yield the functions whose calls are not repeated, and why.
-        """
+        """Yield the functions whose calls are not repeated, and why."""
         yield from list(self._refused.items())
 
     # --- on our own thread -------------------------------------------------------
@@ -157,9 +151,7 @@ class Shadow:
             raise
 
     def _obstacle(self, jitted: Any, args: Any, kwargs: Any) -> str | None:
-        """
-        Return why *jitted* must not be run again, if so. JAX remembers its trace.
-        """
+        """Return why *jitted* must not be run again, if so. JAX remembers its trace."""
         if self._jax.process_count() > 1:
             return "several_processes"  # the others might have to take part
         traced = jitted.trace(*args, **kwargs)
@@ -170,9 +162,7 @@ class Shadow:
         return None
 
     def _surroundings(self) -> object:
-        """
-        Return the configuration that a trace depends on, as this thread has it.
-        """
+        """Return the configuration that a trace depends on, as this thread has it."""
         config: Any = self._jax._src.config  # noqa: SLF001
         context = getattr(config, "trace_context", None) or config._trace_context  # noqa: SLF001
         return context(), self._jax.config.jax_default_device
@@ -212,9 +202,7 @@ class Shadow:
 
 
 def _calls_back(jaxpr: Any) -> bool:
-    """
-    Tell whether *jaxpr* calls Python, or code that says it has side effects.
-    """
+    """Tell whether *jaxpr* calls Python, or code that says it has side effects."""
     for equation in jaxpr.eqns:
         if "callback" in equation.primitive.name:
             return True

@@ -1,6 +1,4 @@
-"""
-One compile, while it runs and until it is counted.
-"""
+"""One compile, while it runs and until it is counted."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ class Compile:
         self.started = now()
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """
-        Return what is to be called once in place of *original*.
-        """
+        """Return what is to be called once in place of *original*."""
         if not isinstance(original, FunctionType):
             return ending(original, noting(self.end))
         # The frame of an exception's traceback refers to the function that it runs: of
@@ -88,9 +84,7 @@ class Compile:
 
     @property
     def raised(self) -> bool | None:
-        """
-        Whether it ended with an exception; `None` where that is not known.
-        """
+        """Whether it ended with an exception; `None` where that is not known."""
         if len(self._references) < len(("before", "after")):
             return None
         before, after = self._references

@@ -83,9 +83,7 @@ class Misses:
         self._thread = _Thread()
 
     def function_of(self, jitted: Jitted) -> Function:
-        """
-        Return the entry of *jitted*.
-        """
+        """Return the entry of *jitted*."""
         return self._calls.entry(jitted.key) or self._table.of(jitted.fun)
 
     def miss(self, entry: int) -> Miss | None:
@@ -159,9 +157,7 @@ class Misses:
         (function.entered_missed if entered else function.other_missed).add()
 
     def on_done(self, frame: FrameType, original: Callable[..., Any]) -> None:
-        """
-        Observe ``pjit._get_fastpath_data``, asked as a missed call succeeded.
-        """
+        """Observe ``pjit._get_fastpath_data``, asked as a missed call succeeded."""
         miss = self._thread.calls.pop(id(frame), None)
         if miss is None or miss.compiled:
             return

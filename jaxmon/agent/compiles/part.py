@@ -99,9 +99,7 @@ class Compiles:
     def on_compile(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """
-        Observe ``compiler.compile_or_get_cached``.
-        """
+        """Observe ``compiler.compile_or_get_cached``."""
         outer = self._thread.latest
         while outer is not None and outer.end:  # and it was not reported
             self._settle_unreported(outer)
@@ -127,17 +125,13 @@ class Compiles:
             raise
 
     def on_build(self, frame: FrameType, original: Callable[..., Any]) -> None:
-        """
-        Observe what calls XLA, for a program that is not in the persistent cache.
-        """
+        """Observe what calls XLA, for a program that is not in the persistent cache."""
         del frame, original
         if (compile_ := self._current) is not None:
             compile_.built = True
 
     def on_event(self, event: str) -> None:
-        """
-        Take an event of `jax.monitoring`.
-        """
+        """Take an event of `jax.monitoring`."""
         compile_ = self._current
         if compile_ is None:
             return
@@ -149,9 +143,7 @@ class Compiles:
             self._cache.stored()
 
     def on_duration(self, event: str, seconds: float, fun_name: str | None) -> None:
-        """
-        Take a duration of `jax.monitoring`.
-        """
+        """Take a duration of `jax.monitoring`."""
         if event == COMPILE:
             self._take_report(sys._getframe(2))  # noqa: SLF001
         elif event == RETRIEVAL:
@@ -172,9 +164,7 @@ class Compiles:
                 self._misses.payers.lowered(seconds)
 
     def _take_report(self, frame: FrameType) -> None:
-        """
-        Take JAX's report, in *frame*, that a compile has ended.
-        """
+        """Take JAX's report, in *frame*, that a compile has ended."""
         compile_ = self._thread.latest
         if compile_ is None or not (compile_.end or _reports(frame, compile_)):
             return
@@ -198,18 +188,14 @@ class Compiles:
 
     @property
     def _current(self) -> Compile | None:
-        """
-        The compile that is under way on this thread.
-        """
+        """The compile that is under way on this thread."""
         latest = self._thread.latest
         return None if latest is None or latest.end else latest
 
     # --- reading -----------------------------------------------------------------
 
     def in_progress(self) -> tuple[int, float]:
-        """
-        Return how many compiles run and the age of the oldest in seconds.
-        """
+        """Return how many compiles run and the age of the oldest in seconds."""
         began = [one.started for one in list(self._unsettled.values()) if not one.end]
         # The program may have replaced the clock; in this order, NaN is 0 as well.
         return len(began), max(0.0, now() - min(began)) if began else 0.0
@@ -234,9 +220,7 @@ class Compiles:
     def _inquire(
         self, compile_: Compile, miss: Miss, frame: FrameType, inner: FrameType
     ) -> None:
-        """
-        Note for which call *compile_* is.
-        """
+        """Note for which call *compile_* is."""
         miss.compiled = True
         jitted, call = asked_by(frame, inner)
         if jitted is not None:
@@ -255,9 +239,7 @@ class Compiles:
         self._settle(compile_, failed=compile_.raised is not False)
 
     def _settle(self, compile_: Compile, *, failed: bool) -> None:
-        """
-        Count *compile_*, unless it was counted before.
-        """
+        """Count *compile_*, unless it was counted before."""
         if self._unsettled.pop(id(compile_), None) is None:
             return
         function = compile_.function
@@ -316,9 +298,7 @@ def _reports(frame: FrameType, compile_: Compile) -> bool:
 
 
 def _is_on(frame: FrameType | None, wanted: int) -> bool:
-    """
-    Tell whether the frame with the id *wanted* is on the stack from *frame* up.
-    """
+    """Tell whether the frame with the id *wanted* is on the stack from *frame* up."""
     while frame is not None:
         if id(frame) == wanted:
             return True
@@ -327,9 +307,7 @@ def _is_on(frame: FrameType | None, wanted: int) -> bool:
 
 
 def _name_at(frame: FrameType) -> str | None:
-    """
-    Return what the caller of ``compile_or_get_cached`` calls the program.
-    """
+    """Return what the caller of ``compile_or_get_cached`` calls the program."""
     variables = frame.f_locals
     # That of pmap, to 0.8, has the name inside a larger whole.
     name = variables.get("name") or getattr(variables.get("pci"), "name", None)
@@ -337,9 +315,7 @@ def _name_at(frame: FrameType) -> str | None:
 
 
 def _bare(name: str) -> str:
-    """
-    Return ``f`` for ``jit(f)`` and ``pmap(f)``.
-    """
+    """Return ``f`` for ``jit(f)`` and ``pmap(f)``."""
     for wrapper in ("jit", "pmap"):
         if name.startswith(f"{wrapper}(") and name.endswith(")"):
             return name[len(wrapper) + 1 : -1]

@@ -1,6 +1,4 @@
-"""
-Who pays for a compile: a request, and the time of an activity.
-"""
+"""Who pays for a compile: a request, and the time of an activity."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ class Payers:
         self._timeline = timeline
 
     def tracing_begins(self, end: End) -> bool:
-        """
-        Charge what lasts until *end*; tell whether anybody's time is charged.
-        """
+        """Charge what lasts until *end*; tell whether anybody's time is charged."""
         return self._timeline.open_compile(end) is not None
 
     def compile_begins(self, end: End) -> None:
@@ -35,7 +31,5 @@ class Payers:
         self.tracing_begins(end)
 
     def lowered(self, seconds: float) -> None:
-        """
-        Charge lowering, of which JAX tells the end only.
-        """
+        """Charge lowering, of which JAX tells the end only."""
         self._timeline.compiled(seconds)

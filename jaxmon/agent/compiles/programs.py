@@ -58,9 +58,7 @@ _SHARED = (OTHER, UNKNOWN)
 
 @dataclass(slots=True)
 class _Record:
-    """
-    The programs of one function.
-    """
+    """The programs of one function."""
 
     programs: int = 0
     seen: set[str] = field(default_factory=set)
@@ -69,9 +67,7 @@ class _Record:
     samples: dict[str, Sample] = field(default_factory=dict)
 
     def add(self, fingerprint: str | None) -> None:
-        """
-        Count a program, unless it is known.
-        """
+        """Count a program, unless it is known."""
         if fingerprint is None:
             return
         if fingerprint not in self.seen:
@@ -100,9 +96,7 @@ class Programs:
 
     @property
     def refused(self) -> Tally:
-        """
-        Executables that were not read, for too many were waiting.
-        """
+        """Executables that were not read, for too many were waiting."""
         return self._worker.refused
 
     def take(self, function: Function, executable: Any) -> None:
@@ -118,28 +112,20 @@ class Programs:
             self._worker.submit(functools.partial(self._read, function, executable))
 
     def start(self) -> None:
-        """
-        Start the thread that reads.
-        """
+        """Start the thread that reads."""
         if self._on:
             self._worker.start()
 
     def finish(self, timeout: float) -> None:
-        """
-        Wait until what was taken has been read, at most *timeout* seconds.
-        """
+        """Wait until what was taken has been read, at most *timeout* seconds."""
         self._worker.drain(timeout)
 
     def stop(self) -> None:
-        """
-        Stop it, and let go of what waits.
-        """
+        """Stop it, and let go of what waits."""
         self._worker.stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """
-        Return the newest program of each function by label.
-        """
+        """Return the newest program of each function by label."""
         return {
             function.name: {
                 "programs": record.programs,
@@ -151,9 +137,7 @@ class Programs:
         }
 
     def collect(self) -> list[Family]:
-        """
-        Return how many programs there are, and what is known of the newest.
-        """
+        """Return how many programs there are, and what is known of the newest."""
         found = [record.samples for record in list(self._records.values())]
         return [
             Family(metric, [s[metric.name] for s in found if metric.name in s])

@@ -1,3 +1,1 @@
-"""
-Who the devices are, and what their driver says of them.
-"""
+"""Who the devices are, and what their driver says of them."""

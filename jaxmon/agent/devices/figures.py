@@ -57,16 +57,12 @@ class DeviceFigures:
         self._found: tuple[float, list[Family]] | None = None
 
     def start(self) -> None:
-        """
-        Start asking.
-        """
+        """Start asking."""
         if self._wanted:
             self._worker.start()
 
     def stop(self) -> None:
-        """
-        Stop asking; a driver that does not answer is left behind.
-        """
+        """Stop asking; a driver that does not answer is left behind."""
         self._worker.stop(_STOP_SECONDS)
         self._found = None
         if self._asking.acquire(blocking=False):
@@ -78,18 +74,14 @@ class DeviceFigures:
                 self._asking.release()
 
     def collect(self) -> list[Family]:
-        """
-        Return what was found last, if that is not long ago.
-        """
+        """Return what was found last, if that is not long ago."""
         found = self._found
         if found is None or time.monotonic() - found[0] > MAX_AGE:
             return []
         return found[1]
 
     def snapshot(self) -> dict[str, Any]:
-        """
-        Return nothing.
-        """
+        """Return nothing."""
         return {}
 
     def _look(self) -> None:
@@ -118,15 +110,11 @@ class DeviceFigures:
 
     @property
     def dropped(self) -> int:
-        """
-        How many figures of the driver could not be true, and were left out.
-        """
+        """How many figures of the driver could not be true, and were left out."""
         return self._sieve.dropped
 
     def _known(self) -> bool:
-        """
-        Tell whether there are devices to ask about, once JAX knows its own.
-        """
+        """Tell whether there are devices to ask about, once JAX knows its own."""
         if not self._devices and backends.are_up(self._jax):
             named = map(identity.hardware, self._jax.local_devices())
             self._devices = [(uuid, bus) for uuid, bus in named if uuid]

@@ -65,9 +65,7 @@ class Nvml:
             raise OSError(msg)
 
     def close(self) -> None:
-        """
-        Shut it down.
-        """
+        """Shut it down."""
         self._code("nvmlShutdown")
 
     def device(self, uuid: str, pci_bus_id: str) -> list[Family]:
@@ -98,9 +96,7 @@ class Nvml:
         return [info, gauge(ACCELERATOR_UP, 1, uuid), *figures]
 
     def _figures(self, handle: c_void_p, uuid: str) -> list[Family] | None:
-        """
-        Return the figures of a device, `None` when it is lost.
-        """
+        """Return the figures of a device, `None` when it is lost."""
         found: list[Family] = []
         busy, memory = _Utilization(), _Memory(_MEMORY_V2)
         code = self._code("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(busy))
@@ -154,9 +150,7 @@ class Nvml:
         return buffer.value.decode("utf-8", "replace")
 
     def _code(self, call: str, *arguments: object) -> int:
-        """
-        Return NVML's return code; an older driver lacks functions: 13.
-        """
+        """Return NVML's return code; an older driver lacks functions: 13."""
         function = getattr(self._library, call, None)
         if function is None:
             return 13

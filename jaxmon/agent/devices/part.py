@@ -1,6 +1,4 @@
-"""
-Who this process is: versions, platform, devices, place in the cluster.
-"""
+"""Who this process is: versions, platform, devices, place in the cluster."""
 
 from __future__ import annotations
 
@@ -34,25 +32,17 @@ class Identity:
         self._client: Callable[[], Any] = _nobody
 
     def start(self) -> None:
-        """
-        Do nothing: what does not change is read when asked for.
-        """
+        """Do nothing: what does not change is read when asked for."""
 
     def stop(self) -> None:
-        """
-        Do nothing.
-        """
+        """Do nothing."""
 
     def snapshot(self) -> dict[str, Any]:
-        """
-        Return nothing.
-        """
+        """Return nothing."""
         return {}
 
     def collect(self) -> list[Family]:
-        """
-        Return the info metrics known so far.
-        """
+        """Return the info metrics known so far."""
         if not self._build:
             # Reads a file, so not while the program waits for `instrument`.
             self._build = [gauge(catalog.BUILD_INFO, 1, version())]
@@ -102,9 +92,7 @@ class Identity:
 
 
 def tpus(devices: Sequence[Any]) -> dict[int, tuple[str, str]]:
-    """
-    Return UUID and PCI address of those of *devices* that are TPUs, by their ids.
-    """
+    """Return UUID and PCI address of those of *devices* that are TPUs, by their ids."""
     found = [device for device in devices if device.platform == "tpu"]
     if not found:
         return {}
@@ -127,6 +115,4 @@ def hardware(device: Any) -> tuple[str, str]:
 
 
 def _nobody() -> None:
-    """
-    Refer to no client of XLA yet.
-    """
+    """Refer to no client of XLA yet."""

@@ -1,6 +1,4 @@
-"""
-Errors that left a jitted call, or a wait for the device: each is counted once.
-"""
+"""Errors that left a jitted call, or a wait for the device: each is counted once."""
 
 from __future__ import annotations
 
@@ -99,29 +97,21 @@ class Errors:
             self._take(self._named_in(one), one, stage or failures.stage_of(one), where)
 
     def start(self) -> None:
-        """
-        Prepare for reports; errors come by themselves.
-        """
+        """Prepare for reports; errors come by themselves."""
         self.reports.start()
 
     def stop(self) -> None:
-        """
-        Write no more reports.
-        """
+        """Write no more reports."""
         self.reports.stop()
         self._seen.clear()
         self._seen_weakly.clear()
 
     def snapshot(self) -> dict[str, Any]:
-        """
-        Return where the reports of this process are, oldest first.
-        """
+        """Return where the reports of this process are, oldest first."""
         return {"oom_reports": self.reports.paths()}
 
     def collect(self) -> list[Family]:
-        """
-        Return how many reports there were; errors are figures of the functions.
-        """
+        """Return how many reports there were; errors are figures of the functions."""
         return [gauge(catalog.OOM_REPORTS, self.reports.count)]
 
     # --- inside ------------------------------------------------------------------
@@ -143,9 +133,7 @@ class Errors:
 
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
-        """
-        Keep what goes wrong inside from what comes after.
-        """
+        """Keep what goes wrong inside from what comes after."""
         try:
             yield
         except MemoryError as error:  # there is none: not a failure of ours
@@ -190,9 +178,7 @@ class Errors:
             )
 
     def _is_known(self, error: BaseException) -> bool:
-        """
-        Tell whether *error* was counted.
-        """
+        """Tell whether *error* was counted."""
         known = self._seen_weakly.get(id(error))
         if known is not None and known() is error:
             return True
@@ -218,9 +204,7 @@ class Errors:
         return where  # noqa: RET504 - the block may end early
 
     def _where(self, error: BaseException, above: FrameType | None) -> str | None:
-        """
-        Return the innermost line of the user's that *error* passed, or came from.
-        """
+        """Return the innermost line of the user's that *error* passed, or came from."""
         inner: list[Frame] = []
         traceback = error.__traceback__
         while traceback is not None:

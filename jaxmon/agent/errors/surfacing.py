@@ -122,18 +122,14 @@ class Births:
         self.active = False
 
     def attach(self, kind: type[BaseException]) -> None:
-        """
-        Look at each error of class *kind* from now on.
-        """
+        """Look at each error of class *kind* from now on."""
         self._kind, self._original = kind, kind.__init__
         self._own = "__init__" in kind.__dict__  # since 0.10
         self.active = True
         self._kind.__init__ = self
 
     def detach(self) -> None:
-        """
-        Leave the class as it was. Harmless when repeated.
-        """
+        """Leave the class as it was. Harmless when repeated."""
         self.active = False
         if self._kind is None or self._kind.__dict__.get("__init__") is not self:
             return  # never attached, or replaced by somebody who calls us
@@ -156,9 +152,7 @@ class Births:
 
 
 def _call_in(traceback: TracebackType | None) -> FrameType | None:
-    """
-    Return the outermost call of a jitted function in *traceback*.
-    """
+    """Return the outermost call of a jitted function in *traceback*."""
     while traceback is not None:
         if traceback.tb_frame.f_code.co_name == "cache_miss":
             return traceback.tb_frame
@@ -167,9 +161,7 @@ def _call_in(traceback: TracebackType | None) -> FrameType | None:
 
 
 def _is_below(frame: FrameType | None, name: str) -> bool:
-    """
-    Tell whether *frame* or one above it is of a function called *name*.
-    """
+    """Tell whether *frame* or one above it is of a function called *name*."""
     for _ in range(_MAX_STEPS):
         if frame is None:
             return False

@@ -30,17 +30,13 @@ _ASYNCIO = "asyncio"
 
 
 class Uncaught:
-    """
-    Shows to *see* what nobody caught; then everything goes on as before.
-    """
+    """Shows to *see* what nobody caught; then everything goes on as before."""
 
     def __init__(self, see: Callable[[BaseException | None], None]) -> None:
         self._see = see
 
     def attach(self, patches: Patches) -> None:
-        """
-        Take the places; *patches* puts the hooks back.
-        """
+        """Take the places; *patches* puts the hooks back."""
         hook, thread_hook = sys.excepthook, threading.excepthook
         unraisable_hook = sys.unraisablehook
         see = self._see
@@ -68,9 +64,7 @@ class Uncaught:
         logging.getLogger(_ASYNCIO).addFilter(self._on_record)
 
     def detach(self) -> None:
-        """
-        Leave asyncio's logger. Harmless when repeated.
-        """
+        """Leave asyncio's logger. Harmless when repeated."""
         logging.getLogger(_ASYNCIO).removeFilter(self._on_record)
 
     def _on_record(self, record: logging.LogRecord) -> bool:

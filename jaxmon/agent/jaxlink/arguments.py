@@ -1,6 +1,4 @@
-"""
-The call that something is compiled for, as the frames of JAX hold it.
-"""
+"""The call that something is compiled for, as the frames of JAX hold it."""
 
 from __future__ import annotations
 
@@ -93,9 +91,7 @@ def asked_by(
 
 
 def _of_pmap(variables: Mapping[str, Any]) -> Call:
-    """
-    Return the call of a pmap that has a cache of its own (to 0.7).
-    """
+    """Return the call of a pmap that has a cache of its own (to 0.7)."""
     params, given = variables.get("p"), pmaps.cache_miss_given(variables)
     args, kwargs = variables["args"], variables["kwargs"]
     return Call(

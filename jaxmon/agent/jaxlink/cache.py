@@ -19,9 +19,7 @@ _XLA_CACHES = ("xla_gpu_per_fusion_autotune_cache_dir", "xla_gpu_kernel_cache_fi
 
 
 class JaxCache:
-    """
-    Reads, and never changes, the state of the cache of *jax*. Microseconds each.
-    """
+    """Reads, and never changes, the state of the cache of *jax*. Microseconds each."""
 
     def __init__(self, jax: ModuleType) -> None:
         self._source: Any = jax._src  # noqa: SLF001 - JAX tells this nowhere else
@@ -30,32 +28,24 @@ class JaxCache:
 
     @property
     def configured(self) -> str | None:
-        """
-        The directory that the program asked for.
-        """
+        """The directory that the program asked for."""
         found = self.config.jax_compilation_cache_dir
         return str(found) if found else None
 
     @property
     def directory(self) -> str | None:
-        """
-        The directory in use, or else the one that is to be.
-        """
+        """The directory in use, or else the one that is to be."""
         used = getattr(self._cache, "_path", None)
         return str(used) if used else self.configured
 
     @property
     def check_contents(self) -> bool:
-        """
-        Whether JAX compiles what it finds again, to compare; since 0.10.
-        """
+        """Whether JAX compiles what it finds again, to compare; since 0.10."""
         return bool(getattr(self.config, "jax_compilation_cache_check_contents", False))
 
     @property
     def process(self) -> int:
-        """
-        Number of this process in its cluster; only 0 writes.
-        """
+        """Number of this process in its cluster; only 0 writes."""
         return int(self._source.distributed.global_state.process_id or 0)
 
     @property
@@ -69,9 +59,7 @@ class JaxCache:
 
     @property
     def opened(self) -> bool:
-        """
-        Whether JAX reads and writes a directory.
-        """
+        """Whether JAX reads and writes a directory."""
         return self._cache is not None
 
     @property
@@ -98,22 +86,16 @@ class JaxCache:
         return None
 
     def path_matters(self) -> bool:
-        """
-        Tell whether the path of the directory is part of each key, by trial.
-        """
+        """Tell whether the path of the directory is part of each key, by trial."""
         return any(self._is_hashed(name) for name in self._xla_caches())
 
     def decompress(self, entry: bytes) -> bytes:
-        """
-        Undo the compression of an entry.
-        """
+        """Undo the compression of an entry."""
         found: bytes = self._source.compilation_cache.decompress_executable(entry)
         return found
 
     def _xla_caches(self) -> list[str]:
-        """
-        Return the options that JAX sets to paths in the directory; since 0.5.
-        """
+        """Return the options that JAX sets to paths in the directory; since 0.5."""
         name = "jax_persistent_cache_enable_xla_caches"
         wanted = getattr(self.config, name, None) or ""
         return [one for one in _XLA_CACHES if wanted == "all" or one in wanted]
@@ -125,9 +107,7 @@ class JaxCache:
         return self._hashed[name]
 
     def _digest(self, name: str, path: str) -> bytes:
-        """
-        Return what a key would hold of compile options with *path* in them.
-        """
+        """Return what a key would hold of compile options with *path* in them."""
         digest = hashlib.sha256()
         try:
             options = self._source.lib.xla_client.CompileOptions()

@@ -60,9 +60,7 @@ _KNOWN = (
 
 
 def context_of(jax: Any) -> Configuration:
-    """
-    Return the configuration that the programs of this JAX depend on.
-    """
+    """Return the configuration that the programs of this JAX depend on."""
     config = jax._src.config  # noqa: SLF001
     context = getattr(config, "trace_context", None)
     if context is None:
@@ -101,9 +99,7 @@ def _read_one_by_one(
 
 
 def _public(config: Any, name: str) -> str:
-    """
-    Return what a user calls the setting that JAX's code calls *name*.
-    """
+    """Return what a user calls the setting that JAX's code calls *name*."""
     state = getattr(config, name, None)
     for attribute in ("name", "_name"):
         found = getattr(state, attribute, None)

@@ -99,9 +99,7 @@ _NAMED = re.compile(r"\bp?jit[(_]([A-Za-z_]\w*)")
 
 
 def is_runtime_error(error: BaseException) -> bool:
-    """
-    Tell whether *error* comes from XLA; the class was renamed between versions.
-    """
+    """Tell whether *error* comes from XLA; the class was renamed between versions."""
     # checkify has an error of the same name, for the program's own checks.
     return isinstance(error, RuntimeError) and any(
         base.__name__ in _RUNTIME_ERRORS for base in type(error).__mro__
@@ -172,9 +170,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def status_of(error: BaseException) -> str | None:
-    """
-    Return the status of the runtime that *error* carries, `None` if it has none.
-    """
+    """Return the status of the runtime that *error* carries, `None` if it has none."""
     code = getattr(error, "error_code_string", None)  # since 0.10
     if isinstance(code, str) and code in _STATUS and code != _MADE:
         return code
@@ -233,9 +229,7 @@ def _kind_of_status(status: str | None, text: str) -> str:
 
 
 def _kind_of_own(error: BaseException) -> str | None:
-    """
-    Return the kind of an error that JAX's Python raises, `None` for any other.
-    """
+    """Return the kind of an error that JAX's Python raises, `None` for any other."""
     text = _text(error)
     names = {base.__name__ for base in type(error).__mro__}
     if "KeyReuseError" in names:
@@ -260,9 +254,7 @@ def _kind_of_builtin(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """
-    Return what *error* says, without asking a class of the user's to say it.
-    """
+    """Return what *error* says, without asking a class of the user's to say it."""
     if error.args and isinstance(error.args[0], str):
         return error.args[0]
     # NumPy keeps shape and dtype, and makes the sentence when asked.

@@ -48,9 +48,7 @@ class Jitted(NamedTuple):
 
 
 def is_jax(frame: FrameType) -> bool:
-    """
-    Tell whether *frame* runs code of JAX.
-    """
+    """Tell whether *frame* runs code of JAX."""
     return _JAX in frame.f_code.co_filename
 
 
@@ -88,9 +86,7 @@ def key_at(frame: FrameType) -> object:
 
 
 def of_call(variables: Any, above: FrameType | None) -> Jitted | None:
-    """
-    Return the jitted function whose call a frame with *variables* serves.
-    """
+    """Return the jitted function whose call a frame with *variables* serves."""
     fun, info = variables.get("fun"), variables.get("jit_info")
     if info is None:
         fun = pmaps.of_cache_miss(variables)
@@ -136,9 +132,7 @@ class Program(NamedTuple):
 
 
 def is_nested(frame: FrameType | None) -> bool:
-    """
-    Tell whether more than one jitted function is being entered on this stack.
-    """
+    """Tell whether more than one jitted function is being entered on this stack."""
     entered = False
     while frame is not None:
         if frame.f_code.co_name in ("cache_miss", "jit_trace"):
@@ -155,9 +149,7 @@ _TELLING = frozenset(("cache_miss", *_LOWERED, *AHEAD))
 
 
 def program_at(frame: FrameType | None) -> Program:
-    """
-    Walk up from *frame* and tell which program it works on. Costs microseconds.
-    """
+    """Walk up from *frame* and tell which program it works on. Costs microseconds."""
     telling = []
     while frame is not None:
         name = frame.f_code.co_name

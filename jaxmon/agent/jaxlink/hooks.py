@@ -56,9 +56,7 @@ _NEEDS = {
 
 
 class Hooks:
-    """
-    All hooks of one agent.
-    """
+    """All hooks of one agent."""
 
     def __init__(self, parts: Parts, payers: Payers) -> None:
         context = parts.context
@@ -92,9 +90,7 @@ class Hooks:
         self._active = True
 
     def attach(self) -> None:
-        """
-        Attach every hook that this JAX has a place for.
-        """
+        """Attach every hook that this JAX has a place for."""
         self._attach("monitoring", self._attach_monitoring)
         self._attach("compiles", self._attach_compiles)
         self._attach("persistent_cache", self._attach_persistent_cache)
@@ -113,9 +109,7 @@ class Hooks:
                 self._attach(window.SITE, self._sampling.attach)
 
     def detach(self) -> None:
-        """
-        Put everything back that is still ours; the rest becomes a pass-through.
-        """
+        """Put everything back that is still ours; the rest becomes a pass-through."""
         self._active = False
         for probe in self._probes:
             probe.active = False
@@ -129,9 +123,7 @@ class Hooks:
             self._listeners.unregister()
 
     def see_error(self, error: BaseException | None) -> None:
-        """
-        Count *error* if it is JAX's and was not counted before. Never raises.
-        """
+        """Count *error* if it is JAX's and was not counted before. Never raises."""
         if self._active and self._guard.on("uncaught"):
             try:
                 self._errors.uncaught(error)
@@ -159,9 +151,7 @@ class Hooks:
         return hooks | dict.fromkeys(sorted(set(self._guard.off) - said), False)
 
     def collect(self) -> list[Family]:
-        """
-        Tell which hooks observe, and bring back cleared listeners.
-        """
+        """Tell which hooks observe, and bring back cleared listeners."""
         active = self.active()
         if self._listeners is not None and not self._listeners.restore():
             active[listeners.SITE] = False

@@ -1,6 +1,4 @@
-"""
-Code objects of JAX: which one a miss runs, and copies that tell whose miss it is.
-"""
+"""Code objects of JAX: which one a miss runs, and copies that tell whose miss it is."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from typing import Any
 
 
 def missing(original: Any) -> types.CodeType | None:
-    """
-    Return the code that *original*, JAX's ``_cpp_pjit``, has a miss run.
-    """
+    """Return the code that *original*, JAX's ``_cpp_pjit``, has a miss run."""
     code = getattr(original, "__code__", None)
     for one in getattr(code, "co_consts", ()):
         if isinstance(one, types.CodeType) and one.co_name == "cache_miss":
@@ -40,9 +36,7 @@ def with_code(
 
 
 def closure(function: Any) -> dict[str, Any]:
-    """
-    Return the free variables of *function*, decorators taken off, by name.
-    """
+    """Return the free variables of *function*, decorators taken off, by name."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     cells = function.__closure__ or ()

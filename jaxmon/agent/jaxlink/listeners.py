@@ -21,9 +21,7 @@ SITE = "monitoring"
 
 
 class _Kind(NamedTuple):
-    """
-    One of our listeners, and the functions of JAX for its kind.
-    """
+    """One of our listeners, and the functions of JAX for its kind."""
 
     listener: Callable[..., None]
     register: Callable[[Any], None]
@@ -99,9 +97,7 @@ class Listeners:
                 kind.register(kind.listener)
 
     def unregister(self) -> None:
-        """
-        Stop listening. Harmless when somebody cleared the listeners before.
-        """
+        """Stop listening. Harmless when somebody cleared the listeners before."""
         # Without the lock, which another thread may have held when this process was
         # forked.
         self._registered = False

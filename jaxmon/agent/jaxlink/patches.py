@@ -1,6 +1,4 @@
-"""
-Replaced attributes, and the way back.
-"""
+"""Replaced attributes, and the way back."""
 
 from __future__ import annotations
 
@@ -29,17 +27,13 @@ class Patches:
         self._patches: list[_Patch] = []
 
     def replace(self, owner: ModuleType | type, name: str, ours: object) -> None:
-        """
-        Set ``owner.name`` to *ours* until `undo`.
-        """
+        """Set ``owner.name`` to *ours* until `undo`."""
         self._patches.append(_Patch(owner, name, owner.__dict__[name], ours))
         setattr(owner, name, ours)
 
     @property
     def number(self) -> int:
-        """
-        How many attributes are replaced now.
-        """
+        """How many attributes are replaced now."""
         return len(self._patches)
 
     def undo(self, *, after: int = 0) -> None:

@@ -31,9 +31,7 @@ _PREPARED = (
 
 
 def is_one(fun: object) -> bool:
-    """
-    Tell whether *fun*, which is jitted, may be the shard_map that pmap made.
-    """
+    """Tell whether *fun*, which is jitted, may be the shard_map that pmap made."""
     if type(fun) is not FunctionType:
         return False
     # A text of another class may have an `__eq__` of the user's.
@@ -65,16 +63,12 @@ def of_shard_map(frame: FrameType) -> object:
 
 
 def of_cache_miss(variables: Mapping[str, Any]) -> object:
-    """
-    Return the user's function of the pmap whose ``cache_miss`` has *variables*.
-    """
+    """Return the user's function of the pmap whose ``cache_miss`` has *variables*."""
     return cache_miss_given(variables).get("fun")
 
 
 def cache_miss_given(variables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """
-    Return what `jax.pmap` was given, by the names that `shard_map_given` uses.
-    """
+    """Return what `jax.pmap` was given, by the names that `shard_map_given` uses."""
     prepare = variables.get("prepare_pmap_fn")
     if prepare is None:
         return variables
@@ -83,9 +77,7 @@ def cache_miss_given(variables: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def shard_map_given(frame: FrameType) -> Mapping[str, Any]:
-    """
-    Return what `jax.pmap` was given, by the names of JAX's variables.
-    """
+    """Return what `jax.pmap` was given, by the names of JAX's variables."""
     return closure(frame.f_locals["infer_params"])
 
 

@@ -77,9 +77,7 @@ class PostHook:
         return True
 
     def leave(self, hook: Hook) -> None:
-        """
-        Empty the place if *hook* is still there, and this thread's likewise.
-        """
+        """Empty the place if *hook* is still there, and this thread's likewise."""
         if self._get() == hook:
             self._set(None)
             self._settle()

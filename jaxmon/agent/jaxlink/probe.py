@@ -31,9 +31,7 @@ class Observer(Protocol):
     def __call__(
         self, frame: FrameType, original: Callable[..., Any], /
     ) -> Callable[..., Any] | None:
-        """
-        Observe one call.
-        """
+        """Observe one call."""
         ...
 
 
@@ -75,9 +73,7 @@ class Probe:
 
     @property
     def __call__(self) -> Callable[..., Any]:
-        """
-        The original, or what the observer puts in its place.
-        """
+        """The original, or what the observer puts in its place."""
         original, guard, site, off = self._parts
         if self.active and site not in off:
             try:

@@ -1,6 +1,4 @@
-"""
-Which call JAX serves while it traces, lowers and compiles.
-"""
+"""Which call JAX serves while it traces, lowers and compiles."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""
-Device memory: how much, by which source line, and whether it leaks.
-"""
+"""Device memory: how much, by which source line, and whether it leaks."""

@@ -1,6 +1,4 @@
-"""
-What the allocator of a device tells of itself.
-"""
+"""What the allocator of a device tells of itself."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ def sizes(stats: Mapping[str, int]) -> dict[str, int]:
 
 
 def families(stats_by_device: Mapping[Any, Mapping[str, int]]) -> list[Family]:
-    """
-    Return the figures of each device; a CPU has none.
-    """
+    """Return the figures of each device; a CPU has none."""
     memory, allocations = catalog.DEVICE_MEMORY_BYTES, catalog.DEVICE_ALLOCATIONS
     held: list[Sample] = []
     counts: list[Sample] = []

@@ -1,6 +1,4 @@
-"""
-The live arrays of a process at one moment, and how two moments differ.
-"""
+"""The live arrays of a process at one moment, and how two moments differ."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ class Holdings:
     sizes: Counter[str]
 
     def since(self, before: Holdings) -> Growth:
-        """
-        Return what came and went since *before*.
-        """
+        """Return what came and went since *before*."""
         grown = {
             kind: size
             for kind in {**self.sizes, **before.sizes}

@@ -168,9 +168,7 @@ class LeakDetector:
         return found
 
     def _floor(self, device: str) -> int:
-        """
-        Return how much higher the least total is in the later half of the window.
-        """
+        """Return how much higher the least total is in the later half of the window."""
         totals = [
             sum(line.bytes for line in look.devices.get(device, {}).values())
             for look in self._looks
@@ -182,9 +180,7 @@ class LeakDetector:
 def _only_grows(
     series: Sequence[tuple[float, int]], least: float, *, patience: int
 ) -> bool:
-    """
-    Tell whether times and bytes are those of a leak of at least *least* bytes.
-    """
+    """Tell whether times and bytes are those of a leak of at least *least* bytes."""
     (start, lowest), (end, highest) = series[0], series[-1]
     growth = highest - lowest
     if growth < least:

@@ -1,6 +1,4 @@
-"""
-Live bytes by the source line that allocated them, and leaks.
-"""
+"""Live bytes by the source line that allocated them, and leaks."""
 
 from __future__ import annotations
 
@@ -62,23 +60,17 @@ class Allocations:
         )
 
     def start(self) -> None:
-        """
-        Start the thread that looks, if it is to.
-        """
+        """Start the thread that looks, if it is to."""
         if self._interval:
             self._worker.start()
 
     def stop(self) -> None:
-        """
-        Stop the thread, and forget what was seen.
-        """
+        """Stop the thread, and forget what was seen."""
         self._worker.stop()
         self._forget()
 
     def look(self) -> None:
-        """
-        Look now, on this thread; nothing happens where looks are turned off.
-        """
+        """Look now, on this thread; nothing happens where looks are turned off."""
         if self._interval:
             self.profile()
 
@@ -133,9 +125,7 @@ class Allocations:
 
     @property
     def looked(self) -> bool:
-        """
-        Whether anybody has looked.
-        """
+        """Whether anybody has looked."""
         return self._last is not None
 
     def snapshot(self) -> dict[str, Any]:
@@ -166,9 +156,7 @@ class Allocations:
         }
 
     def collect(self) -> list[Family]:
-        """
-        Return the growth that is suspected, by device.
-        """
+        """Return the growth that is suspected, by device."""
         metric = catalog.LEAK_GROWTH_BYTES
         leaks = self._leaks
         if not self._interval:
@@ -187,9 +175,7 @@ class Allocations:
         ]
 
     def _forget(self) -> None:
-        """
-        Forget what was seen: it is of devices that are gone.
-        """
+        """Forget what was seen: it is of devices that are gone."""
         with self._lock:
             self._first = self._last = None
             self._devices, self._leaks = (), {}

@@ -1,6 +1,4 @@
-"""
-Live arrays, looked at while the program goes on to make, donate and delete them.
-"""
+"""Live arrays, looked at while the program goes on to make, donate and delete them."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ class Kind:
 
     @property
     def bytes(self) -> int:
-        """
-        Bytes on all devices of this process.
-        """
+        """Bytes on all devices of this process."""
         return self.shard_bytes * len(self.devices)
 
 

@@ -1,6 +1,4 @@
-"""
-Device memory and live arrays, looked at off the scrape path.
-"""
+"""Device memory and live arrays, looked at off the scrape path."""
 
 from __future__ import annotations
 
@@ -48,16 +46,12 @@ class Memory:
         )
 
     def start(self) -> None:
-        """
-        Start the thread that looks, if it is to.
-        """
+        """Start the thread that looks, if it is to."""
         if self._interval:
             self._worker.start()
 
     def stop(self) -> None:
-        """
-        Stop the thread and wait for it.
-        """
+        """Stop the thread and wait for it."""
         self._worker.stop()
 
     def snapshot(self) -> dict[str, Any]:
@@ -68,15 +62,11 @@ class Memory:
         return {"devices": self._devices}
 
     def collect(self) -> list[Family]:
-        """
-        Return the figures of the last look.
-        """
+        """Return the figures of the last look."""
         return self._families
 
     def look(self) -> None:
-        """
-        Read everything now, on this thread.
-        """
+        """Read everything now, on this thread."""
         families: list[Family] = []
         summaries: list[dict[str, Any]] = []
         try:
@@ -97,9 +87,7 @@ class Memory:
             self._families, self._devices = families, summaries
 
     def _stats(self, device: Any) -> dict[str, int]:
-        """
-        Return what the allocator of *device* tells; of a lost one, nothing.
-        """
+        """Return what the allocator of *device* tells; of a lost one, nothing."""
         try:
             found: dict[str, int] = device.memory_stats() or {}
         except Exception:  # noqa: BLE001 - contained: the other devices have figures

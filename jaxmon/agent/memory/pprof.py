@@ -42,15 +42,11 @@ _FUNCTION_ID, _FUNCTION_NAME, _FUNCTION_FILE = 1, 2, 4
 
 
 class ProfileError(JaxmonError):
-    """
-    The bytes are no memory profile.
-    """
+    """The bytes are no memory profile."""
 
 
 class Frame(NamedTuple):
-    """
-    A place in the source; ``""`` and 0 where the profile does not tell.
-    """
+    """A place in the source; ``""`` and 0 where the profile does not tell."""
 
     file: str
     line: int
@@ -119,9 +115,7 @@ def _decompressed(data: bytes) -> bytes:
 
 
 class _Reader:
-    """
-    Sorts the fields of a profile, then resolves what refers to what.
-    """
+    """Sorts the fields of a profile, then resolves what refers to what."""
 
     def __init__(self, raw: bytes) -> None:
         found: dict[int, list[memoryview]] = {
@@ -187,9 +181,7 @@ class _Reader:
         return Profile(samples, stacks)
 
     def _places(self) -> tuple[int, int]:
-        """
-        Return which values of a sample are the count and the size.
-        """
+        """Return which values of a sample are the count and the size."""
         units = [self._text(_last(raw, _TYPE_UNIT)) for raw in self._types]
         if "count" not in units or "bytes" not in units:
             if not self._samples:
@@ -243,9 +235,7 @@ class _Reader:
 
 
 def _last(data: bytes | memoryview, wanted: int) -> int:
-    """
-    Return the number in field *wanted*; 0 where it is left out.
-    """
+    """Return the number in field *wanted*; 0 where it is left out."""
     found = 0
     for number, value in wire.fields(data):
         if number == wanted:

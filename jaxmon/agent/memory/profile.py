@@ -1,6 +1,4 @@
-"""
-Who holds device memory at one moment, by source line; and growth between two.
-"""
+"""Who holds device memory at one moment, by source line; and growth between two."""
 
 from __future__ import annotations
 
@@ -59,16 +57,12 @@ class MemoryProfile:
 
     @property
     def bytes(self) -> int:
-        """
-        Bytes of all live buffers, on all devices together.
-        """
+        """Bytes of all live buffers, on all devices together."""
         return sum(line.bytes for line in self.lines if line.kind == "buffer")
 
     @property
     def arrays(self) -> int:
-        """
-        How many live buffers there are, on all devices together.
-        """
+        """How many live buffers there are, on all devices together."""
         return sum(line.arrays for line in self.lines if line.kind == "buffer")
 
     def growth_since(self, earlier: MemoryProfile) -> tuple[Line, ...]:
@@ -91,9 +85,7 @@ class MemoryProfile:
         return _sorted(line for line in grown if line.bytes or line.arrays)
 
     def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """
-        Return the lines as JSON types, devices added up, most bytes first.
-        """
+        """Return the lines as JSON types, devices added up, most bytes first."""
         return rows(self.lines, limit)
 
     def __str__(self) -> str:
@@ -139,9 +131,7 @@ def read(
 
 
 def rows(lines: Iterable[Line], limit: int | None = None) -> list[dict[str, Any]]:
-    """
-    Return *lines* as JSON types, devices added up, most bytes first.
-    """
+    """Return *lines* as JSON types, devices added up, most bytes first."""
     sums: dict[tuple[str, int, str, str], list[int]] = {}
     for line in lines:
         key = (line.file, line.line, line.function, line.kind)
@@ -163,9 +153,7 @@ def rows(lines: Iterable[Line], limit: int | None = None) -> list[dict[str, Any]
 
 
 def place(row: dict[str, Any]) -> str:
-    """
-    Return where a row of `rows` is, in words.
-    """
+    """Return where a row of `rows` is, in words."""
     if row["file"] == UNKNOWN.file:
         return "unknown"
     return f"{row['file']}:{row['line']} ({row['function']})"

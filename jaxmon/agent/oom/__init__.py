@@ -1,3 +1,1 @@
-"""
-Reports that are written when memory runs out.
-"""
+"""Reports that are written when memory runs out."""

@@ -1,6 +1,4 @@
-"""
-The directory that reports are written to: ours alone, and bounded.
-"""
+"""The directory that reports are written to: ours alone, and bounded."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ReportDirError(JaxmonError):
-    """
-    The report directory cannot be used.
-    """
+    """The report directory cannot be used."""
 
 
 class ReportDirectory:
@@ -94,9 +90,7 @@ class ReportDirectory:
         return descriptor
 
     def _check(self, descriptor: int) -> None:
-        """
-        Refuse a directory that others control.
-        """
+        """Refuse a directory that others control."""
         status = os.fstat(descriptor)
         mine = status.st_uid == os.getuid()
         # A volume that an administrator mounts belongs to root.
@@ -113,9 +107,7 @@ class ReportDirectory:
         )
 
     def _prune(self, directory: int) -> None:
-        """
-        Make room for one more report, and remove what was never finished.
-        """
+        """Make room for one more report, and remove what was never finished."""
         reports: dict[str, list[str]] = {}
         for name in os.listdir(directory):
             if found := _REPORT.fullmatch(name):

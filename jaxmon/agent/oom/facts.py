@@ -92,9 +92,7 @@ class Facts:
         self._versions: dict[str, Any] = {}
 
     def prepare(self) -> None:
-        """
-        Read what has to be read from files, while there is memory for it.
-        """
+        """Read what has to be read from files, while there is memory for it."""
         self._versions = {
             "jaxmon": version(),
             "jax": self._context.jax.__version__,
@@ -103,9 +101,7 @@ class Facts:
         }
 
     def gather(self, failure: Failure, *, skipped: int) -> dict[str, Any]:
-        """
-        Return a report about *failure*; *skipped* others before it had none.
-        """
+        """Return a report about *failure*; *skipped* others before it had none."""
         host = self._part(host_memory.read)
         tight = not isinstance(host, host_memory.HostMemory) or host.is_tight
         arrays = self._part(self._live_arrays)
@@ -186,9 +182,7 @@ class Facts:
         }
 
     def _lines(self, arrays: Mapping[str, Any], *, tight: bool) -> dict[str, Any]:
-        """
-        Return the source lines that hold most, as they are now or were last seen.
-        """
+        """Return the source lines that hold most, as they are now or were last seen."""
         allocations: Any = self.parts.get("allocations")
         if allocations is None:
             return {}
@@ -232,9 +226,7 @@ class Facts:
 
 
 def encoded(report: dict[str, Any]) -> str:
-    """
-    Return *report* as strict JSON of bounded size.
-    """
+    """Return *report* as strict JSON of bounded size."""
     report = dict(report)
     for name in (None, *_EXPENDABLE):
         if name is not None:
@@ -253,9 +245,7 @@ def _size(program: Mapping[str, Any]) -> int:
 
 
 def _may_ask(program: Mapping[str, Any], asked: int | None) -> bool:
-    """
-    Tell whether *program* needs about as many bytes at once as *asked*.
-    """
+    """Tell whether *program* needs about as many bytes at once as *asked*."""
     needs = (program.get("temporary_bytes"), program.get("output_bytes"))
     return asked is not None and any(
         need is not None and abs(need - asked) <= asked * _ABOUT for need in needs

@@ -63,15 +63,11 @@ class OomReports:
 
     @property
     def count(self) -> int:
-        """
-        How many reports were written.
-        """
+        """How many reports were written."""
         return self._count.value
 
     def paths(self) -> list[str]:
-        """
-        Return the reports of this process, oldest first.
-        """
+        """Return the reports of this process, oldest first."""
         return list(self._written)
 
     def start(self) -> None:
@@ -84,9 +80,7 @@ class OomReports:
         self._worker.start()
 
     def stop(self) -> None:
-        """
-        Let a report that is being written end, and write no more.
-        """
+        """Let a report that is being written end, and write no more."""
         self._stopped = True
         self._worker.stop()
         self._reserve = None

@@ -1,6 +1,4 @@
-"""
-An out-of-memory report in words: what to read first, and what to do.
-"""
+"""An out-of-memory report in words: what to read first, and what to do."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ _WIDTH = 78
 
 
 def requested_bytes(text: str) -> int | None:
-    """
-    Return how many bytes the failed allocation was for, if *text* tells.
-    """
+    """Return how many bytes the failed allocation was for, if *text* tells."""
     found = _ASKED.search(text)
     if found is None:
         return None
@@ -37,16 +33,12 @@ def requested_bytes(text: str) -> int | None:
 
 
 def advice(report: Mapping[str, Any]) -> list[str]:
-    """
-    Return what to do about it, the most likely first.
-    """
+    """Return what to do about it, the most likely first."""
     return [*_on_devices(report), *_on_lines(report), *_on_program(report), *_always()]
 
 
 def render(report: Mapping[str, Any]) -> str:
-    """
-    Return *report* as text of at most 100 columns or so.
-    """
+    """Return *report* as text of at most 100 columns or so."""
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -97,9 +89,7 @@ def _on_devices(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _room(memory: Mapping[str, Any]) -> int | None:
-    """
-    Return the bytes of the largest array that would fit, if the allocator tells.
-    """
+    """Return the bytes of the largest array that would fit, if the allocator tells."""
     block, pool = memory.get("largest_free_block_bytes"), memory.get("pool_bytes")
     if not block:  # older releases always say 0
         return None
@@ -244,9 +234,7 @@ def _place(row: Mapping[str, Any]) -> str:
 
 
 def _sizes(figures: Mapping[str, Any]) -> dict[str, str]:
-    """
-    Return the figures in bytes, readable, without the words that repeat.
-    """
+    """Return the figures in bytes, readable, without the words that repeat."""
     return {
         name.replace("_bytes", "").replace("bytes_", "").replace("_", " "): size(value)
         for name, value in figures.items()

@@ -1,3 +1,1 @@
-"""
-Recompiles: why a function was compiled again.
-"""
+"""Recompiles: why a function was compiled again."""

@@ -47,9 +47,7 @@ class Difference(NamedTuple):
     text: str
 
     def as_json(self) -> dict[str, str]:
-        """
-        Return it in JSON types.
-        """
+        """Return it in JSON types."""
         return {
             "kind": self.kind,
             "where": self.where,
@@ -60,9 +58,7 @@ class Difference(NamedTuple):
 
 
 def argument_differences(new: Signature, old: Signature) -> Iterator[Difference]:
-    """
-    Yield what differs in the arguments that are traced.
-    """
+    """Yield what differs in the arguments that are traced."""
     if new.leaves == old.leaves and new.arguments == old.arguments:
         return
     befores, afters = _placed(old), _placed(new)
@@ -83,9 +79,7 @@ def argument_differences(new: Signature, old: Signature) -> Iterator[Difference]
 
 
 def _placed(signature: Signature) -> dict[str, tuple[Argument, int]]:
-    """
-    Return each argument with the index of its first leaf.
-    """
+    """Return each argument with the index of its first leaf."""
     found, start = {}, 0
     for argument in signature.arguments:
         found[argument.name] = (argument, start)
@@ -94,17 +88,13 @@ def _placed(signature: Signature) -> dict[str, tuple[Argument, int]]:
 
 
 def given(before: Argument | Static, after: Argument | Static) -> tuple[str, str]:
-    """
-    Return how each was given, in words.
-    """
+    """Return how each was given, in words."""
     words = ("by position", "by name")
     return words[before.by_name], words[after.by_name]
 
 
 class _Walk:
-    """
-    Compares the trees of one argument.
-    """
+    """Compares the trees of one argument."""
 
     def __init__(self, new: Signature, old: Signature) -> None:
         self._new, self._old = new, old
@@ -112,9 +102,7 @@ class _Walk:
     def node(
         self, where: str, before: tuple[Node, int], after: tuple[Node, int]
     ) -> Iterator[Difference]:
-        """
-        Yield the differences of two nodes, each with the index of its first leaf.
-        """
+        """Yield the differences of two nodes, each with the index of its first leaf."""
         (old, begin), (new, start) = before, after
         if old == new:
             if old is not NONE:
@@ -173,9 +161,7 @@ class _Walk:
             yield from _leaf(name, olds[index], news[index])
 
     def _name(self, where: str, index: int) -> str | None:
-        """
-        Return what JAX calls the leaf, where the tree alone does not tell.
-        """
+        """Return what JAX calls the leaf, where the tree alone does not tell."""
         if self._new.names is None:
             return None
         name = self._new.names[index]
@@ -185,9 +171,7 @@ class _Walk:
 
 
 def _children(node: Node, start: int) -> dict[str, tuple[Node, int]]:
-    """
-    Return the children of *node* by key, each with the index of its first leaf.
-    """
+    """Return the children of *node* by key, each with the index of its first leaf."""
     keys = node.keys
     if keys is None:
         keys = tuple(f"[{number}]" for number in range(len(node.children)))
@@ -207,9 +191,7 @@ def _paths(where: str, node: Node) -> Iterator[str]:
 
 
 def _path(where: str, node: Node, index: int) -> str:
-    """
-    Return the path of leaf *index* below *node*.
-    """
+    """Return the path of leaf *index* below *node*."""
     for number, child in enumerate(node.children):
         if index < child.leaves:
             key = f"[{number}]" if node.keys is None else node.keys[number]
@@ -223,9 +205,7 @@ def _node(node: Node, leaves: Sequence[Leaf], start: int) -> str:
 
 
 def _outline(node: Node) -> str:
-    """
-    Return ``dict of 3``: a node without what is below it.
-    """
+    """Return ``dict of 3``: a node without what is below it."""
     if node in (LEAF, NONE):
         return "a leaf" if node == LEAF else "None"
     if node.keys is not None and not node.identity:
@@ -285,9 +265,7 @@ def _placement(where: str, old: Placement | None, new: Placement | None) -> Diff
 
 
 def leaf_text(leaf: Leaf, *, weak: bool = False) -> str:
-    """
-    Return ``float32[3,4]``; with *weak* also whether the type is weak.
-    """
+    """Return ``float32[3,4]``; with *weak* also whether the type is weak."""
     prefix = "weak type " if weak and leaf.weak else ""
     return f"{prefix}{_dtype_text(leaf.dtype)}[{','.join(map(str, leaf.shape))}]"
 
@@ -298,9 +276,7 @@ _dtype_text = functools.lru_cache(maxsize=100)(str)  # of NumPy's it is Python c
 def line(
     kind: str, where: str, before: str, after: str, *, prefix: str = "argument "
 ) -> Difference:
-    """
-    Return the difference of one thing, with its line.
-    """
+    """Return the difference of one thing, with its line."""
     text = f"{prefix}{where}: {before} → {after}"
     return Difference(kind, where, before, after, text)
 

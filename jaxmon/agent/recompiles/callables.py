@@ -1,6 +1,4 @@
-"""
-What is inside a callable of the user's, without running any code of it.
-"""
+"""What is inside a callable of the user's, without running any code of it."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ _DEEPEST = 16
 
 
 def inner(fun: object) -> Any:
-    """
-    Return the function inside partials, bound methods and decorators.
-    """
+    """Return the function inside partials, bound methods and decorators."""
     for _ in range(_DEEPEST):
         kind = type(fun)
         if kind is types.MethodType:
@@ -37,16 +33,12 @@ def inner(fun: object) -> Any:
 
 
 def code_of(fun: object) -> types.CodeType | None:
-    """
-    Return the code of *fun*, if it is a Python function.
-    """
+    """Return the code of *fun*, if it is a Python function."""
     return fun.__code__ if type(fun) is types.FunctionType else None
 
 
 def place_of(fun: object) -> str | None:
-    """
-    Return ``file.py:12`` of the function inside *fun*, if there is one.
-    """
+    """Return ``file.py:12`` of the function inside *fun*, if there is one."""
     code = code_of(inner(fun))
     if code is None:
         return None

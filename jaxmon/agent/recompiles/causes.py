@@ -1,6 +1,4 @@
-"""
-Why a call had to compile a function again.
-"""
+"""Why a call had to compile a function again."""
 
 from __future__ import annotations
 
@@ -86,9 +84,7 @@ class History:
         self.digests: dict[tuple[int, int], None] = {}
 
     def add(self, signature: Signature | None) -> None:
-        """
-        Add a compile, of which *signature* is known or not.
-        """
+        """Add a compile, of which *signature* is known or not."""
         self.compiled = True
         if signature is None:
             return
@@ -121,9 +117,7 @@ class Causes:
         self._seen: dict[int, History] = {}
 
     def history(self, fun: object) -> History | None:
-        """
-        Return what is remembered of *fun*, `None` if it cannot be known again.
-        """
+        """Return what is remembered of *fun*, `None` if it cannot be known again."""
         key = id(fun)
         if (found := self._seen.get(key)) is not None:
             return found
@@ -163,9 +157,7 @@ class Causes:
         return Cause("new_function", shown, len(found) + 1 - len(shown))
 
     def _again(self, history: History, signature: Signature) -> Cause:
-        """
-        Return why a function is compiled that was compiled before.
-        """
+        """Return why a function is compiled that was compiled before."""
         if (signature.digest, signature.hidden) in history.digests:
             if signature.whole:
                 return Cause("evicted", (_evicted(),))
@@ -194,9 +186,7 @@ class Causes:
             history.add(signature)
 
     def _closest(self, new: Signature, history: History) -> Signature | None:
-        """
-        Return the signature that *new* differs least from, the latest of several.
-        """
+        """Return the signature that *new* differs least from, the latest of several."""
         closest, least = None, math.inf
         for old in reversed(list(history.signatures)):
             far = self._distance(new, old)

@@ -1,6 +1,4 @@
-"""
-What is different between two signatures, in words.
-"""
+"""What is different between two signatures, in words."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ def _context(
 def changed_settings(
     new: Signature, old: Signature, names: Sequence[str]
 ) -> list[tuple[str, Any, Any]]:
-    """
-    Return each setting that *new* does not share with *old*, with both values.
-    """
+    """Return each setting that *new* does not share with *old*, with both values."""
     if new.context == old.context:
         return []
     found: list[tuple[str, Any, Any]] = []
@@ -106,9 +102,7 @@ def _options(new: Signature, old: Signature) -> Iterator[Difference]:
 
 
 def _unlike(before: str, after: str) -> str:
-    """
-    Return *after*, with a note if it reads as what it is not equal to.
-    """
+    """Return *after*, with a note if it reads as what it is not equal to."""
     if before != after:
         return after
     return after + (OTHER_DEVICES if "mesh " in after else EQUAL)
@@ -151,9 +145,7 @@ def hidden_differences(
 
 
 def not_compared(new: Signature, *, values: bool) -> Iterator[Difference]:
-    """
-    Yield the values of *new* of which not all can be compared.
-    """
+    """Yield the values of *new* of which not all can be compared."""
     for kind, where, value in new.beyond:
         if not value.whole:
             text = _shown_value(value, values=values)

@@ -80,18 +80,14 @@ class Look:
         return how(self, value, depth, sure)
 
     def some(self, count: int) -> int:
-        """
-        Return how many of *count* values there is time to look at.
-        """
+        """Return how many of *count* values there is time to look at."""
         if count > self._left:
             self.whole = False
             return max(self._left, 0)
         return count
 
     def own(self, value: object, *, sure: bool) -> int:
-        """
-        Return the identity of *value*, by which it is compared.
-        """
+        """Return the identity of *value*, by which it is compared."""
         if sure:
             self.alone = True
             return id(value)
@@ -108,9 +104,7 @@ class Look:
         return seen
 
     def hide(self, part: int) -> None:
-        """
-        Take note of what may make a difference, in any order.
-        """
+        """Take note of what may make a difference, in any order."""
         self.hidden = (self.hidden + hash((part,))) & _HASHES
 
 
@@ -119,33 +113,25 @@ How: TypeAlias = "Callable[[Look, Any, int, bool], Seen]"
 
 
 class Parts(NamedTuple):
-    """
-    What a container has in it; fewer are *seen* than there are where it is large.
-    """
+    """What a container has in it; fewer are *seen* than there are where it is large."""
 
     length: int
     seen: list[Seen]
 
     def hashes(self, name: str) -> tuple[int, int]:
-        """
-        Return those of the container called *name*, whose order matters.
-        """
+        """Return those of the container called *name*, whose order matters."""
         found = tuple([one.identity for one in self.seen])
         words = hash((name, self.length, *[one.words for one in self.seen]))
         return words, hash(found) if any(found) else 0
 
     def texts(self) -> str:
-        """
-        Return their texts in a line.
-        """
+        """Return their texts in a line."""
         more = len(self.seen) < self.length
         return joined([one.text for one in self.seen], more=more)
 
 
 def parts_of(look: Look, base: Any, value: Any, depth: int, *, sure: bool) -> Parts:
-    """
-    Look at what is in *value*, of *base* or below, which keeps an order.
-    """
+    """Look at what is in *value*, of *base* or below, which keeps an order."""
     count = base.__len__(value)
     some = look.some(count)
     if some == count:
@@ -157,9 +143,7 @@ def parts_of(look: Look, base: Any, value: Any, depth: int, *, sure: bool) -> Pa
 
 
 def joined(texts: Iterable[str], *, more: bool = False) -> str:
-    """
-    Return *texts* in a line of about `LIMIT` characters; *more* were left out.
-    """
+    """Return *texts* in a line of about `LIMIT` characters; *more* were left out."""
     shown: list[str] = []
     length = 0
     for text in texts:

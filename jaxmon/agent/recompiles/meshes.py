@@ -1,6 +1,4 @@
-"""
-Devices and meshes of them, in words.
-"""
+"""Devices and meshes of them, in words."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ NO_MESH = "no mesh"
 
 
 def device_text(device: Any) -> str:
-    """
-    Return ``cpu:0``.
-    """
+    """Return ``cpu:0``."""
     return f"{device.platform}:{device.id}"
 
 

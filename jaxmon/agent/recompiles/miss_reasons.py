@@ -1,6 +1,4 @@
-"""
-Why a call left the fast path although nothing had to be compiled.
-"""
+"""Why a call left the fast path although nothing had to be compiled."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ _SEARCHED = 1000
 
 
 class Reason(NamedTuple):
-    """
-    Why, as a word for programs and a sentence for people.
-    """
+    """Why, as a word for programs and a sentence for people."""
 
     name: str
     text: str
@@ -78,9 +74,7 @@ def _effect(executable: Any, original: Callable[..., Any]) -> str | None:
 
 
 def _numpy(variables: Mapping[str, Any]) -> Iterator[str]:
-    """
-    Yield the NumPy arrays among the arguments, in plain containers too.
-    """
+    """Yield the NumPy arrays among the arguments, in plain containers too."""
     info = variables.get("jit_info")
     static = {
         *getattr(info, "static_argnums", ()),

@@ -1,6 +1,4 @@
-"""
-Objects, functions, arrays and what is JAX's own, as a `Look` sees them.
-"""
+"""Objects, functions, arrays and what is JAX's own, as a `Look` sees them."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ def _module(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
 
 
 def _member(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
-    """
-    Look at a member of an enumeration.
-    """
+    """Look at a member of an enumeration."""
     name = field_of(value, "_name_")
     text = f"{name_of(type(value))}.{name if type(name) is str else '?'}"
     return Seen(text, hash(text), id(value))
@@ -108,9 +104,7 @@ _PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywor
 
 
 def _object(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
-    """
-    Look at an object of any class, by its fields.
-    """
+    """Look at an object of any class, by its fields."""
     kind = type(value)
     package = package_of(kind)
     if package in ("jax", "jaxlib"):
@@ -169,9 +163,7 @@ def _compared_by_value(
 
 
 def _named_tuple(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
-    """
-    Look at a tuple of a class below `tuple`.
-    """
+    """Look at a tuple of a class below `tuple`."""
     kind = type(value)
     name, names = name_of(kind), found_in(kind, "_fields")
     if name in _SPECS and package_of(kind) == "jax":  # to 0.9
@@ -232,9 +224,7 @@ def _dtype_text(dtype: Any) -> str:
 
 
 def _of_jax(look: Look, value: Any, depth: int, sure: bool) -> Seen | None:  # noqa: FBT001
-    """
-    Look at an object of one of JAX's own classes, whose code can be trusted.
-    """
+    """Look at an object of one of JAX's own classes, whose code can be trusted."""
     kind = type(value)
     name = name_of(kind)
     if name in _MESHES or name == "Device":

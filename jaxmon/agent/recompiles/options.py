@@ -1,6 +1,4 @@
-"""
-What `jax.jit` and `jax.pmap` were given that makes a difference to the program.
-"""
+"""What `jax.jit` and `jax.pmap` were given that makes a difference to the program."""
 
 from __future__ import annotations
 
@@ -89,9 +87,7 @@ def _named(given: object) -> tuple[str, object]:
 
 
 def _is_auto(given: object) -> bool:
-    """
-    Tell whether *given* is what JAX since 0.12 takes for `False`.
-    """
+    """Tell whether *given* is what JAX since 0.12 takes for `False`."""
     kind = type(given)
     return package_of(kind) == "jax" and getattr(given, "name", "") == "AUTO"
 
@@ -104,9 +100,7 @@ def _is_default(value: object) -> bool:
 
 
 def _made_up(value: object) -> bool:
-    """
-    Tell whether *value* is the name that JAX makes up for an axis without one.
-    """
+    """Tell whether *value* is the name that JAX makes up for an axis without one."""
     return name_of(type(value)) == "_TempAxisName" or (
         type(value) is str and value.startswith(("<axis 0x", "_internal_"))
     )
@@ -117,9 +111,7 @@ def _list(given: Iterable[object]) -> str:
 
 
 def _leaves(leaves: Iterable[Any]) -> tuple[str, object]:
-    """
-    Return shardings or layouts in words, none if none was given.
-    """
+    """Return shardings or layouts in words, none if none was given."""
     if not any(map(_is_given, leaves)):
         return "", None
     found = [_leaf(leaf) for leaf in leaves]

@@ -90,9 +90,7 @@ def parameters_of(
 
 
 def _own(fun: Any, given: int) -> Parameters:
-    """
-    Return what *fun* itself takes, whatever it wraps, after *given* arguments.
-    """
+    """Return what *fun* itself takes, whatever it wraps, after *given* arguments."""
     if type(fun) is types.FunctionType:
         return _of_code(fun, given)
     if type(fun) is types.BuiltinFunctionType:

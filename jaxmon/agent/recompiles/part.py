@@ -1,6 +1,4 @@
-"""
-Recompiles: counted by cause, and told with every difference.
-"""
+"""Recompiles: counted by cause, and told with every difference."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ class Inquiry(NamedTuple):
 
 
 class Recompiles:
-    """
-    Finds out why calls compile again. Where it cannot, the cause is ``unknown``.
-    """
+    """Finds out why calls compile again. Where it cannot, the cause is ``unknown``."""
 
     def __init__(self, context: Context) -> None:
         self._guard = context.guard
@@ -100,9 +96,7 @@ class Recompiles:
         return Inquiry(source, history, signature, cause.name, message(cause), details)
 
     def _signature(self, call: Call | None) -> Signature | None:
-        """
-        Return the signature of *call*, `None` where it cannot be told.
-        """
+        """Return the signature of *call*, `None` where it cannot be told."""
         if call is None or not self._guard.on(SITE):
             return None
         try:
@@ -113,9 +107,7 @@ class Recompiles:
 
 
 def message(cause: Cause) -> str:
-    """
-    Return *cause* for people: its first differences.
-    """
+    """Return *cause* for people: its first differences."""
     texts = [one.text for one in cause.differences[:_IN_MESSAGE]]
     more = len(cause.differences) + cause.omitted - len(texts)
     if more:

@@ -1,6 +1,4 @@
-"""
-Where arrays are, in words.
-"""
+"""Where arrays are, in words."""
 
 from __future__ import annotations
 

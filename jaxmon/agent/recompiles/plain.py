@@ -1,6 +1,4 @@
-"""
-Numbers, texts and containers, and what is below them, as a `Look` sees them.
-"""
+"""Numbers, texts and containers, and what is below them, as a `Look` sees them."""
 
 from __future__ import annotations
 

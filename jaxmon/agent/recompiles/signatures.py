@@ -15,9 +15,7 @@ from jaxmon.agent.recompiles.values import Value
 
 
 class Leaf(NamedTuple):
-    """
-    The type of one leaf; *placement* is `None` unless the array is committed.
-    """
+    """The type of one leaf; *placement* is `None` unless the array is committed."""
 
     shape: tuple[Any, ...]
     dtype: Any
@@ -51,9 +49,7 @@ NONE = Node("None", (), "", (), (), 0)
 
 
 class Argument(NamedTuple):
-    """
-    One argument of a call.
-    """
+    """One argument of a call."""
 
     name: str
     by_name: bool
@@ -61,9 +57,7 @@ class Argument(NamedTuple):
 
 
 class Static(NamedTuple):
-    """
-    One static argument of a call.
-    """
+    """One static argument of a call."""
 
     name: str
     by_name: bool

@@ -177,17 +177,13 @@ class Signatures:
         return tuple(found)
 
     def _is_array(self, leaf: Any) -> bool:
-        """
-        Tell whether *leaf* is an array of JAX's, which knows where it is.
-        """
+        """Tell whether *leaf* is an array of JAX's, which knows where it is."""
         ours = package_of(type(leaf)) in ("jax", "jaxlib")
         return ours and isinstance(leaf, self._array)
 
 
 def _may_be_kept(setting: object) -> bool:
-    """
-    Tell whether *setting* is no object of the user's.
-    """
+    """Tell whether *setting* is no object of the user's."""
     kind = type(setting)
     if id(kind) in _PLAIN:
         return True
@@ -201,9 +197,7 @@ def _same(value: Any) -> Any:
 
 
 def _static(call: Call) -> tuple[tuple[Static, ...], Sequence[int]]:
-    """
-    Return the static arguments of *call*, and the positions of the others.
-    """
+    """Return the static arguments of *call*, and the positions of the others."""
     count = len(call.args)
     if not (call.static_argnums or call.static_argnames):
         return (), range(count)

@@ -1,6 +1,4 @@
-"""
-The trees of arguments, without any object of the user's in them.
-"""
+"""The trees of arguments, without any object of the user's in them."""
 
 from __future__ import annotations
 
@@ -92,9 +90,7 @@ def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
 
 
 def needs_names(arguments: Sequence[Argument]) -> bool:
-    """
-    Tell whether only JAX knows what the leaves of *arguments* are called.
-    """
+    """Tell whether only JAX knows what the leaves of *arguments* are called."""
     return any(_unnamed(argument.node) for argument in arguments)
 
 

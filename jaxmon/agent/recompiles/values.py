@@ -71,9 +71,7 @@ def is_by_identity(value: object) -> bool:
 
 
 def text_of(value: object) -> str:
-    """
-    Return *value* in at most `LIMIT` characters.
-    """
+    """Return *value* in at most `LIMIT` characters."""
     return value_of(value).text
 
 

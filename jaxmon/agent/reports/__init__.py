@@ -1,3 +1,1 @@
-"""
-What an agent knows, as pages, reports and files.
-"""
+"""What an agent knows, as pages, reports and files."""

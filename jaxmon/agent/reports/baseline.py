@@ -1,6 +1,4 @@
-"""
-What each function cost, left in a file as the agent stops, for `jaxmon baseline`.
-"""
+"""What each function cost, left in a file as the agent stops, for `jaxmon baseline`."""
 
 from __future__ import annotations
 

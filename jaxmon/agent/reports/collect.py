@@ -1,6 +1,4 @@
-"""
-From tallies to families: what a scrape does with the hooks' figures.
-"""
+"""From tallies to families: what a scrape does with the hooks' figures."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ def functions(table: FunctionTable, *, hits_known: bool) -> list[Family]:
 
 
 def compiles(state: Compiles) -> list[Family]:
-    """
-    Return what is being compiled.
-    """
+    """Return what is being compiled."""
     state.settle()
     running, oldest = state.in_progress()
     return [
@@ -123,9 +119,7 @@ def _by_value(
 
 
 def _series(function: Function, metric: Metric, *values: str) -> str:
-    """
-    Return the series of *function* in *metric*, built once.
-    """
+    """Return the series of *function* in *metric*, built once."""
     key = (metric.name, *values)
     found = function.series.get(key)
     if found is None:

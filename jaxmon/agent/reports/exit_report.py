@@ -1,6 +1,4 @@
-"""
-The report that a program prints about itself when it ends.
-"""
+"""The report that a program prints about itself when it ends."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ _PATIENCE = 2.0
 
 
 def text(parts: Parts, overview: Overview) -> str:
-    """
-    Return the report as it is now; some milliseconds.
-    """
+    """Return the report as it is now; some milliseconds."""
     _look(parts)
     happened = [plain(event._asdict()) for event in parts.context.events.since()]
     snapshot = read(overview.whole(), {"events": happened})
@@ -68,9 +64,7 @@ def _look(parts: Parts) -> None:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """
-    Write to *descriptor* as long as somebody reads there.
-    """
+    """Write to *descriptor* as long as somebody reads there."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     end = time.monotonic() + _PATIENCE
@@ -84,8 +78,6 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _print(report: str, stream: TextIO) -> None:
-    """
-    Write to what the program, or a notebook, put in the place of standard error.
-    """
+    """Write to what the program, or a notebook, put in the place of standard error."""
     stream.write(report)
     stream.flush()

@@ -43,9 +43,7 @@ def plain(value: object, depth: int = _DEEPEST) -> Any:
 
 
 def dumps(value: object) -> str:
-    """
-    Return what `plain` returned as strict JSON: any reader takes it.
-    """
+    """Return what `plain` returned as strict JSON: any reader takes it."""
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 

@@ -48,9 +48,7 @@ class Overview:
         self._started, self._began = time.time(), time.monotonic()
 
     def whole(self) -> dict[str, Any]:
-        """
-        Return everything but events.
-        """
+        """Return everything but events."""
         problems: dict[str, str] = {}
         running, oldest = self._hooks.compiles.in_progress()
         return {
@@ -68,9 +66,7 @@ class Overview:
         }
 
     def functions(self) -> dict[str, Any]:
-        """
-        Return the functions by time lost to compiles, longest first.
-        """
+        """Return the functions by time lost to compiles, longest first."""
         problems: dict[str, str] = {}
         return {**self._functions(problems), "problems": problems}
 
@@ -115,9 +111,7 @@ class Overview:
         }
 
     def _of(self, name: str, problems: dict[str, str], otherwise: Any = None) -> Any:
-        """
-        Return the snapshot of the part *name*; *otherwise* when that fails.
-        """
+        """Return the snapshot of the part *name*; *otherwise* when that fails."""
         snapshot: Callable[[], dict[str, Any]] = self._parts.by_name[name].snapshot
         try:
             return plain(snapshot())
@@ -133,9 +127,7 @@ def _importance(function: Function) -> tuple[float, int]:
 
 
 def _figures(function: Function, *, hits_known: bool) -> dict[str, Any]:
-    """
-    Return the figures of *function*; calls and hits only where they are counted.
-    """
+    """Return the figures of *function*; calls and hits only where they are counted."""
     calls, hits = function.calls_and_hits() if function.counted else (None, None)
     return {
         "internal": function.internal,
@@ -157,9 +149,7 @@ def _values(tallies: dict[str, Any]) -> dict[str, int]:
 
 
 def _program() -> str:
-    """
-    Return the command line, the interpreter without its directory.
-    """
+    """Return the command line, the interpreter without its directory."""
     command, *arguments = sys.orig_argv or [""]
     words = [os.path.basename(command), *arguments]  # noqa: PTH119 - a text, no file
     return " ".join(words)[:500]

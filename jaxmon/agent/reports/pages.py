@@ -30,9 +30,7 @@ _MOST_BYTES = 4 << 20
 
 
 def routes(overview: Overview, events: EventLog) -> dict[str, Handler]:
-    """
-    Return the handlers by path.
-    """
+    """Return the handlers by path."""
     return {
         "/debug/overview": functools.partial(_page, overview.whole),
         "/debug/functions": functools.partial(_page, overview.functions),

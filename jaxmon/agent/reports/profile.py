@@ -39,9 +39,7 @@ _GPU_REASON = (
 
 
 class Refused(Exception):  # noqa: N818 - a refusal is no error of ours
-    """
-    Why there is no trace.
-    """
+    """Why there is no trace."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -49,9 +47,7 @@ class Refused(Exception):  # noqa: N818 - a refusal is no error of ours
 
 
 class Profiler:
-    """
-    Takes one trace at a time.
-    """
+    """Takes one trace at a time."""
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
@@ -61,9 +57,7 @@ class Profiler:
         self._running: _Recording | None = None
 
     def page(self, request: Request) -> Response | Future[Response]:
-        """
-        Answer ``/debug/profile?seconds=3``: an XSpace, as XProf reads it.
-        """
+        """Answer ``/debug/profile?seconds=3``: an XSpace, as XProf reads it."""
         try:
             recording = self._begin(_seconds(request.query.get("seconds")))
         except Refused as refused:
@@ -86,16 +80,12 @@ class Profiler:
         return answer
 
     def stop(self) -> None:
-        """
-        End the trace that is being taken, if one is.
-        """
+        """End the trace that is being taken, if one is."""
         if (recording := self._running) is not None:
             recording.end("the agent was stopped")
 
     def abandon(self) -> None:
-        """
-        Leave the trace to the parent process; called in a forked child.
-        """
+        """Leave the trace to the parent process; called in a forked child."""
         if (recording := self._running) is not None:
             recording.release()
             self._running = None
@@ -144,9 +134,7 @@ class Profiler:
 
 
 class _Recording:
-    """
-    One session of XLA's profiler.
-    """
+    """One session of XLA's profiler."""
 
     def __init__(self, jax: Any, guard: Any, seconds: float, platform: str) -> None:
         self._module = _profiler(jax)
@@ -186,9 +174,7 @@ class _Recording:
         self._patches.replace(self._module, "ProfilerSession", probe)
 
     def wait(self) -> None:
-        """
-        Let it record for as long as was asked for.
-        """
+        """Let it record for as long as was asked for."""
         self._over.wait(self._seconds)
         self.end(None)
 
@@ -212,15 +198,11 @@ class _Recording:
         self._over.set()
 
     def release(self) -> None:
-        """
-        Let go of what the program's own sessions go through.
-        """
+        """Let go of what the program's own sessions go through."""
         self._patches.undo()
 
     def response(self) -> Response:
-        """
-        Return what was recorded, or why nothing was.
-        """
+        """Return what was recorded, or why nothing was."""
         with self._lock:
             if self._space is None:
                 problem = self._problem or "nothing was recorded"
@@ -234,9 +216,7 @@ class _Recording:
 
 
 def _profiler(jax: Any) -> Any:
-    """
-    Return the module of the profiler's session: a name of its own since JAX 0.6.
-    """
+    """Return the module of the profiler's session: a name of its own since JAX 0.6."""
     try:
         return import_module("jax._src.lib")._profiler  # noqa: SLF001
     except AttributeError:

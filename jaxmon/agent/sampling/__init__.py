@@ -1,3 +1,1 @@
-"""
-Sampled calls: how long dispatch and execution take.
-"""
+"""Sampled calls: how long dispatch and execution take."""

@@ -52,24 +52,18 @@ _jitter = random.Random()  # noqa: S311 - spreads looks, hides nothing
 
 
 class Recent:
-    """
-    The last values of something, for a median.
-    """
+    """The last values of something, for a median."""
 
     def __init__(self) -> None:
         self._values: deque[float] = deque(maxlen=101)
 
     def add(self, value: float) -> None:
-        """
-        Add *value*.
-        """
+        """Add *value*."""
         self._values.append(value)
 
     @property
     def median(self) -> float | None:
-        """
-        The middle of the last hundred, `None` before the first.
-        """
+        """The middle of the last hundred, `None` before the first."""
         values = list(self._values)
         return median(values) if values else None
 
@@ -165,9 +159,7 @@ class Execution:
         self._since = 0.0
 
     def look(self) -> float | None:
-        """
-        Look on; return when to do so again.
-        """
+        """Look on; return when to do so again."""
         waiting = self._waiting
         while waiting and waiting[0].look():
             if waiting.pop(0).lost:
@@ -211,9 +203,7 @@ class Execution:
         return min(max(quiet, step, _SHORTEST), _LONGEST)
 
     def _behind(self) -> float:
-        """
-        Return when the last of what came before was seen finished.
-        """
+        """Return when the last of what came before was seen finished."""
         return max((work.finished or 0.0 for work in self._before), default=0.0)
 
     def _conclude(self) -> None:
@@ -243,9 +233,7 @@ class Execution:
         self._say(middle, known=self._usual_is_known(usual, middle, late - early))
 
     def _delay(self) -> float:
-        """
-        Return by how many seconds we may have delayed the work.
-        """
+        """Return by how many seconds we may have delayed the work."""
         if self._taken is None:
             return 0.0
         looked = thread_time() - self._since

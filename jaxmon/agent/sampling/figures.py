@@ -1,6 +1,4 @@
-"""
-The times of one function's sampled calls, and which of its objects to sample.
-"""
+"""The times of one function's sampled calls, and which of its objects to sample."""
 
 from __future__ import annotations
 
@@ -56,38 +54,28 @@ class Figures:
         self.pace = Pace(self.dispatches)
 
     def add(self, counted: CountedFunction) -> None:
-        """
-        Take note of an object that runs it, without keeping it alive.
-        """
+        """Take note of an object that runs it, without keeping it alive."""
         self._objects.append(_Object(counted))
 
     def alive(self) -> Iterator[CountedFunction]:
-        """
-        Yield the objects that are still there.
-        """
+        """Yield the objects that are still there."""
         for entry in list(self._objects):
             counted = entry.reference()
             if counted is not None:
                 yield counted
 
     def dispatched(self, seconds: float) -> None:
-        """
-        Add the time until a sampled call returned.
-        """
+        """Add the time until a sampled call returned."""
         self.dispatch.observe(seconds)
         self.dispatches.add(seconds)
 
     def executed(self, seconds: float) -> None:
-        """
-        Add the time of the device.
-        """
+        """Add the time of the device."""
         self.execution.observe(seconds)
         self.executions.add(seconds)
 
     def busiest(self) -> CountedFunction | None:
-        """
-        Return the object that was called most since this was last asked.
-        """
+        """Return the object that was called most since this was last asked."""
         best, most = None, 0
         for entry in list(self._objects):
             counted = entry.reference()

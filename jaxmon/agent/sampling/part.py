@@ -155,9 +155,7 @@ class Sampling:
         self._window = Window(self._jax, place, self._ended, self._missed, self._guard)
 
     def detach(self) -> None:
-        """
-        Leave JAX as it was found. Calls in between are not sampled any more.
-        """
+        """Leave JAX as it was found. Calls in between are not sampled any more."""
         window, self._window = self._window, None
         if window is not None:
             window.close()
@@ -166,24 +164,18 @@ class Sampling:
                 disarm(counted)
 
     def start(self) -> None:
-        """
-        Start the timer, if there is something to sample.
-        """
+        """Start the timer, if there is something to sample."""
         if self._interval and self._window is not None:
             self._timer.start()
 
     def stop(self) -> None:
-        """
-        Stop the timer and the watcher.
-        """
+        """Stop the timer and the watcher."""
         self.detach()
         self._timer.stop()
         self._watcher.stop()
 
     def made(self, function: Function, counted: CountedFunction) -> None:
-        """
-        Take note of an object of the call layer, without keeping it alive.
-        """
+        """Take note of an object of the call layer, without keeping it alive."""
         # pmap's result since 0.8 is a Python function around the jitted one.
         kind = type(jitted_of(counted)).__name__
         if not self._interval or kind == "function":
@@ -197,23 +189,17 @@ class Sampling:
 
     @property
     def dropped(self) -> int:
-        """
-        Samples that were refused, because too many were being watched.
-        """
+        """Samples that were refused, because too many were being watched."""
         return self._watcher.refused.value
 
     @property
     def spent(self) -> float:
-        """
-        Processor seconds that sampling has taken, on all threads.
-        """
+        """Processor seconds that sampling has taken, on all threads."""
         window = self._window
         return self._spent + self._watcher.spent + (window.spent if window else 0.0)
 
     def snapshot(self) -> dict[str, Any]:
-        """
-        Return samples and median times of each sampled function.
-        """
+        """Return samples and median times of each sampled function."""
         return {
             function.name: {
                 "samples": figures.dispatch.count,
@@ -225,9 +211,7 @@ class Sampling:
         }
 
     def collect(self) -> list[Family]:
-        """
-        Return dispatch and execution times.
-        """
+        """Return dispatch and execution times."""
         figures = list(self._figures.values())
         dispatch = [f.dispatch for f in figures if f.dispatch.count]
         execution = [f.execution for f in figures if f.execution.count]
@@ -273,9 +257,7 @@ class Sampling:
         self._spent += thread_time() - before
 
     def _affordable(self) -> int:
-        """
-        Return how many samples the time that was granted and not spent allows.
-        """
+        """Return how many samples the time that was granted and not spent allows."""
         now = perf_counter()
         window = self._window
         spent = self._spent + self._watcher.spent + (window.spent if window else 0.0)
@@ -298,9 +280,7 @@ class Sampling:
         jitted: Callable[..., Any],
         frame: FrameType,
     ) -> None:
-        """
-        Let a call begin. Calls that JAX traces or interprets are left alone.
-        """
+        """Let a call begin. Calls that JAX traces or interprets are left alone."""
         window = self._window
         if window is None or not self._guard.on(SITE):
             return
@@ -318,9 +298,7 @@ class Sampling:
         return sum(function.missed for function in self._context.table)
 
     def _ended(self, call: Ended) -> None:
-        """
-        Take a call that has returned.
-        """
+        """Take a call that has returned."""
         window, sampler = self._window, call.begun.arm
         if window is None or not isinstance(sampler, _Sampler):
             return

@@ -155,9 +155,7 @@ class Window:
         self._begun[get_ident()] = Begun(arm, counted, jitted, frame)
 
     def close(self) -> None:
-        """
-        Forget everything, and leave JAX's place to others.
-        """
+        """Forget everything, and leave JAX's place to others."""
         self._until = 0.0
         self._place.leave(self._hook)
         self._begun.clear()
@@ -165,9 +163,7 @@ class Window:
         self.waiting.clear()
 
     def expire(self) -> None:
-        """
-        Close a window whose time is over.
-        """
+        """Close a window whose time is over."""
         if self._until and perf_counter() > self._until:
             self.close()
 
@@ -227,9 +223,7 @@ class Window:
             self.close()
 
     def _before(self, found: tuple[Hashable, ...]) -> Work | None:
-        """
-        Return the work that came before in all queues of *found*, if it is one.
-        """
+        """Return the work that came before in all queues of *found*, if it is one."""
         missed = self._count_missed()
         if missed != self._missed:
             self._missed = missed
@@ -243,7 +237,5 @@ class Window:
 
 
 def _place(frame: FrameType) -> tuple[int, int]:
-    """
-    Return a frame, and what it is doing, as numbers: neither is kept.
-    """
+    """Return a frame, and what it is doing, as numbers: neither is kept."""
     return id(frame), frame.f_lasti

@@ -1,6 +1,4 @@
-"""
-Work that a device was given, and when it was done as far as anybody looked.
-"""
+"""Work that a device was given, and when it was done as far as anybody looked."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ class Work:
         self.lost = False
 
     def look(self) -> bool:
-        """
-        Look now; return whether there is nothing more to learn. Costs 0.3 µs.
-        """
+        """Look now; return whether there is nothing more to learn. Costs 0.3 µs."""
         leaves = self._leaves
         if not leaves:
             return True
@@ -133,16 +129,12 @@ def queues(leaf: Any, *, across: bool) -> tuple[Hashable, ...]:
 
 
 def on_host(leaf: Any) -> bool:
-    """
-    Tell whether the processor that runs Python makes *leaf*, too.
-    """
+    """Tell whether the processor that runs Python makes *leaf*, too."""
     return any(device.platform == "cpu" for device in leaf.devices())
 
 
 def unready(leaves: Sequence[Any], array: Any, *, limit: int) -> list[Work]:
-    """
-    Return the work behind those of *leaves* that are still being made.
-    """
+    """Return the work behind those of *leaves* that are still being made."""
     found = []
     ends = leaves if len(leaves) <= limit else chain(leaves[:8], leaves[8 - limit :])
     for leaf in ends:

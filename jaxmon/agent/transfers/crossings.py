@@ -129,9 +129,7 @@ class Crossings:
     def on_read(
         self, frame: FrameType, bound: Callable[..., Any], array: Any
     ) -> Callable[..., Any] | None:
-        """
-        Observe a copy of *array*, or of one shard of it, to the host.
-        """
+        """Observe a copy of *array*, or of one shard of it, to the host."""
         site = self._origins.of(frame, "device_to_host")
         if site is None:
             return None
@@ -150,9 +148,7 @@ class Crossings:
     def on_wait(
         self, frame: FrameType, bound: Callable[..., Any], _: Any
     ) -> Wait | None:
-        """
-        Observe a look-up of ``block_until_ready``.
-        """
+        """Observe a look-up of ``block_until_ready``."""
         del frame
         wait = Wait()
         wait.bound, wait.start = bound, self._start_wait
@@ -161,17 +157,13 @@ class Crossings:
     def on_wait_for_many(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
-        """
-        Observe a wait for several arrays.
-        """
+        """Observe a wait for several arrays."""
         return self._start_wait(frame, original)
 
     def on_put(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
-        """
-        Observe what sends arrays, of NumPy or already on a device, to devices.
-        """
+        """Observe what sends arrays, of NumPy or already on a device, to devices."""
         variables = frame.f_locals
         sent = variables.get("batch_xs")
         if sent is None:
@@ -189,9 +181,7 @@ class Crossings:
     def on_convert(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
-        """
-        Observe ``jnp.array``, whose last step sends a NumPy array in C++.
-        """
+        """Observe ``jnp.array``, whose last step sends a NumPy array in C++."""
         if frame.f_code.co_name != "array" or not self._clean():
             return None
         variables = frame.f_locals
@@ -219,9 +209,7 @@ class Crossings:
             return None
 
     def _nbytes(self, sent: Any) -> int:
-        """
-        Return the bytes that *sent*, which is `trusted`, has on a device.
-        """
+        """Return the bytes that *sent*, which is `trusted`, has on a device."""
         dtype = getattr(sent, "dtype", None)
         if dtype is None:
             kind, itemsize = _NUMBERS.get(type(sent), ("f", 8))
@@ -249,9 +237,7 @@ class Crossings:
 def _everywhere(
     observe: Callable[..., Any], name: str, *users: ModuleType, required: bool = True
 ) -> Iterator[Place]:
-    """
-    Yield the modules of jaxlib in which *users* look *name* up.
-    """
+    """Yield the modules of jaxlib in which *users* look *name* up."""
     found: set[int] = set()
     for user in users:
         for alias in ("xc", "_jax"):

@@ -1,6 +1,4 @@
-"""
-Where in the program data crosses: the user's line, and what was called there.
-"""
+"""Where in the program data crosses: the user's line, and what was called there."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ class Site:
 
 
 class Origins:
-    """
-    Finds the places, and knows each once. Any thread; bounded by `MAX_SITES`.
-    """
+    """Finds the places, and knows each once. Any thread; bounded by `MAX_SITES`."""
 
     def __init__(self, jax: Any) -> None:
         self._sites: dict[tuple[int, int, str, str], Site] = {}

@@ -1,6 +1,4 @@
-"""
-Transfers between host and device, and the source lines that make them.
-"""
+"""Transfers between host and device, and the source lines that make them."""
 
 from __future__ import annotations
 
@@ -93,34 +91,24 @@ class Transfers:
             patches.replace(place.owner, place.name, probe)
 
     def detach(self) -> None:
-        """
-        Observe no more; `Patches` puts JAX's own back.
-        """
+        """Observe no more; `Patches` puts JAX's own back."""
         for one in self._standing:
             one.active = False
 
     def observe(self, sampling: Sampling) -> None:
-        """
-        Have the arguments of sampled calls looked at.
-        """
+        """Have the arguments of sampled calls looked at."""
         if self._context.settings.transfers:
             sampling.observers.append(self.sampled)
 
     def start(self) -> None:
-        """
-        Do nothing: the hooks observe.
-        """
+        """Do nothing: the hooks observe."""
 
     def stop(self) -> None:
-        """
-        Observe no more.
-        """
+        """Observe no more."""
         self.detach()
 
     def snapshot(self) -> dict[str, Any]:
-        """
-        Return the totals and the lines that were blocked longest.
-        """
+        """Return the totals and the lines that were blocked longest."""
         if self._crossings is None:
             return {}
         self._fold()
@@ -149,9 +137,7 @@ class Transfers:
         }
 
     def collect(self) -> list[Family]:
-        """
-        Return the figures.
-        """
+        """Return the figures."""
         if self._crossings is None:
             return []
         self._fold()
@@ -203,9 +189,7 @@ class Transfers:
     # --- inside ------------------------------------------------------------------
 
     def _fold(self) -> None:
-        """
-        Add up what was seen since the last time; about 1 µs for each.
-        """
+        """Add up what was seen since the last time; about 1 µs for each."""
         if self._crossings is None:
             return
         records, totals = self._crossings.records, self._totals

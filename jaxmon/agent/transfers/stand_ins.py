@@ -42,9 +42,7 @@ class Wait:
 
     @property
     def __call__(self) -> Callable[[], Any]:
-        """
-        The method, for one call.
-        """
+        """The method, for one call."""
         return self.start(sys._getframe(1), self.bound) or self.bound  # noqa: SLF001
 
     def __getattr__(self, name: str) -> Any:
@@ -52,9 +50,7 @@ class Wait:
 
 
 class Method:
-    """
-    Stands in for a method of JAX's array class and shows each use to *observe*.
-    """
+    """Stands in for a method of JAX's array class and shows each use to *observe*."""
 
     def __init__(
         self,

@@ -1,6 +1,4 @@
-"""
-Alerts and what carries them to people: rules, routing, inhibition.
-"""
+"""Alerts and what carries them to people: rules, routing, inhibition."""
 
 from __future__ import annotations
 

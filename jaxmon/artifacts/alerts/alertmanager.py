@@ -1,6 +1,4 @@
-"""
-Alertmanager's configuration: who hears of what, and what is not worth saying.
-"""
+"""Alertmanager's configuration: who hears of what, and what is not worth saying."""
 
 from __future__ import annotations
 

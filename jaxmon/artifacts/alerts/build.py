@@ -1,6 +1,4 @@
-"""
-Objectives and thresholds in, files for Prometheus and Alertmanager out.
-"""
+"""Objectives and thresholds in, files for Prometheus and Alertmanager out."""
 
 from __future__ import annotations
 
@@ -59,9 +57,7 @@ def all_alerts(
 
 
 def groups(slos: Slos, options: Options) -> list[Group]:
-    """
-    Return the groups of alerting rules: one for causes, one for each objective.
-    """
+    """Return the groups of alerting rules: one for causes, one for each objective."""
     interval = durations.scaled("30s", options.scale)
     alerts = all_alerts(slos, options)
     found = [

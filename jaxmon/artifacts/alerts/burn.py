@@ -1,6 +1,4 @@
-"""
-Alerts on the pace at which an error budget burns.
-"""
+"""Alerts on the pace at which an error budget burns."""
 
 from __future__ import annotations
 

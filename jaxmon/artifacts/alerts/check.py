@@ -1,6 +1,4 @@
-"""
-Ask Prometheus and Alertmanager what they think of the files.
-"""
+"""Ask Prometheus and Alertmanager what they think of the files."""
 
 from __future__ import annotations
 
@@ -22,16 +20,12 @@ _TOOLS = (
 
 
 def missing_tools() -> list[str]:
-    """
-    Return the programs that `problems` would run and cannot.
-    """
+    """Return the programs that `problems` would run and cannot."""
     return [tool for tool, _, _ in _TOOLS if shutil.which(tool) is None]
 
 
 def problems(files: Mapping[str, str]) -> Iterator[str]:
-    """
-    Yield what promtool and amtool, as far as installed, find wrong with *files*.
-    """
+    """Yield what promtool and amtool, as far as installed, find wrong with *files*."""
     with scratch.directory("jaxmon-") as directory:
         for name, text in files.items():
             (directory / name).write_text(text, encoding="utf-8")

@@ -1,6 +1,4 @@
-"""
-Alerts on compiles: too many, too long, at the wrong moment, different ones.
-"""
+"""Alerts on compiles: too many, too long, at the wrong moment, different ones."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from jaxmon.artifacts.slo.thresholds import TICKET
 
 
 def recompile_storm(thresholds: Thresholds) -> Alert:
-    """
-    Tell of a function that is compiled again and again.
-    """
+    """Tell of a function that is compiled again and again."""
     window = thresholds.recompile_window
     recompiles = counter(catalog.RECOMPILES).increase(window)
     # Of one process: when ranks or replicas compile the same anew, each does so once.
@@ -34,9 +30,7 @@ def recompile_storm(thresholds: Thresholds) -> Alert:
 
 
 def cold_starts(thresholds: Thresholds) -> Alert:
-    """
-    Tell of requests that wait for compiles.
-    """
+    """Tell of requests that wait for compiles."""
     window, by = thresholds.cold_window, ("job", "route")
     cold = counter(catalog.REQUESTS, eq("start", "cold")).increase(window).sum(*by)
     every = counter(catalog.REQUESTS).increase(window).sum(*by)
@@ -56,9 +50,7 @@ def cold_starts(thresholds: Thresholds) -> Alert:
 
 
 def compile_stuck(thresholds: Thresholds) -> Alert:
-    """
-    Tell of a compile that does not end.
-    """
+    """Tell of a compile that does not end."""
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS).max(*PROCESS)
     return Alert(
         name="JaxmonCompileStuck",
@@ -74,9 +66,7 @@ def compile_stuck(thresholds: Thresholds) -> Alert:
 
 
 def programs_diverge(thresholds: Thresholds) -> Alert:
-    """
-    Tell of processes of one mesh that compiled different programs.
-    """
+    """Tell of processes of one mesh that compiled different programs."""
     run = ("job", "ranks")
     processes = gauge(catalog.PROCESS_COUNT)
     # Several runs may share a job: a run is the processes that know of as many ranks.

@@ -1,6 +1,4 @@
-"""
-Alerts on accelerators: lost, damaged, held down.
-"""
+"""Alerts on accelerators: lost, damaged, held down."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ def _used(window: str, which: Matcher) -> Expr:
 
 
 def _used_gpus(window: str, day: str) -> Expr:
-    """
-    Return the GPUs that programs used within *window*, in whole or in part.
-    """
+    """Return the GPUs that programs used within *window*, in whole or in part."""
     # A lost GPU tells nothing of its parts, which are its own for good.
     parents = gauge_over(catalog.GPU_MIG_INFO, "last", day).max("uuid", "parent")
     parts = _used(window, promql.re("uuid", "MIG-.+"))
@@ -89,9 +85,7 @@ def _lost_tpus() -> Expr:
 
 
 def gpu_xid(thresholds: Thresholds) -> Alert:
-    """
-    Tell of errors after which a GPU or its work is usually lost.
-    """
+    """Tell of errors after which a GPU or its work is usually lost."""
     window = thresholds.xid_window
     critical = promql.re("xid", "|".join(catalog.CRITICAL_XIDS))
     errors = counter(catalog.GPU_XID_ERRORS, critical)
@@ -108,9 +102,7 @@ def gpu_xid(thresholds: Thresholds) -> Alert:
 
 
 def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
-    """
-    Tell of memory that cannot be trusted.
-    """
+    """Tell of memory that cannot be trusted."""
     window = thresholds.ecc_window
     # The aggregate counts them once more, and starts at what the GPU has lived through.
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
@@ -133,9 +125,7 @@ def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
 
 
 def gpu_needs_reset(thresholds: Thresholds) -> Alert:
-    """
-    Tell of a GPU that works, and should be reset when that suits.
-    """
+    """Tell of a GPU that works, and should be reset when that suits."""
     action = gauge(catalog.GPU_RECOVERY_ACTION).max(*_DEVICE) > 0
     # GPUs or drivers that tell no action tell what waits for one.
     rows = gauge(catalog.GPU_ROW_REMAP_PENDING).max(*_DEVICE) > 0
@@ -154,9 +144,7 @@ def gpu_needs_reset(thresholds: Thresholds) -> Alert:
 
 
 def gpu_throttled(thresholds: Thresholds) -> Alert:
-    """
-    Tell of a GPU that is slow for its cooling or its board.
-    """
+    """Tell of a GPU that is slow for its cooling or its board."""
     window = thresholds.throttled_window
     # Its power limit holds a busy GPU down all day: that is what the limit is for.
     undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
@@ -175,9 +163,7 @@ def gpu_throttled(thresholds: Thresholds) -> Alert:
 
 
 def tpu_runtime_down(thresholds: Thresholds) -> Alert:
-    """
-    Tell of TPUs that are used, and tell nothing.
-    """
+    """Tell of TPUs that are used, and tell nothing."""
     # Idle chips have no runtime: only beside a program that uses them is it missing.
     used = gauge(catalog.RUNTIME_INFO, eq("platform", "tpu")).max(*_HOST)
     return Alert(

@@ -1,6 +1,4 @@
-"""
-Alerts on memory: used up, nearly so, or growing.
-"""
+"""Alerts on memory: used up, nearly so, or growing."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from jaxmon.artifacts.slo.thresholds import TICKET
 
 
 def out_of_memory(thresholds: Thresholds) -> Alert:
-    """
-    Tell of a device that had no room.
-    """
+    """Tell of a device that had no room."""
     window = thresholds.oom_window
     failures = counter(catalog.ERRORS, eq("kind", "oom"))
     return Alert(
@@ -32,9 +28,7 @@ def out_of_memory(thresholds: Thresholds) -> Alert:
 
 
 def device_memory_high(thresholds: Thresholds) -> Alert:
-    """
-    Tell of a device that soon has no room.
-    """
+    """Tell of a device that soon has no room."""
     by = (*PROCESS, "device")
     used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use")).max(*by)
     limit = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "limit")).max(*by)
@@ -53,9 +47,7 @@ def device_memory_high(thresholds: Thresholds) -> Alert:
 
 
 def memory_leak(thresholds: Thresholds) -> Alert:
-    """
-    Tell of live arrays that only grow.
-    """
+    """Tell of live arrays that only grow."""
     by = (*PROCESS, "device")
     return Alert(
         name="JaxmonMemoryLeak",
@@ -74,9 +66,7 @@ def memory_leak(thresholds: Thresholds) -> Alert:
 
 
 def host_memory_growth(thresholds: Thresholds) -> Alert:
-    """
-    Tell of a process that only grows.
-    """
+    """Tell of a process that only grows."""
     window = thresholds.host_memory_window
     rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
     growth = promql.gauge_slope(rss, window) * durations.seconds(window)

@@ -1,6 +1,4 @@
-"""
-What an alert is, and how its rule file entry looks.
-"""
+"""What an alert is, and how its rule file entry looks."""
 
 from __future__ import annotations
 
@@ -79,9 +77,7 @@ class Alert:
             raise ValueError(msg)
 
     def document(self) -> dict[str, Any]:
-        """
-        Return it as a rule file has it.
-        """
+        """Return it as a rule file has it."""
         waits = {"for": self.for_} if self.for_ else {}
         return {
             "alert": self.name,

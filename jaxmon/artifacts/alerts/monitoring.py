@@ -1,6 +1,4 @@
-"""
-Alerts on what cannot be seen any more: targets, services, collectors, agents.
-"""
+"""Alerts on what cannot be seen any more: targets, services, collectors, agents."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
 
 def target_down(thresholds: Thresholds, day: str) -> Alert:
-    """
-    Tell of a target of ours that Prometheus cannot scrape.
-    """
+    """Tell of a target of ours that Prometheus cannot scrape."""
     # Prometheus may scrape more than jaxmon: only jobs that had its metrics count.
     ours = gauge_over(catalog.BUILD_INFO, "last", day).max("job")
     return Alert(
@@ -71,9 +67,7 @@ def service_vanished(thresholds: Thresholds, hour: str) -> Iterator[Alert]:
 
 
 def collector_down(thresholds: Thresholds, day: str) -> Alert:
-    """
-    Tell of a collector that worked and does not.
-    """
+    """Tell of a collector that worked and does not."""
     by = ("job", "instance", "collector")
     # A host without a GPU has a collector that never worked: that is no failure.
     worked = gauge_over(catalog.COLLECTOR_SUCCESS, "max", day).max(*by)
@@ -110,9 +104,7 @@ def web_config_failed(thresholds: Thresholds) -> Alert:
 
 
 def agent_silent(thresholds: Thresholds) -> Alert:
-    """
-    Tell of a process that is there and does not answer.
-    """
+    """Tell of a process that is there and does not answer."""
     # A process that was killed leaves its socket as well, but nobody waits for it.
     timeouts = counter(
         catalog.COLLECTOR_ERRORS,
@@ -137,9 +129,7 @@ def agent_silent(thresholds: Thresholds) -> Alert:
 
 
 def agent_hook_inactive(thresholds: Thresholds) -> Alert:
-    """
-    Tell of a hook that sees nothing.
-    """
+    """Tell of a hook that sees nothing."""
     return Alert(
         name="JaxmonAgentHookInactive",
         expr=gauge(catalog.HOOK_ACTIVE).min("job", "hook").equals(0),

@@ -28,9 +28,7 @@ _FUNCTION = (*PROCESS, "function")
 
 
 def power_group(scale: float) -> Group:
-    """
-    Return the rules; *scale* divides their window, names keep it.
-    """
+    """Return the rules; *scale* divides their window, names keep it."""
     window, interval = (durations.scaled(one, scale) for one in ("5m", "30s"))
     rules = {
         PROCESS_POWER: _process_power(),

@@ -1,6 +1,4 @@
-"""
-Processes that started a short while ago.
-"""
+"""Processes that started a short while ago."""
 
 from __future__ import annotations
 

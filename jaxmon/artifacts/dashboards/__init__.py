@@ -1,6 +1,4 @@
-"""
-Dashboards for Grafana: what they show, and how that becomes JSON.
-"""
+"""Dashboards for Grafana: what they show, and how that becomes JSON."""
 
 from __future__ import annotations
 

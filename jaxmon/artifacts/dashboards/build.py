@@ -1,6 +1,4 @@
-"""
-All dashboards as files.
-"""
+"""All dashboards as files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The Debug dashboard: which function, which process, which device, and why.
-"""
+"""The Debug dashboard: which function, which process, which device, and why."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ from jaxmon.artifacts.slo import Slos
 
 
 def dashboard(slos: Slos) -> Dashboard:
-    """
-    Return the dashboard with the thresholds of *slos*.
-    """
+    """Return the dashboard with the thresholds of *slos*."""
     return Dashboard(
         uid="jaxmon-debug",
         title="jaxmon / Debug",

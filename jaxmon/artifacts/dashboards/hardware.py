@@ -46,16 +46,12 @@ def accelerator(metric: Metric) -> Expr:
 
 
 def host(metric: Metric) -> Expr:
-    """
-    Return a gauge of the chosen sidecars, and of those that read the chosen GPUs.
-    """
+    """Return a gauge of the chosen sidecars, and of those that read the chosen GPUs."""
     return gauge(metric, *HOST).or_(gauge(metric, _OF_GPU))
 
 
 def host_rate(metric: Metric, *matchers: Matcher) -> Expr:
-    """
-    Return the rise per second of a counter of the same sidecars.
-    """
+    """Return the rise per second of a counter of the same sidecars."""
     own = counter(metric, *HOST, *matchers).rate()
     return own.or_(counter(metric, _OF_GPU, *matchers).rate())
 

@@ -55,9 +55,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """
-    How one value reads: 1 as a green "up".
-    """
+    """How one value reads: 1 as a green "up"."""
 
     value: str
     text: str
@@ -66,9 +64,7 @@ class Mapping:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """
-    An address to open, in which Grafana fills in variables and fields.
-    """
+    """An address to open, in which Grafana fills in variables and fields."""
 
     title: str
     url: str
@@ -140,9 +136,7 @@ class Panel:
 
     @property
     def instant(self) -> bool:
-        """
-        Whether it shows the last values alone; a series that ended shows nothing.
-        """
+        """Whether it shows the last values alone; a series that ended shows nothing."""
         return self.kind in _INSTANT
 
     @property
@@ -154,9 +148,7 @@ class Panel:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """
-        The names that its queries read, sorted.
-        """
+        """The names that its queries read, sorted."""
         read = {name for one in self.targets for name in one.expr.shape.metrics}
         return tuple(sorted(read))
 
@@ -237,9 +229,7 @@ class Variable:
 
     @property
     def query(self) -> str:
-        """
-        The query that finds the values.
-        """
+        """The query that finds the values."""
         return f"label_values({self._series}, {self.label})"
 
     @property
@@ -277,24 +267,18 @@ class Derived:
 
     @property
     def query(self) -> str:
-        """
-        The query whose result, as text, holds the values.
-        """
+        """The query whose result, as text, holds the values."""
         return f"query_result({self.expr})"
 
     @property
     def pattern(self) -> str:
-        """
-        The pattern, for Grafana, whose group is a value.
-        """
+        """The pattern, for Grafana, whose group is a value."""
         return f'/{self.label}="({self.values})"/'
 
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """
-    Events drawn across every panel, where *expr* yields something.
-    """
+    """Events drawn across every panel, where *expr* yields something."""
 
     name: str
     expr: Expr
@@ -336,9 +320,7 @@ class Dashboard:
 
     @property
     def panels(self) -> tuple[Panel, ...]:
-        """
-        The panels of all rows.
-        """
+        """The panels of all rows."""
         return tuple(panel for row in self.rows for panel in row.panels)
 
 

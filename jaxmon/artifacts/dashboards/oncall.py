@@ -1,6 +1,4 @@
-"""
-The On-call dashboard: is it on fire, since when, who, and what to look at next.
-"""
+"""The On-call dashboard: is it on fire, since when, who, and what to look at next."""
 
 from __future__ import annotations
 

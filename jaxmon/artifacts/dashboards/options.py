@@ -1,6 +1,4 @@
-"""
-What differs from one site to the next.
-"""
+"""What differs from one site to the next."""
 
 from __future__ import annotations
 

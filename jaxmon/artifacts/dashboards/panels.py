@@ -1,6 +1,4 @@
-"""
-Panels as Grafana's classic model has them.
-"""
+"""Panels as Grafana's classic model has them."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ _Builder = TypeVar(
 
 
 def render(panel: Panel, x: int, y: int, *, runbooks: str) -> d.Panel:
-    """
-    Return *panel* at column *x* and row *y* of the grid.
-    """
+    """Return *panel* at column *x* and row *y* of the grid."""
     built = _KINDS[panel.kind](panel)
     built.id_val = panel.id
     built.grid_pos = d.GridPos(h=panel.height, w=panel.width, x=x, y=y)
@@ -70,9 +66,7 @@ def render(panel: Panel, x: int, y: int, *, runbooks: str) -> d.Panel:
 
 
 def column_title(label: str) -> str:
-    """
-    Return the title of a table's column with the values of *label*.
-    """
+    """Return the title of a table's column with the values of *label*."""
     return _TITLES.get(label, label.replace("_", " ").capitalize())
 
 
@@ -223,9 +217,7 @@ def _common(
     *,
     format_: PromQueryFormat = PromQueryFormat.TIME_SERIES,
 ) -> _Builder:
-    """
-    Set what every kind of panel has.
-    """
+    """Set what every kind of panel has."""
     builder.title(panel.title).description(panel.description)
     builder.datasource(sdk.DATASOURCE)
     if panel.kind != "table":

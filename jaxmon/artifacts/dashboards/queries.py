@@ -48,138 +48,102 @@ UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
 
 
 def share(part: Expr, whole: Expr) -> Expr:
-    """
-    Return *part* / *whole*: 0 where *part* is absent, nothing without *whole*.
-    """
+    """Return *part* / *whole*: 0 where *part* is absent, nothing without *whole*."""
     return ratio(part.or_(whole * 0), whole)
 
 
 def known(expr: Expr) -> Expr:
-    """
-    Drop what is not a number: a quantile of no observations.
-    """
+    """Drop what is not a number: a quantile of no observations."""
     return expr >= 0
 
 
 def per_minute(rate: Expr) -> Expr:
-    """
-    Return a rate per minute, for what is rare.
-    """
+    """Return a rate per minute, for what is rare."""
     return (rate * 60).of_unit("per minute")
 
 
 def above(warning: float, critical: float | None = None) -> Thresholds:
-    """
-    Return colours for what should be low.
-    """
+    """Return colours for what should be low."""
     if critical is None:
         return Thresholds("green", ((warning, "red"),))
     return Thresholds("green", ((warning, "orange"), (critical, "red")))
 
 
 def below(good: float) -> Thresholds:
-    """
-    Return colours for what should be high.
-    """
+    """Return colours for what should be high."""
     return Thresholds("red", ((good, "green"),))
 
 
 def find(slos: Slos, name: str) -> Slo | None:
-    """
-    Return the objective *name*; a site's own file need not have it.
-    """
+    """Return the objective *name*; a site's own file need not have it."""
     return next((slo for slo in slos if slo.name == name), None)
 
 
 def budget(slos: Slos, name: str) -> Thresholds | None:
-    """
-    Return the line that an error ratio should stay below.
-    """
+    """Return the line that an error ratio should stay below."""
     slo = find(slos, name)
     return above(slo.budget) if slo else None
 
 
 def objective(slos: Slos, name: str) -> Thresholds | None:
-    """
-    Return the line that a ratio of good events should stay above.
-    """
+    """Return the line that a ratio of good events should stay above."""
     slo = find(slos, name)
     return below(slo.objective) if slo else None
 
 
 def latency(slos: Slos, name: str) -> Thresholds | None:
-    """
-    Return the line that a latency should stay below.
-    """
+    """Return the line that a latency should stay below."""
     slo = find(slos, name)
     return above(slo.threshold_seconds) if slo and slo.threshold_seconds else None
 
 
 def served() -> Expr:
-    """
-    Return requests per second, without those that the caller got wrong.
-    """
+    """Return requests per second, without those that the caller got wrong."""
     return counter(catalog.REQUESTS, ne("outcome", "client_error"), *PROCESS).rate()
 
 
 def failed() -> Expr:
-    """
-    Return requests per second that failed through no fault of the caller.
-    """
+    """Return requests per second that failed through no fault of the caller."""
     return counter(catalog.REQUESTS, eq("outcome", "error"), *PROCESS).rate()
 
 
 def request_seconds(start: str) -> Histogram:
-    """
-    Return the latency of requests with this *start*, cold or warm.
-    """
+    """Return the latency of requests with this *start*, cold or warm."""
     # Often the first of its route, and the only one.
     rare = start == "cold"
     return histogram(catalog.REQUEST_SECONDS, eq("start", start), *PROCESS, rare=rare)
 
 
 def step_age() -> Expr:
-    """
-    Return the time since each running loop finished a step.
-    """
+    """Return the time since each running loop finished a step."""
     return time() - gauge(catalog.LAST_STEP_TIMESTAMP_SECONDS, *PROCESS)
 
 
 def recompiling(*by: str) -> Expr:
-    """
-    Return the recompiles per minute of the function and process with most.
-    """
+    """Return the recompiles per minute of the function and process with most."""
     each = counter(catalog.RECOMPILES, *FUNCTION).rate().sum(*BY_PROCESS, "function")
     return per_minute(each.max(*by))
 
 
 def storm(slos: Slos) -> float:
-    """
-    Return the recompiles per minute that the alert calls a storm.
-    """
+    """Return the recompiles per minute that the alert calls a storm."""
     minutes = durations.seconds(slos.thresholds.recompile_window) / 60
     return slos.thresholds.recompiles / minutes
 
 
 def alert_of(slos: Slos, name: str) -> tuple[str, ...]:
-    """
-    Return the name of the alert of the objective *name*, if there is one.
-    """
+    """Return the name of the alert of the objective *name*, if there is one."""
     slo = find(slos, name)
     return (slo.alert,) if slo else ()
 
 
 def hit_rate(*by: str) -> Expr:
-    """
-    Return the share of calls that needed no tracing, per combination of labels.
-    """
+    """Return the share of calls that needed no tracing, per combination of labels."""
     calls = counter(catalog.JIT_CALLS, *FUNCTION).rate().sum(*by)
     return share(counter(catalog.JIT_CACHE_HITS, *FUNCTION).rate().sum(*by), calls)
 
 
 def backend_compiles() -> Histogram:
-    """
-    Return the duration of compiles proper, without tracing and lowering.
-    """
+    """Return the duration of compiles proper, without tracing and lowering."""
     backend = eq("phase", "backend_compile")
     return histogram(catalog.COMPILE_SECONDS, backend, *FUNCTION, rare=True)

@@ -31,9 +31,7 @@ SCHEMA_VERSION = 39
 
 
 def render(dashboard: Dashboard, options: Options) -> str:
-    """
-    Return *dashboard* as JSON, keys sorted, with a final newline.
-    """
+    """Return *dashboard* as JSON, keys sorted, with a final newline."""
     builder = (
         classic.Dashboard(dashboard.title)
         .uid(dashboard.uid)

@@ -1,6 +1,4 @@
-"""
-The parts of grafana-foundation-sdk that panels and dashboards share, put right.
-"""
+"""The parts of grafana-foundation-sdk that panels and dashboards share, put right."""
 
 from __future__ import annotations
 
@@ -16,32 +14,24 @@ DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 
 def link(link: Link) -> d.DashboardLink:
-    """
-    Return a link that opens beside the dashboard.
-    """
+    """Return a link that opens beside the dashboard."""
     built = classic.DashboardLink(link.title).type(d.DashboardLinkType.LINK)
     return placed(built.url(link.url).target_blank(target_blank=True).build())
 
 
 def placed(link: d.DashboardLink) -> d.DashboardLink:
-    """
-    Return *link* where a reader sees it: the SDK hides every link in a menu.
-    """
+    """Return *link* where a reader sees it: the SDK hides every link in a menu."""
     link.placement = None  # type: ignore[assignment]  # the encoder then leaves it out
     return link
 
 
 def color(mode: d.FieldColorModeId) -> classic.FieldColor:
-    """
-    Return what decides the colour of a series.
-    """
+    """Return what decides the colour of a series."""
     return classic.FieldColor().mode(mode)
 
 
 def thresholds(thresholds: Thresholds) -> classic.ThresholdsConfig:
-    """
-    Return colours by absolute value.
-    """
+    """Return colours by absolute value."""
     steps = [(None, thresholds.base), *thresholds.steps]
     return (
         classic.ThresholdsConfig()

@@ -1,6 +1,4 @@
-"""
-Units of the catalogue, and what Grafana calls them.
-"""
+"""Units of the catalogue, and what Grafana calls them."""
 
 from __future__ import annotations
 

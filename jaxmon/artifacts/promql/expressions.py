@@ -1,6 +1,4 @@
-"""
-Instant vectors and scalars, and what can be done with them.
-"""
+"""Instant vectors and scalars, and what can be done with them."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ _ADDED, _MULTIPLIED = 2, 2.5
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """
-    An instant vector (or scalar) as text, with how tightly it binds.
-    """
+    """An instant vector (or scalar) as text, with how tightly it binds."""
 
     text: str
     binding: float = _ATOMIC
@@ -29,33 +25,23 @@ class Expr:
         return self.text
 
     def sum(self, *by: str) -> Expr:
-        """
-        Add up, keeping the labels *by*.
-        """
+        """Add up, keeping the labels *by*."""
         return self._aggregate("sum", by)
 
     def max(self, *by: str) -> Expr:
-        """
-        Take the largest, keeping the labels *by*.
-        """
+        """Take the largest, keeping the labels *by*."""
         return self._aggregate("max", by)
 
     def min(self, *by: str) -> Expr:
-        """
-        Take the smallest, keeping the labels *by*.
-        """
+        """Take the smallest, keeping the labels *by*."""
         return self._aggregate("min", by)
 
     def avg(self, *by: str) -> Expr:
-        """
-        Average, keeping the labels *by*.
-        """
+        """Average, keeping the labels *by*."""
         return self._aggregate("avg", by)
 
     def count(self, *by: str) -> Expr:
-        """
-        Count the series, keeping the labels *by*.
-        """
+        """Count the series, keeping the labels *by*."""
         return self._aggregate("count", by).of_unit("")
 
     def count_values(self, label: str, *by: str) -> Expr:
@@ -68,21 +54,15 @@ class Expr:
         return Expr(text, shape=replace(counted, labels=labels))
 
     def of_unit(self, unit: str) -> Expr:
-        """
-        Return the same with another *unit*, where the real one cannot be derived.
-        """
+        """Return the same with another *unit*, where the real one cannot be derived."""
         return Expr(self.text, self.binding, self.shape.measured(unit))
 
     def topk(self, number: int) -> Expr:
-        """
-        Keep the *number* largest.
-        """
+        """Keep the *number* largest."""
         return Expr(f"topk({number}, {self.text})", shape=self.shape)
 
     def bottomk(self, number: int) -> Expr:
-        """
-        Keep the *number* smallest.
-        """
+        """Keep the *number* smallest."""
         return Expr(f"bottomk({number}, {self.text})", shape=self.shape)
 
     def __truediv__(self, other: Expr | float) -> Expr:
@@ -114,15 +94,11 @@ class Expr:
         return self._binary(f">={_on(on)} group_left ()", other, _COMPARED)
 
     def equals(self, other: Expr | float) -> Expr:
-        """
-        Keep the series whose value is *other*'s.
-        """
+        """Keep the series whose value is *other*'s."""
         return self._binary("==", other, _COMPARED)
 
     def above(self, other: Expr | float) -> Expr:
-        """
-        Return 1 where a value is more than *other*'s, 0 elsewhere.
-        """
+        """Return 1 where a value is more than *other*'s, 0 elsewhere."""
         return self._binary("> bool", other, _COMPARED)
 
     def over(
@@ -131,9 +107,7 @@ class Expr:
         window: str,
         resolution: str,
     ) -> Expr:
-        """
-        Fold the values over *window*, evaluated anew every *resolution*.
-        """
+        """Fold the values over *window*, evaluated anew every *resolution*."""
         subquery = f"({self.text})[{checked(window)}:{checked(resolution)}]"
         return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 
@@ -145,9 +119,7 @@ class Expr:
         return self._binary(f"and{_on(on)}", other, _SET)
 
     def or_(self, other: Expr) -> Expr:
-        """
-        Add the series of *other* that are missing here.
-        """
+        """Add the series of *other* that are missing here."""
         return self._binary("or", other, _SET)
 
     def unless(self, other: Expr, *on: str) -> Expr:
@@ -158,9 +130,7 @@ class Expr:
         return self._binary(f"unless{_on(on)}", other, _SET)
 
     def joined(self, info: Expr, on: tuple[str, ...], *, take: tuple[str, ...]) -> Expr:
-        """
-        Take over the labels *take* from the info metric *info*, matched *on*.
-        """
+        """Take over the labels *take* from the info metric *info*, matched *on*."""
         matching = f"* on ({', '.join(on)}) group_left ({', '.join(take)})"
         product = self._binary(matching, info, _MULTIPLIED)
         labels = self.shape.labels and self.shape.labels.union(take)
@@ -168,9 +138,7 @@ class Expr:
         return Expr(product.text, product.binding, shape)
 
     def relabelled(self, target: str, source: str) -> Expr:
-        """
-        Copy the label *source*, where it is not empty, to the label *target*.
-        """
+        """Copy the label *source*, where it is not empty, to the label *target*."""
         text = f'label_replace({self.text}, "{target}", "$1", "{source}", "(.+)")'
         labels = self.shape.labels and self.shape.labels | {target}
         return Expr(text, shape=replace(self.shape, labels=labels))
@@ -197,16 +165,12 @@ class Expr:
 
 
 def number(value: float) -> Expr:
-    """
-    Return a scalar; whole numbers without a decimal point.
-    """
+    """Return a scalar; whole numbers without a decimal point."""
     return Expr(f"{value:.12g}", shape=SCALAR)
 
 
 def time() -> Expr:
-    """
-    Return the evaluation time as a Unix timestamp.
-    """
+    """Return the evaluation time as a Unix timestamp."""
     return Expr("time()", shape=SCALAR.measured("seconds"))
 
 
@@ -222,9 +186,7 @@ def call(function: str, *arguments: Expr | str | float) -> Expr:
 
 
 def ratio(part: Expr, whole: Expr) -> Expr:
-    """
-    Return *part* / *whole*, nothing where *whole* is 0: no traffic is no answer.
-    """
+    """Return *part* / *whole*, nothing where *whole* is 0: no traffic is no answer."""
     return part / (whole > 0)
 
 

@@ -1,6 +1,4 @@
-"""
-Conditions on labels.
-"""
+"""Conditions on labels."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """
-    One condition on a label.
-    """
+    """One condition on a label."""
 
     label: str
     operator: Literal["=", "!=", "=~", "!~"]
@@ -24,21 +20,15 @@ class Matcher:
 
 
 def eq(label: str, value: str) -> Matcher:
-    """
-    Match series whose *label* is *value*.
-    """
+    """Match series whose *label* is *value*."""
     return Matcher(label, "=", value)
 
 
 def ne(label: str, value: str) -> Matcher:
-    """
-    Match series whose *label* is not *value*.
-    """
+    """Match series whose *label* is not *value*."""
     return Matcher(label, "!=", value)
 
 
 def re(label: str, pattern: str) -> Matcher:
-    """
-    Match series whose *label* matches *pattern* in full.
-    """
+    """Match series whose *label* matches *pattern* in full."""
     return Matcher(label, "=~", pattern)

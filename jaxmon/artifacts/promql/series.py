@@ -21,24 +21,18 @@ _ALERTS = Shape(frozenset(["ALERTS"]), unit="")
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """
-    Series that only rise; on its own a counter says nothing.
-    """
+    """Series that only rise; on its own a counter says nothing."""
 
     selector: str
     shape: Shape = field(default=Shape(), compare=False, repr=False)
 
     def rate(self, window: str = RATE_INTERVAL) -> Expr:
-        """
-        Return the rise per second over *window*.
-        """
+        """Return the rise per second over *window*."""
         text = f"rate({self.selector}[{checked(window)}])"
         return Expr(text, shape=self.shape.rated())
 
     def increase(self, window: str = RATE_INTERVAL) -> Expr:
-        """
-        Return the rise over *window*.
-        """
+        """Return the rise over *window*."""
         text = f"increase({self.selector}[{checked(window)}])"
         return Expr(text, shape=self.shape)
 
@@ -67,9 +61,7 @@ class Counter:
         return Expr(text, shape=self.shape)
 
     def total(self) -> Expr:
-        """
-        Return the count since the process started; for instant tables only.
-        """
+        """Return the count since the process started; for instant tables only."""
         return Expr(self.selector, shape=self.shape)
 
 
@@ -90,9 +82,7 @@ class Histogram:
     rare: bool = False
 
     def quantile(self, q: float, *by: str, window: str = RATE_INTERVAL) -> Expr:
-        """
-        Estimate the *q* quantile (0 to 1) per combination of the labels *by*.
-        """
+        """Estimate the *q* quantile (0 to 1) per combination of the labels *by*."""
         if not 0 <= q <= 1:
             msg = f"quantile {q} is not within 0 to 1"
             raise ValueError(msg)
@@ -101,25 +91,19 @@ class Histogram:
         return Expr(f"histogram_quantile({q:g}, {buckets})", shape=shape)
 
     def mean(self, *by: str, window: str = RATE_INTERVAL) -> Expr:
-        """
-        Return the mean per combination of the labels *by*.
-        """
+        """Return the mean per combination of the labels *by*."""
         total = self._rise(self.sum, window).sum(*by)
         number = self._rise(self.count, window).sum(*by)
         return (total / number).of_unit(self.metric.unit)
 
     @property
     def count(self) -> Counter:
-        """
-        How many observations there were.
-        """
+        """How many observations there were."""
         return self._series("count")
 
     @property
     def sum(self) -> Counter:
-        """
-        What the observations add up to.
-        """
+        """What the observations add up to."""
         return self._series("sum")
 
     def at_most(self, bound: float) -> Counter:
@@ -136,9 +120,7 @@ class Histogram:
         return self._series("bucket", eq("le", str(float(bound))))
 
     def buckets(self, *by: str, window: str = RATE_INTERVAL) -> Expr:
-        """
-        Return the rise of each bucket, for a heatmap.
-        """
+        """Return the rise of each bucket, for a heatmap."""
         series = self._series("bucket")
         rise = series.rise(window) if self.rare else series.increase(window)
         return rise.sum("le", *by)
@@ -162,17 +144,13 @@ class Histogram:
 
 
 def counter(metric: Metric, *matchers: Matcher) -> Counter:
-    """
-    Return the series of a counter.
-    """
+    """Return the series of a counter."""
     _check(metric, matchers, "counter")
     return Counter(_selector(metric.name, matchers), shape_of(metric))
 
 
 def gauge(metric: Metric, *matchers: Matcher) -> Expr:
-    """
-    Return the current values of a gauge or an info metric.
-    """
+    """Return the current values of a gauge or an info metric."""
     _check(metric, matchers, "gauge", "info")
     return Expr(_selector(metric.name, matchers), shape=shape_of(metric))
 
@@ -183,57 +161,43 @@ def gauge_over(
     window: str,
     *matchers: Matcher,
 ) -> Expr:
-    """
-    Return a gauge folded over *window*.
-    """
+    """Return a gauge folded over *window*."""
     selector = gauge(metric, *matchers)
     text = f"{function}_over_time({selector}[{checked(window)}])"
     return Expr(text, shape=selector.shape)
 
 
 def gauge_slope(metric: Metric, window: str, *matchers: Matcher) -> Expr:
-    """
-    Return the slope per second of a gauge over *window*, by linear regression.
-    """
+    """Return the slope per second of a gauge over *window*, by linear regression."""
     text = f"deriv({gauge(metric, *matchers)}[{checked(window)}])"
     return Expr(text, shape=shape_of(metric).rated())
 
 
 def gauge_changes(metric: Metric, window: str, *matchers: Matcher) -> Expr:
-    """
-    Return how often a gauge took another value within *window*.
-    """
+    """Return how often a gauge took another value within *window*."""
     text = f"changes({gauge(metric, *matchers)}[{checked(window)}])"
     return Expr(text, shape=shape_of(metric).measured(""))
 
 
 def histogram(metric: Metric, *matchers: Matcher, rare: bool = False) -> Histogram:
-    """
-    Return the series of a histogram; *rare* as in `Histogram`.
-    """
+    """Return the series of a histogram; *rare* as in `Histogram`."""
     _check(metric, matchers, "histogram")
     return Histogram(metric, matchers, rare)
 
 
 def up(*matchers: Matcher) -> Expr:
-    """
-    Return whether Prometheus could scrape its targets.
-    """
+    """Return whether Prometheus could scrape its targets."""
     shape = Shape(frozenset(["up"]), frozenset(["job", "instance"]), "")
     return Expr(_selector("up", matchers), shape=shape)
 
 
 def alerts(*matchers: Matcher) -> Expr:
-    """
-    Return 1 for each pending and firing alert.
-    """
+    """Return 1 for each pending and firing alert."""
     return Expr(_selector("ALERTS", matchers), shape=_ALERTS)
 
 
 def alerts_since(*matchers: Matcher) -> Expr:
-    """
-    Return since when each alert has been pending or firing, as a Unix timestamp.
-    """
+    """Return since when each alert has been pending or firing, as a Unix timestamp."""
     shape = _ALERTS.measured("seconds")
     return Expr(_selector("ALERTS_FOR_STATE", matchers), shape=shape)
 
@@ -261,9 +225,7 @@ def recorded(
 
 
 def recorded_sum(name: str, window: str, *matchers: Matcher) -> Expr:
-    """
-    Return the values of a recording rule added up over *window*.
-    """
+    """Return the values of a recording rule added up over *window*."""
     series = recorded(name, *matchers)
     return Expr(f"sum_over_time({series}[{checked(window)}])", shape=series.shape)
 

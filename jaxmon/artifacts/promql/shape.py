@@ -61,21 +61,15 @@ class Shape:
         return replace(self, labels=kept)
 
     def rated(self) -> Shape:
-        """
-        Return the shape of the rise per second.
-        """
+        """Return the shape of the rise per second."""
         return self.measured(None if self.unit is None else _RATES.get(self.unit))
 
     def measured(self, unit: str | None) -> Shape:
-        """
-        Return the shape with another *unit*.
-        """
+        """Return the shape with another *unit*."""
         return replace(self, unit=unit)
 
     def beside(self, other: Shape, operator: str) -> Shape:
-        """
-        Return the shape of two vectors, or a vector and a scalar, combined.
-        """
+        """Return the shape of two vectors, or a vector and a scalar, combined."""
         return Shape(
             metrics=self.metrics | other.metrics,
             labels=_labels(self, other, operator),
@@ -88,9 +82,7 @@ SCALAR = Shape(labels=frozenset(), scalar=True)
 
 
 def shape_of(metric: Metric) -> Shape:
-    """
-    Return the shape of the series of *metric*.
-    """
+    """Return the shape of the series of *metric*."""
     labels = frozenset((*metric.labels, *SCRAPED_LABELS))
     return Shape(frozenset([metric.name]), labels, metric.unit)
 

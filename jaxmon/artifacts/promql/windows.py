@@ -1,6 +1,4 @@
-"""
-Time windows as PromQL and Grafana write them.
-"""
+"""Time windows as PromQL and Grafana write them."""
 
 from __future__ import annotations
 

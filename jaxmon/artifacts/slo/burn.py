@@ -24,9 +24,7 @@ EXAMPLES = ("28d", "30d", "90d")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """
-    One condition: *factor* times the budget in the *long* and the *short* window.
-    """
+    """One condition: *factor* times the budget in the *long* and the *short* window."""
 
     long: str
     short: str
@@ -52,17 +50,13 @@ def pairs(period: str, *, burn_3x_severity: Severity = TICKET) -> tuple[Pair, ..
 
 
 def windows(period: str) -> tuple[str, ...]:
-    """
-    Return every window that the rules record, the shortest first.
-    """
+    """Return every window that the rules record, the shortest first."""
     used = {one for pair in pairs(period) for one in (pair.long, pair.short)}
     return tuple(sorted({*used, period}, key=durations.seconds))
 
 
 def unreachable(period: str, objective: float) -> Pair | None:
-    """
-    Return the first pair that not even a total outage would fire.
-    """
+    """Return the first pair that not even a total outage would fire."""
     budget = 1 - Decimal(str(objective))
     for pair in pairs(period):
         if Decimal(str(pair.factor)) * budget >= 1:

@@ -1,6 +1,4 @@
-"""
-Lengths of time as Prometheus writes them: ``30s``, ``5m``, ``3d``, ``1h30m``.
-"""
+"""Lengths of time as Prometheus writes them: ``30s``, ``5m``, ``3d``, ``1h30m``."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ def seconds(text: str) -> int:
 
 
 def text(length: float) -> str:
-    """
-    Return *length* seconds, at least one, in the largest unit that divides it.
-    """
+    """Return *length* seconds, at least one, in the largest unit that divides it."""
     whole = max(1, round(length))
     for unit in ("d", "h", "m"):
         if whole % _UNITS[unit] == 0:
@@ -46,7 +42,5 @@ def text(length: float) -> str:
 
 
 def scaled(duration: str, scale: float) -> str:
-    """
-    Return *duration* divided by *scale*, at least one second.
-    """
+    """Return *duration* divided by *scale*, at least one second."""
     return duration if scale == 1 else text(seconds(duration) / scale)

@@ -21,17 +21,13 @@ from jaxmon.catalog import Metric
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """
-    Series of one metric.
-    """
+    """Series of one metric."""
 
     metric: Metric
     matchers: tuple[Matcher, ...] = ()
 
     def counter(self, *matchers: Matcher) -> Counter:
-        """
-        Return what counts here: a counter, or the observations of a histogram.
-        """
+        """Return what counts here: a counter, or the observations of a histogram."""
         every = (*self.matchers, *matchers)
         if self.metric.kind == "histogram":
             return promql.histogram(self.metric, *every).count
@@ -39,37 +35,25 @@ class Selector:
 
 
 class Indicator(Protocol):
-    """
-    Counts events and errors over a window, per combination of the labels *by*.
-    """
+    """Counts events and errors over a window, per combination of the labels *by*."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """
-        What it reads.
-        """
+        """What it reads."""
 
     def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """
-        Return how much happened.
-        """
+        """Return how much happened."""
 
     def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """
-        Return how much of it was bad, 0 where none was.
-        """
+        """Return how much of it was bad, 0 where none was."""
 
     def scaled(self, scale: float) -> Self:
-        """
-        Return it with its own durations divided by *scale*.
-        """
+        """Return it with its own durations divided by *scale*."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """
-    Events that count as errors, given as the *bad* ones or as the *good* ones.
-    """
+    """Events that count as errors, given as the *bad* ones or as the *good* ones."""
 
     total: Selector
     bad: Selector | None = None
@@ -77,22 +61,16 @@ class Ratio:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """
-        What it reads.
-        """
+        """What it reads."""
         selectors = (self.total, self.bad, self.good)
         return tuple(one.metric for one in selectors if one is not None)
 
     def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """
-        Return how much happened.
-        """
+        """Return how much happened."""
         return self.total.counter(*matchers).increase(window).sum(*by)
 
     def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """
-        Return how much of it was bad, 0 where none was.
-        """
+        """Return how much of it was bad, 0 where none was."""
         events = self.events(window, by, *matchers)
         if self.bad:
             bad = self.bad.counter(*matchers).increase(window).sum(*by)
@@ -103,39 +81,29 @@ class Ratio:
         return promql.call("clamp_min", events - good.or_(events * 0), 0)
 
     def scaled(self, scale: float) -> Self:
-        """
-        Return itself: it has no duration of its own.
-        """
+        """Return itself: it has no duration of its own."""
         del scale
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """
-    Observations of a histogram above *threshold*, one of its bucket bounds.
-    """
+    """Observations of a histogram above *threshold*, one of its bucket bounds."""
 
     histogram: Selector
     threshold: float
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """
-        What it reads.
-        """
+        """What it reads."""
         return (self.histogram.metric,)
 
     def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """
-        Return how much was observed.
-        """
+        """Return how much was observed."""
         return self.histogram.counter(*matchers).increase(window).sum(*by)
 
     def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """
-        Return how much of it took longer.
-        """
+        """Return how much of it took longer."""
         every = (*self.histogram.matchers, *matchers)
         family = promql.histogram(self.histogram.metric, *every)
         fast = family.at_most(self.threshold).increase(window).sum(*by)
@@ -143,9 +111,7 @@ class Latency:
         return promql.call("clamp_min", events - fast, 0)
 
     def scaled(self, scale: float) -> Self:
-        """
-        Return itself: a request takes as long as it takes.
-        """
+        """Return itself: a request takes as long as it takes."""
         del scale
         return self
 
@@ -165,27 +131,19 @@ class Freshness:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """
-        What it reads.
-        """
+        """What it reads."""
         return (self.timestamp.metric,)
 
     def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """
-        Return the number of looks.
-        """
+        """Return the number of looks."""
         return self._late(matchers).over("count", window, self._resolution).sum(*by)
 
     def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """
-        Return the number of looks that found it stale.
-        """
+        """Return the number of looks that found it stale."""
         return self._late(matchers).over("sum", window, self._resolution).sum(*by)
 
     def scaled(self, scale: float) -> Self:
-        """
-        Return it with *within* divided by *scale*.
-        """
+        """Return it with *within* divided by *scale*."""
         return replace(self, within=durations.scaled(self.within, scale))
 
     def _late(self, matchers: tuple[Matcher, ...]) -> Expr:

@@ -1,6 +1,4 @@
-"""
-Read ``slo.yaml``; every complaint names file and line.
-"""
+"""Read ``slo.yaml``; every complaint names file and line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-An objective and the queries that follow from it.
-"""
+"""An objective and the queries that follow from it."""
 
 from __future__ import annotations
 
@@ -63,33 +61,25 @@ class Slo:
 
     @property
     def budget(self) -> float:
-        """
-        The share of events that may be errors; 0.001 for an objective of 0.999.
-        """
+        """The share of events that may be errors; 0.001 for an objective of 0.999."""
         return float(1 - Decimal(str(self.objective)))
 
     @property
     def alert(self) -> str:
-        """
-        The name of its burn-rate alert, which is that of its runbook.
-        """
+        """The name of its burn-rate alert, which is that of its runbook."""
         words = "".join(word.capitalize() for word in self.name.split("-"))
         return f"Jaxmon{words}BudgetBurn"
 
     @property
     def threshold_seconds(self) -> float | None:
-        """
-        The latency that an event may have, `None` when it is not about latency.
-        """
+        """The latency that an event may have, `None` when it is not about latency."""
         if isinstance(self.indicator, Latency):
             return self.indicator.threshold
         return None
 
     @property
     def labels(self) -> dict[str, str]:
-        """
-        The labels of its recorded series; Sloth's names.
-        """
+        """The labels of its recorded series; Sloth's names."""
         return {
             "sloth_id": f"{self.service}-{self.name}",
             "sloth_service": self.service,
@@ -97,15 +87,11 @@ class Slo:
         }
 
     def events(self, window: str, *matchers: Matcher) -> Expr:
-        """
-        Return how much happened within *window*.
-        """
+        """Return how much happened within *window*."""
         return self.indicator.events(window, self.by, *matchers)
 
     def errors(self, window: str, *matchers: Matcher) -> Expr:
-        """
-        Return how much of it was bad, 0 where none was.
-        """
+        """Return how much of it was bad, 0 where none was."""
         return self.indicator.errors(window, self.by, *matchers)
 
     def error_ratio(self, window: str, *matchers: Matcher) -> Expr:
@@ -117,31 +103,23 @@ class Slo:
         )
 
     def recorded(self, name: str, *matchers: Matcher) -> Expr:
-        """
-        Return the series that the recording rule *name* makes of this objective.
-        """
+        """Return the series that the recording rule *name* makes of this objective."""
         own = (promql.eq(label, value) for label, value in self.labels.items())
         labels = (*self.by, *self.labels, "sloth_window")
         return promql.recorded(name, *own, *matchers, labels=labels)
 
     def recording(self, window: str, *matchers: Matcher) -> Expr:
-        """
-        Return the recorded error ratio over *window*, one of the rules' windows.
-        """
+        """Return the recorded error ratio over *window*, one of the rules' windows."""
         return self.recorded(f"{RATIO}{window}", *matchers)
 
     def scaled(self, scale: float) -> Self:
-        """
-        Return it with the durations that its indicator has divided by *scale*.
-        """
+        """Return it with the durations that its indicator has divided by *scale*."""
         return replace(self, indicator=self.indicator.scaled(scale))
 
 
 @dataclass(frozen=True, slots=True)
 class Slos:
-    """
-    What ``slo.yaml`` says.
-    """
+    """What ``slo.yaml`` says."""
 
     slos: tuple[Slo, ...]
     thresholds: Thresholds = field(default_factory=Thresholds)

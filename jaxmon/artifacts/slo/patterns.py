@@ -50,9 +50,7 @@ _SAID = {
 
 
 class PatternError(ValueError):
-    """
-    What is no regular expression of RE2; the text says why.
-    """
+    """What is no regular expression of RE2; the text says why."""
 
 
 def check(pattern: str) -> None:
@@ -115,9 +113,7 @@ def _check_repeat(text: str, *, atom: bool, repeated: bool) -> None:
 
 
 def _group(pattern: str, position: int) -> tuple[int, str]:
-    """
-    Return the same of what begins with a parenthesis.
-    """
+    """Return the same of what begins with a parenthesis."""
     if not pattern.startswith("(?", position):
         return position + 1, "("
     for known in (_NAMED, _FLAGS):
@@ -130,9 +126,7 @@ def _group(pattern: str, position: int) -> tuple[int, str]:
 
 
 def _escape(pattern: str, position: int) -> int:
-    """
-    Return the end of what begins with a backslash.
-    """
+    """Return the end of what begins with a backslash."""
     found = _ESCAPE.match(pattern, position)
     if found is None:
         shown = pattern[position : position + 2]
@@ -143,9 +137,7 @@ def _escape(pattern: str, position: int) -> int:
 
 
 def _class_end(pattern: str, position: int) -> int:
-    """
-    Return where the class that begins with a bracket ends.
-    """
+    """Return where the class that begins with a bracket ends."""
     begin = position
     position += 2 if pattern.startswith("[^", position) else 1
     first = True
@@ -170,9 +162,7 @@ def _class_end(pattern: str, position: int) -> int:
 
 
 def _range_end(pattern: str, low: re.Match[str]) -> int:
-    """
-    Return where the range that begins with *low* ends, or else *low* itself.
-    """
+    """Return where the range that begins with *low* ends, or else *low* itself."""
     end = low.end()
     is_range = pattern.startswith("-", end) and not pattern.startswith("-]", end)
     if not is_range or end + 1 >= len(pattern) or re.match(_SET, low[0]):
@@ -187,9 +177,7 @@ def _range_end(pattern: str, low: re.Match[str]) -> int:
 
 
 def _number(character: str) -> int:
-    """
-    Return the number of a *character* as it is written.
-    """
+    """Return the number of a *character* as it is written."""
     if character.startswith(r"\x"):
         return int(character[2:].strip("{}"), 16)
     if character[1:].isdigit():

@@ -39,18 +39,14 @@ _HOUR, _DAY = 3600, 86400
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """
-    Rules that Prometheus evaluates one after the other.
-    """
+    """Rules that Prometheus evaluates one after the other."""
 
     name: str
     interval: str
     rules: tuple[Rule, ...]
 
     def document(self) -> dict[str, Any]:
-        """
-        Return it as a rule file has it.
-        """
+        """Return it as a rule file has it."""
         return {
             "name": self.name,
             "interval": self.interval,

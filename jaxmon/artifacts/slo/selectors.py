@@ -1,6 +1,4 @@
-"""
-Selectors in ``slo.yaml``, checked against the catalogue.
-"""
+"""Selectors in ``slo.yaml``, checked against the catalogue."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def selector(source: Source, *kinds: str) -> Selector:
 
 
 def labels(source: Source, metrics: tuple[Metric, ...]) -> tuple[str, ...]:
-    """
-    Return a list of labels that every one of *metrics* has.
-    """
+    """Return a list of labels that every one of *metrics* has."""
     found = tuple(item.text() for item in source.items())
     shared = [
         label
@@ -84,9 +80,7 @@ def _matchers(source: Source, text: str) -> list[Matcher]:
 
 
 def _unescaped(source: Source, text: str) -> str:
-    """
-    Return what *text*, a backslash and one character more, stands for.
-    """
+    """Return what *text*, a backslash and one character more, stands for."""
     if text not in _ESCAPES:
         source.fail(
             f"{text} stands for nothing in quotes; PromQL wants each backslash of a "

@@ -1,6 +1,4 @@
-"""
-YAML whose every value knows its line, so that a complaint can name it.
-"""
+"""YAML whose every value knows its line, so that a complaint can name it."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ _LONGEST = 2000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """
-    One value of a document, and where it stands.
-    """
+    """One value of a document, and where it stands."""
 
     file: str
     node: yaml.Node
@@ -77,17 +73,13 @@ class Source:
         return found
 
     def items(self) -> list[Source]:
-        """
-        Return the values of a list.
-        """
+        """Return the values of a list."""
         if not isinstance(self.node, yaml.SequenceNode):
             self.fail(f"found {self._kind}, wants a list")
         return [Source(self.file, node) for node in self.node.value]
 
     def text(self) -> str:
-        """
-        Return a text that says something.
-        """
+        """Return a text that says something."""
         if not isinstance(self.node, yaml.ScalarNode) or self._tag not in _TEXTS:
             self.fail(f"found {self._kind}, wants a text")
         if not (text := self.node.value.strip()):
@@ -101,26 +93,20 @@ class Source:
         return str(text)
 
     def choice(self, allowed: Iterable[str]) -> str:
-        """
-        Return a text that is one of *allowed*.
-        """
+        """Return a text that is one of *allowed*."""
         if (text := self.text()) not in (choices := tuple(allowed)):
             self.fail(f"found {text!r}; allowed are {', '.join(choices)}")
         return text
 
     def flag(self) -> bool:
-        """
-        Return a truth value.
-        """
+        """Return a truth value."""
         flag = _FLAGS.get(self.text().lower()) if self._tag == "bool" else None
         if flag is None:
             self.fail(f"found {self._found}, wants true or false")
         return flag
 
     def count(self) -> float:
-        """
-        Return a number above 0.
-        """
+        """Return a number above 0."""
         if (
             self._tag not in {"int", "float"}
             or not 0 < (number := self._number()) < inf
@@ -129,9 +115,7 @@ class Source:
         return number
 
     def ratio(self) -> float:
-        """
-        Return a share strictly between 0 and 1, written as such or as per cent.
-        """
+        """Return a share strictly between 0 and 1, written as such or as per cent."""
         written = self.text()
         share = written.removesuffix("%")
         try:
@@ -146,9 +130,7 @@ class Source:
         return value
 
     def duration(self) -> str:
-        """
-        Return a duration as Prometheus writes it, in one unit.
-        """
+        """Return a duration as Prometheus writes it, in one unit."""
         try:
             return durations.text(durations.seconds(self.text()))
         except ValueError as error:

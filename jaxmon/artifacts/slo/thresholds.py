@@ -1,6 +1,4 @@
-"""
-Thresholds of the alerts, in the ``alerts`` section of ``slo.yaml``.
-"""
+"""Thresholds of the alerts, in the ``alerts`` section of ``slo.yaml``."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ def _of(form: Form, help_: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """
-    When a cause alert fires; each field's metadata says what it means.
-    """
+    """When a cause alert fires; each field's metadata says what it means."""
 
     burn_3x_severity: Severity = field(
         default=TICKET,
@@ -175,9 +171,7 @@ class Thresholds:
     )
 
     def scaled(self, scale: float) -> Self:
-        """
-        Return them with every duration divided by *scale*.
-        """
+        """Return them with every duration divided by *scale*."""
         changes: dict[str, Any] = {
             one.name: durations.scaled(getattr(self, one.name), scale)
             for one in fields(self)

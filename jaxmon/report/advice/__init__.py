@@ -36,7 +36,5 @@ RULES: tuple[Rule, ...] = (
 
 
 def advise(snapshot: Snapshot) -> list[Advice]:
-    """
-    Return what to change, the most urgent first; nothing when nothing stands out.
-    """
+    """Return what to change, the most urgent first; nothing when nothing stands out."""
     return [advice for rule in RULES for advice in rule(snapshot)]

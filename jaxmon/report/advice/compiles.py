@@ -33,9 +33,7 @@ _MOST_EVIDENCE = 3
 
 
 def recompiles(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for functions that are compiled again and again.
-    """
+    """Look for functions that are compiled again and again."""
     for function in snapshot.functions:
         for cause, count in _by_count(function):
             if function.internal or not _is_storm(function, cause, snapshot):
@@ -54,9 +52,7 @@ def recompiles(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def scattered(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for many functions that are compiled again a few times each.
-    """
+    """Look for many functions that are compiled again a few times each."""
     few = [
         one
         for one in snapshot.functions
@@ -83,9 +79,7 @@ def scattered(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def stuck(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for a compile that does not end.
-    """
+    """Look for a compile that does not end."""
     if snapshot.compiling and snapshot.compiling_seconds >= _STUCK_SECONDS:
         yield Advice(
             "compile_stuck",
@@ -98,9 +92,7 @@ def stuck(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def operations(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for time lost to operations outside of jit.
-    """
+    """Look for time lost to operations outside of jit."""
     inside = [one for one in snapshot.functions if one.internal and one.built]
     lost = sum(one.lost for one in inside)
     causes = Counter[str]()
@@ -136,9 +128,7 @@ def operations(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def effects(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for functions that leave the fast path at each call.
-    """
+    """Look for functions that leave the fast path at each call."""
     missed = {
         event.function
         for event in snapshot.of_kind("miss")
@@ -158,9 +148,7 @@ def effects(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def cache(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for what keeps the persistent cache from hitting.
-    """
+    """Look for what keeps the persistent cache from hitting."""
     cache = snapshot.cache
     for obstacle in cache.obstacles:
         # Most programs have no cache, and start quickly.
@@ -184,9 +172,7 @@ def cache(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def start_up(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for programs that mostly compile.
-    """
+    """Look for programs that mostly compile."""
     observed, lost = snapshot.process.observed, snapshot.lost
     known = any(one.reason in _NO_CACHE for one in snapshot.cache.obstacles)
     if observed < _SETTLED_SECONDS or lost < _COMPILE_SHARE * observed or known:
@@ -228,9 +214,7 @@ def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompil
 
 
 def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
-    """
-    Return how many of the recompiles are recent, where not all can be.
-    """
+    """Return how many of the recompiles are recent, where not all can be."""
     count = len(_lately(function, cause, snapshot))
     if not count or snapshot.process.observed <= _LATELY_SECONDS:
         return ""
@@ -242,9 +226,7 @@ def _by_count(function: Function) -> list[tuple[str, int]]:
 
 
 def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:
-    """
-    Return the latest differences in words, no two the same.
-    """
+    """Return the latest differences in words, no two the same."""
     found: dict[str, None] = {}
     for one in reversed(snapshot.recompiles):
         if one.function == function and one.cause == cause and one.differences:

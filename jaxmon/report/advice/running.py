@@ -33,9 +33,7 @@ _MOST_OF_A_MESSAGE = 200
 
 
 def out_of_memory(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for out-of-memory errors.
-    """
+    """Look for out-of-memory errors."""
     failures = sum(one.errors.get("oom", 0) for one in snapshot.functions)
     reports = snapshot.oom_reports
     if failures or reports:
@@ -50,9 +48,7 @@ def out_of_memory(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def memory_high(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for devices that are nearly full, or were.
-    """
+    """Look for devices that are nearly full, or were."""
     for device in snapshot.devices:
         if (finding := _crowded(device)) is not None:
             yield Advice(
@@ -69,9 +65,7 @@ def memory_high(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def leaks(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for memory that only grows.
-    """
+    """Look for memory that only grows."""
     for leak in snapshot.leaks:
         yield Advice(
             "leak",
@@ -93,9 +87,7 @@ _DID = {"device_to_host": "fetched from", "sync": "waited for"}
 
 
 def transfers(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for lines that fetch or copy in a loop.
-    """
+    """Look for lines that fetch or copy in a loop."""
     for line in snapshot.transfers:
         if _in_a_loop(line, snapshot.process.observed):
             by = f" by {line.how}" if line.how else ""
@@ -111,9 +103,7 @@ def transfers(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def errors(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for errors other than out of memory.
-    """
+    """Look for errors other than out of memory."""
     for function in snapshot.functions:
         kinds = {kind: n for kind, n in function.errors.items() if n and kind != "oom"}
         if not kinds:
@@ -133,9 +123,7 @@ def errors(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def numerics(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for values that are not finite, and float64 by accident.
-    """
+    """Look for values that are not finite, and float64 by accident."""
     for function in snapshot.functions:
         found, name = function.numerics, function.name
         if bad := found.get("nonfinite"):
@@ -153,9 +141,7 @@ def numerics(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def determinism(snapshot: Snapshot) -> Iterator[Advice]:
-    """
-    Look for checks that failed.
-    """
+    """Look for checks that failed."""
     events = snapshot.of_kind("determinism")
     for function in snapshot.functions:
         found, name = function.determinism, function.name

@@ -1,6 +1,4 @@
-"""
-What causes of recompiles and kinds of errors mean, and what to do about them.
-"""
+"""What causes of recompiles and kinds of errors mean, and what to do about them."""
 
 from __future__ import annotations
 
@@ -97,7 +95,5 @@ def after_error(kind: str, exception: object) -> str:
 
 
 def what_to_do(cause: str) -> str:
-    """
-    Return the advice on recompiles of *cause*.
-    """
+    """Return the advice on recompiles of *cause*."""
     return WHAT_TO_DO.get(cause, _UNKNOWN)

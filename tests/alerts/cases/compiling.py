@@ -1,6 +1,4 @@
-"""
-Cases of alerts on compiles.
-"""
+"""Cases of alerts on compiles."""
 
 from __future__ import annotations
 

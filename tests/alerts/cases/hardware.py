@@ -1,6 +1,4 @@
-"""
-Cases of alerts on accelerators.
-"""
+"""Cases of alerts on accelerators."""
 
 from __future__ import annotations
 
@@ -52,16 +50,12 @@ RESET_TICKET = ticket(
 
 
 def labels(uuid, job="gpus", instance="a:1"):
-    """
-    Return the labels of an alert about an accelerator.
-    """
+    """Return the labels of an alert about an accelerator."""
     return {"job": job, "instance": instance, "uuid": uuid}
 
 
 def in_use(uuid, job="gpus", instance="a:1"):
-    """
-    Return the page about a lost accelerator, with the labels of who uses it.
-    """
+    """Return the page about a lost accelerator, with the labels of who uses it."""
     return page(
         f"Accelerator {uuid}, which job {job} uses on {instance}, is lost; what runs "
         "on it fails or hangs.",
@@ -70,9 +64,7 @@ def in_use(uuid, job="gpus", instance="a:1"):
 
 
 def idle(uuid):
-    """
-    Return the ticket about a lost accelerator.
-    """
+    """Return the ticket about a lost accelerator."""
     return ticket(
         f"Accelerator {uuid}, of a:1 (job gpus), is lost; no program has used it "
         "lately.",

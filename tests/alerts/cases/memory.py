@@ -1,6 +1,4 @@
-"""
-Cases of alerts on memory.
-"""
+"""Cases of alerts on memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Cases of alerts on the program as a whole.
-"""
+"""Cases of alerts on the program as a whole."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Cases of alerts on what cannot be seen.
-"""
+"""Cases of alerts on what cannot be seen."""
 
 from __future__ import annotations
 

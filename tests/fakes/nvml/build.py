@@ -1,6 +1,4 @@
-"""
-Builds the fake NVML once per test run.
-"""
+"""Builds the fake NVML once per test run."""
 
 from __future__ import annotations
 

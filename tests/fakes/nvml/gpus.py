@@ -62,9 +62,7 @@ UUID = "GPU-5f0c9d2e-1a2b-3c4d-5e6f-{:012d}"
 
 
 class Gpus:
-    """
-    A process with the collector and a fake driver that a test controls.
-    """
+    """A process with the collector and a fake driver that a test controls."""
 
     def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
         self._process = process
@@ -74,24 +72,18 @@ class Gpus:
         self._fields = directory / "fields"
 
     def order(self, *lines: str) -> None:
-        """
-        Replace what the driver has been told to do.
-        """
+        """Replace what the driver has been told to do."""
         scratch = self._control.with_suffix(".new")
         scratch.write_text("".join(f"{line}\n" for line in lines))
         scratch.rename(self._control)
 
     def report(self, device: int, xid: int, times: int = 1) -> None:
-        """
-        Let the driver report an Xid error of a device.
-        """
+        """Let the driver report an Xid error of a device."""
         with self._xids.open("a") as file:
             file.write(f"{device} {xid} {times}\n")
 
     def tell(self, command: str) -> Any:
-        """
-        Send *command* and return the collector's state after it.
-        """
+        """Send *command* and return the collector's state after it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")
@@ -99,27 +91,19 @@ class Gpus:
         return json.loads(self._process.stdout.readline())
 
     def poll(self) -> Any:
-        """
-        Poll once and return what came of it.
-        """
+        """Poll once and return what came of it."""
         return self.tell("poll")
 
     def calls(self, name: str, device: int = -1) -> int:
-        """
-        Return how often the driver was asked for *name*, of *device* or of none.
-        """
+        """Return how often the driver was asked for *name*, of *device* or of none."""
         return self._calls.read_text().splitlines().count(f"{name} {device}")
 
     def all_calls(self) -> list[str]:
-        """
-        Return what the driver was asked, each with its device, in this order.
-        """
+        """Return what the driver was asked, each with its device, in this order."""
         return self._calls.read_text().splitlines()
 
     def fields(self, number: int, device: int) -> int:
-        """
-        Return how often the driver was asked for a numbered figure of a device.
-        """
+        """Return how often the driver was asked for a numbered figure of a device."""
         return self._fields.read_text().splitlines().count(f"{number} {device}")
 
 
@@ -127,9 +111,7 @@ class Gpus:
 def fake_gpus(
     library: Path, directory: Path, *, collector: str = "nvml.NvidiaGpus()"
 ) -> Iterator[Callable[..., Gpus]]:
-    """
-    Give a function that starts the *collector* on a number of fake devices.
-    """
+    """Give a function that starts the *collector* on a number of fake devices."""
     with ExitStack() as stack:
 
         def start(count: int = 2, *orders: str, profile: str = "h100") -> Gpus:
@@ -160,9 +142,7 @@ def fake_gpus(
 
 
 def of(page: dict[str, float], device: int) -> dict[str, float]:
-    """
-    Return the figures of one device by metric and further labels, without Xids.
-    """
+    """Return the figures of one device by metric and further labels, without Xids."""
     label = f'uuid="{UUID.format(device)}"'
     return {
         name.replace(label, "").replace("{,", "{").replace("{}", ""): value
@@ -172,9 +152,7 @@ def of(page: dict[str, float], device: int) -> dict[str, float]:
 
 
 def failures(page: dict[str, float]) -> dict[str, float]:
-    """
-    Return the failures that cost figures but not the poll, by reason.
-    """
+    """Return the failures that cost figures but not the poll, by reason."""
     return {
         name.partition('reason="')[2].rstrip('"}'): value
         for name, value in page.items()

@@ -28,9 +28,7 @@ PROCESSES = ("process 0 4001 3000", "process 0 4002 2000", "process 0 4003 700")
 
 
 def page_of(profile: str, library: Path, directory: Path) -> str:
-    """
-    Return the page of a collector that polled the GPUs of *profile* twice.
-    """
+    """Return the page of a collector that polled the GPUs of *profile* twice."""
     count, _ = PROFILES[profile]
     for bus, node in (("0000:1a:00.0", 1), ("0000:1b:00.0", -1)):
         place = directory / "sys/bus/pci/devices" / bus
@@ -46,9 +44,7 @@ def page_of(profile: str, library: Path, directory: Path) -> str:
 
 
 def main() -> None:
-    """
-    Write every page.
-    """
+    """Write every page."""
     REVIEWED.mkdir(exist_ok=True)
     for profile, (_, old) in PROFILES.items():
         with TemporaryDirectory() as name:

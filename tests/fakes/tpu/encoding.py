@@ -1,6 +1,4 @@
-"""
-Figures and states of cores as messages of libtpu's service.
-"""
+"""Figures and states of cores as messages of libtpu's service."""
 
 from __future__ import annotations
 

@@ -52,9 +52,7 @@ tpus.close()
 
 
 class Program:
-    """
-    A process that takes a line and answers with one.
-    """
+    """A process that takes a line and answers with one."""
 
     def __init__(self, *args: str, env: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -79,9 +77,7 @@ class Program:
 
 
 class Runtime(Program):
-    """
-    A process that holds TPUs.
-    """
+    """A process that holds TPUs."""
 
     def __init__(self, address: str, told: Told, *, secured: str = "local") -> None:
         super().__init__(str(Path(__file__).with_name("runtime.py")), address, secured)
@@ -94,9 +90,7 @@ class Runtime(Program):
         assert self.port, "the address is taken"
 
     def calls(self, method: str, name: str = "") -> list[bool]:
-        """
-        Return, for each request so far, whether it was for this process alone.
-        """
+        """Return, for each request so far, whether it was for this process alone."""
         return [
             own
             for one, of, own in self.ask("{}")["calls"]
@@ -148,9 +142,7 @@ class Host:
     def serve(
         self, told: Told, address: str = "", *, secured: str = "local"
     ) -> tuple[Runtime, str]:
-        """
-        Start a runtime; return it and its port, of which the collector will know.
-        """
+        """Start a runtime; return it and its port, of which the collector will know."""
         runtime = Runtime(address or "127.0.0.1:0", told, secured=secured)
         self._stack.callback(runtime.end)
         port = str(runtime.port)
@@ -161,9 +153,7 @@ class Host:
         return runtime, port
 
     def poll(self, after: float = 0.0, **env: str) -> Any:
-        """
-        Poll once, *after* seconds more.
-        """
+        """Poll once, *after* seconds more."""
         if self._collector is None:
             arguments = (str(self.root), json.dumps(self.environ))
             self._collector = Program("-c", COLLECTOR, *arguments, env=env)
@@ -187,9 +177,7 @@ def pci(
 
 
 def of(page: Mapping[str, float], metric: str) -> dict[str, float]:
-    """
-    Return the samples of *metric* by their labels.
-    """
+    """Return the samples of *metric* by their labels."""
     return {
         series.partition("{")[2].rstrip("}"): value
         for series, value in page.items()
@@ -198,28 +186,20 @@ def of(page: Mapping[str, float], metric: str) -> dict[str, float]:
 
 
 def chip(index: int) -> str:
-    """
-    Return the label of a chip.
-    """
+    """Return the label of a chip."""
     return f'uuid="{UUID.format(index + 4)}"'
 
 
 def core(number: int, per_chip: int = 1) -> str:
-    """
-    Return the labels of a core, by its number on the host.
-    """
+    """Return the labels of a core, by its number on the host."""
     return f'{chip(number // per_chip)},core="{number % per_chip}"'
 
 
 def up(state: Any) -> list[float]:
-    """
-    Return which runtimes are up after a poll.
-    """
+    """Return which runtimes are up after a poll."""
     return list(of(state["page"], "jaxmon_tpu_runtime_up").values())
 
 
 def failures(state: Any) -> dict[str, float]:
-    """
-    Return what went wrong so far, by the labels of its counter.
-    """
+    """Return what went wrong so far, by the labels of its counter."""
     return of(state["page"], "jaxmon_collector_errors_total")

@@ -29,9 +29,7 @@ SERVICE = "tpu.monitoring.runtime.RuntimeMetricService"
 
 
 class Runtime:
-    """
-    What is served, and who asked for what.
-    """
+    """What is served, and who asked for what."""
 
     def __init__(self) -> None:
         self.told: dict[str, Any] = {}

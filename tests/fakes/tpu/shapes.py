@@ -1,6 +1,4 @@
-"""
-What runtimes of each generation of TPUs tell, in the shapes that libtpu has.
-"""
+"""What runtimes of each generation of TPUs tell, in the shapes that libtpu has."""
 
 from __future__ import annotations
 
@@ -114,9 +112,7 @@ def host(
 
 
 def multislice(told: Told) -> Told:
-    """
-    Return *told* with what a program on several slices adds.
-    """
+    """Return *told* with what a program on several slices adds."""
     sizes = ("0-8KB", "8MB+")
     latencies = [
         {

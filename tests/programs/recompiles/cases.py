@@ -1,6 +1,4 @@
-"""
-What cases are made of, and where they are registered.
-"""
+"""What cases are made of, and where they are registered."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ def case(prepare: Callable[[], Again]) -> Callable[[], Again]:
 
 
 def array(*shape: int, dtype: Any = np.float32) -> Any:
-    """
-    Return an array that is committed to no device.
-    """
+    """Return an array that is committed to no device."""
     return jax.device_put(np.zeros(shape, dtype))
 
 
@@ -51,9 +47,7 @@ def spread(*spec: Any, over: Any = None) -> Any:
 
 
 def another_memory() -> str:
-    """
-    Return a kind of memory that is not the default of the devices.
-    """
+    """Return a kind of memory that is not the default of the devices."""
     default = DEVICES[0].default_memory().kind
     for memory in DEVICES[0].addressable_memories():
         if memory.kind == "unpinned_host" != default:
@@ -66,9 +60,7 @@ def scaled(factor: int, x: Any) -> Any:
 
 
 def plus_one(before: Any, after: Any, **options: Any) -> Again:
-    """
-    Call a function with *before*, and again with *after*.
-    """
+    """Call a function with *before*, and again with *after*."""
 
     @functools.partial(jax.jit, **options)
     def f(x):
@@ -88,9 +80,7 @@ def leaves_plus_one(before: Any, after: Any) -> Again:
 
 
 def static(before: Any, after: Any) -> Again:
-    """
-    Call a function with *before* as a static argument, and again with *after*.
-    """
+    """Call a function with *before* as a static argument, and again with *after*."""
 
     @functools.partial(jax.jit, static_argnums=0)
     def f(s, x):

@@ -1,6 +1,4 @@
-"""
-Classes that arguments are made of.
-"""
+"""Classes that arguments are made of."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ class State(NamedTuple):
 
 @jax.tree_util.register_pytree_with_keys_class
 class Module:
-    """
-    A class with named children and a static part.
-    """
+    """A class with named children and a static part."""
 
     def __init__(self, weight: Any, activation: str) -> None:
         self.weight, self.activation = weight, activation
@@ -36,9 +32,7 @@ class Module:
 
 @jax.tree_util.register_pytree_node_class
 class Pair:
-    """
-    A class whose children have no names.
-    """
+    """A class whose children have no names."""
 
     def __init__(self, *children: Any) -> None:
         self.children = children
@@ -52,9 +46,7 @@ class Pair:
 
 
 class Model:
-    """
-    A class whose methods are jitted.
-    """
+    """A class whose methods are jitted."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -88,9 +80,7 @@ class Larger(Model):
 
 @dataclass
 class Layer:
-    """
-    A class as JAX registers dataclasses.
-    """
+    """A class as JAX registers dataclasses."""
 
     weight: Any
     name: str

@@ -1,6 +1,4 @@
-"""
-Other dtypes and weak types.
-"""
+"""Other dtypes and weak types."""
 
 from __future__ import annotations
 

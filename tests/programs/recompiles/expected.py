@@ -1,6 +1,4 @@
-"""
-What is to be told of each case: the cause, and every difference in words.
-"""
+"""What is to be told of each case: the cause, and every difference in words."""
 
 from __future__ import annotations
 

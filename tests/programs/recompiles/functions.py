@@ -1,6 +1,4 @@
-"""
-Functions made again, and programs dropped.
-"""
+"""Functions made again, and programs dropped."""
 
 from __future__ import annotations
 

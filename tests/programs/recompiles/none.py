@@ -1,6 +1,4 @@
-"""
-What is no recompile.
-"""
+"""What is no recompile."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Arrays in other places.
-"""
+"""Arrays in other places."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Other calls of pmap.
-"""
+"""Other calls of pmap."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ def pmap_static() -> Again:
 
 
 def pmapped_with(before: dict[str, Any], after: dict[str, Any]) -> Again:
-    """
-    Call a function that is pmapped with *before*, and pmapped again with *after*.
-    """
+    """Call a function that is pmapped with *before*, and pmapped again with *after*."""
 
     def f(x):
         return x + 1

@@ -1,6 +1,4 @@
-"""
-Another configuration, and other options of jit and pmap.
-"""
+"""Another configuration, and other options of jit and pmap."""
 
 from __future__ import annotations
 
@@ -124,9 +122,7 @@ def output_sharding() -> Again:
 
 
 def within(manager: Callable[[], Any]) -> Again:
-    """
-    Call a function, and again in the context that *manager* makes.
-    """
+    """Call a function, and again in the context that *manager* makes."""
 
     @jax.jit
     def f(x):
@@ -198,9 +194,7 @@ def another_mesh_set() -> Again:
 
 
 def jitted_with(before: dict[str, Any], after: dict[str, Any]) -> Again:
-    """
-    Call a function that is jitted with *before*, and jitted again with *after*.
-    """
+    """Call a function that is jitted with *before*, and jitted again with *after*."""
 
     def f(x, y):
         return x + 1, y + 1
@@ -234,9 +228,7 @@ def options_of_the_compiler() -> Again:
 
 
 def metadata(**given: Any) -> Any:
-    """
-    Return the context in which programs carry what is *given*.
-    """
+    """Return the context in which programs carry what is *given*."""
     if importlib.util.find_spec("jax._src.xla_metadata_lib") is None:
         raise AttributeError  # what JAX had before was a tuple
     from jax.experimental.xla_metadata import set_xla_metadata

@@ -1,6 +1,4 @@
-"""
-Other shapes.
-"""
+"""Other shapes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Other static arguments.
-"""
+"""Other static arguments."""
 
 from __future__ import annotations
 
@@ -100,9 +98,7 @@ def static_lambda() -> Again:
 
 
 class Config:
-    """
-    An object that is hashed by identity, and has a text that cannot be had.
-    """
+    """An object that is hashed by identity, and has a text that cannot be had."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -123,9 +119,7 @@ def static_object() -> Again:
 
 @dataclass(frozen=True)
 class Options:
-    """
-    An object that is hashed by value.
-    """
+    """An object that is hashed by value."""
 
     size: int
     name: str = "net"
@@ -157,9 +151,7 @@ def static_enum() -> Again:
 
 
 class Holder:
-    """
-    A hashable object with an array in it.
-    """
+    """A hashable object with an array in it."""
 
     def __init__(self, values: Any) -> None:
         self.values = values

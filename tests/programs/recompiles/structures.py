@@ -1,6 +1,4 @@
-"""
-Other trees of arguments.
-"""
+"""Other trees of arguments."""
 
 from __future__ import annotations
 

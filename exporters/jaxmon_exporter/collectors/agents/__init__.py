@@ -1,3 +1,1 @@
-"""
-The agents of this host, read over their sockets.
-"""
+"""The agents of this host, read over their sockets."""

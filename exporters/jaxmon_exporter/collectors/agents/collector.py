@@ -114,9 +114,7 @@ class Agents:
         return [*found, partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
-        """
-        Nothing is held between polls.
-        """
+        """Nothing is held between polls."""
 
     def _sockets(self) -> dict[str, Path]:
         try:
@@ -140,9 +138,7 @@ class Agents:
     def _compatible(
         self, worker: str, page: list[Family], taken: dict[str, str]
     ) -> list[Family]:
-        """
-        Return what of *page* can stand beside the pages before it.
-        """
+        """Return what of *page* can stand beside the pages before it."""
         # Where there is a page, it is loaded.
         from jaxmon_exporter.collectors.agents import page as agent_page  # noqa: PLC0415
 
@@ -154,9 +150,7 @@ class Agents:
         return kept
 
     def _trouble(self, worker: str, reason: str, error: Exception) -> None:
-        """
-        Count a failure and log it when it is new. A process that ended is none.
-        """
+        """Count a failure and log it when it is new. A process that ended is none."""
         if reason != fetch.GONE:
             self._failures[f"agent_{reason}"] += 1
         if self._troubles.get(worker) != reason:

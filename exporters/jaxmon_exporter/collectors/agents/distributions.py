@@ -49,9 +49,7 @@ def check_distribution(family: Family) -> None:
 
 
 class _Distribution:
-    """
-    What belongs to one set of labels. Methods raise `ValueError` with the reason.
-    """
+    """What belongs to one set of labels. Methods raise `ValueError` with the reason."""
 
     def __init__(self, labels: str, label: str) -> None:
         self.labels = labels

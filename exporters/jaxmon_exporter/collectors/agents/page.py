@@ -1,6 +1,4 @@
-"""
-What the page of one agent adds to the page of all.
-"""
+"""What the page of one agent adds to the page of all."""
 
 from __future__ import annotations
 
@@ -80,9 +78,7 @@ def compatible(
 
 
 def _check(family: Family) -> None:
-    """
-    Refuse what only others may say, other kinds, and series given twice.
-    """
+    """Refuse what only others may say, other kinds, and series given twice."""
     name = family.metric.name
     known = BY_NAME.get(name)
     if known is None and len(name) + len(family.metric.help) > _LONGEST:
@@ -113,9 +109,7 @@ def _check(family: Family) -> None:
 
 
 def _check_devices(family: Family) -> None:
-    """
-    Refuse what does not say of which device it is, or less than others rely on.
-    """
+    """Refuse what does not say of which device it is, or less than others rely on."""
     metric = family.metric
     for name, _ in family.samples:
         if len(name) > _LONGEST:

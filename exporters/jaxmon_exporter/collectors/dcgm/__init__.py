@@ -1,3 +1,1 @@
-"""
-The page of a dcgm-exporter on this host.
-"""
+"""The page of a dcgm-exporter on this host."""

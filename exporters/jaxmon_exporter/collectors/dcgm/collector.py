@@ -110,9 +110,7 @@ class Dcgm:
         return [info, *found.values(), failures]
 
     def close(self) -> None:
-        """
-        Nothing is held between polls.
-        """
+        """Nothing is held between polls."""
 
     def _page(self) -> bytes:
         where = without_password(self._url)
@@ -131,9 +129,7 @@ class Dcgm:
 
 
 def _gpu(line: Line) -> str | None:
-    """
-    Return which GPU a figure is about; `None` for a virtual GPU's or a link's.
-    """
+    """Return which GPU a figure is about; `None` for a virtual GPU's or a link's."""
     labels = line.labels
     if "vgpu" in labels or "nvlink" in labels:
         return None

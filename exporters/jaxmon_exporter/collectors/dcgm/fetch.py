@@ -56,9 +56,7 @@ def usable(url: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """
-    Return *url* as it may stand in logs and on pages.
-    """
+    """Return *url* as it may stand in logs and on pages."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 

@@ -1,3 +1,1 @@
-"""
-NVIDIA GPUs, read through NVML.
-"""
+"""NVIDIA GPUs, read through NVML."""

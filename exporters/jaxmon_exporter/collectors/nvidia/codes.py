@@ -1,6 +1,4 @@
-"""
-NVML's return codes, by what can be done about them.
-"""
+"""NVML's return codes, by what can be done about them."""
 
 from __future__ import annotations
 
@@ -27,7 +25,5 @@ NORMAL_ABSENCE = {0, 6, TIMEOUT, 21, 27}
 
 
 def failure(code: int, otherwise: str) -> str:
-    """
-    Return the reason under which a failed call is counted.
-    """
+    """Return the reason under which a failed call is counted."""
     return "no_permission" if code == NO_PERMISSION else otherwise

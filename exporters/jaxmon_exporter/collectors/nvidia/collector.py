@@ -111,17 +111,13 @@ class NvidiaGpus:
         ]
 
     def close(self) -> None:
-        """
-        Shut NVML down; identities and counts of the devices stay.
-        """
+        """Shut NVML down; identities and counts of the devices stay."""
         if (nvml := self._session.nvml) is not None:
             self._xids.close(nvml)
         self._session.close()
 
     def _note_failure(self, failure: CollectorUnavailable) -> None:
-        """
-        Note that the whole driver failed: known devices are down with it.
-        """
+        """Note that the whole driver failed: known devices are down with it."""
         # A new process that fares no better must not end again: it would never stop.
         if failure.reason in _FOR_GOOD and self._devices and self._give_up:
             self._give_up(str(failure))
@@ -133,9 +129,7 @@ class NvidiaGpus:
         failure.families = [*_families(down), *self._xids.families()]
 
     def _take_inventory(self, nvml: Nvml) -> None:
-        """
-        Find the devices, again whenever one of them is not in order.
-        """
+        """Find the devices, again whenever one of them is not in order."""
         self._count = max(self._count, nvml.nvmlDeviceGetCount())
         in_order = [device for device in self._devices.values() if not device.lost]
         if len(in_order) == self._count:
@@ -160,9 +154,7 @@ class NvidiaGpus:
             self._failures["device_unidentified"] += nameless
 
     def _read(self, nvml: Nvml, device: Device) -> list[Reading]:
-        """
-        Return the figures of one device; of a lost one, who it was.
-        """
+        """Return the figures of one device; of a lost one, who it was."""
         # First: the Xid that explains a loss was queued before it.
         listening = self._xids.drain(nvml, device.uuid)
         if device.lost:
@@ -208,9 +200,7 @@ class NvidiaGpus:
 
 
 def _families(readings: Iterable[Reading]) -> list[Family]:
-    """
-    Return one family for each metric.
-    """
+    """Return one family for each metric."""
     found: dict[str, Family] = {}
     for metric, sample in readings:
         if (family := found.get(metric.name)) is None:

@@ -1,6 +1,4 @@
-"""
-A GPU of the inventory, and what a failed question about it means.
-"""
+"""A GPU of the inventory, and what a failed question about it means."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ _PATIENCE = 60
 
 
 class Lost(Exception):  # noqa: N818 - an outcome
-    """
-    A device no longer answers.
-    """
+    """A device no longer answers."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -93,9 +89,7 @@ class Device:
     _names: dict[Figure, str] = field(default_factory=dict)
 
     def begin(self, every: int) -> None:
-        """
-        Begin a poll; one in *every* looks closely, the first among them.
-        """
+        """Begin a poll; one in *every* looks closely, the first among them."""
         self.polls += 1
         self.unanswered = 0
         self.close = self.polls >= self._close_at
@@ -105,15 +99,11 @@ class Device:
             self._close_at = self.polls + every - (self.place % every if first else 0)
 
     def awake(self, question: object) -> bool:
-        """
-        Tell whether *question* may be asked at this poll.
-        """
+        """Tell whether *question* may be asked at this poll."""
         return self.asleep.get(question, 0.0) <= self.polls
 
     def forget(self) -> None:
-        """
-        Ask everything again: a reset device or a new driver may support more.
-        """
+        """Ask everything again: a reset device or a new driver may support more."""
         self.asleep.clear()
         self.sources.clear()
         self._close_at = 0
@@ -191,9 +181,7 @@ class Device:
                 failures["figure_failed"] += 1
 
     def up(self) -> Reading:
-        """
-        Return whether the device answers.
-        """
+        """Return whether the device answers."""
         value = 0.0 if self.lost else 1.0
         return ACCELERATOR_UP, (series(ACCELERATOR_UP, self.uuid), value)
 
@@ -232,9 +220,7 @@ def pci_address(bus_id: str) -> str:
 
 
 def text(value: str | bytes) -> str:
-    """
-    Return a string of NVML; older pynvml gives bytes.
-    """
+    """Return a string of NVML; older pynvml gives bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
@@ -252,9 +238,7 @@ def _or_nothing(nvml: Nvml, read: Callable[[], str]) -> str:
 
 
 def _numa_node(sysfs: Path, address: str) -> int | None:
-    """
-    Return the node, `None` where the kernel knows none.
-    """
+    """Return the node, `None` where the kernel knows none."""
     try:
         node = int((sysfs / "bus/pci/devices" / address / "numa_node").read_text())
     except (OSError, ValueError):

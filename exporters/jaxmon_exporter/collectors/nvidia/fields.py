@@ -49,9 +49,7 @@ class Field:
     steady: bool = False
 
     def value(self, answer: Any) -> float | None:
-        """
-        Return the value in the unit of the metric, `None` where there is none.
-        """
+        """Return the value in the unit of the metric, `None` where there is none."""
         kind = answer.valueType
         if not self.member and not 0 <= kind < len(_MEMBERS):
             return None

@@ -151,9 +151,7 @@ class Gpm:
         return [*found, partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
-        """
-        Free the samples and let go of NVML. A new driver may support more.
-        """
+        """Free the samples and let go of NVML. A new driver may support more."""
         if (nvml := self._session.nvml) is not None:
             for unit in self._units.values():
                 _free(nvml, unit)
@@ -161,9 +159,7 @@ class Gpm:
         self._session.close()
 
     def _take_inventory(self, nvml: Nvml) -> None:
-        """
-        Find what there is to sample, and forget what is gone.
-        """
+        """Find what there is to sample, and forget what is gone."""
         count = nvml.nvmlDeviceGetCount()
         if not count:
             reason = "no_devices"
@@ -196,9 +192,7 @@ class Gpm:
             self._lost.discard(key)
 
     def _read(self, nvml: Nvml, key: _Key, unit: _Unit) -> list[Family]:
-        """
-        Return the figures of one unit since the last poll.
-        """
+        """Return the figures of one unit since the last poll."""
         if unit.off:
             return []
         try:
@@ -315,9 +309,7 @@ def _sampled(nvml: Nvml, unit: _Unit) -> Any:
 
 
 def _compared(nvml: Nvml, unit: _Unit, before: Any) -> list[Family]:
-    """
-    Return the figures between two samples; what NVML does not know is left out.
-    """
+    """Return the figures between two samples; what NVML does not know is left out."""
     request = nvml.c_nvmlGpmMetricsGet_t()
     request.version = nvml.NVML_GPM_METRICS_GET_VERSION
     request.numMetrics = len(unit.metrics)

@@ -54,9 +54,7 @@ def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading
 
 
 def _part(nvml: Nvml, device: Device, index: int) -> Iterator[Reading]:
-    """
-    Yield one MIG device; whole or not at all.
-    """
+    """Yield one MIG device; whole or not at all."""
     if not device.awake((read, index)):
         return
     part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(device.handle, index)
@@ -78,9 +76,7 @@ def _part(nvml: Nvml, device: Device, index: int) -> Iterator[Reading]:
 
 
 def _profile(nvml: Nvml, part: Handle) -> str:
-    """
-    Return ``1g.5gb`` of ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``.
-    """
+    """Return ``1g.5gb`` of ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``."""
     return text(nvml.nvmlDeviceGetName(part)).rpartition(" MIG ")[2]
 
 

@@ -1,6 +1,4 @@
-"""
-NVML itself: found, started, and let go of.
-"""
+"""NVML itself: found, started, and let go of."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ class Session:
         return pynvml
 
     def close(self) -> None:
-        """
-        Shut NVML down, if it was started; the next `open` starts it again.
-        """
+        """Shut NVML down, if it was started; the next `open` starts it again."""
         nvml, self.nvml = self.nvml, None
         if nvml is not None:
             with suppress(nvml.NVMLError):
@@ -80,9 +76,7 @@ class Session:
 
 
 def driver_is_here() -> bool:
-    """
-    Tell whether the driver's library can be loaded, as pynvml will.
-    """
+    """Tell whether the driver's library can be loaded, as pynvml will."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:

@@ -102,9 +102,7 @@ class Xids:
             self._families = None
 
     def forget(self, uuid: str) -> None:
-        """
-        Let `listen` ask again what a GPU could not: a reset one may support more.
-        """
+        """Let `listen` ask again what a GPU could not: a reset one may support more."""
         self._refused.discard(uuid)
 
     def drain(self, nvml: Nvml, uuid: str) -> bool:
@@ -136,17 +134,13 @@ class Xids:
         return True
 
     def families(self) -> list[Family]:
-        """
-        Return all counts, also of GPUs that are lost, and when each last rose.
-        """
+        """Return all counts, also of GPUs that are lost, and when each last rose."""
         if self._families is None:
             self._families = self._made()
         return self._families
 
     def close(self, nvml: Nvml) -> None:
-        """
-        Drain and free the event sets, before NVML is shut down; the counts stay.
-        """
+        """Drain and free the event sets, before NVML is shut down; the counts stay."""
         for uuid in list(self._sets):
             with suppress(nvml.NVMLError):
                 self.drain(nvml, uuid)
@@ -170,9 +164,7 @@ class Xids:
         ]
 
     def _note(self, nvml: Nvml, uuid: str, error: Any) -> None:
-        """
-        Do what a failed call asks for; that a GPU is lost is for others to count.
-        """
+        """Do what a failed call asks for; that a GPU is lost is for others to count."""
         log.debug("%s: no Xid errors: %s", uuid, error)
         code = error.value
         if code not in UNSUPPORTED | LOST.keys():

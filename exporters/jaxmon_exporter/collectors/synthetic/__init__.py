@@ -1,3 +1,1 @@
-"""
-A fleet of accelerators that do not exist, for `--demo`.
-"""
+"""A fleet of accelerators that do not exist, for `--demo`."""

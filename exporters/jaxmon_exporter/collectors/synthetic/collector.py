@@ -107,9 +107,7 @@ class Demo:
         ]
 
     def collect(self) -> Iterable[Family]:
-        """
-        Return the fleet as it is now.
-        """
+        """Return the fleet as it is now."""
         now = self._clock()
         # As if the fleet had been running for an hour when the exporter started.
         elapsed = max(0.0, now - self._began) + 3600.0
@@ -121,9 +119,7 @@ class Demo:
         return page.families
 
     def close(self) -> None:
-        """
-        Nothing is held.
-        """
+        """Nothing is held."""
 
     def _accelerator(self, page: _Page, index: int, elapsed: float) -> None:
         uuid, phase = self._uuids[index], self._phases[index]
@@ -233,18 +229,14 @@ class Demo:
 
 
 class _Page:
-    """
-    Collects families; samples carry a worker label while `worker` is set.
-    """
+    """Collects families; samples carry a worker label while `worker` is set."""
 
     def __init__(self) -> None:
         self.families: list[Family] = []
         self.worker: str | None = None
 
     def add(self, metric: Metric, value: float, *labels: object) -> None:
-        """
-        Add one sample of *metric*.
-        """
+        """Add one sample of *metric*."""
         self.add_named(metric, metric.name, value, metric.labels, labels)
 
     def add_named(
@@ -255,9 +247,7 @@ class _Page:
         names: tuple[str, ...],
         labels: tuple[object, ...],
     ) -> None:
-        """
-        Add one sample under a *name* such as that of a histogram's sum.
-        """
+        """Add one sample under a *name* such as that of a histogram's sum."""
         if self.worker is not None:
             names, labels = ("worker", *names), (self.worker, *labels)
         text = labels_text(names, labels)
@@ -308,9 +298,7 @@ def _function(page: _Page, function: _Function, elapsed: float) -> None:
 def _histogram(
     page: _Page, metric: Metric, count: int, typical: float, *labels: str
 ) -> None:
-    """
-    Add *count* observations that are all *typical*.
-    """
+    """Add *count* observations that are all *typical*."""
     name, names = metric.name, metric.labels
     for bound in (*metric.buckets, math.inf):
         edge = "+Inf" if math.isinf(bound) else str(float(bound))
@@ -324,18 +312,14 @@ _SLOW, _FAST = 2 * math.pi / 600, 2 * math.pi / 47
 
 
 def _wave(elapsed: float, phase: float, *, mean: float, swing: float) -> float:
-    """
-    Return a slow and a quicker wave around *mean*, never further than *swing*.
-    """
+    """Return a slow and a quicker wave around *mean*, never further than *swing*."""
     slow = math.sin(_SLOW * elapsed + phase)
     fast = math.sin(_FAST * elapsed + 3 * phase)
     return mean + swing * (0.7 * slow + 0.3 * fast)
 
 
 def _integral(elapsed: float, phase: float, *, mean: float, swing: float) -> float:
-    """
-    Return the integral of `_wave` from 0 to *elapsed*.
-    """
+    """Return the integral of `_wave` from 0 to *elapsed*."""
     slow = (math.cos(phase) - math.cos(_SLOW * elapsed + phase)) / _SLOW
     fast = (math.cos(3 * phase) - math.cos(_FAST * elapsed + 3 * phase)) / _FAST
     return mean * elapsed + swing * (0.7 * slow + 0.3 * fast)

@@ -1,3 +1,1 @@
-"""
-TPUs, as the runtimes of the programs on them report.
-"""
+"""TPUs, as the runtimes of the programs on them report."""

@@ -1,6 +1,4 @@
-"""
-Where processes that hold TPUs may serve figures of them.
-"""
+"""Where processes that hold TPUs may serve figures of them."""
 
 from __future__ import annotations
 

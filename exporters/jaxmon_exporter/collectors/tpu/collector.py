@@ -94,9 +94,7 @@ class Tpus:
         return [*found, partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
-        """
-        Nothing is held between polls.
-        """
+        """Nothing is held between polls."""
 
     @cached_property
     def _runtimes(self) -> Runtimes:
@@ -188,9 +186,7 @@ class Tpus:
         ]
 
     def _watch(self, figures: Figures) -> None:
-        """
-        Log where cores stand that do not move on while programs wait.
-        """
+        """Log where cores stand that do not move on while programs wait."""
         if hung := self._hangs.look(figures.states()):
             words = self._runtimes.words(runtime for _, _, runtime, _ in hung)
             for uuid, core, runtime, state in hung:
@@ -199,9 +195,7 @@ class Tpus:
 
 
 def _guessed(readings: Sequence[Reading]) -> tuple[list[str], int]:
-    """
-    Return names for chips that cannot be seen, and how many cores each has.
-    """
+    """Return names for chips that cannot be seen, and how many cores each has."""
     cores = chips = 0
     for reading in readings:
         cores += reading.count_cores()

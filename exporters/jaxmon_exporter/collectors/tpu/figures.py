@@ -1,6 +1,4 @@
-"""
-What runtimes of TPUs tell, as families: each figure at its chip and core.
-"""
+"""What runtimes of TPUs tell, as families: each figure at its chip and core."""
 
 from __future__ import annotations
 
@@ -91,9 +89,7 @@ class Figures:
         self._failures = failures
 
     def families(self) -> Iterator[Family]:
-        """
-        Yield everything that the runtimes told.
-        """
+        """Yield everything that the runtimes told."""
         yield from self._memory()
         yield from self._shares()
         yield from self._queues()
@@ -121,9 +117,7 @@ class Figures:
                     yield self._uuids[chip], state.core, reading.runtime, state
 
     def _memory(self) -> Iterator[Family]:
-        """
-        Yield size and use by chip, where all of its cores are told.
-        """
+        """Yield size and use by chip, where all of its cores are told."""
         for metric, name in (
             (ACCELERATOR_MEMORY_SIZE_BYTES, tpu_reading.MEMORY_TOTAL),
             (ACCELERATOR_MEMORY_USED_BYTES, tpu_reading.MEMORY_USED),
@@ -172,9 +166,7 @@ class Figures:
         return Family(TPU_HLO_EXECUTION_SECONDS, samples)
 
     def _processes(self) -> Iterator[Family]:
-        """
-        Yield what belongs to a process rather than to a chip.
-        """
+        """Yield what belongs to a process rather than to a chip."""
         for reading in self._readings:
             runtime = reading.runtime
             for metric, labels, name in _LATENCIES:
@@ -211,9 +203,7 @@ class Figures:
                     yield Family(metric, [(series(metric, uuid, core), value & _EXACT)])
 
     def _by_core(self, name: str) -> list[tuple[Place, float]]:
-        """
-        Return a metric that numbers cores.
-        """
+        """Return a metric that numbers cores."""
         told = {
             (reading.runtime, device): value
             for reading in self._readings
@@ -235,9 +225,7 @@ class Figures:
         return {chip: fsum(shares) / len(shares) for chip, shares in chips.items()}
 
     def _held_by(self, runtime: str) -> list[Place]:
-        """
-        Return the cores that a process holds: those whose memory it tells.
-        """
+        """Return the cores that a process holds: those whose memory it tells."""
         keys = [
             (reading.runtime, device)
             for reading in self._readings

@@ -62,9 +62,7 @@ class Hangs:
         return hung
 
     def tell(self, uuid: str, core: int, state: CoreState, words: str | None) -> None:
-        """
-        Log that a core stands still, and where.
-        """
+        """Log that a core stands still, and where."""
         log.warning(
             "core %d of %s has stood still for a minute, %d programs wait: run %s of "
             "program %s, at %s",
@@ -91,8 +89,6 @@ def _moved(before: CoreState, now: CoreState) -> bool:
 
 
 def _plain(text: str) -> str:
-    """
-    Return *text* on one line, shortened.
-    """
+    """Return *text* on one line, shortened."""
     line = "".join(one if one.isprintable() else " " for one in text)
     return line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}…"

@@ -74,9 +74,7 @@ class Measure:
 
     @property
     def device(self) -> int | None:
-        """
-        Number of the core, or chip, by whichever name and type it is told.
-        """
+        """Number of the core, or chip, by whichever name and type it is told."""
         for key in ("device_ordinal", "device-id", "device_id"):
             value = self.attributes.get(key)
             if isinstance(value, str) and value.isdecimal() and value.isascii():
@@ -125,16 +123,12 @@ def metric_request(name: str, *, own: bool) -> bytes:
 
 
 def list_request() -> bytes:
-    """
-    Return a request for the names of all metrics.
-    """
+    """Return a request for the names of all metrics."""
     return b""
 
 
 def status_request(*, words: bool) -> bytes:
-    """
-    Return a request for the state of the cores; places in words cost more.
-    """
+    """Return a request for the state of the cores; places in words cost more."""
     return b"\x08\x01" if words else b""
 
 
@@ -246,9 +240,7 @@ class _Message:
 
 
 def _attributes(messages: Iterable[_Message], depth: int = 0) -> dict[str, Attribute]:
-    """
-    Return names and values of attributes, and of lists of them.
-    """
+    """Return names and values of attributes, and of lists of them."""
     found: dict[str, Attribute] = {}
     for attribute in messages:
         for value in attribute.messages(2):

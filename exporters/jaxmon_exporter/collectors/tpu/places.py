@@ -57,9 +57,7 @@ def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
 
 
 def cores(keys: Iterable[Key], chips: int, per_chip: int) -> dict[Key, Place]:
-    """
-    Return the place of each core that *keys* number.
-    """
+    """Return the place of each core that *keys* number."""
     return {
         key: Place(*divmod(number, per_chip))
         for key, number in numbered(keys, chips * per_chip).items()

@@ -68,9 +68,7 @@ _TENSOR_CORE = "TENSOR_CORE"
 
 
 def further_names(listed: Iterable[str]) -> list[str]:
-    """
-    Return names out of a runtime's own list that are of use, too.
-    """
+    """Return names out of a runtime's own list that are of use, too."""
     wanted = (LINK_HEALTH, THROTTLE_SCORE)
     found = (name for name in listed if any(part in name for part in wanted))
     fitting = (name for name in found if len(name.encode()) <= LONGEST_NAME)
@@ -93,21 +91,15 @@ class Reading:
     states: list[CoreState] = field(default_factory=list)
 
     def count_cores(self) -> int:
-        """
-        Return how many cores tell their memory.
-        """
+        """Return how many cores tell their memory."""
         return len(self.numbers(MEMORY_TOTAL))
 
     def count_chips(self) -> int:
-        """
-        Return how many chips, or cores, tell their duty cycle.
-        """
+        """Return how many chips, or cores, tell their duty cycle."""
         return len(self.numbers(DUTY_CYCLE))
 
     def numbers(self, name: str) -> dict[int, float]:
-        """
-        Return the numbers of a metric by device.
-        """
+        """Return the numbers of a metric by device."""
         return {
             measure.device: measure.value
             for measure in self.measures.get(name, ())
@@ -117,9 +109,7 @@ class Reading:
         }
 
     def distributions(self, name: str) -> list[tuple[int | None, Distribution]]:
-        """
-        Return the distributions of a metric, with their devices.
-        """
+        """Return the distributions of a metric, with their devices."""
         return [
             (measure.device, measure.value)
             for measure in self.measures.get(name, ())
@@ -127,9 +117,7 @@ class Reading:
         ]
 
     def values(self, name: str) -> list[float]:
-        """
-        Return all numbers of a metric, whatever they belong to.
-        """
+        """Return all numbers of a metric, whatever they belong to."""
         return [
             measure.value
             for measure in self.measures.get(name, ())

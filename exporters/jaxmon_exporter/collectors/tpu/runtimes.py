@@ -58,15 +58,11 @@ class _Runtime:
         return Call(self.address.target, method, request)
 
     def names(self) -> list[str]:
-        """
-        Return what to ask it for.
-        """
+        """Return what to ask it for."""
         return [name for name in (*NAMES, *self.further) if name not in self.unknown]
 
     def renew(self) -> None:
-        """
-        Forget what it could not do: it is another one, or may be.
-        """
+        """Forget what it could not do: it is another one, or may be."""
         self.unknown.clear()
         self.uptime = 0.0
 
@@ -123,9 +119,7 @@ class Runtimes:
         return [readings[one.name] for one in up if one.up]
 
     def up(self) -> Family:
-        """
-        Return which runtimes answer: those that ever did, or the usual one.
-        """
+        """Return which runtimes answer: those that ever did, or the usual one."""
         listed = [one for one in self._runtimes if one.met or self._configured]
         return Family(
             TPU_RUNTIME_UP,
@@ -173,9 +167,7 @@ class Runtimes:
                 one.up = one.met = True
 
     def _take(self, one: _Runtime, reading: Reading, name: str, reply: Reply) -> None:
-        """
-        Put a reply about *name* into *reading*, or take note of a failure.
-        """
+        """Put a reply about *name* into *reading*, or take note of a failure."""
         if isinstance(reply, bytes):
             try:
                 if name == tpu_messages.STATUS:
@@ -196,9 +188,7 @@ class Runtimes:
             self._failures["request_failed"] += 1
 
     def _judge(self, one: _Runtime, reading: Reading, *, slow: bool) -> None:
-        """
-        Decide whether a runtime is still up, and still the same.
-        """
+        """Decide whether a runtime is still up, and still the same."""
         uptime = max(reading.values(UPTIME), default=0.0)
         if uptime < one.uptime:
             one.renew()

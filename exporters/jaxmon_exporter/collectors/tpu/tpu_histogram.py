@@ -1,6 +1,4 @@
-"""
-Distributions of a TPU's runtime as histograms.
-"""
+"""Distributions of a TPU's runtime as histograms."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ def histogram(
 def _kept(
     wanted: Sequence[float], bounds: Sequence[float], running: Sequence[int]
 ) -> Iterator[tuple[float, int]]:
-    """
-    Yield bound, in seconds, and number of observations below it.
-    """
+    """Yield bound, in seconds, and number of observations below it."""
     # Six digits: the name of a series must not depend on how a float rounds.
     seconds = [float(f"{bound / _MICROSECONDS:.6g}") for bound in bounds]
     chosen = {

@@ -1,3 +1,1 @@
-"""
-Rows of panels, one module for each subject; dashboards choose among them.
-"""
+"""Rows of panels, one module for each subject; dashboards choose among them."""

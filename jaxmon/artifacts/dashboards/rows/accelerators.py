@@ -1,6 +1,4 @@
-"""
-Accelerators as their driver sees them.
-"""
+"""Accelerators as their driver sees them."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from jaxmon.artifacts.promql import Expr, counter, gauge, recorded
 
 
 def oncall() -> Row:
-    """
-    Return load, memory, power and health.
-    """
+    """Return load, memory, power and health."""
     named = "{{instance}} {{uuid}}"
     by = ("job", "instance", "uuid")
     used = hardware.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES)
@@ -130,9 +126,7 @@ def oncall() -> Row:
 
 
 def debug() -> Row:
-    """
-    Return each accelerator: what it is, what it does, what it draws and costs.
-    """
+    """Return each accelerator: what it is, what it does, what it draws and costs."""
     named = "{{instance}} {{uuid}}"
     by = ("job", "instance", "uuid")
     busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by)

@@ -1,6 +1,4 @@
-"""
-Sampled calls: what the host spends on them, and what the device does.
-"""
+"""Sampled calls: what the host spends on them, and what the device does."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from jaxmon.catalog import Metric
 
 
 def debug() -> Row:
-    """
-    Return execution and dispatch times, each in panels of its own.
-    """
+    """Return execution and dispatch times, each in panels of its own."""
     nonfinite = counter(catalog.NONFINITE, *q.PROCESS).mishaps().sum("name")
     promotions = counter(catalog.FLOAT64_PROMOTIONS, *q.FUNCTION)
     return Row(

@@ -1,6 +1,4 @@
-"""
-Whether functions give the same output twice, and right gradients.
-"""
+"""Whether functions give the same output twice, and right gradients."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from jaxmon.artifacts.promql import counter, gauge
 
 
 def debug() -> Row:
-    """
-    Return the checks that were made, and their outcome.
-    """
+    """Return the checks that were made, and their outcome."""
     by = ("function", "outcome")
     deviation = gauge(catalog.OUTPUT_DEVIATION, *q.FUNCTION).max("function")
     checks = counter(catalog.DETERMINISM_CHECKS, *q.FUNCTION).total()

@@ -1,6 +1,4 @@
-"""
-Compiles: how many, why, how long.
-"""
+"""Compiles: how many, why, how long."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from jaxmon.artifacts.slo import Slos, durations
 
 
 def oncall(slos: Slos) -> Row:
-    """
-    Return recompiles, cache hits and compiles in progress.
-    """
+    """Return recompiles, cache hits and compiles in progress."""
     recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).rate()
     phases = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.rise().sum("phase")
     by_host = ("job", "instance")
@@ -96,9 +92,7 @@ def oncall(slos: Slos) -> Row:
 
 
 def debug() -> Row:
-    """
-    Return which function compiles why, in which phase, and for how long.
-    """
+    """Return which function compiles why, in which phase, and for how long."""
     return Row(13, "Compiles", (*_recompiles(), *_durations(), *_cache()))
 
 

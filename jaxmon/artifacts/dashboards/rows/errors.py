@@ -1,6 +1,4 @@
-"""
-Errors of calls, and starts of processes.
-"""
+"""Errors of calls, and starts of processes."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from jaxmon.artifacts.promql import counter
 
 
 def oncall() -> Row:
-    """
-    Return what fails, and what starts over.
-    """
+    """Return what fails, and what starts over."""
     # Also of a function whose first call fails: its series begin at 1.
     errors = counter(catalog.ERRORS, *q.FUNCTION).mishaps()
     # Long enough for a process that is kept waiting before it may start again.
@@ -65,9 +61,7 @@ def oncall() -> Row:
 
 
 def debug() -> Row:
-    """
-    Return which function fails how.
-    """
+    """Return which function fails how."""
     raised = counter(catalog.ERRORS, *q.FUNCTION)
     by = ("function", "kind")
     return Row(

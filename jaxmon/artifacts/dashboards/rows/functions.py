@@ -1,6 +1,4 @@
-"""
-Jitted functions: who is called, who hits the cache, who costs most.
-"""
+"""Jitted functions: who is called, who hits the cache, who costs most."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _ONLY = Link(
 
 
 def debug(slos: Slos) -> Row:
-    """
-    Return every function on a line of its own, then calls and misses over time.
-    """
+    """Return every function on a line of its own, then calls and misses over time."""
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
     misses = counter(catalog.JIT_CACHE_MISSES, *q.FUNCTION).rate().sum("function")
     return Row(

@@ -1,6 +1,4 @@
-"""
-What only the driver of NVIDIA GPUs tells: errors, links, throttling, activity.
-"""
+"""What only the driver of NVIDIA GPUs tells: errors, links, throttling, activity."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _CURRENT, _SM = eq("kind", "current"), eq("clock", "sm")
 
 
 def debug() -> Row:
-    """
-    Return what each GPU suffered, what its links carry, what its parts do.
-    """
+    """Return what each GPU suffered, what its links carry, what its parts do."""
     # Only critical Xids have a series from the start; the others are born with 1.
     xid = (
         counter(catalog.GPU_XID_ERRORS, hardware.GPU)
@@ -234,9 +230,7 @@ def debug() -> Row:
 
 
 def uncorrected() -> Counter:
-    """
-    Return memory errors that ECC could not correct, since the driver was loaded.
-    """
+    """Return memory errors that ECC could not correct, since the driver was loaded."""
     severity, scope = eq("severity", "uncorrected"), eq("scope", "volatile")
     return counter(catalog.GPU_ECC_ERRORS, hardware.GPU, severity, scope)
 
@@ -246,16 +240,12 @@ def _state(metric: Metric, *matchers: Matcher) -> Expr:
 
 
 def _activity(metric: Metric) -> tuple[Target, ...]:
-    """
-    Return what a part of each accelerator, or of an instance of it, is busy with.
-    """
+    """Return what a part of each accelerator, or of an instance of it, is busy with."""
     return (Target(gauge(metric, hardware.GPU), _NAMED),)
 
 
 def _link_errors() -> tuple[Target, ...]:
-    """
-    Return errors a minute, of links that have any.
-    """
+    """Return errors a minute, of links that have any."""
     by_type = tuple(
         Target(
             q.per_minute(counter(metric, hardware.GPU).rate().sum(*_BY, "type")) > 0,

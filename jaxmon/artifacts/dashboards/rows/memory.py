@@ -1,6 +1,4 @@
-"""
-Memory of devices, processes and hosts.
-"""
+"""Memory of devices, processes and hosts."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from jaxmon.artifacts.slo import Slos
 
 
 def oncall(slos: Slos) -> Row:
-    """
-    Return how near the limits memory is, and whether it grows.
-    """
+    """Return how near the limits memory is, and whether it grows."""
     by = ("job", "instance", "worker", "device")
     named = f"{q.NAMED_PROCESS} {{{{device}}}}"
     used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use"), *q.DEVICE).sum(*by)
@@ -89,9 +85,7 @@ def oncall(slos: Slos) -> Row:
 
 
 def debug() -> Row:
-    """
-    Return what JAX's allocators hold, device by device.
-    """
+    """Return what JAX's allocators hold, device by device."""
     by = (*q.BY_PROCESS, "device")
     named = f"{q.NAMED_PROCESS} {{{{device}}}}"
     memory = gauge(catalog.DEVICE_MEMORY_BYTES, *q.DEVICE).sum(*by, "kind")

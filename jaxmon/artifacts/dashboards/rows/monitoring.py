@@ -1,6 +1,4 @@
-"""
-The monitoring itself: targets, collectors, hooks.
-"""
+"""The monitoring itself: targets, collectors, hooks."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ _HOOKS = (Mapping("0", "inactive", "red"), Mapping("1", "active", "green"))
 
 
 def oncall() -> Row:
-    """
-    Return whether the other figures can be trusted.
-    """
+    """Return whether the other figures can be trusted."""
     hooks = gauge(catalog.HOOK_ACTIVE, *q.PROCESS).min("hook")
     collectors = hardware.host(catalog.COLLECTOR_SUCCESS)
     age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
@@ -105,9 +101,7 @@ def oncall() -> Row:
 
 
 def debug() -> Row:
-    """
-    Return what jaxmon itself does and costs, and the versions that it sees.
-    """
+    """Return what jaxmon itself does and costs, and the versions that it sees."""
     panels = (*_agents(), *_sidecars(), *_versions())
     return Row(20, "jaxmon and versions", panels, collapsed=True)
 

@@ -1,6 +1,4 @@
-"""
-Is it on fire, and since when.
-"""
+"""Is it on fire, and since when."""
 
 from __future__ import annotations
 
@@ -35,16 +33,12 @@ _SEVERITIES = (
 
 
 def oncall(slos: Slos, runbooks: str) -> Row:
-    """
-    Return what an alarmed reader looks at first.
-    """
+    """Return what an alarmed reader looks at first."""
     return Row(1, "Is it on fire?", (*_headline(slos), *_alerts(runbooks)))
 
 
 def budgets(slos: Slos) -> Row:
-    """
-    Return how fast error budgets go, and what is left of them.
-    """
+    """Return how fast error budgets go, and what is left of them."""
     burn = tuple(
         Target(
             (slo.recording("1h", q.JOB).max("job") / slo.budget).of_unit("times"),
@@ -165,9 +159,7 @@ def _headline(slos: Slos) -> tuple[Panel, ...]:
 def _stat(
     number: int, text: str, target: Target, *, no_value: str = "No data"
 ) -> Panel:
-    """
-    Return a figure of the top line: an eighth of it, named as its query.
-    """
+    """Return a figure of the top line: an eighth of it, named as its query."""
     return Panel(
         id=number,
         title=target.legend,

@@ -1,6 +1,4 @@
-"""
-Processes and hosts beneath JAX.
-"""
+"""Processes and hosts beneath JAX."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Programs: how large they are, whether hosts run the same, and the cache on disk.
-"""
+"""Programs: how large they are, whether hosts run the same, and the cache on disk."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Requests: rate, errors, latency, cold and warm.
-"""
+"""Requests: rate, errors, latency, cold and warm."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from jaxmon.artifacts.slo import Slos
 
 
 def oncall(slos: Slos) -> Row:
-    """
-    Return the signals of a model server.
-    """
+    """Return the signals of a model server."""
     by = ("job", "route")
     named = "{{job}} {{route}}"
     outcome = counter(catalog.REQUESTS, *q.PROCESS).rate().sum("outcome")
@@ -123,9 +119,7 @@ def oncall(slos: Slos) -> Row:
 
 
 def debug() -> Row:
-    """
-    Return how latency is distributed, and which routes are slow.
-    """
+    """Return how latency is distributed, and which routes are slow."""
     by = ("job", "route", "start")
     p95 = histogram(catalog.REQUEST_SECONDS, *q.PROCESS).quantile(0.95, *by)
     return Row(

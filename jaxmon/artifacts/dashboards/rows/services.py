@@ -1,6 +1,4 @@
-"""
-Which service it is.
-"""
+"""Which service it is."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ _DEBUG = Link(
 
 
 def oncall(slos: Slos) -> Row:
-    """
-    Return one line for each service, coloured as its objectives.
-    """
+    """Return one line for each service, coloured as its objectives."""
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("job")
     cold = counter(catalog.REQUESTS, eq("start", "cold"), *q.PROCESS).rate().sum("job")
     every = counter(catalog.REQUESTS, *q.PROCESS).rate().sum("job")

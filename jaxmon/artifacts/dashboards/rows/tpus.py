@@ -1,6 +1,4 @@
-"""
-TPUs as the runtimes of the programs on them tell of them.
-"""
+"""TPUs as the runtimes of the programs on them tell of them."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from jaxmon.artifacts.promql import counter, gauge, histogram
 
 
 def debug() -> Row:
-    """
-    Return load, times, and where each core stands.
-    """
+    """Return load, times, and where each core stands."""
     named = "{{instance}} {{uuid}}"
     by_core = ("job", "instance", "uuid", "core")
     executions = histogram(catalog.TPU_HLO_EXECUTION_SECONDS, *q.HOST)

@@ -1,6 +1,4 @@
-"""
-Loops: steps, data, time lost.
-"""
+"""Loops: steps, data, time lost."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from jaxmon.artifacts.slo import Slos, durations
 
 
 def oncall(slos: Slos) -> Row:
-    """
-    Return the signals of a training job.
-    """
+    """Return the signals of a training job."""
     by = ("job", "loop")
     named = "{{job}} {{loop}}"
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
@@ -98,9 +94,7 @@ def oncall(slos: Slos) -> Row:
 
 
 def debug() -> Row:
-    """
-    Return how step time is distributed, over time and over processes.
-    """
+    """Return how step time is distributed, over time and over processes."""
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
     by = (*q.BY_PROCESS, "loop")
     named = f"{q.NAMED_PROCESS} {{{{loop}}}}"

@@ -1,6 +1,4 @@
-"""
-Transfers between host and device, and waits.
-"""
+"""Transfers between host and device, and waits."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from jaxmon.artifacts.promql import counter
 
 
 def debug() -> Row:
-    """
-    Return what each process moves, and how long that holds it up.
-    """
+    """Return what each process moves, and how long that holds it up."""
     by = (*q.BY_PROCESS, "direction")
     named = f"{q.NAMED_PROCESS} {{{{direction}}}}"
     transfers = counter(catalog.HOST_TRANSFERS, *q.PROCESS).rate().sum(*by)
