@@ -6,12 +6,12 @@ Requests of an ASGI application: FastAPI, Starlette, or any other.
     app.add_middleware(Middleware)      # Starlette, FastAPI
     app = Middleware(app)               # anything else
 
-Each HTTP request becomes one of `jaxmon.request`, its route the template that it
-matched (``/items/{id}``), never its path; what matches none is ``unmatched``. It lasts
-until the last byte of the response is sent. The status tells the outcome: 4xx is
-``client_error``, 5xx ``error``. A response that ends before its last byte, for example
-a stream that fails in the middle, is an ``error`` whatever its status; one that the
-client does not wait for is a ``client_error``.
+Each HTTP request is recorded as a `jaxmon.request`. Its route is the matched template
+(``/items/{id}``), never the path; unmatched requests are ``unmatched``. It lasts until
+the last byte of the response is sent. The status tells the outcome: 4xx is
+``client_error``, 5xx ``error``. A truncated response, for example a stream that fails
+midway, is an ``error`` whatever its status; if the client disconnects first, it is a
+``client_error``.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _MAX_DEPTH = 64
 
 class Middleware:
     """
-    Observes the HTTP requests of *app*; passes everything on unchanged.
+    Observes the HTTP requests of *app* and passes everything through unchanged.
 
-    Websockets and lifespan events are passed through; so are requests where no agent
-    runs, or within another request.
+    Websockets and lifespan events are passed through; so are requests without a running
+    agent, and nested requests.
     """
 
     def __init__(self, app: Application) -> None:
@@ -84,8 +84,8 @@ class Middleware:
 
 class _Exchange:
     """
-    What server and application say to each other about *request*, which is told its
-    outcome and its end.
+    The message exchange between server and application for *request*; records its
+    outcome and end.
     """
 
     __slots__ = ("_all_said", "_left", "_receive", "_request", "_send")
@@ -98,7 +98,7 @@ class _Exchange:
         self._left = False
 
     async def receive(self) -> Message:
-        """Pass on what the client says."""
+        """Forward messages from the client."""
         message = await self._receive()
         # When all is said, servers call the end a disconnect, too.
         if message["type"] == "http.disconnect" and not self._all_said:
@@ -106,7 +106,7 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Pass on what the application says."""
+        """Forward messages from the application."""
         kind = message["type"]
         # Of what is said to a client that has left, nothing is its outcome.
         if kind == "http.response.start" and not self._left:
@@ -124,7 +124,7 @@ class _Exchange:
             self._request.end()
 
     def cut_short(self, outcome: Outcome) -> None:
-        """Take note that the application says no more."""
+        """Record that the application stopped responding early."""
         if not self._left:
             self._request.outcome = outcome
 

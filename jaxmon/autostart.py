@@ -1,5 +1,5 @@
 """
-Start jaxmon at the moment the program imports JAX, not before.
+Starts jaxmon when the program imports JAX.
 
 A program may still set ``XLA_FLAGS`` or ``JAX_PLATFORMS`` in its first lines, and one
 that never imports JAX never pays for it. The standard library is all this needs.
@@ -26,12 +26,11 @@ def when_jax_is_imported(**settings: Any) -> Callable[[], None]:
     """
     Call `jaxmon.instrument` with *settings* once ``import jax`` has succeeded.
 
-    Where JAX is imported already, that is now. A failure to start is logged and goes
-    no further; an import of JAX that fails does so as without jaxmon, and may be
-    tried again.
+    Where JAX is imported already, that is now. Startup failures are logged and
+    contained; a failing import of JAX behaves as without jaxmon and may be retried.
 
     Returns:
-        What calls it off, as long as JAX has not been imported.
+        A function that cancels this, as long as JAX has not been imported.
     """
     finder = _JaxFinder(settings)
     if _JAX in sys.modules:
@@ -61,7 +60,7 @@ class _JaxFinder:
         self._settings = settings
 
     def leave(self) -> None:
-        """Wait no longer. Harmless when repeated."""
+        """Stop waiting. Idempotent."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
@@ -118,7 +117,7 @@ def _complain(error: Exception) -> None:
     import logging  # noqa: PLC0415 - most programs never need it from here
 
     logging.getLogger("jaxmon").warning(
-        "jaxmon could not start, the program runs without it: %s: %s",
+        "jaxmon could not start; the program continues without it: %s: %s",
         type(error).__name__,
         error,
     )

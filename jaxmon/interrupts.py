@@ -1,5 +1,5 @@
 """
-Exceptions of the program that land while our code runs.
+Detects exceptions of the program raised while our code runs.
 
 A signal handler, a trace function or `PyThreadState_SetAsyncExc` may raise at any
 instruction, ours included: time limits work that way. Such an exception is meant for

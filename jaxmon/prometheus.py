@@ -1,5 +1,5 @@
 """
-jaxmon's figures on a page that the program serves itself, by prometheus_client.
+jaxmon metrics in the program's own prometheus_client registry.
 
     from prometheus_client import REGISTRY, start_http_server
 
@@ -10,10 +10,10 @@ jaxmon's figures on a page that the program serves itself, by prometheus_client.
     REGISTRY.register(Collector(agent))
     start_http_server(8000)
 
-One port and one scrape for both. Where a sidecar stands beside the program this is not
-needed; with both, every series would be scraped twice. Where several processes share a
-port (``uvicorn --workers``, gunicorn) a scrape meets one of them and its agent alone,
-also in prometheus_client's multiprocess mode: there a sidecar tells them apart.
+One port and one scrape for both. Not needed with a sidecar; with both, every series
+would be scraped twice. If several processes share a port (``uvicorn --workers``,
+gunicorn), each scrape reaches only one of them, even in prometheus_client's
+multiprocess mode; use a sidecar instead.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Agent(Protocol):
 
 class Collector(ClientCollector):
     """
-    Gives a registry what *agent* would serve, but for ``process_*`` and ``python_*``.
+    Provides *agent*'s metrics to a registry, except ``process_*`` and ``python_*``.
 
     Those are prometheus_client's own. After `jaxmon.uninstrument`, and in a forked
     child, it gives nothing, and may stay registered. A scrape costs what collecting for
@@ -86,11 +86,11 @@ class Collector(ClientCollector):
             return ()
 
     def _note(self) -> None:
-        """Say once, while it is handled, that something failed."""
+        """Log a failure once."""
         if not self._failed:
             self._failed = True
             log.error(
-                "figures of jaxmon are missing from the program's page",
+                "jaxmon's metrics are missing from the program's endpoint",
                 exc_info=sys.exception(),
             )
 

@@ -1,14 +1,14 @@
 """
-Where agents and sidecar meet: a directory of Unix sockets, one slot per agent.
+The run directory: Unix sockets of agents, one slot each.
 
 A slot is the lowest free number, held by a lock on ``agent-N.lock`` for as long
 as the process lives; the kernel lets go of it however the process ends. So a
 restarted worker gets its predecessor's number, and the ``worker`` label stays
 bounded.
 
-Cleaners of temporary files take locks, sockets and the directory away under living
-agents, which put them back (`Slot.in_place`). So a path proves nothing: a file is
-unlinked only by who holds the slot's lock, and a socket that answers only by its owner.
+Temporary-file cleaners remove locks, sockets and the directory while agents run; the
+agents recreate them (`Slot.in_place`). So a path proves nothing: files are unlinked
+only by the holder of the slot's lock, and a responding socket only by its owner.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Slot:
             interrupts.pass_on(error)
             msg = (
                 f"cannot create {self._lock_path}: {error.strerror}; set "
-                "JAXMON_RUN_DIR to a directory that can be written"
+                "JAXMON_RUN_DIR to a writable directory"
             )
             raise RunDirError(msg) from error
 
@@ -184,8 +184,8 @@ def acquire(directory: Path, *, first: int | None = None) -> Slot:
         except FileNotFoundError:  # removed meanwhile
             continue
     msg = (
-        f"run directory {directory} is removed as soon as it is made; set "
-        "JAXMON_RUN_DIR to another"
+        f"run directory {directory} keeps being removed; set JAXMON_RUN_DIR to "
+        "another directory"
     )
     raise RunDirError(msg)
 
@@ -216,7 +216,7 @@ def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
             slot.release()
             raise
         slot.release()
-    msg = f"all {MAX_SLOTS} slots in {directory} are taken; set another JAXMON_RUN_DIR"
+    msg = f"all {MAX_SLOTS} slots in {directory} are in use; use another JAXMON_RUN_DIR"
     raise RunDirError(msg)
 
 
@@ -279,14 +279,14 @@ def prepare(directory: Path) -> int:
     except OSError as error:
         msg = (
             f"run directory {directory}: {error.strerror}; set JAXMON_RUN_DIR to a "
-            "directory that can be written"
+            "writable directory"
         )
         raise RunDirError(msg) from error
     shared = directory.parent == _temporary()
     if shared and stat.S_ISLNK(status.st_mode):
         msg = (
-            f"run directory {directory} is a link, which anybody may have made; "
-            "set JAXMON_RUN_DIR to a directory of your own"
+            f"run directory {directory} is a symbolic link, which anyone could "
+            "have created; set JAXMON_RUN_DIR to a directory that you own"
         )
         raise RunDirError(msg)
     if shared and status.st_uid != os.getuid():

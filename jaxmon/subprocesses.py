@@ -1,5 +1,5 @@
 """
-Programs that are run for their answer, within a time and a size.
+Runs subprocesses with time and output limits.
 
 `subprocess.run` with a timeout waits on where a child of the program holds its output
 open, and keeps all that is written.

@@ -1,4 +1,4 @@
-"""Threads inside somebody else's program."""
+"""Threads inside the user's program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class DaemonThread(threading.Thread):
                 program.
         """
         if _thread.start_new_thread is not _start:
-            msg = "threads have been patched since jaxmon was loaded; patch them first"
+            msg = (
+                "threading was patched after jaxmon was loaded; patch it before "
+                "importing jaxmon"
+            )
             raise RuntimeError(msg)
         super().start()
 

@@ -1,12 +1,12 @@
 """
-Collectors polled in the background; a scrape only reads what they left behind.
+Polls collectors in the background; a scrape only reads their latest results.
 
-Each collector has one daemon thread. A poll that never returns costs that
-collector alone: its thread is never multiplied, the failure shows after the
-deadline, and the collector recovers when the call comes back. The last good figures
-are served until they are three intervals and a deadline old, then no longer: a
-gap in a graph says more than a frozen line. What a failed poll tells, such as ``up 0``,
-holds until the next one, which waits longer after each failure that cost something.
+Each collector has one daemon thread. A poll that never returns affects only its
+collector: no second thread is started, the failure shows after the deadline, and the
+collector recovers when the call returns. The last good values are served until they are
+three intervals plus one deadline old: a gap is better than a stale value. Results of a
+failed poll, such as ``up 0``, are valid until the next one, which backs off after
+costly failures.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Poller:
         try:
             self._collector.close()
         except Exception:
-            log.exception("collector %s could not be closed", self.name)
+            log.exception("failed to close collector %s", self.name)
 
     def _end(
         self,
@@ -216,7 +216,7 @@ class Poller:
         deadline = self._collector.deadline
         if now - self._began > deadline:
             self._overdue = self._polled = True
-            self._note(TIMEOUT, f"no answer within {deadline:g} s, still waiting")
+            self._note(TIMEOUT, f"no response within {deadline:g} s, still waiting")
 
     def _note(self, reason: str, message: str) -> None:
         """Count a failure, and log when the state changes, not on every poll."""
@@ -228,7 +228,7 @@ class Poller:
                 level = logging.INFO if normal else logging.WARNING
                 log.log(level, "collector %s: %s: %s", self.name, reason, message)
             else:
-                log.info("collector %s works again", self.name)
+                log.info("collector %s has recovered", self.name)
         self._reason, self._message = reason, message
         self._worked |= not reason
 
@@ -239,8 +239,8 @@ class Polling:
 
     Args:
         collectors: read what they tell at its source.
-        secondary: have from others what they tell, to fill gaps.
-        merge: says what of the second joins the first.
+        secondary: collectors that fill gaps from other exporters.
+        merge: selects which of the secondary families to add.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 """
-Who tells a figure that two collectors know.
+Decides which of two collectors provides a series.
 
-What we read from the driver ourselves comes first, because it is fresher and we know
-what it means. Another exporter's page only fills the gaps: what no collector of ours
-has on the page now. So a page never carries a series twice, and a gap is filled by
-itself where a driver is missing, too old, or hangs.
+Our own driver readings take precedence, because they are fresher and their meaning is
+known. Another exporter only fills gaps: series that none of our collectors currently
+provides. So a page never carries a series twice, and a gap is filled by itself where a
+driver is missing, too old, or hangs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 What accelerators cost: a table of models and dollars per hour, given by the operator.
 
-There is no built-in table: prices differ by contract, and a wrong one is worse than
-none. An accelerator that answers no more is still paid for.
+There is no built-in table: prices vary by contract, and a wrong one is worse than none.
+An unresponsive accelerator still costs money.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Prices:
             return series(metric, accelerator["uuid"]), price
         if model not in self._unknown and len(self._unknown) < _MAX_SEEN:
             self._unknown.add(model)
-            log.warning("the model %r has no price; its cost is left out", model)
+            log.warning("no price for model %r; its cost is not exported", model)
         return None
 
 
@@ -114,7 +114,7 @@ def from_file(path: Path) -> dict[str, float]:
         for pattern, price in rows:
             where = f"prices {path}, {pattern!r:.60}: {price!r:.60}"
             if pattern.strip() in found:
-                msg = f"{where}: the model has a price above already"
+                msg = f"{where}: duplicate price for this model"
                 raise CommandError(msg)
             found[pattern.strip()] = _dollars(pattern, price, where)
     except (ConfigFileError, csv.Error) as error:
@@ -130,7 +130,7 @@ def _csv(text: str) -> Iterator[tuple[str, str]]:
         if [cell.strip().lower() for cell in row] == ["model", "dollars"]:
             continue  # a heading
         if len(row) != len(("model", "dollars")):
-            msg = f"line {number} is not model,dollars"
+            msg = f"line {number}: expected model,dollars"
             raise ConfigFileError(msg)
         yield row[0], row[1]
 
@@ -157,8 +157,8 @@ def _dollars(pattern: str, price: str, where: str) -> float:
         value = math.nan
     if not pattern.strip() or not math.isfinite(value) or value < 0:
         msg = (
-            f"{where}: a price is a model and dollars per hour, 0 or more, such as "
-            "H100=2.5"
+            f"{where}: expected a model and a price in dollars per hour (0 or "
+            "more), such as H100=2.5"
         )
         raise CommandError(msg)
     return value

@@ -1,5 +1,5 @@
 """
-What the sidecar knows, on one screen: the JSON behind the landing page.
+The JSON summary behind the landing page.
 
 `summarise` returns a `Summary`; ``/api/summary`` serves it. Seconds and bytes
 throughout, ratios from 0 to 1, `None` where a figure is not known. Counts run since
@@ -45,8 +45,8 @@ class Totals(TypedDict):
 
 class FunctionSummary(Totals):
     """
-    A function, summed over workers; ``causes`` are those of its recompiles. One
-    that did nothing yet is not listed.
+    A function, summed over workers; ``causes`` are those of its recompiles. Functions
+    without activity are not listed.
     """
 
     name: str
@@ -54,7 +54,7 @@ class FunctionSummary(Totals):
 
 
 class AgentSummary(TypedDict):
-    """An instrumented process. One that does not answer has only worker and ``up``."""
+    """An instrumented process. An unresponsive one has only worker and ``up``."""
 
     worker: str
     up: bool
@@ -115,7 +115,7 @@ class CollectorSummary(TypedDict):
 
 
 class Summary(TypedDict):
-    """Everything at one moment."""
+    """A complete snapshot."""
 
     version: str
     time: float

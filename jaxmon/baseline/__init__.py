@@ -1,7 +1,7 @@
 """
-What a program's functions cost to compile and to run, kept in a file and compared.
+Records what a program's functions cost to compile and run, and compares records.
 
-`jaxmon baseline record` keeps the figures of a run, `jaxmon baseline compare` holds
-another run against them, and fails where a function got worse: after a change, or
-with another JAX. See `docs/testing.md`.
+`jaxmon baseline record` keeps the figures of a run, `jaxmon baseline compare` compares
+another run with them, and fails if a function got worse: after a change, or with
+another JAX. See `docs/testing.md`.
 """

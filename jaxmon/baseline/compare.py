@@ -1,4 +1,4 @@
-"""Two records held against each other."""
+"""Compares two records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Verdict = Literal["worse", "within", "better"]
 @dataclass(frozen=True, slots=True)
 class Change:
     """
-    A figure that is not what it was.
+    A changed measure.
 
     Args:
         function: whose figure.
@@ -44,8 +44,8 @@ class Comparison:
         after: what is compared with it.
         changes: by function, then in the order of `FIGURES`.
         new: functions without a baseline.
-        vanished: functions that were not compiled any more.
-        untold: figures that JAX tells of one side only.
+        vanished: functions that were no longer compiled.
+        untold: measures that JAX reported for one side only.
     """
 
     before: Record
@@ -79,8 +79,8 @@ def compare(
         old, new = before.versions.get(name), after.versions.get(name)
         if old and new and old != new:
             msg = (
-                f"the baseline is of {name} {old!r}, this run of {new!r}: their "
-                "figures cannot be compared; keep a baseline for each"
+                f"the baseline is of {name} {old!r}, this run of {new!r}: they "
+                "cannot be compared; keep a separate baseline for each"
             )
             raise BaselineError(msg)
     both = sorted(before.functions.keys() & after.functions.keys())

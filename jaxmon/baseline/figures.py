@@ -1,4 +1,4 @@
-"""The figures of a function, and how much worse each may get."""
+"""Per-function measures and their tolerances."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FIGURES = {
         Figure(
             "compile_seconds",
             Tolerance(0.5, 0.5),
-            "measured, on a machine that others may be using",
+            "measured, possibly on a shared machine",
             "seconds",
         ),
         Figure("flops", Tolerance(0.01), _XLA),
@@ -97,7 +97,9 @@ def tolerances(given: Iterable[str]) -> dict[str, Tolerance | None]:
     for text in given:
         name, _, value = text.partition("=")
         if name not in FIGURES:
-            msg = f"{text!r}: no figure {name!r}; figures are {', '.join(FIGURES)}"
+            msg = (
+                f"{text!r}: unknown measure {name!r}; measures are {', '.join(FIGURES)}"
+            )
             raise BaselineError(msg)
         found[name] = None if value == "off" else _tolerance(text, value)
     return found
@@ -108,12 +110,12 @@ def _tolerance(text: str, value: str) -> Tolerance:
     share, amount = match.groups() if match is not None and value else (None, None)
     if share is None and amount is None:
         msg = (
-            f"{text!r}: {value!r} is no tolerance; give a share (5%), an amount (2), "
-            "both (50%+0.5), or off"
+            f"{text!r}: {value!r} is not a valid tolerance; use a percentage (5%), "
+            "an amount (2), both (50%+0.5), or off"
         )
         raise BaselineError(msg)
     found = Tolerance(float(share or 0) / 100, float(amount or 0))
     if max(found.share, found.amount) > _MOST:
-        msg = f"{text!r} allows everything; say off"
+        msg = f"{text!r} allows everything; use off"
         raise BaselineError(msg)
     return found

@@ -1,6 +1,4 @@
-"""
-A baseline: figures by function, with the versions that they were made by, as a file.
-"""
+"""A baseline file: measures by function, with the versions that produced them."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ class Record:
 
 def from_processes(documents: Iterable[Mapping[str, Any]]) -> Record:
     """
-    Return the record of a run, from what each agent left behind.
+    Combine the files written by each agent into the record of a run.
 
     Counts and seconds of several processes are added up; of the size of a program
     the largest is kept.
@@ -96,7 +94,7 @@ def write(record: Record, path: Path) -> None:
 
 def check_writable(path: Path) -> None:
     """
-    Do nothing if `write` to *path* can be expected to succeed.
+    Check that *path* is writable.
 
     Raises:
         BaselineError: it cannot.
@@ -128,7 +126,10 @@ def read(path: Path) -> Record:
     try:
         return _record(json_text.parse(data))
     except (ValueError, OverflowError) as error:
-        msg = f"{path} is no baseline: {error}; `jaxmon baseline record` writes one"
+        msg = (
+            f"{path} is not a baseline: {error}; create one with `jaxmon baseline "
+            "record`"
+        )
         raise BaselineError(msg) from error
 
 

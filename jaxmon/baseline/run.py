@@ -1,4 +1,4 @@
-"""A command, run under an agent that leaves its figures behind."""
+"""Runs a command under an agent that records its measures."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run(command: Sequence[str], python: Sequence[str] = (sys.executable,)) -> Ru
         command = [*python, *command]
     program = shutil.which(command[0])
     if program is None:
-        msg = f"there is no program {command[0]!r}; give a script, -m, -c or a program"
+        msg = f"program {command[0]!r} not found; give a script, -m, -c or a program"
         raise BaselineError(msg)
     with scratch.directory("jaxmon-baseline-") as directory:
         settings = {**_SETTINGS, "figures_dir": str(directory)}
@@ -111,6 +111,8 @@ def _left_in(directory: Path) -> Iterator[dict[str, Any]]:
             )
             checked(document)
         except (ValueError, OverflowError) as error:
-            msg = f"a process left figures that cannot be read: {error}; run it again"
+            msg = (
+                f"a process wrote an unreadable record: {error}; run the command again"
+            )
             raise BaselineError(msg) from error
         yield document

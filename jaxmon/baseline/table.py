@@ -1,4 +1,4 @@
-"""A comparison, for people: a table of what changed, and a verdict."""
+"""Formats a comparison: a table of changes and a verdict."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def lines(comparison: Comparison, *, width: int = 80) -> Iterator[str]:
     yield from _named("new", comparison.new, width)
     yield from _named("vanished", comparison.vanished, width)
     if comparison.untold:
-        yield f"not told by both: {', '.join(comparison.untold)}"
+        yield f"reported by one side only: {', '.join(comparison.untold)}"
     yield verdict(comparison)
 
 

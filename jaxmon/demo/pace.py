@@ -1,4 +1,4 @@
-"""How fast a demo program goes, when it ends, and what is wrong with it meanwhile."""
+"""Pacing, shutdown and fault injection for the demo programs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ class Pace:
         self, description: str, *, pause: float, faults: Sequence[str]
     ) -> None:
         parser = argparse.ArgumentParser(description=description)
-        parser.add_argument("--seconds", type=float, help="how long; default: ever")
-        parser.add_argument("--fault", choices=faults, help="what SIGUSR1 begins")
+        parser.add_argument(
+            "--seconds", type=float, help="seconds to run; default: forever"
+        )
+        parser.add_argument("--fault", choices=faults, help="fault that SIGUSR1 starts")
         arguments = parser.parse_args()
         self._seconds: float = arguments.seconds or float("inf")
         self._fault: str | None = arguments.fault
@@ -49,7 +51,7 @@ class Pace:
             time.sleep(self._pause)
 
     def suffers(self, fault: str) -> bool:
-        """Tell whether *fault* is the matter now."""
+        """Return whether *fault* is active."""
         return self._broken and self._fault == fault
 
     def _break(self, *, broken: bool) -> None:

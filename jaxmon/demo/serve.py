@@ -1,10 +1,10 @@
 """
-Answer made-up requests with a small model in plain JAX, until stopped.
+Serve synthetic requests with a small plain-JAX model until stopped.
 
 Requests are padded to a few bucket shapes, which are compiled before the first one is
 served. Now and then one comes that fits no bucket; it is served in its own shape, and
-pays for a compile. With the fault ``recompile`` none fits; with ``errors`` a store
-that some need is down; with ``oom`` a feature asks for more memory than there is.
+pays for a compile. With the fault ``recompile`` none fits; with ``errors`` a required
+store is down; with ``oom`` a feature requests more memory than available.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Parameters = dict[str, jax.Array]
 
 
 def initial_parameters(key: jax.Array) -> Parameters:
-    """Return random weights; a demo has nothing to know."""
+    """Return random weights."""
     shapes = {
         "embed": (VOCABULARY, WIDTH),
         "query": (WIDTH, WIDTH),
@@ -113,7 +113,7 @@ class StoreDownError(ConnectionError):
 def load_context(*, store_down: bool) -> None:
     """Stand for a call of that store."""
     if store_down:
-        msg = "the store of contexts does not answer"
+        msg = "the context store does not respond"
         raise StoreDownError(msg)
 
 

@@ -1,7 +1,7 @@
 """
 Train a small classifier with Flax and Optax, until stopped.
 
-With the fault ``stall``, the data stop coming while the loop waits for them.
+With the fault ``stall``, the data source stops while the loop waits for it.
 """
 
 from __future__ import annotations

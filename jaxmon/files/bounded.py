@@ -129,7 +129,7 @@ def _from_pipe(number: int, most: int, clock: Callable[[], float]) -> bytes:
     while len(raw) <= most:
         left = end - clock()
         if left <= 0 or not ready.poll(left * 1000):
-            msg = f"is a pipe that had no end after {PIPE_SECONDS:g} s"
+            msg = f"is a pipe that was not closed within {PIPE_SECONDS:g} s"
             raise ConfigFileError(msg)
         if not (part := os.read(number, _CHUNK)):
             break
@@ -139,7 +139,7 @@ def _from_pipe(number: int, most: int, clock: Callable[[], float]) -> bytes:
 
 def _require_regular(status: os.stat_result, most: int) -> None:
     if not stat.S_ISREG(status.st_mode):
-        msg = f"is {kind(status.st_mode)}; give a regular file"
+        msg = f"is {kind(status.st_mode)}, not a regular file"
         raise ConfigFileError(msg)
     _require_size(status.st_size, most)
 
@@ -147,7 +147,7 @@ def _require_regular(status: os.stat_result, most: int) -> None:
 def _require_size(size: int, most: int) -> None:
     if size > most:
         unit, name = (1 << 20, "MiB") if most >= 1 << 20 else (1 << 10, "KiB")
-        msg = f"longer than {most // unit} {name}, too long"
+        msg = f"too large (limit {most // unit} {name})"
         raise ConfigFileError(msg)
 
 

@@ -43,7 +43,7 @@ class FileLock:
     def take(self) -> bool:
         """
         Take it, and make the file where it is missing; `False` where another process
-        holds it, or where what lies there is no file of ours.
+        holds it, or where the existing file is not ours.
 
         Raises:
             OSError: the file cannot be made.

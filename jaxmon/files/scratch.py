@@ -1,4 +1,4 @@
-"""Directories for a while."""
+"""Temporary directories."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def directory(prefix: str) -> Iterator[Path]:
         made = TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     except OSError as error:
         msg = (
-            f"cannot make a temporary directory: {error.strerror}; free some space, or "
-            "set TMPDIR to a directory that can be written to"
+            f"cannot create a temporary directory: {error.strerror}; free some "
+            "space, or set TMPDIR to a directory that can be written to"
         )
         raise JaxmonError(msg) from error
     with made as name:

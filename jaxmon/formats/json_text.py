@@ -1,7 +1,4 @@
-"""
-JSON of others, read within bounds: what comes out can be walked, written and computed
-with.
-"""
+"""Safe parsing of untrusted JSON."""
 
 from __future__ import annotations
 
@@ -98,9 +95,9 @@ def _known(text: str) -> float | None:
 
 
 def _refuse(name: str) -> NoReturn:
-    msg = f"not JSON: {name} stands for a number"
+    msg = f"invalid JSON: {name} is not a number"
     raise ValueError(msg)
 
 
 def _too_deep() -> ValueError:
-    return ValueError(f"not JSON for use: deeper than {MAX_DEPTH} levels")
+    return ValueError(f"JSON nested deeper than {MAX_DEPTH} levels")

@@ -52,7 +52,7 @@ def fields(message: bytes | memoryview) -> Iterator[tuple[int, Value]]:
             msg = f"byte {position}: field {number} has wire type {kind}"
             raise WireError(msg)
         if length > end - position:
-            msg = f"byte {position}: field {number} is cut off"
+            msg = f"byte {position}: field {number} is truncated"
             raise WireError(msg)
         yield number, view[position : position + length]
         position += length
@@ -79,7 +79,7 @@ def varint(view: memoryview, position: int) -> tuple[int, int]:
                 return value & _MAX, position
     except IndexError:
         pass
-    msg = f"byte {position}: a number that does not end"
+    msg = f"byte {position}: unterminated varint"
     raise WireError(msg)
 
 

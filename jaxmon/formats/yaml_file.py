@@ -1,5 +1,5 @@
 """
-YAML of configuration files, read within bounds: of limited depth.
+Safe parsing of YAML configuration files.
 
 A file that was written by mistake costs an error and no more: not the seconds of a
 parser, not the stack, not the memory. PyYAML is loaded where a file is parsed.
@@ -52,7 +52,7 @@ def compose(text: str, *, secret: bool = False) -> yaml.Node | None:
     except (yaml.YAMLError, UnicodeError):
         found = yaml.reader.Reader.NON_PRINTABLE.search(text)
         line = text.count("\n", 0, found.start()) + 1 if found else None
-        msg = "not YAML: it holds characters that cannot be printed"
+        msg = "not YAML: contains non-printable characters"
         raise ConfigFileError(msg, line=line) from None
     return node
 
@@ -83,10 +83,10 @@ def _require_bounds(events: Iterable[Any]) -> None:
         anchor, before = within[-1]
         within[-1] = anchor, before + count
         if len(within) > MAX_DEPTH + 1:
-            msg = f"deeper than {MAX_DEPTH} levels, too deep"
+            msg = f"nested too deeply (limit {MAX_DEPTH} levels)"
             raise _placed(msg, event.start_mark)
         if before + count > MAX_VALUES:
-            msg = f"more than {MAX_VALUES} values, too many"
+            msg = f"too many values (limit {MAX_VALUES})"
             raise _placed(msg, event.start_mark)
 
 

@@ -22,7 +22,7 @@ _NOT_ACCEPTABLE, _EXISTS, _PRECONDITION = 406, 409, 412
 
 
 class ConflictError(GrafanaError):
-    """Somebody else changed or made the same thing since it was looked at."""
+    """The object was changed or created by someone else in the meantime."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Grafana:
         if answer.status in (_EXISTS, _PRECONDITION):
             raise ConflictError(self._text(answer), status=answer.status)
         if answer.status != _OK:
-            self._refused(f"making folder {uid}", answer)
+            self._refused(f"creating folder {uid}", answer)
 
     def titles(self, folder: str) -> dict[str, str]:
         """Return the uids of the dashboards in *folder* by title."""
@@ -221,16 +221,16 @@ class Grafana:
         text = self._text(answer)
         if answer.status == _UNAUTHORIZED:
             msg = (
-                f"Grafana does not know the token ({text}); make one for a service "
-                "account with the role Editor"
+                f"Grafana rejected the token ({text}); create one for a service "
+                "account with the Editor role"
             )
         elif answer.status == _FORBIDDEN:
             msg = (
-                f"{what}: the token may not do that ({text}); its service account "
-                "needs the role Editor"
+                f"{what}: permission denied ({text}); the service account needs "
+                "the Editor role"
             )
         else:
-            msg = f"{what}: Grafana answered {text}"
+            msg = f"{what}: Grafana returned {text}"
         raise GrafanaError(msg, status=answer.status)
 
 

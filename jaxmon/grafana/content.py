@@ -1,9 +1,9 @@
 """
-What a dashboard says, apart from what Grafana writes into it.
+Dashboard content, without the parts assigned by Grafana.
 
-Two bodies with the same *content* look the same to whoever uses the dashboard.
-Its hash stands in the message of each version that `push` saves, so that later
-anybody can tell whether a stored dashboard is still what was pushed.
+Two bodies with the same *content* look the same to whoever uses the dashboard. `push`
+stores its hash in the message of each saved version, so that one can later tell whether
+a dashboard is unchanged since the push.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def parse_all(texts: Mapping[str, str]) -> list[Dashboard]:
         one = parse(text, source)
         for key in (f"uid={one.uid!r}", f"title={one.title!r}"):
             if key in seen:
-                msg = f"{seen[key]} and {source} both have {key}; each needs its own"
+                msg = f"{seen[key]} and {source} both have {key}; it must be unique"
                 raise ContentError(msg)
             seen[key] = source
         found.append(one)
@@ -193,7 +193,9 @@ def _unusable(body: Body) -> str:
     if "apiVersion" in body and "spec" in body:
         return "in the format of Grafana's new API; save it in the classic format"
     if body.get("__inputs"):
-        return "made for import by hand (__inputs); use a datasource variable instead"
+        return (
+            "exported for manual import (__inputs); use a datasource variable instead"
+        )
     if not isinstance(uid, str) or not is_uid(uid):
         return f"uid={uid!r}; give 1 to 40 letters, digits, - or _"
     if not isinstance(title, str) or not title.strip() or len(title) > MAX_TITLE:

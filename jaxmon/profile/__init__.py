@@ -1,3 +1,4 @@
 """
-Reading what XLA's profiler recorded. No JAX: a trace is read where it is looked at.
+Reads XLA profiler traces. Does not import JAX; traces are parsed where they are
+displayed.
 """

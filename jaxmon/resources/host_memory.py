@@ -1,4 +1,4 @@
-"""The memory of the host that this process may use, from ``/proc`` and its cgroup."""
+"""Host memory available to this process, from ``/proc`` and its cgroup."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROOM_BYTES = 256 << 20
 @dataclass(frozen=True, slots=True)
 class HostMemory:
     """
-    Bytes; `None` where the system does not tell or sets no limit.
+    Sizes in bytes; `None` if unknown or unlimited.
 
     Attributes:
         resident: memory of this process.

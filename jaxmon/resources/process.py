@@ -1,7 +1,7 @@
 """
 This process's own ``process_*`` and ``python_gc_*`` series.
 
-Names and meaning are those of Prometheus's own Python client, which dashboards know.
+Names and semantics match prometheus_client, which existing dashboards expect.
 Its code is not used: it comes with an HTTP server, a mail parser and TLS, and some
 megabytes in every process that is watched.
 """

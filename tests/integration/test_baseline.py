@@ -231,12 +231,12 @@ def test_command_without_figures_is_misuse(
         (("record", "none/b.json", "--", "train.py"), "its directory does not exist"),
         (("record", ".", "--", "train.py"), "it is a directory"),
         (("record", "b.json"), "Missing argument"),
-        (("record", "b.json", "--", "no-such-program"), "there is no program"),
+        (("record", "b.json", "--", "no-such-program"), "not found"),
         (("compare", "none.json", "--", "train.py"), "none.json: cannot be read"),
-        (("compare", "train.py", "--", "train.py"), "train.py is no baseline"),
+        (("compare", "train.py", "--", "train.py"), "train.py is not a baseline"),
         (("compare", "none.json"), "give either a command"),
         (("compare", "x", "--from", "y", "--", "train.py"), "give either a command"),
-        (("compare", "x", "--tolerance=flops=all", "--from", "y"), "is no tolerance"),
+        (("compare", "x", "--tolerance=flops=all", "--from", "y"), "is not a valid tolerance"),
     ],
 )
 def test_misuse_is_told_before_anything_runs(

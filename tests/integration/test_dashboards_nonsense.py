@@ -17,9 +17,9 @@ from tests.push_site import ONCALL
 @pytest.mark.parametrize(
     ("inner", "reason"),
     [
-        ("[" * 900 + "]" * 900, "deeper than 100 levels"),
-        ("[" * 100_000, "deeper than 100 levels"),
-        ("NaN", "NaN stands for a number"),
+        ("[" * 900 + "]" * 900, "nested deeper than 100 levels"),
+        ("[" * 100_000, "nested deeper than 100 levels"),
+        ("NaN", "NaN is not a number"),
         ("1e999", "a number is too large"),
         ("9" * 5000, "a number has 5000 digits"),
         ('{"a": 1, "a": 2}', "has the key 'a' twice"),

@@ -131,9 +131,9 @@ def test_what_is_no_file_is_refused_at_once(run_dir: Path, tmp_path: Path) -> No
     (tmp_path / "long").write_bytes(b"# long\n" * 1_500_000)
     for option in ("--web-config", "--prices"):
         for path, said in (
-            (tmp_path / "pipe", "is a pipe; give a regular file"),
-            (Path("/dev/zero"), "is a device; give a regular file"),
-            (tmp_path / "long", "longer than 1 MiB, too long"),
+            (tmp_path / "pipe", "is a pipe, not a regular file"),
+            (Path("/dev/zero"), "is a device, not a regular file"),
+            (tmp_path / "long", "too large (limit 1 MiB)"),
         ):
             result = run_python(
                 *("-m", "jaxmon", "exporter", "--port", "0", option, str(path)),

@@ -65,7 +65,7 @@ def test_a_device_without_end_is_refused(name: str) -> None:
     assert done.code in {1, 2}
     assert done.err.startswith("Error: ")
     assert "/dev/zero" in done.err
-    assert "is a device; give a regular file" in done.err
+    assert "is a device, not a regular file" in done.err
     assert done.err.count("\n") == 1
 
 
@@ -94,7 +94,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path, name: str) -> None:
     done = run(name, tmp_path / "large")
 
     assert done.code in {1, 2}
-    assert "too long" in done.err
+    assert "too large" in done.err
     assert done.err.count("\n") == 1
 
 

@@ -94,7 +94,7 @@ def test_damaged_files_are_refused(kind: str, tmp_path: Path) -> None:
     """Whatever is in the file, the error names it and what to do."""
     path = tmp_path / "b.json"
     path.write_bytes(damaged()[kind])
-    with pytest.raises(BaselineError, match=r"b\.json is no baseline: ") as caught:
+    with pytest.raises(BaselineError, match=r"b\.json is not a baseline: ") as caught:
         read(path)
     assert len(str(caught.value)) < 500
 
@@ -223,7 +223,7 @@ def test_tolerances_are_shown_as_they_are_given() -> None:
 def test_other_hardware_is_not_compared() -> None:
     """Figures of a GPU say nothing about the CPU; another JAX is what one compares."""
     gpu = record({**VERSIONS, "platform": "gpu", "device": "H100"})
-    with pytest.raises(BaselineError, match="keep a baseline for each"):
+    with pytest.raises(BaselineError, match="keep a separate baseline for each"):
         compare(record(), gpu, tolerances(()))
     newer = record({**VERSIONS, "jax": "0.12.0", "python": "3.13"})
     compare(record(), newer, tolerances(()))
@@ -241,7 +241,7 @@ def test_functions_that_come_and_go_are_named() -> None:
     assert shown[-4:] == [
         "new: new",
         "vanished: old",
-        "not told by both: peak_bytes, code_bytes",
+        "reported by one side only: peak_bytes, code_bytes",
         "no regression in 1 function",
     ]
 

@@ -38,7 +38,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
         ):
             with pytest.raises(ConfigFileError) as caught:
                 read_text(path)
-            assert str(caught.value) == f"is {kind}; give a regular file"
+            assert str(caught.value) == f"is {kind}, not a regular file"
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
@@ -63,9 +63,9 @@ def test_size_is_limited(tmp_path: Path) -> None:
     path.write_bytes(b"#" * MAX_BYTES)
     assert len(read_text(path)) == MAX_BYTES
     path.write_bytes(b"#" * MAX_BYTES + b"#")
-    with pytest.raises(ConfigFileError, match="longer than 1 MiB, too long"):
+    with pytest.raises(ConfigFileError, match=r"too large \(limit 1 MiB\)"):
         read_text(path)
-    with pytest.raises(ConfigFileError, match="longer than 0 KiB, too long"):
+    with pytest.raises(ConfigFileError, match="too large"):
         read_text(Path("/proc/self/status"), most=8)
 
 
@@ -97,10 +97,10 @@ def test_a_pipe_has_a_deadline_and_a_size(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     times = iter((0.0, PIPE_SECONDS - 0.01, PIPE_SECONDS))
-    with pytest.raises(ConfigFileError, match="pipe that had no end after 30 s"):
+    with pytest.raises(ConfigFileError, match="pipe that was not closed within 30 s"):
         read(path, pipe=True, clock=lambda: next(times))
     keeper = os.open(path, os.O_RDWR)
     os.write(keeper, b"x" * 9)
-    with pytest.raises(ConfigFileError, match="too long"):
+    with pytest.raises(ConfigFileError, match="too large"):
         read(path, most=8, pipe=True)
     os.close(keeper)

@@ -358,7 +358,7 @@ def test_log_speaks_when_the_state_changes(
     assert [record.getMessage() for record in caplog.records] == [
         "collector it: error: OSError: broken pipe",
         "collector it: no_devices: there is no GPU here",
-        "collector it works again",
+        "collector it has recovered",
     ]
 
 

@@ -297,7 +297,7 @@ def test_a_full_directory_is_an_error(
     """The message says how many slots are taken, and what to do."""
     monkeypatch.setattr(rundir, "MAX_SLOTS", 2)
     slots = [acquire(run_dir), acquire(run_dir)]
-    with pytest.raises(RunDirError, match=r"all 2 slots in .* are taken; set another"):
+    with pytest.raises(RunDirError, match=r"all 2 slots in .* are in use; use another"):
         acquire(run_dir)
     for slot in slots:
         slot.release()

@@ -90,9 +90,7 @@ def test_a_large_file(size, tmp_path):
     one = "- {name: a, title: b}\n"
     path = tmp_path / "slo.yaml"
     path.write_text("slos:\n" + one * (size // len(one)))
-    with pytest.raises(
-        SloError, match=r"longer than 1 MiB|more than 100000 values|:2:"
-    ):
+    with pytest.raises(SloError, match=r"too large \(limit 1 MiB|too many values|:2:"):
         slo.load(path)
 
 

@@ -49,7 +49,9 @@ def test_nothing_is_no_document() -> None:
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 3000, 200_000])
 def test_depth_is_limited(opening: str, depth: int) -> None:
     """However deep it goes, the error comes where the limit is passed."""
-    with pytest.raises(ConfigFileError, match="deeper than 32 levels") as caught:
+    with pytest.raises(
+        ConfigFileError, match=r"nested too deeply \(limit 32 levels"
+    ) as caught:
         compose(opening * depth)
     assert caught.value.line == 1
     assert caught.value.column is not None
@@ -66,7 +68,7 @@ def test_the_deepest_is_taken() -> None:
 )
 def test_the_number_of_values_is_limited(text: str) -> None:
     """Those behind aliases count each time, and what holds itself has no end."""
-    with pytest.raises(ConfigFileError, match="more than 100000 values"):
+    with pytest.raises(ConfigFileError, match="too many values"):
         compose(text)
 
 
