@@ -129,7 +129,7 @@ UNUSABLE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "file": (make_file, "File exists"),
     "below a file": (lambda path: make_file(path) / "below", "Not a directory"),
     "too long": (lambda path: path / ("x" * 110), "longer than 106 bytes"),
-    "link under the temporary directory": (make_link_in_temporary, "is a symbolic link"),
+    "link under the temporary directory": (make_link_in_temporary, "symbolic link"),
     "not writable": (lambda _: Path("/proc/jaxmon"), "set JAXMON_RUN_DIR to"),
     "file system that makes no files": (lambda _: Path("/proc/1"), "JAXMON_RUN_DIR"),
 }

@@ -240,8 +240,8 @@ def test_without_a_temporary_directory_there_is_one_line(
 
     assert result.exit_code == code
     assert result.stderr.endswith(
-        f"cannot create a temporary directory: {reason}; free some space, or set TMPDIR "
-        "to a directory that can be written to\n"
+        f"cannot create a temporary directory: {reason}; free some space, or set "
+        "TMPDIR to a directory that can be written to\n"
     )
 
 
