@@ -54,6 +54,7 @@ lint: $(READY) ## Check style, types, import rules, generated files.
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/jaxmon generate --check
+	$(BIN)/python tools/draw_packages.py --check
 	$(BIN)/python tools/check_tree.py
 
 .PHONY: format
@@ -64,6 +65,7 @@ format: $(READY) ## Bring the code into shape.
 .PHONY: generate
 generate: $(READY) ## Write the generated files.
 	$(BIN)/jaxmon generate
+	$(BIN)/python tools/draw_packages.py
 
 .PHONY: bench
 bench: $(READY) ## Measure what jaxmon costs, side by side with alternatives.
