@@ -56,6 +56,7 @@ lint: $(READY) ## Check style, types, import rules, generated files.
 	$(BIN)/jaxmon generate --check
 	$(BIN)/python tools/draw_packages.py --check
 	$(BIN)/python tools/check_tree.py
+	$(BIN)/python tools/check_door.py
 
 .PHONY: format
 format: $(READY) ## Bring the code into shape.

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from typing import Any
 
 from jaxmon.agent.current import instrument, uninstrument
+from jaxmon.agent.jaxlink.names import check
 
 
 _CALLS = 3
@@ -20,8 +22,10 @@ _CALLS = 3
 def run() -> dict[str, Any]:
     """
     Return which hooks observe, known calls that were miscounted, as pairs of counted
-    and expected, and what the cache is like.
+    and expected, what the cache is like, and which names this JAX lacks.
     """
+    # Before the hooks put something in their place.
+    missing = [one._asdict() for one in check.missing(import_module("jax").__version__)]
     agent = instrument(
         enabled=True, port=None, socket=False, calls=True, memory_interval=0
     )
@@ -48,6 +52,7 @@ def run() -> dict[str, Any]:
             },
             "cache": overview["cache"],
             "internal_errors": overview["internal_errors"],
+            "missing": missing,
         }
     finally:
         uninstrument()

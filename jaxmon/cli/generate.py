@@ -22,10 +22,12 @@ OWNED: tuple[str, ...] = (
 def render() -> dict[str, str]:
     """Return every generated file as text by path, relative to the repository."""
     require("generate", "grafana_foundation_sdk")
+    from jaxmon.agent.jaxlink import names
     from jaxmon.artifacts import (
         alerts,
         autoscaling,
         dashboards,
+        internals_doc,
         metrics_doc,
         settings_doc,
     )
@@ -35,6 +37,7 @@ def render() -> dict[str, str]:
 
     return {
         cli_doc.PATH: cli_doc.render(main, "jaxmon"),
+        internals_doc.PATH: internals_doc.render(names.SECTIONS, names.RELEASES),
         metrics_doc.PATH: metrics_doc.render(),
         settings_doc.PATH: settings_doc.render(load("exporter")),
         "alerts/slo.yaml": DEFAULT.read_text(encoding="utf-8"),
@@ -63,8 +66,8 @@ def command(out: Path, *, check: bool) -> None:
     """
     Write the generated files, or check them.
 
-    They are made from the catalogue of metrics, the settings, the commands and the
-    objectives.
+    They are made from the catalogue of metrics, the settings, the commands, the
+    objectives and the names of JAX.
     """
     from jaxmon.artifacts import write
 

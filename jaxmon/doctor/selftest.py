@@ -1,6 +1,6 @@
 """
 What only JAX knows, asked of a process of its own: do the hooks attach, are known
-calls counted, what is the persistent cache like.
+calls counted, what is the persistent cache like, which names from inside does JAX lack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jaxmon.formats import json_text
 from jaxmon.settings import PREFIX
 
 
-HOOKS, CACHE = "hooks", "cache"
+HOOKS, CACHE, INTERNALS = "hooks", "cache", "internals"
 
 _SECONDS = 120.0
 _COMMAND = (sys.executable, "-m", "jaxmon.agent.selftest")
@@ -27,7 +27,8 @@ class _SelfTestError(Exception):
 
 def check(environ: Mapping[str, str]) -> Iterator[Finding]:
     """
-    Yield what is to be said about hooks and cache in a program with *environ*.
+    Yield what is to be said about hooks, cache and JAX's own names in a program with
+    *environ*.
 
     Takes a few seconds, most of them to import JAX. Runs on the CPU: a GPU or TPU
     that is in use would not take another process.
@@ -39,6 +40,7 @@ def check(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(HOOKS, "failure", str(error), advice)
         return
     yield from _hooks(told)
+    yield from _internals(told)
     yield from _cache(told.get("cache") or {})
 
 
@@ -81,6 +83,20 @@ def _hooks(told: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(HOOKS, "warning", text, "report it, with these versions")
     if hooks and not missing and not told.get("miscounted"):
         yield Finding(HOOKS, "ok", f"all {len(hooks)} hooks attach to JAX {version}")
+
+
+def _internals(told: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield which names of JAX are missing, and which figures that costs."""
+    version, missing = told.get("jax"), told.get("missing")
+    advice = "install a JAX that jaxmon was tested on, or a newer jaxmon"
+    for one in missing or []:
+        names, costs = " or ".join(one["names"]), ", ".join(one["costs"])
+        text = f"JAX {version} has no {names} ({one['serves']}); lost: {costs}"
+        status = "failure" if one["hook"] else "warning"
+        yield Finding(INTERNALS, status, text, advice)  # type: ignore[arg-type]
+    if missing == []:
+        text = f"JAX {version} has every name that jaxmon looks for, or a substitute"
+        yield Finding(INTERNALS, "ok", text)
 
 
 def _cache(cache: Mapping[str, Any]) -> Iterator[Finding]:

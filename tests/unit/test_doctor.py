@@ -215,6 +215,23 @@ def test_a_missing_hook_and_a_wrong_count_fail() -> None:
     }
 
 
+def test_a_missing_name_says_what_it_costs() -> None:
+    """A name that a hook needs is a failure, another a warning; none is in order."""
+    needed = {"names": ["a.b"], "serves": "x", "costs": ["m", "n"], "hook": "misses"}
+    other = {"names": ["c", "d"], "serves": "y", "costs": ["o"], "hook": ""}
+    found = by_status(
+        list(selftest._internals({"jax": "9.9", "missing": [needed, other]}))
+    )
+    assert found == {
+        "failure": ["JAX 9.9 has no a.b (x); lost: m, n"],
+        "warning": ["JAX 9.9 has no c or d (y); lost: o"],
+    }
+    assert by_status(list(selftest._internals({"jax": "9.9", "missing": []}))) == {
+        "ok": ["JAX 9.9 has every name that jaxmon looks for, or a substitute"]
+    }
+    assert not list(selftest._internals({"jax": "9.9"}))
+
+
 def test_a_jax_that_cannot_be_imported(tmp_path: Path) -> None:
     """The error of the import is the finding."""
     (tmp_path / "jax.py").write_text("raise ImportError('broken build')")

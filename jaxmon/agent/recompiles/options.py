@@ -30,9 +30,11 @@ _PMAP = {
 }
 
 
-_LEAVES = tuple(
-    (name, f"{name}_leaves")
-    for name in ("in_shardings", "out_shardings", "in_layouts", "out_layouts")
+_LEAVES = (
+    ("in_shardings", "in_shardings_leaves"),
+    ("out_shardings", "out_shardings_leaves"),
+    ("in_layouts", "in_layouts_leaves"),
+    ("out_layouts", "out_layouts_leaves"),
 )
 
 

@@ -1,0 +1,100 @@
+"""Names of the persistent cache."""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.agent.jaxlink.names.model import Costs, Name, each
+
+
+_WRITES: Costs = (catalog.PERSISTENT_CACHE_WRITES, catalog.PERSISTENT_CACHE_OBSTACLE)
+_ERRORS: Costs = (catalog.PERSISTENT_CACHE_ERRORS,)
+_IN_USE: Costs = ("obstacles not_in_use and unusable_directory",)
+_PATH: Costs = ("the obstacle path_in_key",)
+
+CACHE = (
+    Name(
+        "jax._src.compiler._cache_write",
+        "asked to keep a program that was compiled",
+        _WRITES,
+        hook="persistent_cache",
+        replaced=True,
+    ),
+    *each(
+        "jax._src.compiler:_compile_and_write_cache(*)",
+        "cache_key module_name compile_time host_callbacks",
+        "asks for it: which program, and how long it took",
+        _WRITES,
+    ),
+    Name(
+        "jax._src.compiler.warnings",
+        "warns of an entry that could not be read or written",
+        _ERRORS,
+        hook="persistent_cache",
+        replaced=True,
+    ),
+    *each(
+        "jax._src.compiler:_cache_write(*)",
+        "cache_key module_name",
+        "which entry could not be written",
+        _ERRORS,
+    ),
+    Name(
+        "jax._src.compiler:_cache_read(cache_key)",
+        "which entry could not be read",
+        _ERRORS,
+    ),
+    Name(
+        "jax._src.compiler:_is_executable_in_cache(cache_key)",
+        "the same, in a cluster",
+        _ERRORS,
+    ),
+    Name(
+        "jax._src.lru_cache.warnings",
+        "warns of an entry larger than the cache",
+        ("the obstacle too_large",),
+        hook="persistent_cache",
+        replaced=True,
+    ),
+    Name(
+        "jax._src.lru_cache:LRUCache.put",
+        "the function that warns",
+        ("the obstacle too_large",),
+    ),
+    *each(
+        "jax._src.compilation_cache.*",
+        "_cache _cache_initialized _cache_checked _cache_used",
+        "whether JAX uses the directory that is configured",
+        _IN_USE,
+    ),
+    Name(
+        "jax._src.lru_cache:LRUCache.__init__(path)",
+        "sets _path, the directory in use",
+        _IN_USE,
+    ),
+    Name(
+        "jax._src.compilation_cache.decompress_executable",
+        "reads an entry",
+        _PATH,
+    ),
+    Name(
+        "jax._src.distributed.global_state.process_id",
+        "which process of a cluster this is: only the first writes",
+        ("the obstacle not_writer",),
+    ),
+    Name(
+        "jax._src.lib.xla_client.CompileOptions",
+        "options as a key has them, for a trial",
+        _PATH,
+    ),
+    Name(
+        "jax._src.cache_key._hash_serialized_compile_options",
+        "makes a key of them",
+        _PATH,
+    ),
+    *each(
+        "<compile options>.executable_build_options.debug_options.*",
+        "xla_gpu_per_fusion_autotune_cache_dir xla_gpu_kernel_cache_file",
+        "paths that XLA puts into keys and entries",
+        _PATH,
+    ),
+)

@@ -1,0 +1,213 @@
+"""
+Which of the names the JAX that is installed has.
+
+For `jaxmon doctor` and for tests, in a process that may compile on its CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from types import CodeType
+from typing import Any, NamedTuple
+
+from jaxmon.agent.jaxlink.names import NAMES, RELEASES, Name
+
+
+class Missing(NamedTuple):
+    """
+    Something that jaxmon does without here.
+
+    Attributes:
+        names: those of which one would suffice.
+        serves: what the first of them is used for.
+        costs: what is lost: names of metrics, or words.
+        hook: the hook that does not attach; empty if it does.
+    """
+
+    names: tuple[str, ...]
+    serves: str
+    costs: tuple[str, ...]
+    hook: str
+
+
+def missing(
+    version: str,
+    names: Sequence[Name] = NAMES,
+    has: Callable[[Name], bool | None] | None = None,
+) -> Iterator[Missing]:
+    """
+    Yield what the JAX that is installed lacks, though releases around it have it.
+
+    Args:
+        version: of that JAX.
+        names: the names that are looked for.
+        has: asked of each; by default `present`.
+    """
+    has = has or present
+    groups: dict[str, list[Name]] = {}
+    for name in names:
+        groups.setdefault(name.group or name.path, []).append(name)
+    around = _around(version)
+    for group in groups.values():
+        expected = all(any(one.seen[at] == "y" for one in group) for at in around)
+        if expected and not any(has(one) is not False for one in group):
+            first = group[0]
+            costs = [getattr(one, "name", one) for one in first.costs]
+            yield Missing(
+                tuple([one.path for one in group]),
+                first.serves,
+                tuple(map(str, costs)),
+                first.hook,
+            )
+
+
+def present(name: Name) -> bool | None:
+    """Tell whether the JAX that is installed has *name*; `None` if that is unknown."""
+    path = name.path
+    if path.startswith(("/", '"')):
+        return None  # only what happens shows these
+    if path.startswith("<"):
+        label, _, attributes = path[1:].partition(">.")
+        return _has(_sample(label), attributes.split("."))
+    if ":" in path:
+        return _has_code(path)
+    parts = path.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            module = import_module(".".join(parts[:count]))
+        except ImportError:
+            continue
+        return _has(module, parts[count:])
+    return False
+
+
+def _around(version: str) -> set[int]:
+    """Return which of `RELEASES` *version* is, or lies between."""
+    for at, release in enumerate(RELEASES):
+        if version == release or version.startswith(f"{release}."):
+            return {at}
+    before = sum(_numbers(release) < _numbers(version) for release in RELEASES)
+    return {max(before - 1, 0), min(before, len(RELEASES) - 1)}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+_NOTHING = object()
+
+
+def _has(owner: Any, attributes: Sequence[str]) -> bool:
+    # What C++ hands out may not outlive what it was a part of.
+    owners = [owner]
+    for attribute in attributes:
+        found = getattr(owners[-1], attribute, _NOTHING)
+        if found is _NOTHING:
+            return attribute in _words(owners[-1])
+        owners.append(found)
+    return owner is not _NOTHING
+
+
+def _words(owner: Any) -> tuple[str, ...]:
+    """Return what *owner*, a class, calls itself, and its fields."""
+    if not isinstance(owner, type):
+        return ()
+    fields = (*vars(owner).get("__annotations__", ()),)
+    return (owner.__name__, owner.__qualname__.rpartition(".")[2], *fields)
+
+
+def _has_code(path: str) -> bool:
+    module, _, inside = path.partition(":")
+    function, _, variable = inside.rstrip(")").partition("(")
+    try:
+        spec = find_spec(module)
+    except ImportError:  # of a package on the way
+        spec = None
+    loader: Any = spec.loader if spec else None
+    if loader is None:
+        return False
+    codes = [loader.get_code(module)]
+    for name in function.split("."):
+        codes = [one for code in codes for one in _inside(code, name)]
+    return any(
+        not variable
+        or variable in (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
+        for code in codes
+    )
+
+
+def _inside(code: CodeType, name: str) -> Iterator[CodeType]:
+    for one in code.co_consts:
+        if not isinstance(one, CodeType):
+            continue
+        if one.co_name == name:
+            yield one
+        elif one.co_name.startswith("<generic parameters of "):
+            yield from _inside(one, name)
+
+
+# --- objects that JAX makes ------------------------------------------------------
+
+
+def _sample(label: str) -> Any:
+    try:
+        return _SAMPLES[label]()
+    except Exception:  # noqa: BLE001 - a JAX that we do not know
+        return _NOTHING
+
+
+@functools.cache
+def _jitted() -> Any:
+    return import_module("jax").jit(lambda x: x + 1)
+
+
+@functools.cache
+def _traced() -> Any:
+    return _jitted().trace(1.0)
+
+
+@functools.cache
+def _compiled() -> Any:
+    return _traced().lower().compile()
+
+
+def _device() -> Any:
+    return import_module("jax").devices("cpu")[0]
+
+
+def _sharding() -> Any:
+    sharding = import_module("jax").sharding
+    mesh = sharding.Mesh([_device()], ("x",))
+    return sharding.NamedSharding(mesh, sharding.PartitionSpec("x"))
+
+
+def _profile_options() -> Any:
+    inside = import_module("jax._src.lib")
+    module = getattr(inside, "_profiler", None) or inside.xla_client.profiler
+    return module.ProfileOptions()
+
+
+def _compile_options() -> Any:
+    return import_module("jax._src.lib").xla_client.CompileOptions()
+
+
+_SAMPLES: dict[str, Callable[[], Any]] = {
+    "array": lambda: import_module("jax").numpy.ones(()),
+    "compile options": _compile_options,
+    "device": _device,
+    "executable": lambda: _compiled().runtime_executable(),
+    "jaxpr": lambda: _traced().jaxpr.jaxpr,
+    "jitted": _jitted,
+    "jitted call": lambda: _compiled()._executable,  # noqa: SLF001 - as misses hold it
+    "key": lambda: import_module("jax").random.key(0),
+    "memory": lambda: _compiled().runtime_executable().get_compiled_memory_stats(),
+    "mesh": lambda: _sharding().mesh,
+    "profile options": _profile_options,
+    "sharding": _sharding,
+    "spec": lambda: _sharding().spec,
+    "traced": _traced,
+    "tree": lambda: import_module("jax").tree_util.tree_structure((1, 2)),
+}

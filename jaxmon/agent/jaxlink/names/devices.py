@@ -1,0 +1,77 @@
+"""Names of devices, of JAX's backends, and of its profiler."""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.agent.jaxlink.names.model import Costs, Name, each
+
+
+_DEVICES: Costs = (
+    catalog.DEVICE_MEMORY_BYTES,
+    catalog.LIVE_ARRAYS,
+    catalog.DEVICE_INFO,
+    catalog.RUNTIME_INFO,
+    catalog.ACCELERATOR_UP,
+)
+_PROFILE: Costs = ("traces by /debug/profile",)
+
+DEVICES = (
+    *each(
+        "jax._src.xla_bridge.*",
+        "_backends _backend_lock",
+        "whether devices are up, without starting them or waiting",
+        _DEVICES,
+    ),
+    Name("jaxlib.__version__", "its release", (catalog.RUNTIME_INFO,)),
+)
+
+PROFILER = (
+    Name(
+        "jax._src.profiler._profile_state.lock",
+        "held while the program starts or ends a profile of its own",
+        _PROFILE,
+    ),
+    Name(
+        "jax._src.profiler._profile_state.profile_session",
+        "the program's own profile",
+        _PROFILE,
+        "yyyy-",
+        "session of the program",
+    ),
+    Name(
+        "jax._src.profiler._profile_state.session",
+        "the same since 0.12",
+        _PROFILE,
+        "----y",
+        "session of the program",
+    ),
+    *each(
+        "jax._src.lib._profiler.*",
+        "ProfilerSession ProfileOptions",
+        "records a trace",
+        _PROFILE,
+        seen="-yyyy",
+        group="profiler",
+        replaced=False,
+    ),
+    *each(
+        "jax._src.lib.xla_client.profiler.*",
+        "ProfilerSession ProfileOptions",
+        "the same before 0.6",
+        _PROFILE,
+        seen="y----",
+        group="profiler",
+    ),
+    *each(
+        "<profile options>.*",
+        "python_tracer_level host_tracer_level enable_hlo_proto",
+        "what is recorded",
+        _PROFILE,
+    ),
+    Name(
+        "<profile options>.raise_error_on_start_failure",
+        "makes a busy profiler an error",
+        _PROFILE,
+        "-yyyy",
+    ),
+)

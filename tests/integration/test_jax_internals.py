@@ -1,0 +1,125 @@
+"""The names of JAX that jaxmon uses, asked of the JAX that is installed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import pytest
+
+from jaxmon.agent.jaxlink.names import NAMES, RELEASES, check
+from tests.support import Result, run_python
+
+
+pytestmark = pytest.mark.ground_truth
+
+AT = [
+    at for at, one in enumerate(RELEASES) if f"{jax.__version__}.".startswith(f"{one}.")
+]
+
+
+@pytest.mark.skipif(not AT, reason="the table has no column for this JAX")
+def test_the_table_is_right() -> None:
+    """A name is there where its row says so, and nowhere else."""
+    found = {
+        name.path: (check.present(name), name.seen[AT[0]] == "y") for name in NAMES
+    }
+
+    assert {
+        path: (present, said)
+        for path, (present, said) in found.items()
+        if present is not None and present != said
+    } == {}
+
+
+def test_nothing_is_missing() -> None:
+    """Of this JAX, nothing is reported."""
+    assert list(check.missing(jax.__version__)) == []
+
+
+HEAR = """
+import sys
+import jax
+
+heard = set()
+jax.monitoring.register_event_listener(lambda event, **_: heard.add(event))
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, seconds, **_: heard.add(event)
+)
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+triple = jax.jit(lambda x: x * 3)
+triple(1.0)
+jax.clear_caches()
+triple(1.0)
+print("\\n".join(heard))
+"""
+
+
+def test_every_event_is_heard(
+    python_script: Callable[..., Result], tmp_path: Path
+) -> None:
+    """A compile, and a hit in the persistent cache, report all events of the table."""
+    heard = python_script(HEAR, str(tmp_path / "cache")).ok().out.split()
+
+    assert {name.path for name in NAMES if name.path.startswith("/")} <= set(heard)
+
+
+REMOVE = """
+import runpy
+import sys
+from pkgutil import resolve_name
+
+import jax
+
+for place in sys.argv[1:]:
+    module, _, name = place.rpartition(".")
+    delattr(resolve_name(module), name)
+runpy.run_module("jaxmon.agent.selftest", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "metric", "hook"),
+    [
+        (
+            "jax._src.monitoring.get_event_listeners",
+            "jaxmon_compile_seconds",
+            "monitoring",
+        ),
+        ("jax._src.traceback_util._filtering_mode", "jaxmon_errors_total", "errors"),
+        ("jax._src.compilation_cache.decompress_executable", "path_in_key", ""),
+    ],
+)
+def test_the_self_test_reports_a_missing_name(
+    python_script: Callable[..., Result], path: str, metric: str, hook: str
+) -> None:
+    """A JAX without a name costs what its row says, and its hook stays off."""
+    told = json.loads(
+        python_script(REMOVE, path, env={"JAX_PLATFORMS": "cpu"}).ok().out
+    )
+
+    (one,) = told["missing"]
+    assert one["names"] == [path]
+    assert any(metric in cost for cost in one["costs"])
+    assert one["hook"] == hook
+    off = {name for name, active in told["hooks"].items() if not active}
+    # Causes have no place of their own.
+    assert off - {"causes"} == ({hook} if hook else set())
+
+
+def test_the_doctor_says_what_is_missing(tmp_path: Path, run_dir: Path) -> None:
+    """`jaxmon doctor` names it, and the figures that are lost."""
+    site = "import jax._src.monitoring as m\ndel m.get_event_listeners\n"
+    (tmp_path / "sitecustomize.py").write_text(site)
+    doctor = ("-m", "jaxmon", "doctor", "--json")
+    result = run_python(*doctor, run_dir=run_dir, env={"PYTHONPATH": str(tmp_path)})
+
+    found = [one for one in json.loads(result.out) if one["area"] == "internals"]
+    assert [one["status"] for one in found] == ["failure"]
+    assert "jax._src.monitoring.get_event_listeners" in found[0]["text"]
+    assert "jaxmon_compile_seconds" in found[0]["text"]
+    assert result.code == 1

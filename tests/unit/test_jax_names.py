@@ -1,0 +1,110 @@
+"""The table of JAX's names is whole, and says what is missing."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from jaxmon.agent.jaxlink.names import NAMES, RELEASES, Name, check
+from jaxmon.catalog import Metric
+from tests.support import ROOT
+
+
+DOOR = ROOT / "jaxmon" / "agent" / "jaxlink"
+HOOKS = {
+    *("calls", "misses", "compiles", "monitoring", "persistent_cache", "sampling"),
+    *("transfers", "errors", "out_of_memory"),
+}
+
+
+def test_a_row_says_everything() -> None:
+    """Each name says what it serves, what is lost without it, and where it was seen."""
+    for name in NAMES:
+        assert name.serves, name.path
+        assert name.costs, name.path
+        assert len(name.seen) == len(RELEASES), name.path
+        assert set(name.seen) in ({"y"}, {"y", "-"}), name.path
+        assert name.hook in HOOKS | {""}, name.path
+        words = [one for one in name.costs if not isinstance(one, Metric)]
+        assert all(" " in one for one in words), name.path
+
+
+def test_no_name_stands_twice() -> None:
+    """A name has one row."""
+    counts = Counter(name.path for name in NAMES)
+    assert [path for path, count in counts.items() if count > 1] == []
+
+
+def test_a_group_has_several() -> None:
+    """What one can stand in for has at least two names, of one hook."""
+    groups: dict[str, list[Name]] = {}
+    for name in NAMES:
+        if name.group:
+            groups.setdefault(name.group, []).append(name)
+    assert all(len(names) > 1 for names in groups.values())
+    assert all(len({one.hook for one in names}) == 1 for names in groups.values())
+
+
+def test_each_name_is_used() -> None:
+    """A name that no module of the door has is a row too many."""
+    places = (path for path in DOOR.parent.rglob("*.py") if "names" not in path.parts)
+    sources = [path.read_text() for path in places]
+    unused = [n.path for n in NAMES if not any(n.word in one for one in sources)]
+    assert unused == []
+
+
+def test_each_private_attribute_has_a_row() -> None:
+    """What the door reads of objects that are not ours is in the table."""
+    known = {part for name in NAMES for part in name.path.replace(":", ".").split(".")}
+    known |= {name.word for name in NAMES} | {"_src", "_getframe", "_current_frames"}
+    for path in DOOR.glob("*.py"):
+        found = set(foreign(path.read_text())) - known
+        assert found == set(), f"{path.name} reads {', '.join(sorted(found))}"
+
+
+def foreign(source: str) -> Iterator[str]:
+    """Yield the private attributes that *source* reads of what it did not make."""
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr.startswith("_")
+            and not node.attr.startswith("__")
+            and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+        ):
+            yield node.attr
+
+
+A = Name("jax.a", "first", ("all of it",), "yyyyy", hook="calls")
+OLD = Name("jax.b", "second", ("some of it",), "yy---", "b")
+NEW = Name("jax.c", "the same", ("some of it",), "--yyy", "b")
+GONE = Name("jax.d", "third", ("a little",), "yyy--")
+
+
+def lost(version: str, has: Iterable[Name]) -> list[str]:
+    """Return what is reported as missing by a JAX of *version* that has these."""
+    there = {name.path for name in has}
+    names = (A, OLD, NEW, GONE)
+    found = check.missing(version, names, lambda name: name.path in there)
+    return [one.serves for one in found]
+
+
+def test_one_of_several_suffices() -> None:
+    """Of a group nothing is missing where one name is there."""
+    assert lost("0.12.3", [A, OLD]) == []
+    assert lost("0.12.3", [A]) == ["second"]
+
+
+def test_what_releases_do_not_have_is_not_missing() -> None:
+    """A name is missing where the releases around have it, and nowhere else."""
+    assert lost("0.8.2", [A, NEW]) == ["third"]
+    assert lost("0.9.0", [A, NEW]) == []
+    assert lost("0.13.0", [NEW]) == ["first"]
+    assert lost("0.4.36", [OLD]) == ["first", "third"]
+
+
+def test_what_cannot_be_told_is_not_missing() -> None:
+    """Texts and events are shown by what happens alone."""
+    text = Name('"Leaked trace"', "a text", ("some of it",))
+    assert check.present(text) is None
+    assert list(check.missing("0.12", [text])) == []
