@@ -8,7 +8,7 @@ unit and ``_total`` included). See `docs/metrics.md`, which is generated from he
 
 from __future__ import annotations
 
-from jaxmon.catalog import accelerators, calls, gpus, host, links, memory, process, tpus
+from jaxmon.catalog import accelerators, calls, gpus, host, memory, process, tpus
 from jaxmon.catalog import gpu_activity as activity
 from jaxmon.catalog import indicators as marks
 from jaxmon.catalog.accelerators import *  # noqa: F403 - one table on several sheets
@@ -17,7 +17,6 @@ from jaxmon.catalog.gpu_activity import *  # noqa: F403
 from jaxmon.catalog.gpus import *  # noqa: F403
 from jaxmon.catalog.host import *  # noqa: F403
 from jaxmon.catalog.indicators import *  # noqa: F403
-from jaxmon.catalog.links import *  # noqa: F403
 from jaxmon.catalog.memory import *  # noqa: F403
 from jaxmon.catalog.model import AGENT as AGENT
 from jaxmon.catalog.model import BOTH as BOTH
@@ -39,7 +38,6 @@ _SHEETS = (
     host,
     accelerators,
     gpus,
-    links,
     activity,
     tpus,
 )

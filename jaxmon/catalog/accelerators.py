@@ -2,91 +2,60 @@
 
 from __future__ import annotations
 
-from jaxmon.catalog.model import BOTH, SIDECAR, Metric
+from jaxmon.catalog.model import BOTH, SIDECAR, Sheet
+from jaxmon.catalog.values import CLOCKS
 
 
-# --- Accelerators ----------------------------------------------------------------
+_accelerators = Sheet("Accelerators", BOTH)
+_accelerators_of_sidecar = Sheet("Accelerators", SIDECAR)
 
-ACCELERATOR_INFO = Metric(
+ACCELERATOR_INFO = _accelerators.info(
     "jaxmon_accelerator_info",
-    "info",
     "Accelerators of this host.",
-    labels=("uuid", "index", "vendor", "model", "driver", "pci_bus_id"),
-    sources=BOTH,
-    group="Accelerators",
+    "uuid",
+    "index",
+    "vendor",
+    "model",
+    "driver",
+    "pci_bus_id",
 )
-ACCELERATOR_UP = Metric(
+ACCELERATOR_UP = _accelerators.gauge(
     "jaxmon_accelerator_up",
-    "gauge",
     "1 while the accelerator answers its driver, 0 when it is lost.",
-    labels=("uuid",),
-    sources=BOTH,
-    group="Accelerators",
+    "uuid",
     limits=(0, 1),
 )
-ACCELERATOR_UTILIZATION_RATIO = Metric(
+ACCELERATOR_UTILIZATION_RATIO = _accelerators.gauge(
     "jaxmon_accelerator_utilization_ratio",
-    "gauge",
     "Share of the last sample period in which a kernel ran.",
-    unit="ratio",
-    labels=("uuid",),
-    sources=BOTH,
-    group="Accelerators",
+    "uuid",
 )
-ACCELERATOR_MEMORY_USED_BYTES = Metric(
+ACCELERATOR_MEMORY_USED_BYTES = _accelerators.gauge(
     "jaxmon_accelerator_memory_used_bytes",
-    "gauge",
     "Memory in use on the accelerator, by all processes.",
-    unit="bytes",
-    labels=("uuid",),
-    sources=BOTH,
-    group="Accelerators",
+    "uuid",
 )
-ACCELERATOR_MEMORY_SIZE_BYTES = Metric(
-    "jaxmon_accelerator_memory_size_bytes",
-    "gauge",
-    "Memory of the accelerator.",
-    unit="bytes",
-    labels=("uuid",),
-    sources=BOTH,
-    group="Accelerators",
+ACCELERATOR_MEMORY_SIZE_BYTES = _accelerators.gauge(
+    "jaxmon_accelerator_memory_size_bytes", "Memory of the accelerator.", "uuid"
 )
-ACCELERATOR_TEMPERATURE_CELSIUS = Metric(
+ACCELERATOR_TEMPERATURE_CELSIUS = _accelerators.gauge(
     "jaxmon_accelerator_temperature_celsius",
-    "gauge",
     "Temperature of the accelerator.",
-    unit="celsius",
-    labels=("uuid", "sensor"),
-    sources=BOTH,
-    group="Accelerators",
-    values=(("sensor", ("gpu", "memory")),),
+    "uuid",
+    ("sensor", ("gpu", "memory")),
 )
-ACCELERATOR_POWER_WATTS = Metric(
-    "jaxmon_accelerator_power_watts",
-    "gauge",
-    "Power drawn by the accelerator.",
-    unit="watts",
-    labels=("uuid",),
-    sources=BOTH,
-    group="Accelerators",
+ACCELERATOR_POWER_WATTS = _accelerators.gauge(
+    "jaxmon_accelerator_power_watts", "Power drawn by the accelerator.", "uuid"
 )
-ACCELERATOR_POWER_LIMIT_WATTS = Metric(
+ACCELERATOR_POWER_LIMIT_WATTS = _accelerators.gauge(
     "jaxmon_accelerator_power_limit_watts",
-    "gauge",
     "Power limit in force on the accelerator.",
-    unit="watts",
-    labels=("uuid",),
-    sources=BOTH,
-    group="Accelerators",
+    "uuid",
 )
-ACCELERATOR_ENERGY_JOULES = Metric(
+ACCELERATOR_ENERGY_JOULES = _accelerators.counter(
     "jaxmon_accelerator_energy_joules_total",
-    "counter",
     "Energy used by the accelerator since its driver was loaded.",
-    unit="joules",
-    labels=("uuid",),
-    sources=BOTH,
-    group="Accelerators",
+    "uuid",
 )
 BORROWED = (
     ACCELERATOR_INFO,
@@ -103,22 +72,36 @@ BORROWED = (
 What agents tell of their own devices where the sidecar has no driver to ask.
 """
 
-ACCELERATOR_COST_DOLLARS_PER_HOUR = Metric(
+ACCELERATOR_COST_DOLLARS_PER_HOUR = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_cost_dollars_per_hour",
-    "gauge",
     "Price of the accelerator, from the sidecar's price table.",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group="Accelerators",
+    "uuid",
 )
-
-# --- NVIDIA GPUs: xid is bounded by the driver's list ----------------------------
-
-GPU_XID_ERRORS = Metric(
-    "jaxmon_gpu_xid_errors_total",
-    "counter",
-    "Xid errors that the driver reported since the sidecar started.",
-    labels=("uuid", "xid"),
-    sources=SIDECAR,
-    group="NVIDIA GPUs",
+ACCELERATOR_MEMORY_FREE_BYTES = _accelerators_of_sidecar.gauge(
+    "jaxmon_accelerator_memory_free_bytes",
+    "Memory of the accelerator that nobody uses.",
+    "uuid",
+)
+ACCELERATOR_MEMORY_RESERVED_BYTES = _accelerators_of_sidecar.gauge(
+    "jaxmon_accelerator_memory_reserved_bytes",
+    "Memory of the accelerator that driver and firmware keep for themselves.",
+    "uuid",
+)
+ACCELERATOR_CLOCK_HERTZ = _accelerators_of_sidecar.gauge(
+    "jaxmon_accelerator_clock_hertz",
+    "Clock of a part of the accelerator.",
+    "uuid",
+    ("clock", CLOCKS),
+)
+ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS = _accelerators_of_sidecar.gauge(
+    "jaxmon_accelerator_temperature_margin_celsius",
+    "Degrees left until the accelerator slows itself down.",
+    "uuid",
+    limits=(-200, 200),
+)
+ACCELERATOR_NUMA_NODE = _accelerators_of_sidecar.gauge(
+    "jaxmon_accelerator_numa_node",
+    "Memory node of the host that the accelerator is attached to.",
+    "uuid",
+    limits=(0, 4095),
 )

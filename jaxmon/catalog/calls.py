@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon.catalog.model import Metric
+from jaxmon.catalog.model import Sheet
 from jaxmon.catalog.values import (
     CAUSES,
     ERROR_KINDS,
@@ -16,235 +16,165 @@ from jaxmon.catalog.values import (
 
 # --- Calls -----------------------------------------------------------------------
 
-JIT_CALLS = Metric(
+_calls = Sheet("Calls")
+
+JIT_CALLS = _calls.counter(
     "jaxmon_jit_calls_total",
-    "counter",
     "Calls of jitted functions made by the program, not while tracing another.",
-    labels=("function",),
-    group="Calls",
+    "function",
 )
-JIT_CACHE_HITS = Metric(
+JIT_CACHE_HITS = _calls.counter(
     "jaxmon_jit_cache_hits_total",
-    "counter",
     "Calls that stayed on the C++ fast path; hits / calls is the cache hit rate.",
-    labels=("function",),
-    group="Calls",
+    "function",
 )
-JIT_CACHE_MISSES = Metric(
+JIT_CACHE_MISSES = _calls.counter(
     "jaxmon_jit_cache_misses_total",
-    "counter",
     "Calls that left the C++ fast path, functions jitted before jaxmon included.",
-    labels=("function",),
-    group="Calls",
+    "function",
 )
-ERRORS = Metric(
+ERRORS = _calls.counter(
     "jaxmon_errors_total",
-    "counter",
     "Exceptions that left a jitted call, or reached the top of a thread.",
-    labels=("function", "kind"),
-    group="Calls",
-    values=(("kind", ERROR_KINDS),),
+    "function",
+    ("kind", ERROR_KINDS),
 )
-DISPATCH_SECONDS = Metric(
+DISPATCH_SECONDS = _calls.histogram(
     "jaxmon_dispatch_seconds",
-    "histogram",
     "Host time of sampled calls: from the call to its return, device work queued.",
-    unit="seconds",
-    labels=("function",),
+    "function",
     buckets=(1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 1.0, 10.0),
-    group="Calls",
 )
-EXECUTION_SECONDS = Metric(
+EXECUTION_SECONDS = _calls.histogram(
     "jaxmon_execution_seconds",
-    "histogram",
     "Device time of sampled calls: from the start of their work to its end.",
-    unit="seconds",
-    labels=("function",),
+    "function",
     buckets=(1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
-    group="Calls",
 )
 
 # --- Compile ---------------------------------------------------------------------
 
-COMPILE_SECONDS = Metric(
+_compile = Sheet("Compile")
+
+COMPILE_SECONDS = _compile.histogram(
     "jaxmon_compile_seconds",
-    "histogram",
     "Time spent making a program ready to run, by phase.",
-    unit="seconds",
-    labels=("function", "phase"),
+    "function",
+    ("phase", PHASES),
     buckets=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
-    group="Compile",
-    values=(("phase", PHASES),),
 )
-COMPILES = Metric(
+COMPILES = _compile.counter(
     "jaxmon_compiles_total",
-    "counter",
     "Executables built or loaded from the persistent cache, and failures to.",
-    labels=("function", "outcome"),
-    group="Compile",
-    values=(("outcome", OUTCOMES),),
+    "function",
+    ("outcome", OUTCOMES),
 )
-RECOMPILES = Metric(
+RECOMPILES = _compile.counter(
     "jaxmon_recompiles_total",
-    "counter",
     "Calls that compiled a function which had been compiled before, by cause.",
-    labels=("function", "cause"),
-    group="Compile",
-    values=(("cause", CAUSES),),
+    "function",
+    ("cause", CAUSES),
 )
-COMPILES_IN_PROGRESS = Metric(
+COMPILES_IN_PROGRESS = _compile.gauge(
     "jaxmon_compiles_in_progress",
-    "gauge",
     "Backend compiles, persistent cache look-ups included, running now.",
-    group="Compile",
 )
-COMPILE_OLDEST_SECONDS = Metric(
+COMPILE_OLDEST_SECONDS = _compile.gauge(
     "jaxmon_compile_oldest_seconds",
-    "gauge",
     "Age of the oldest compile in progress, 0 when there is none.",
-    unit="seconds",
-    group="Compile",
 )
-PERSISTENT_CACHE_REQUESTS = Metric(
+PERSISTENT_CACHE_REQUESTS = _compile.counter(
     "jaxmon_persistent_cache_requests_total",
-    "counter",
     "Look-ups in JAX's persistent compilation cache.",
-    labels=("result",),
-    group="Compile",
-    values=(("result", PERSISTENT_CACHE_RESULTS),),
+    ("result", PERSISTENT_CACHE_RESULTS),
 )
-PERSISTENT_CACHE_WRITES = Metric(
+PERSISTENT_CACHE_WRITES = _compile.counter(
     "jaxmon_persistent_cache_writes_total",
-    "counter",
     "Executables that JAX wrote to the persistent cache.",
-    group="Compile",
 )
-PERSISTENT_CACHE_ERRORS = Metric(
+PERSISTENT_CACHE_ERRORS = _compile.counter(
     "jaxmon_persistent_cache_errors_total",
-    "counter",
     "Failures of the persistent cache, of which JAX only warns.",
-    labels=("operation",),
-    group="Compile",
-    values=(("operation", PERSISTENT_CACHE_OPERATIONS),),
+    ("operation", PERSISTENT_CACHE_OPERATIONS),
 )
-PERSISTENT_CACHE_SAVED_SECONDS = Metric(
+PERSISTENT_CACHE_SAVED_SECONDS = _compile.counter(
     "jaxmon_persistent_cache_saved_seconds_total",
-    "counter",
     "Compile time that cache hits saved, retrieval deducted, by JAX's estimate.",
-    unit="seconds",
-    group="Compile",
 )
-PERSISTENT_CACHE_SIZE_BYTES = Metric(
+PERSISTENT_CACHE_SIZE_BYTES = _compile.gauge(
     "jaxmon_persistent_cache_size_bytes",
-    "gauge",
     "Size of the entries in the persistent cache's directory, if it is local.",
-    unit="bytes",
-    group="Compile",
 )
-PERSISTENT_CACHE_ENTRIES = Metric(
+PERSISTENT_CACHE_ENTRIES = _compile.gauge(
     "jaxmon_persistent_cache_entries",
-    "gauge",
     "Entries in the persistent cache's directory, if it is local.",
-    group="Compile",
 )
-PERSISTENT_CACHE_OBSTACLE = Metric(
+PERSISTENT_CACHE_OBSTACLE = _compile.gauge(
     "jaxmon_persistent_cache_obstacle",
-    "gauge",
     "1 while this keeps programs out of the persistent cache, or from being found.",
-    labels=("reason",),
-    group="Compile",
-    values=(("reason", PERSISTENT_CACHE_OBSTACLES),),
+    ("reason", PERSISTENT_CACHE_OBSTACLES),
 )
 
 # --- Programs --------------------------------------------------------------------
 
-PROGRAMS = Metric(
+_programs = Sheet("Programs")
+
+PROGRAMS = _programs.counter(
     "jaxmon_programs_total",
-    "counter",
     "Different programs built or loaded for a function.",
-    labels=("function",),
-    group="Programs",
+    "function",
 )
-PROGRAM_INFO = Metric(
+PROGRAM_INFO = _programs.info(
     "jaxmon_program_info",
-    "info",
     "Newest program of a function; hosts that differ here run different programs.",
-    labels=("function", "fingerprint"),
-    group="Programs",
+    "function",
+    "fingerprint",
 )
-PROGRAM_FLOPS = Metric(
+PROGRAM_FLOPS = _programs.gauge(
     "jaxmon_program_flops",
-    "gauge",
     "Floating point operations by XLA's estimate, which counts a loop body once.",
-    labels=("function",),
-    group="Programs",
+    "function",
 )
-PROGRAM_ACCESSED_BYTES = Metric(
+PROGRAM_ACCESSED_BYTES = _programs.gauge(
     "jaxmon_program_accessed_bytes",
-    "gauge",
     "Bytes read and written by XLA's estimate, which counts a loop body once.",
-    unit="bytes",
-    labels=("function",),
-    group="Programs",
+    "function",
 )
-PROGRAM_ARGUMENT_BYTES = Metric(
+PROGRAM_ARGUMENT_BYTES = _programs.gauge(
     "jaxmon_program_argument_bytes",
-    "gauge",
     "Device memory of the arguments of the newest program of a function.",
-    unit="bytes",
-    labels=("function",),
-    group="Programs",
+    "function",
 )
-PROGRAM_OUTPUT_BYTES = Metric(
+PROGRAM_OUTPUT_BYTES = _programs.gauge(
     "jaxmon_program_output_bytes",
-    "gauge",
     "Device memory of the outputs of the newest program of a function.",
-    unit="bytes",
-    labels=("function",),
-    group="Programs",
+    "function",
 )
-PROGRAM_TEMPORARY_BYTES = Metric(
+PROGRAM_TEMPORARY_BYTES = _programs.gauge(
     "jaxmon_program_temporary_bytes",
-    "gauge",
     "Device memory that the newest program of a function needs while it runs.",
-    unit="bytes",
-    labels=("function",),
-    group="Programs",
+    "function",
 )
-PROGRAM_PEAK_BYTES = Metric(
+PROGRAM_PEAK_BYTES = _programs.gauge(
     "jaxmon_program_peak_bytes",
-    "gauge",
     "Most device memory that the newest program of a function holds at a time.",
-    unit="bytes",
-    labels=("function",),
-    group="Programs",
+    "function",
 )
-PROGRAM_CODE_BYTES = Metric(
+PROGRAM_CODE_BYTES = _programs.gauge(
     "jaxmon_program_code_bytes",
-    "gauge",
     "Size of the code of the newest program of a function.",
-    unit="bytes",
-    labels=("function",),
-    group="Programs",
+    "function",
 )
-PROGRAM_FUSIONS = Metric(
-    "jaxmon_program_fusions",
-    "gauge",
-    "Fusions in the newest program of a function.",
-    labels=("function",),
-    group="Programs",
+PROGRAM_FUSIONS = _programs.gauge(
+    "jaxmon_program_fusions", "Fusions in the newest program of a function.", "function"
 )
-PROGRAM_INSTRUCTIONS = Metric(
+PROGRAM_INSTRUCTIONS = _programs.gauge(
     "jaxmon_program_instructions",
-    "gauge",
     "HLO instructions in the newest program of a function.",
-    labels=("function",),
-    group="Programs",
+    "function",
 )
-PROGRAM_DEVICES = Metric(
+PROGRAM_DEVICES = _programs.gauge(
     "jaxmon_program_devices",
-    "gauge",
     "Devices that the newest program of a function runs on, in all processes.",
-    labels=("function",),
-    group="Programs",
+    "function",
 )

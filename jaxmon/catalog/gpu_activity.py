@@ -2,128 +2,78 @@
 
 from __future__ import annotations
 
-from jaxmon.catalog.model import SIDECAR, Metric
+from jaxmon.catalog.model import SIDECAR, Sheet
 
 
-_GROUP = "Activity of NVIDIA GPUs"
+_activity = Sheet("Activity of NVIDIA GPUs", SIDECAR)
 
-GPU_GRAPHICS_ACTIVE_RATIO = Metric(
+GPU_GRAPHICS_ACTIVE_RATIO = _activity.gauge(
     "jaxmon_gpu_graphics_active_ratio",
-    "gauge",
     "Share of time in which the graphics or compute engine was busy.",
-    unit="ratio",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
 )
-GPU_SM_ACTIVE_RATIO = Metric(
+GPU_SM_ACTIVE_RATIO = _activity.gauge(
     "jaxmon_gpu_sm_active_ratio",
-    "gauge",
     "Share of time in which a multiprocessor had a warp, mean of all of them.",
-    unit="ratio",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
 )
-GPU_SM_OCCUPANCY_RATIO = Metric(
+GPU_SM_OCCUPANCY_RATIO = _activity.gauge(
     "jaxmon_gpu_sm_occupancy_ratio",
-    "gauge",
     "Warps on the multiprocessors, as a share of those that fit.",
-    unit="ratio",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
 )
-GPU_TENSOR_ACTIVE_RATIO = Metric(
+GPU_TENSOR_ACTIVE_RATIO = _activity.gauge(
     "jaxmon_gpu_tensor_active_ratio",
-    "gauge",
     "Share of cycles in which tensor cores were busy.",
-    unit="ratio",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
 )
-GPU_DRAM_ACTIVE_RATIO = Metric(
-    "jaxmon_gpu_dram_active_ratio",
-    "gauge",
-    "Share of the memory's bandwidth in use.",
-    unit="ratio",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+GPU_DRAM_ACTIVE_RATIO = _activity.gauge(
+    "jaxmon_gpu_dram_active_ratio", "Share of the memory's bandwidth in use.", "uuid"
 )
-GPU_FP16_ACTIVE_RATIO = Metric(
+GPU_FP16_ACTIVE_RATIO = _activity.gauge(
     "jaxmon_gpu_fp16_active_ratio",
-    "gauge",
     "Share of cycles in which the FP16 pipe was busy, without tensor cores.",
-    unit="ratio",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
 )
-GPU_FP32_ACTIVE_RATIO = Metric(
+GPU_FP32_ACTIVE_RATIO = _activity.gauge(
     "jaxmon_gpu_fp32_active_ratio",
-    "gauge",
     "Share of cycles in which the FP32 pipe was busy.",
-    unit="ratio",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
 )
-GPU_FP64_ACTIVE_RATIO = Metric(
+GPU_FP64_ACTIVE_RATIO = _activity.gauge(
     "jaxmon_gpu_fp64_active_ratio",
-    "gauge",
     "Share of cycles in which the FP64 pipe was busy.",
-    unit="ratio",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
 )
-GPU_INTEGER_ACTIVE_RATIO = Metric(
+GPU_INTEGER_ACTIVE_RATIO = _activity.gauge(
     "jaxmon_gpu_integer_active_ratio",
-    "gauge",
     "Share of cycles in which the integer pipe was busy.",
-    unit="ratio",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
 )
 
 # --- Rates: only where the driver keeps no counter --------------------------------
 
-GPU_PCIE_TRANSMIT_BYTES_PER_SECOND = Metric(
+GPU_PCIE_TRANSMIT_BYTES_PER_SECOND = _activity.gauge(
     "jaxmon_gpu_pcie_transmit_bytes_per_second",
-    "gauge",
     "Bytes sent over PCIe per second, where there is no counter.",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
     limits=(0, 1e14),
 )
-GPU_PCIE_RECEIVE_BYTES_PER_SECOND = Metric(
+GPU_PCIE_RECEIVE_BYTES_PER_SECOND = _activity.gauge(
     "jaxmon_gpu_pcie_receive_bytes_per_second",
-    "gauge",
     "Bytes received over PCIe per second, where there is no counter.",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
     limits=(0, 1e14),
 )
-GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND = Metric(
+GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND = _activity.gauge(
     "jaxmon_gpu_nvlink_transmit_bytes_per_second",
-    "gauge",
     "Bytes sent over NVLink per second, where there is no counter.",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
     limits=(0, 1e14),
 )
-GPU_NVLINK_RECEIVE_BYTES_PER_SECOND = Metric(
+GPU_NVLINK_RECEIVE_BYTES_PER_SECOND = _activity.gauge(
     "jaxmon_gpu_nvlink_receive_bytes_per_second",
-    "gauge",
     "Bytes received over NVLink per second, where there is no counter.",
-    labels=("uuid",),
-    sources=SIDECAR,
-    group=_GROUP,
+    "uuid",
     limits=(0, 1e14),
 )

@@ -1,4 +1,4 @@
-"""What a metric is."""
+"""What a metric is, and how a sheet of the catalogue declares some."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 # The last two are for what others export and the sidecar passes on.
 Kind = Literal["counter", "gauge", "histogram", "info", "summary", "untyped"]
 Source = Literal["agent", "sidecar"]
+Label = str | tuple[str, tuple[str, ...]]
 
 AGENT: tuple[Source, ...] = ("agent",)
 SIDECAR: tuple[Source, ...] = ("sidecar",)
@@ -31,6 +32,8 @@ such as the highest number of 32 or 64 bits, lies beyond it.
 _COUNTERS = {"bytes": (0.0, 1e23), "joules": (0.0, 1e13)}
 _COUNTER = (0.0, 2.0**63)
 
+_UNITS = (*GAUGES, "joules")
+
 
 class Metric(NamedTuple):
     """
@@ -40,7 +43,7 @@ class Metric(NamedTuple):
         name: full exposed name, base unit suffix included.
         kind: Prometheus type; ``info`` is a gauge that is always 1.
         help: one sentence, ends with a full stop.
-        unit: base unit, ``""`` for counts.
+        unit: base unit, ``""`` for counts; a sheet takes it from the name.
         labels: label names in exposition order. The sidecar adds ``worker`` to
             every agent series that it relays.
         buckets: upper bounds of a histogram, without ``+Inf``.
@@ -76,3 +79,79 @@ class Metric(NamedTuple):
         if self.kind == "info":
             return 1.0, 1.0
         return (0.0, inf) if self.kind == "histogram" else (-inf, inf)
+
+
+class Sheet:
+    """
+    Metrics of one group, on the same pages.
+
+    Each constructor makes one of its kind. Its text is the metric's help; the unit
+    follows from the name. A label with a closed set of values is given with them.
+
+    Args:
+        group: see `Metric`.
+        sources: see `Metric`.
+    """
+
+    __slots__ = ("_group", "_sources")
+
+    def __init__(self, group: str, sources: tuple[Source, ...] = AGENT) -> None:
+        self._group = group
+        self._sources = sources
+
+    def counter(
+        self,
+        name: str,
+        text: str,
+        *labels: Label,
+        limits: tuple[float, float] | None = None,
+    ) -> Metric:
+        """Return a counter; *name* ends in ``_total``."""
+        return self._metric("counter", name, text, *labels, limits=limits)
+
+    def gauge(
+        self,
+        name: str,
+        text: str,
+        *labels: Label,
+        limits: tuple[float, float] | None = None,
+    ) -> Metric:
+        """Return a gauge."""
+        return self._metric("gauge", name, text, *labels, limits=limits)
+
+    def histogram(
+        self,
+        name: str,
+        text: str,
+        *labels: Label,
+        buckets: tuple[float, ...],
+    ) -> Metric:
+        """Return a histogram."""
+        return self._metric("histogram", name, text, *labels, buckets=buckets)
+
+    def info(self, name: str, text: str, *labels: Label) -> Metric:
+        """Return a gauge that is always 1; *name* ends in ``_info``."""
+        return self._metric("info", name, text, *labels)
+
+    def _metric(
+        self,
+        kind: Kind,
+        name: str,
+        text: str,
+        *labels: Label,
+        buckets: tuple[float, ...] = (),
+        limits: tuple[float, float] | None = None,
+    ) -> Metric:
+        suffix = name.removesuffix("_total").rpartition("_")[2]
+        return Metric(
+            name,
+            kind,
+            text,
+            unit=suffix if suffix in _UNITS else "",
+            labels=tuple([one if isinstance(one, str) else one[0] for one in labels]),
+            buckets=buckets,
+            sources=self._sources,
+            group=self._group,
+            values=tuple([one for one in labels if not isinstance(one, str)]),
+            limits=limits,
+        )

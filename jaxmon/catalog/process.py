@@ -2,173 +2,111 @@
 
 from __future__ import annotations
 
-from jaxmon.catalog.model import BOTH, SIDECAR, Metric
+from jaxmon.catalog.model import BOTH, SIDECAR, Sheet
 
 
 # --- Identity --------------------------------------------------------------------
 
-BUILD_INFO = Metric(
-    "jaxmon_build_info",
-    "info",
-    "Version of jaxmon.",
-    labels=("version",),
-    sources=BOTH,
-    group="Identity",
+_identity = Sheet("Identity")
+_identity_of_both = Sheet("Identity", BOTH)
+
+BUILD_INFO = _identity_of_both.info(
+    "jaxmon_build_info", "Version of jaxmon.", "version"
 )
-RUNTIME_INFO = Metric(
+RUNTIME_INFO = _identity.info(
     "jaxmon_runtime_info",
-    "info",
     "Versions of JAX, its libraries and its platform.",
-    labels=("jax", "jaxlib", "python", "platform", "platform_version"),
-    group="Identity",
+    "jax",
+    "jaxlib",
+    "python",
+    "platform",
+    "platform_version",
 )
-DEVICE_INFO = Metric(
+DEVICE_INFO = _identity.info(
     "jaxmon_device_info",
-    "info",
     "Local devices of this process; uuid and pci_bus_id join accelerator metrics.",
-    labels=(
-        "device",
-        "platform",
-        "device_kind",
-        "process_index",
-        "uuid",
-        "pci_bus_id",
-    ),
-    group="Identity",
+    "device",
+    "platform",
+    "device_kind",
+    "process_index",
+    "uuid",
+    "pci_bus_id",
 )
-PROCESS_INDEX = Metric(
-    "jaxmon_process_index",
-    "gauge",
-    "Index of this process in the JAX cluster.",
-    group="Identity",
+PROCESS_INDEX = _identity.gauge(
+    "jaxmon_process_index", "Index of this process in the JAX cluster."
 )
-PROCESS_COUNT = Metric(
-    "jaxmon_processes",
-    "gauge",
-    "Processes in the JAX cluster.",
-    group="Identity",
-)
+PROCESS_COUNT = _identity.gauge("jaxmon_processes", "Processes in the JAX cluster.")
 
 # --- Self ------------------------------------------------------------------------
 
-INTERNAL_ERRORS = Metric(
+_self = Sheet("Self")
+_self_of_both = Sheet("Self", BOTH)
+_self_of_sidecar = Sheet("Self", SIDECAR)
+
+INTERNAL_ERRORS = _self_of_both.counter(
     "jaxmon_internal_errors_total",
-    "counter",
     "Failures of jaxmon's own code, contained; the program was not disturbed.",
-    labels=("site",),
-    sources=BOTH,
-    group="Self",
+    "site",
 )
-HOOK_ACTIVE = Metric(
+HOOK_ACTIVE = _self.gauge(
     "jaxmon_hook_active",
-    "gauge",
     "1 while a hook observes, 0 when it could not attach or switched itself off.",
-    labels=("hook",),
-    group="Self",
+    "hook",
 )
-LABEL_OVERFLOW = Metric(
+LABEL_OVERFLOW = _self.counter(
     "jaxmon_label_overflow_total",
-    "counter",
     "Look-ups of a label that did not fit and was reported as 'other'.",
-    labels=("label",),
-    group="Self",
+    "label",
 )
-DROPPED = Metric(
+DROPPED = _self_of_both.counter(
     "jaxmon_dropped_total",
-    "counter",
     "What jaxmon refused: beyond its bounds, or a figure that cannot be true.",
-    labels=("what",),
-    sources=BOTH,
-    group="Self",
-    values=(("what", ("connection", "figure", "program", "sample")),),
+    ("what", ("connection", "figure", "program", "sample")),
 )
-WEB_CONFIG_SUCCESS = Metric(
+WEB_CONFIG_SUCCESS = _self_of_sidecar.gauge(
     "jaxmon_web_config_success",
-    "gauge",
     "1 while what --web-config and its certificates say is in force, 0 after a change "
     "that cannot be used.",
-    sources=SIDECAR,
-    group="Self",
 )
-SCRAPE_SECONDS = Metric(
+SCRAPE_SECONDS = _self_of_both.histogram(
     "jaxmon_scrape_seconds",
-    "histogram",
     "Time spent collecting and encoding one page.",
-    unit="seconds",
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
-    sources=BOTH,
-    group="Self",
 )
 
 # --- Process: names, kinds and meaning are prometheus_client's -------------------
 
-PROCESS_VIRTUAL_MEMORY_BYTES = Metric(
-    "process_virtual_memory_bytes",
-    "gauge",
-    "Virtual memory size in bytes.",
-    unit="bytes",
-    sources=BOTH,
-    group="Process",
+_process = Sheet("Process", BOTH)
+
+PROCESS_VIRTUAL_MEMORY_BYTES = _process.gauge(
+    "process_virtual_memory_bytes", "Virtual memory size in bytes."
 )
-PROCESS_RESIDENT_MEMORY_BYTES = Metric(
-    "process_resident_memory_bytes",
-    "gauge",
-    "Resident memory size in bytes.",
-    unit="bytes",
-    sources=BOTH,
-    group="Process",
+PROCESS_RESIDENT_MEMORY_BYTES = _process.gauge(
+    "process_resident_memory_bytes", "Resident memory size in bytes."
 )
-PROCESS_START_TIME_SECONDS = Metric(
+PROCESS_START_TIME_SECONDS = _process.gauge(
     "process_start_time_seconds",
-    "gauge",
     "Start time of the process since unix epoch in seconds.",
-    unit="seconds",
-    sources=BOTH,
-    group="Process",
 )
-PROCESS_CPU_SECONDS = Metric(
-    "process_cpu_seconds_total",
-    "counter",
-    "Total user and system CPU time spent in seconds.",
-    unit="seconds",
-    sources=BOTH,
-    group="Process",
+PROCESS_CPU_SECONDS = _process.counter(
+    "process_cpu_seconds_total", "Total user and system CPU time spent in seconds."
 )
-PROCESS_OPEN_FDS = Metric(
-    "process_open_fds",
-    "gauge",
-    "Number of open file descriptors.",
-    sources=BOTH,
-    group="Process",
+PROCESS_OPEN_FDS = _process.gauge(
+    "process_open_fds", "Number of open file descriptors."
 )
-PROCESS_MAX_FDS = Metric(
-    "process_max_fds",
-    "gauge",
-    "Maximum number of open file descriptors.",
-    sources=BOTH,
-    group="Process",
+PROCESS_MAX_FDS = _process.gauge(
+    "process_max_fds", "Maximum number of open file descriptors."
 )
-PYTHON_GC_OBJECTS_COLLECTED = Metric(
-    "python_gc_objects_collected_total",
-    "counter",
-    "Objects collected during gc.",
-    labels=("generation",),
-    sources=BOTH,
-    group="Process",
+PYTHON_GC_OBJECTS_COLLECTED = _process.counter(
+    "python_gc_objects_collected_total", "Objects collected during gc.", "generation"
 )
-PYTHON_GC_OBJECTS_UNCOLLECTABLE = Metric(
+PYTHON_GC_OBJECTS_UNCOLLECTABLE = _process.counter(
     "python_gc_objects_uncollectable_total",
-    "counter",
     "Uncollectable objects found during GC.",
-    labels=("generation",),
-    sources=BOTH,
-    group="Process",
+    "generation",
 )
-PYTHON_GC_COLLECTIONS = Metric(
+PYTHON_GC_COLLECTIONS = _process.counter(
     "python_gc_collections_total",
-    "counter",
     "Number of times this generation was collected.",
-    labels=("generation",),
-    sources=BOTH,
-    group="Process",
+    "generation",
 )
