@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from jaxmon.artifacts.markdown import page, table
 from jaxmon.artifacts.write import HEADER
-from jaxmon.catalog import Metric
+from jaxmon.catalog import HOOK_ACTIVE, Metric
 
 
 PATH = "docs/jax-internals.md"
@@ -75,13 +75,13 @@ def _rows(names: Sequence[NameLike]) -> Iterator[tuple[str, ...]]:
         yield f"`{name.path}`{alternatives}", name.serves, f"{costs}{hook}", *marks
 
 
-_INTRODUCTION = """
+_INTRODUCTION = f"""
 JAX has no public way to most of what jaxmon reports. So jaxmon uses names that JAX may
 change with any release. All of them are in `jaxmon/agent/jaxlink/`, and `make lint`
 refuses them elsewhere. `make compat` compares this page with every supported JAX.
 
 `jaxmon doctor` names what the JAX that is installed lacks, and what that costs. A hook
-that cannot attach says so once in the log and by `jaxmon_hook_active`; everything else
+that cannot attach says so once in the log and by `{HOOK_ACTIVE.name}`; everything else
 goes on.
 
 - `jax._src.pjit._infer_params` is an attribute of a module or a class, or a field.
