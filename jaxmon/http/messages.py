@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from math import inf
 from types import MappingProxyType
@@ -21,6 +23,13 @@ _CONTROL = re.compile(r"[\0-\x08\x0a-\x1f\x7f]")
 _MAX_PARAMETERS = 64
 
 
+now = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
+"""
+Seconds by `time.monotonic`'s clock. The program may put something else in the place of
+that function: with NaN, all that was to happen later would happen at once.
+"""
+
+
 class Request(NamedTuple):
     """
     What a client asked for.
@@ -30,7 +39,7 @@ class Request(NamedTuple):
         path: decoded, without the query.
         query: parameters; the last of a name wins.
         headers: by lower-case name; repeated ones are joined by a comma.
-        arrived: when the last of it had come in, by `time.monotonic`; a page that
+        arrived: when the last of it had come in, by `now`; a page that
             was begun later may answer it, whomever that one was made for.
     """
 

@@ -112,6 +112,7 @@ class Server:
             seconds=answer_timeout,
             report=self._report,
         )
+        self.routes = self._answers.routes
         self._listeners: list[Listener] = []
         self._chores: list[tuple[float, Callable[[], None]]] = []
         self._connections: dict[asyncio.Task[None], Connection] = {}
@@ -123,6 +124,11 @@ class Server:
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
         self._lobby: Lobby
+
+    @property
+    def clients(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
 
     def listen_tcp(
         self,

@@ -27,6 +27,7 @@ class Site:
             local_routes={
                 "/local": lambda _: Response(b"for some"),
                 "/later": self._later,
+                "/done": self._done,
                 "/page/none": lambda _: None,  # type: ignore[dict-item,return-value]
             },
             on_error=lambda where, error: self.errors.append((where, error)),
@@ -39,6 +40,11 @@ class Site:
     def _later(self, _: Request) -> Future[Response]:
         self.futures.append(Future())
         return self.futures[-1]
+
+    def _done(self, _: Request) -> Future[Response]:
+        done: Future[Response] = Future()
+        done.set_result(Response(b"known"))
+        return done
 
     def connect(self, *, local: bool = True) -> socket.socket:
         """Return a connection to either socket."""
@@ -123,10 +129,7 @@ def test_future_answers_when_it_is_done(site: Site) -> None:
 
 def test_future_may_be_done_already(site: Site) -> None:
     """A handler that knows at once may still return a future."""
-    done: Future[Response] = Future()
-    done.set_result(Response(b"known"))
-    site.server._answers.local_routes["/later"] = lambda _: done
-    assert site.get("/later") == (200, b"known")
+    assert site.get("/done") == (200, b"known")
 
 
 def test_several_futures_answer_in_any_order(site: Site) -> None:
@@ -188,7 +191,7 @@ def test_client_that_leaves_while_its_page_is_made(site: Site) -> None:
     client, future = site.ask_later()
     client.close()
     future.set_result(Response(b"x" * 10_000_000))
-    until(lambda: not site.server._connections, "the connection to be gone")
+    until(lambda: not site.server.clients, "the connection to be gone")
     assert site.errors == []
     assert site.get("/page") == (200, b"for all")
 
@@ -230,5 +233,5 @@ def test_waiting_pages_do_not_lock_others_out(make_site: Callable[..., Site]) ->
         future.set_result(Response(b""))
         with client:
             answer(client)
-    until(lambda: not site.server._connections, "the connections to be gone")
+    until(lambda: not site.server.clients, "the connections to be gone")
     assert site.get("/page") == (200, b"for all")

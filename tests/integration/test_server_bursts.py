@@ -65,7 +65,7 @@ def test_who_waits_in_silence_is_let_in_when_it_asks(
     with ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(site.connect())
-        until(lambda: len(site.server._connections) == 2, "the places to be taken")
+        until(lambda: site.server.clients == 2, "the places to be taken")
         client = stack.enter_context(site.connect())
         client.sendall(head_of("/echo", "Connection: close"))
         assert status(everything(client)) == 200
@@ -89,7 +89,7 @@ def test_guests_are_closed_at_the_end(make_site: Callable[..., Site]) -> None:
     site = make_site(max_connections=1)
     with ExitStack() as stack:
         clients = [stack.enter_context(site.connect()) for _ in range(3)]
-        until(lambda: site.server._connections, "the first to be served")
+        until(lambda: site.server.clients, "the first to be served")
         site.server.stop()
         for client in clients:
             # Who was not even accepted is told so by the system.

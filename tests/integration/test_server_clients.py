@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from jaxmon.http.server import Response, Server
+from jaxmon_exporter.web.gate import Gate
+from tests.guarded import TLS
 from tests.serving import BIG, Site, everything, head_of, sites, status
 from tests.support import require_program, until
 
@@ -78,7 +80,7 @@ class TestBadClients:
         with site.connect() as client:
             client.sendall(head_of("/big"))
             assert site.is_alive()
-            until(lambda: not site.server._connections, "the server to give up")
+            until(lambda: not site.server.clients, "the server to give up")
             assert len(everything(client)) < len(BIG)
 
     def test_a_large_page_arrives_whole(self, site: Site) -> None:
@@ -94,7 +96,7 @@ class TestBadClients:
                 client.sendall(data)
 
         assert site.is_alive()
-        until(lambda: not site.server._connections, "connections to be closed")
+        until(lambda: not site.server.clients, "connections to be closed")
         assert site.errors == []
 
     def test_too_many_clients_are_refused_and_counted(
@@ -125,7 +127,7 @@ class TestBadClients:
             clients = [stack.enter_context(site.connect()) for _ in range(20)]
             until(lambda: site.server.dropped == 18, "refusals")
 
-            assert len(site.server._connections) <= 4
+            assert site.server.clients <= 4
             assert everything(clients[-1]) == b""
 
     def test_the_longest_idle_connection_gives_way(
@@ -269,22 +271,24 @@ def certificate(tmp_path: Path) -> Path:
 
 
 class TestTls:
-    """HTTPS by one argument."""
+    """HTTPS by a gate."""
 
     @pytest.fixture
     def secure(self, certificate: Path) -> Iterator[int]:
         """Return the port of a TLS server with a short handshake timeout."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate)
+        config = certificate.with_name("web.yml")
+        config.write_text(TLS.replace("key.pem", "cert.pem"))
         self.errors: list[tuple[str, BaseException]] = []
         server = Server(
             {"/": lambda _: Response(b"secret"), "/big": lambda _: Response(BIG)},
+            read_timeout=3,
             on_error=lambda *error: self.errors.append(error),
         )
-        port = server.listen_tcp("127.0.0.1", 0, ssl=context, ssl_handshake_timeout=3)
-        server.start()
-        yield port
-        server.stop()
+        with closing(Gate(config)) as gate:
+            port = server.listen_tcp("127.0.0.1", 0, gate=gate)
+            server.start()
+            yield port
+            server.stop()
 
     def test_idle_tcp_clients_do_not_block_a_scrape(
         self, secure: int, certificate: Path

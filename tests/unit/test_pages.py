@@ -88,7 +88,7 @@ def test_a_source_that_fails_costs_its_own_series(
     service = Service(Options(run_dir=Path("/nowhere"), prices={"H100": 1.0}))
     service._prices = cast("Prices", Broken())
     service._process = cast("ProcessFamilies", Broken())
-    handle = service._server._answers.routes["/metrics"]
+    handle = service._server.routes["/metrics"]
     for _ in range(2):
         response = handle(Request("GET", "/metrics", arrived=monotonic()))
     assert isinstance(response, Response)

@@ -7,11 +7,13 @@ import hashlib
 import hmac
 import logging
 import os
+import socket
 import ssl
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +21,10 @@ from types import ModuleType
 from jaxmon.catalog import WEB_CONFIG_SUCCESS
 from jaxmon.errors import CommandError, WebConfigError
 from jaxmon.exposition.families import Family, gauge
+from jaxmon.http.messages import Request, Response, error_response
+from jaxmon.http.single.transport import Transport
 from jaxmon_exporter.web.config import WebConfig, load
+from jaxmon_exporter.web.tls import TlsTransport
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -31,6 +36,7 @@ OPEN_PATHS = ("/-/healthy", "/-/ready")
 _WAITING = 32
 _REMEMBERED = 128
 _MAX_PASSWORD = 1024
+_REFUSED = error_response(HTTPStatus.UNAUTHORIZED, "name and password")
 
 
 class Gate:
@@ -91,6 +97,31 @@ class Gate:
     def headers(self) -> dict[str, str]:
         """Headers for every response."""
         return dict(self._config.headers)
+
+    def open(self, sock: socket.socket) -> Transport:
+        """
+        Return what carries the bytes of a client, by the newest certificates.
+
+        Costs a few look-ups of files.
+        """
+        self._follow()
+        if self._context is None:
+            return Transport(sock)
+        return TlsTransport(sock, self._context, self.admits_certificate)
+
+    def check(self, request: Request) -> Response | Future[Response | None] | None:
+        """
+        Return the response that refuses *request*, `None` if it may be answered; for a
+        password not seen before that takes a slow hash, on a thread of its own.
+        """
+        found = self.admits(request.path, request.headers.get("authorization"))
+        if not isinstance(found, Future):
+            return None if found else _REFUSED
+        later: Future[Response | None] = Future()
+        found.add_done_callback(
+            lambda done: later.set_result(None if done.result() else _REFUSED)
+        )
+        return later
 
     def context(self) -> ssl.SSLContext:
         """

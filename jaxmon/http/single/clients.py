@@ -1,0 +1,370 @@
+"""
+The clients of a server: what each waits for, and who gives way to one more.
+
+One rule bounds them. To one more than there may be gives way who has kept the server
+waiting for longest, among those at the address that has most, but nobody at an address
+that has fewer than the newcomer's. Who does not keep the server waiting gives way only
+to an address that has fewer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from http import HTTPStatus
+from itertools import chain
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from jaxmon.http.messages import RequestError, Response, error_response, now
+from jaxmon.http.single.connection import Connection
+
+
+if TYPE_CHECKING:
+    import socket
+    from concurrent.futures import Future
+
+    from jaxmon.http.single.listeners import Listener
+    from jaxmon.http.single.loop import Loop
+    from jaxmon.http.single.routes import Answer, Router
+
+_Kind: TypeAlias = "dict[Connection, None]"
+
+# To each client that is answered.
+_ASKING = 2
+_ENDING = 2
+# That one who has asked waits for another to be done, and that a response may rest in
+# the client's hands while others wait.
+_PATIENCE_SECONDS = 1.0
+_LINGER_SECONDS = 1.0
+
+
+class Timeouts(NamedTuple):
+    """
+    How many seconds a client may take.
+
+    Args:
+        read: to send its request, a handshake included, however its bytes trickle in.
+        write: to take its response.
+        answer: not the client, but a page that another thread makes.
+    """
+
+    read: float
+    write: float
+    answer: float
+
+
+class Clients:
+    """
+    Used on the server's thread alone. Clients are *asking* until they have sent a
+    request, *waiting* until there is room to answer it, *answered* until they have
+    taken the response, and *ending* until they have closed as well: to close first over
+    bytes that were not read resets a connection, and the response in it is lost.
+
+    Args:
+        loop: watches their sockets.
+        router: makes the responses.
+        timeouts: what a client is granted.
+        most: how many are answered at a time.
+        report: is given failures of ours, and where they were.
+
+    Attributes:
+        dropped: how many were refused or had to give way.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        router: Router,
+        timeouts: Timeouts,
+        *,
+        most: int,
+        report: Callable[[str, BaseException], None],
+    ) -> None:
+        self.dropped = 0
+        self._loop = loop
+        self._router = router
+        self._timeouts = timeouts
+        self._most = most
+        self._report = report
+        # In the order in which they became so.
+        self._asking: _Kind = {}
+        self._waiting: _Kind = {}
+        self._answered: _Kind = {}
+        self._ending: _Kind = {}
+        self._kinds = self._asking, self._waiting, self._answered, self._ending
+        # Their responses can be gone on with.
+        self._ready: deque[Connection] = deque()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._kinds))
+
+    def __iter__(self) -> Iterator[Connection]:
+        return chain(*self._kinds)
+
+    @property
+    def due(self) -> float:
+        """When the time of the next is over, by `now`."""
+        return min((client.deadline for client in self), default=inf)
+
+    def welcome(self, sock: socket.socket, listener: Listener, peer: str) -> None:
+        """Serve one more, which came in at *listener* from the address *peer*."""
+        try:
+            transport = listener.open(sock)
+        except Exception as error:  # noqa: BLE001 - contained: costs one client
+            sock.close()
+            if not isinstance(error, OSError):  # gone already
+                self._report("server", error)
+            return
+        client = Connection(transport, listener, peer)
+        client.deadline = client.progress + self._timeouts.read
+        # Most have asked by now, and are answered in this turn.
+        self._asking[client] = None
+        self._handle(client)
+        if client in self._asking:
+            del self._asking[client]
+            if self._has_room(self._asking, _ASKING * self._most, peer):
+                self._asking[client] = None
+            else:
+                self._drop(client)
+
+    def turn(self) -> None:
+        """Do all that can be done without waiting, after the selector was asked."""
+        while self._ready:
+            client = self._ready.popleft()
+            answer, pending = client.answer, client.pending
+            if answer is not None and pending is not None and pending.done():
+                self._go_on_with(client, partial(_resume, answer, pending))
+        self._answer()
+        moment = now()
+        for client in [one for one in self if one.deadline <= moment]:
+            if client.deadline <= moment:  # and not closed meanwhile
+                self._end_the_time_of(client)
+
+    def dismiss(self) -> None:
+        """Close those whose response has not been begun."""
+        for client in [*self._asking, *self._waiting]:
+            self._close(client)
+
+    def close(self) -> None:
+        """Close all."""
+        for client in list(self):
+            self._close(client)
+
+    def abandon(self) -> None:
+        """Close the sockets, in a forked child, and leave the selector alone."""
+        for client in self:
+            client.transport.close()
+
+    # --- Asking --------------------------------------------------------------------
+
+    def _handle(self, client: Connection) -> None:
+        """Do what the socket of *client* is ready for."""
+        try:
+            if client in self._asking:
+                self._receive(client)
+            elif client in self._answered:
+                self._send(client)
+            elif client.drain():
+                self._close(client)
+        except Exception as error:  # noqa: BLE001 - contained: costs one client
+            if not isinstance(error, OSError):
+                self._report("server", error)
+            self._close(client)
+
+    def _receive(self, client: Connection) -> None:
+        try:
+            has_asked = client.receive()
+        except RequestError as error:
+            self._refuse(client, error_response(error.status, str(error)))
+        except OSError:
+            self._end(client)
+        else:
+            if has_asked:
+                self._become(self._waiting, client)
+                self._loop.unwatch(client.transport)
+                client.deadline = now() + _PATIENCE_SECONDS
+            else:
+                self._watch(client)
+
+    # --- Answering -----------------------------------------------------------------
+
+    def _answer(self) -> None:
+        """
+        Answer those who wait, as far as there is room. All who asked before this turn
+        are answered in it, so that one page may be made for all.
+        """
+        full: set[str] = set()
+        for client in list(self._waiting):
+            if client.peer in full:
+                continue
+            if self._has_room(self._answered, self._most, client.peer, _is_slow):
+                self._begin(client)
+            else:
+                full.add(client.peer)
+        while len(self._waiting) > self._most:
+            peers = Counter(client.peer for client in self._waiting)
+            crowd = max(peers.values())
+            crowded = [one for one in self._waiting if peers[one.peer] == crowd]
+            self._turn_away(crowded[-1])
+
+    def _begin(self, client: Connection) -> None:
+        assert client.request is not None  # noqa: S101 - it has asked
+        self._become(self._answered, client)
+        client.progress = now()
+        client.deadline = client.progress + self._timeouts.answer
+        sock = client.transport.sock
+        client.answer = self._router.answer(client.request, client.listener, sock)
+        self._go_on_with(client, partial(next, client.answer))
+
+    def _go_on_with(self, client: Connection, step: Callable[[], Future[Any]]) -> None:
+        """Take the next *step* of a response, and send it once it is made."""
+        try:
+            try:
+                client.pending = step()
+            except StopIteration as made:
+                client.answer = client.pending = None
+                client.respond(made.value)
+            else:
+                client.pending.add_done_callback(lambda _: self._call(client))
+                return
+        except BaseException as error:  # noqa: BLE001 - contained: costs one client
+            self._report("server", error)
+            self._close(client)
+            return
+        client.deadline = client.progress + self._timeouts.write
+        try:
+            self._send(client)
+        except OSError:
+            self._close(client)
+
+    def _call(self, client: Connection) -> None:
+        """Have the response to *client* gone on with; any thread."""
+        self._ready.append(client)
+        self._loop.wake()
+
+    def _send(self, client: Connection) -> None:
+        if client.send():
+            self._end(client)
+        else:
+            self._watch(client)
+
+    # --- Ending --------------------------------------------------------------------
+
+    def _refuse(self, client: Connection, response: Response) -> None:
+        """Send *response*, a short one, and nothing more."""
+        client.respond(response)
+        try:
+            client.send()
+        except OSError:
+            self._close(client)
+        else:
+            self._end(client)
+
+    def _turn_away(self, client: Connection) -> None:
+        self.dropped += 1
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+        self._refuse(client, error_response(status, "too many connections"))
+
+    def _end(self, client: Connection) -> None:
+        """Send nothing more, and wait for the client to close."""
+        if len(self._ending) >= _ENDING * self._most:
+            self._close(next(iter(self._ending)))
+        self._become(self._ending, client)
+        client.deadline = now() + _LINGER_SECONDS
+        try:
+            client.transport.end()
+            self._watch(client)
+        except OSError:
+            self._close(client)
+
+    def _end_the_time_of(self, client: Connection) -> None:
+        if client in self._waiting:
+            self._turn_away(client)
+        elif client.pending is not None:
+            client.deadline = inf
+            client.pending.cancel()
+            assert client.answer is not None  # noqa: S101 - it is in the making
+            self._go_on_with(client, partial(client.answer.throw, TimeoutError()))
+        elif client in self._asking and client.understands:
+            status = HTTPStatus.REQUEST_TIMEOUT
+            message = "the request did not arrive in time"
+            self._refuse(client, error_response(status, message))
+        else:
+            self._close(client)
+
+    def _drop(self, client: Connection) -> None:
+        self.dropped += 1
+        self._close(client)
+
+    def _close(self, client: Connection) -> None:
+        self._become(None, client)
+        client.deadline = inf
+        self._loop.unwatch(client.transport)
+        client.transport.close()
+        answer, pending = client.answer, client.pending
+        client.answer = client.pending = None
+        if answer is not None:
+            answer.close()
+        if pending is not None:
+            pending.cancel()
+
+    # --- Who is where --------------------------------------------------------------
+
+    def _has_room(
+        self,
+        clients: _Kind,
+        most: int,
+        peer: str,
+        is_slow: Callable[[Connection], bool] = lambda _: True,
+    ) -> bool:
+        """
+        Tell whether one more at the address *peer* may be one of *clients*; another may
+        have to leave for it.
+
+        Args:
+            clients: of a kind.
+            most: how many there may be.
+            peer: address of the newcomer.
+            is_slow: tells whether one of them keeps the server waiting.
+        """
+        if len(clients) < most:
+            return True
+        peers = Counter(client.peer for client in clients)
+        peers[peer] += 1
+        found = [
+            (not slow, -peers[one.peer], one.progress, number, one)
+            for number, one in enumerate(clients)
+            if peers[one.peer] >= peers[peer] + (not (slow := is_slow(one)))
+        ]
+        if not found:
+            return False
+        self._drop(min(found)[-1])
+        return True
+
+    def _become(self, kind: _Kind | None, client: Connection) -> None:
+        for one in self._kinds:
+            if one is not kind:
+                one.pop(client, None)
+        if kind is not None:
+            kind[client] = None
+
+    def _watch(self, client: Connection) -> None:
+        self._loop.watch(
+            client.transport, client.transport.wants, partial(self._handle, client)
+        )
+
+
+def _is_slow(client: Connection) -> bool:
+    """Tell whether *client* has not taken anything of its response for a while."""
+    return client.pending is None and now() - client.progress > _PATIENCE_SECONDS
+
+
+def _resume(answer: Answer, future: Future[Any]) -> Future[Any]:
+    """Give *answer* what it waits for, and return what it waits for next."""
+    try:
+        result = future.result()
+    except BaseException as error:  # noqa: BLE001 - the answer's to handle
+        return answer.throw(error)
+    return answer.send(result)

@@ -1,0 +1,147 @@
+"""One client of the server, from its first byte to its last."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from jaxmon.http.messages import (
+    MAX_HEAD,
+    Request,
+    RequestError,
+    Response,
+    now,
+    parse_request,
+    render_head,
+)
+
+
+if TYPE_CHECKING:
+    from jaxmon.http.single.listeners import Listener
+    from jaxmon.http.single.routes import Answer
+    from jaxmon.http.single.transport import Transport
+
+
+# Of a page that others share, a client that does not read holds a copy of this much.
+_PIECE = 1 << 16
+# Then others get their turn.
+_PIECES_PER_TURN = 8
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+class Connection:
+    """
+    A client: it asks, takes its response, and is let go.
+
+    `receive`, `send` and `drain` do what can be done now, and return whether that was
+    all there is to do. They raise `OSError` when the client is gone.
+
+    Args:
+        transport: carries its bytes.
+        listener: where it came in.
+        peer: its address, the same for all clients of a Unix socket.
+
+    Attributes:
+        progress: when it last said or took something, or was kept waiting by us.
+        deadline: when its time for what it does now is over.
+        request: what it asked for, once it has said all of that.
+        answer: the response in the making.
+        pending: what *answer* waits for.
+    """
+
+    __slots__ = (
+        "_head",
+        "_open",
+        "_rest",
+        "_unsent",
+        "answer",
+        "deadline",
+        "listener",
+        "peer",
+        "pending",
+        "progress",
+        "request",
+        "transport",
+    )
+
+    def __init__(self, transport: Transport, listener: Listener, peer: str) -> None:
+        self.transport = transport
+        self.listener = listener
+        self.peer = peer
+        self.progress = self.deadline = now()
+        self.request: Request | None = None
+        self.answer: Answer | None = None
+        self.pending: Future[Any] | None = None
+        self._open = False
+        self._head = bytearray()
+        self._unsent = self._rest = memoryview(b"")
+
+    @property
+    def understands(self) -> bool:
+        """Whether a response can be sent: the handshake is done."""
+        return self._open
+
+    def receive(self) -> bool:
+        """
+        Receive what there is of the request; return whether that is all of it.
+
+        Raises:
+            RequestError: it is no request, or too long.
+            OSError: the client is gone, or has said all that it will.
+        """
+        self.progress = now()
+        try:
+            if not self._open:
+                self.transport.handshake()
+                self._open = True
+            while not self._is_complete():
+                if not (data := self.transport.receive(MAX_HEAD)):
+                    raise ConnectionAbortedError
+                self._head += data
+        except BlockingIOError:
+            return False
+        arrived = now()
+        head = bytes(self._head.partition(_END_OF_HEAD)[0])
+        self._head.clear()
+        self.request = parse_request(head)[0]._replace(arrived=arrived)
+        return True
+
+    def respond(self, response: Response) -> None:
+        """Have *response* sent from now on."""
+        hidden = self.request is not None and self.request.method == "HEAD"
+        body = memoryview(b"" if hidden else response.body)
+        self._unsent = memoryview(render_head(response) + body[:_PIECE])
+        self._rest = body[_PIECE:]
+        self.progress = now()
+
+    def send(self) -> bool:
+        """Send what is left of the response; return whether that was all."""
+        try:
+            for _ in range(_PIECES_PER_TURN):
+                if not self._unsent:
+                    # Not a copy of the whole, which others share.
+                    self._unsent, self._rest = self._rest[:_PIECE], self._rest[_PIECE:]
+                if not self._unsent:
+                    return True
+                self._unsent = self._unsent[self.transport.send(self._unsent) :]
+                self.progress = now()
+        except BlockingIOError:
+            pass
+        return not (self._unsent or self._rest)
+
+    def drain(self) -> bool:
+        """Drop what the client still says; return whether it has said all."""
+        try:
+            return not self.transport.receive(_PIECE)
+        except BlockingIOError:
+            return False
+
+    def _is_complete(self) -> bool:
+        end = self._head.find(_END_OF_HEAD)
+        if max(end, len(self._head) if end < 0 else 0) > MAX_HEAD:
+            raise RequestError(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                f"at most {MAX_HEAD} bytes of request line and headers",
+            )
+        return end >= 0

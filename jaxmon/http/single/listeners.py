@@ -1,0 +1,154 @@
+"""The sockets that a server listens on."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from jaxmon.http.messages import Request, Response
+from jaxmon.http.single.transport import Transport
+
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+# As many as the kernel grants (net.core.somaxconn): where it overflows, a client hears
+# nothing, and tries again after one second, three, seven.
+_BACKLOG = 4096
+# A client that does not read would have the kernel hold megabytes for it.
+_SEND_BUFFER = 128 << 10
+
+
+class Gate(Protocol):
+    """Stands before the pages of a listener; used on the server's thread."""
+
+    @property
+    def guards(self) -> bool:
+        """Whether a page of another site, in a browser, is kept out."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers for every response."""
+        ...
+
+    def open(self, sock: socket.socket) -> Transport:
+        """
+        Return what carries the bytes of a client that was just accepted.
+
+        Raises:
+            OSError: the client is gone.
+        """
+        ...
+
+    def check(self, request: Request) -> Response | Future[Response | None] | None:
+        """Return the response that refuses *request*, `None` if it is admitted."""
+        ...
+
+
+class Listener(NamedTuple):
+    """
+    A listening socket, non-blocking, and what stands before its pages.
+
+    Args:
+        sock: bound and listening.
+        gate: decides who is let in, `None` lets everybody in.
+        local: a Unix socket, guarded by the permissions of its file.
+    """
+
+    sock: socket.socket
+    gate: Gate | None = None
+    local: bool = False
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a page that pretends to be of this host is kept out."""
+        return self.local or (self.gate is not None and self.gate.guards)
+
+    def open(self, sock: socket.socket) -> Transport:
+        """Return what carries the bytes of a client that was accepted here."""
+        return Transport(sock) if self.gate is None else self.gate.open(sock)
+
+
+def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
+    """
+    Listen on *host*, an address: names are not resolved.
+
+    Raises:
+        OSError: the address is not one, not of this host, or in use.
+    """
+    family, address = numeric_address(host, port)
+    everywhere = address[0] == "::"
+    if everywhere and not socket.has_dualstack_ipv6():
+        # A kernel without IPv6 has no other addresses than these.
+        family, address, everywhere = socket.AF_INET, ("0.0.0.0", port), False  # noqa: S104
+    sock = socket.create_server(
+        address, family=family, backlog=_BACKLOG, dualstack_ipv6=everywhere
+    )
+    try:
+        # Connections inherit both.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(0)
+        return Listener(sock, gate)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def unix(path: Path, mode: int) -> Listener:
+    """
+    Listen on a new Unix socket that never has more permissions than *mode*.
+
+    Raises:
+        OSError: the path exists, is too long, or cannot be written.
+    """
+    if os.path.lexists(path):
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    hidden = path.with_name(f".{path.name}")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Linux gives the file the mode of the unbound socket, less the umask;
+        # without this it would be open to others until the chmod.
+        with contextlib.suppress(OSError):
+            os.fchmod(sock.fileno(), mode)
+        # Under another name until it listens: a client that looks in between would
+        # find a socket that refuses it, as a killed process leaves one.
+        hidden.unlink(missing_ok=True)
+        sock.bind(os.fspath(hidden))
+        hidden.chmod(mode)
+        sock.listen(_BACKLOG)
+        sock.settimeout(0)
+        listener = Listener(sock, local=True)
+        hidden.rename(path)
+    except BaseException:
+        try:
+            hidden.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+        finally:
+            sock.close()
+        raise
+    return listener
+
+
+def numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    """Return what binds *host*; the scope of a link-local address included."""
+    try:
+        found = socket.getaddrinfo(
+            # As bytes: for a text it would load the tables of international names.
+            b"127.0.0.1" if host == "localhost" else host.encode("ascii"),
+            port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_NUMERICHOST | socket.AI_PASSIVE,
+        )
+    except (socket.gaierror, ValueError):  # or one that no name can have
+        msg = f"{host!r} is not an IP address; use one such as 127.0.0.1, 0.0.0.0 or ::"
+        raise OSError(errno.EINVAL, msg) from None
+    family, _, _, _, address = found[0]
+    return family, address

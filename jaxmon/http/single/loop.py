@@ -1,0 +1,98 @@
+"""An event loop of our own inside somebody else's program."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import selectors
+import socket
+from collections.abc import Callable
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+from jaxmon.http.messages import now
+
+
+if TYPE_CHECKING:
+    from jaxmon.http.single.transport import Transport
+
+    _Socket: TypeAlias = socket.socket | Transport
+
+_Call: TypeAlias = Callable[[], None]
+
+
+class Loop:
+    """
+    Calls what sockets are ready for, and what is to be done at its time. Except for
+    `wake`, it is used by one thread at a time.
+
+    Args:
+        report: is given what a call raised, as a failure of ``server``.
+
+    Raises:
+        OSError: there are no descriptors left.
+    """
+
+    def __init__(self, report: Callable[[str, BaseException], None]) -> None:
+        self._report = report
+        self._timers: list[tuple[float, int, _Call]] = []
+        self._number = count()
+        with contextlib.ExitStack() as undo:
+            self._selector = undo.enter_context(selectors.DefaultSelector())
+            self._pipe = socket.socketpair()
+            for end in self._pipe:
+                undo.enter_context(end)
+                end.settimeout(0)
+            self.watch(self._pipe[0], selectors.EVENT_READ, self._wake_up)
+            undo.pop_all()
+
+    def watch(self, sock: _Socket, events: int, call: _Call) -> None:
+        """Have *call* made whenever *sock* is ready for *events*, and for no others."""
+        watched = self._selector.get_map().get(sock)
+        if watched is None:
+            self._selector.register(sock, events, call)
+        elif watched.events != events:
+            self._selector.modify(sock, events, call)
+
+    def unwatch(self, sock: _Socket) -> None:
+        """Have nothing called for *sock* any more; before it is closed."""
+        if sock in self._selector.get_map():
+            self._selector.unregister(sock)
+
+    def later(self, seconds: float, call: _Call) -> None:
+        """Have *call* made once, *seconds* from now."""
+        heapq.heappush(self._timers, (now() + seconds, next(self._number), call))
+
+    def wake(self) -> None:
+        """Have `turn` return soon; any thread."""
+        with contextlib.suppress(OSError):  # it will, or the loop was closed
+            self._pipe[1].send(b"\0")
+
+    def turn(self, until: float = inf) -> None:
+        """Wait for something to do, by `now` *until* then, and do it."""
+        due = min(until, self._timers[0][0] if self._timers else inf)
+        ready = self._selector.select(None if due == inf else max(0.0, due - now()))
+        watched = self._selector.get_map()
+        for key, _ in ready:
+            # It may have been closed meanwhile, and its number be another socket's.
+            if watched.get(key.fd) is key:
+                self._do(key.data)
+        while self._timers and self._timers[0][0] <= now():
+            self._do(heapq.heappop(self._timers)[-1])
+
+    def close(self) -> None:
+        """Close its own descriptors."""
+        self._selector.close()
+        for end in self._pipe:
+            end.close()
+
+    def _wake_up(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._pipe[0].recv(1 << 12)
+
+    def _do(self, call: _Call) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - contained: the loop goes on
+            self._report("server", error)

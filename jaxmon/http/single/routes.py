@@ -1,0 +1,85 @@
+"""Which page answers a request, and who may ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from jaxmon.http.hosts import Hosts
+from jaxmon.http.messages import Request, Response, error_response
+
+
+if TYPE_CHECKING:
+    import socket
+
+    from jaxmon.http.single.listeners import Listener
+
+Handler: TypeAlias = Callable[[Request], "Response | Future[Response]"]
+
+Answer: TypeAlias = Generator[Future[Any], Any, Response]
+"""A response in the making: yields what it waits for, and is sent its result."""
+
+_FOREIGN = (
+    "the Host header has a name that is not this machine's; ask by address, or allow "
+    "the name (jaxmon exporter --allowed-host)"
+)
+
+
+class Router:
+    """
+    The pages of a server.
+
+    Args:
+        routes: page by path, for TCP.
+        local_routes: for Unix sockets, in place of *routes*.
+        hosts: names that a request may use where nothing else guards the listener.
+        report: is given the failure of a handler, and where it was.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, Handler],
+        local_routes: Mapping[str, Handler],
+        *,
+        hosts: Hosts,
+        report: Callable[[str, BaseException], None],
+    ) -> None:
+        self._routes = routes
+        self._local_routes = local_routes
+        self._hosts = hosts
+        self._report = report
+
+    def answer(
+        self, request: Request, listener: Listener, sock: socket.socket
+    ) -> Answer:
+        """Make the response to *request*, which came in by *sock*."""
+        if not (listener.guarded or self._hosts.admits(request.headers, sock)):
+            return error_response(HTTPStatus.FORBIDDEN, _FOREIGN)
+        routes = self._local_routes if listener.local else self._routes
+        if (gate := listener.gate) is None:
+            return (yield from self._page(routes, request))
+        refusal = gate.check(request)
+        if isinstance(refusal, Future):
+            refusal = yield refusal
+        response = refusal or (yield from self._page(routes, request))
+        return response._replace(headers={**gate.headers, **response.headers})
+
+    def _page(self, routes: Mapping[str, Handler], request: Request) -> Answer:
+        handler = routes.get(request.path)
+        if handler is None:
+            pages = ", ".join(routes)
+            return error_response(HTTPStatus.NOT_FOUND, f"the pages here are {pages}")
+        try:
+            response = handler(request)
+            if isinstance(response, Future):
+                response = yield response
+        except GeneratorExit:  # the client is gone, or the server stops
+            raise
+        except BaseException as error:  # noqa: BLE001 - contained: costs one response
+            self._report(f"server:{request.path}", error)
+            return error_response(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made right now"
+            )
+        return response

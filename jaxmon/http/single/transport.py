@@ -1,0 +1,48 @@
+"""How bytes travel between the server and a client."""
+
+from __future__ import annotations
+
+import socket
+from selectors import EVENT_READ, EVENT_WRITE
+
+
+class Transport:
+    """
+    The socket of a client, in the clear; what encrypts derives from this.
+
+    Nothing here waits: where the client is not ready, `BlockingIOError` is raised, and
+    `wants` is the event to wait for. Another `OSError` means that the client is gone.
+
+    Args:
+        sock: just accepted, non-blocking; closed by `close`.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.wants = EVENT_READ
+
+    def fileno(self) -> int:
+        """Return the descriptor, for a selector."""
+        return self.sock.fileno()
+
+    def handshake(self) -> None:
+        """Agree with the client on how to speak; called again until it returns."""
+
+    def receive(self, size: int) -> bytes:
+        """Return at most *size* bytes, ``b""`` once the client has said all."""
+        self.wants = EVENT_READ
+        return self.sock.recv(size)
+
+    def send(self, data: memoryview) -> int:
+        """Send some of *data* and return how many bytes."""
+        self.wants = EVENT_WRITE
+        return self.sock.send(data)
+
+    def end(self) -> None:
+        """Send nothing more, and let the client know; it may still be received from."""
+        self.wants = EVENT_READ
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Close the socket; twice is harmless."""
+        self.sock.close()
