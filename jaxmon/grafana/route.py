@@ -32,15 +32,15 @@ class Route:
     Args:
         server: its address.
         proxy: address of what stands between, `None` for nothing.
-        trust: certificates.
+        trust: certificates; `None` for the system's.
     """
 
     server: SplitResult
     proxy: SplitResult | None
-    trust: ssl.SSLContext
+    trust: ssl.SSLContext | None
 
     @classmethod
-    def to(cls, server: SplitResult, trust: ssl.SSLContext) -> Route:
+    def to(cls, server: SplitResult, trust: ssl.SSLContext | None) -> Route:
         """
         Return the way to *server* by HTTP_PROXY, HTTPS_PROXY and NO_PROXY. As in curl
         and Go, this host itself is never reached by a proxy.
@@ -89,7 +89,7 @@ class Route:
             if self.server.scheme == "https":
                 if self.proxy is not None:
                     self._open_tunnel(stream)
-                stream.encrypt(self.trust, host)
+                stream.encrypt(self.trust or ssl.create_default_context(), host)
             yield stream
 
     def send(

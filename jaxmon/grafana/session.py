@@ -115,7 +115,7 @@ class Session:
             msg = "the token is empty or has characters that no token has"
             raise GrafanaError(msg)
         try:
-            self._route = Route.to(parts, _trust(self.ca_file))
+            self._route = Route.to(parts, _trust(parts, self.ca_file))
         except RouteError as error:
             raise GrafanaError(str(error)) from None
         self._secrets = Secrets(self.token, *self._route.secrets, hidden="[token]")
@@ -229,7 +229,11 @@ def _checked(url: str, *, insecure_http: bool) -> SplitResult:
     return parts
 
 
-def _trust(ca_file: Path | None) -> ssl.SSLContext:
+def _trust(server: SplitResult, ca_file: Path | None) -> ssl.SSLContext | None:
+    """Return which certificates to trust; `None` where none are needed or given."""
+    # To read the system's takes longer than a push to a Grafana on this host.
+    if server.scheme == "http" and ca_file is None:
+        return None
     try:
         if ca_file is not None:  # OpenSSL would read whatever it is to its end
             require_regular(ca_file, most=_MOST_CERTIFICATES)
