@@ -22,6 +22,8 @@ from tests.support import Prometheus, Result
 
 # Tests run on the CPU unless the caller chose otherwise; set before JAX is loaded.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Programs in Go, such as Prometheus, are short-lived here: they need not tidy so often.
+os.environ.setdefault("GOGC", "400")
 
 # A shell has what it starts in the background ignore Ctrl-C, and nohup hangups. What
 # tests start would inherit that, and not end when it is told to.

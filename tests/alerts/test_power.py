@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 
-from jaxmon.artifacts import alerts
 from jaxmon.artifacts.alerts.power import DEVICE_TIME, FUNCTION_POWER, PROCESS_POWER
-from tests.alerts.promtool import evaluate
+from tests.alerts.promtool import evaluate, shipped
 
 
 A = 'job="train",instance="a:1"'
@@ -17,8 +15,7 @@ USES = 'jaxmon_device_info{{{},worker="{}",device="{}",uuid="{}"}}'
 
 def groups():
     """Return the recording rules of power."""
-    found = yaml.safe_load(alerts.render()["recording.yaml"])["groups"]
-    return [one for one in found if one["name"] == "jaxmon-power"]
+    return [one for one in shipped().recording if one["name"] == "jaxmon-power"]
 
 
 def calls(worker, function, *, rate, sampled, seconds):

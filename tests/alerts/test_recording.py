@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 
-from jaxmon.artifacts import alerts
-from tests.alerts.promtool import evaluate
+from tests.alerts.promtool import evaluate, shipped
 
 
 GOOD = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="warm"}'
@@ -21,8 +19,11 @@ CONSTANT = f'{{{OWN}, sloth_service="jaxmon", sloth_slo="request-error"}}'
 
 def groups():
     """Return the recording rules of the SLO on errors of requests."""
-    found = yaml.safe_load(alerts.render()["recording.yaml"])["groups"]
-    return [one for one in found if one["name"].startswith("jaxmon-slo-request-error")]
+    return [
+        one
+        for one in shipped().recording
+        if one["name"].startswith("jaxmon-slo-request-error")
+    ]
 
 
 def expect(name, labels, value):
