@@ -12,6 +12,7 @@ from jaxmon.artifacts import alerts
 from jaxmon.artifacts.dashboards import all_dashboards
 from jaxmon.artifacts.dashboards.model import (
     Dashboard,
+    Line,
     Panel,
     Row,
     Target,
@@ -79,14 +80,34 @@ def test_useless_panel_is_refused(panel, changes, message):
     [
         (replace(PANEL, width=12),),
         (replace(PANEL, width=10), replace(PANEL, id=2, width=16)),
-        (replace(PANEL, width=12), replace(PANEL, id=2, width=12, height=4)),
+        (replace(PANEL, width=1), replace(PANEL, width=0), replace(PANEL, width=0)),
+        (replace(PANEL, width=12), replace(PANEL, width=12), replace(PANEL, width=0)),
+        (replace(PANEL, width=16), replace(PANEL, width=16), replace(PANEL, width=0)),
+        (),
     ],
-    ids=["a gap", "over the edge", "unequal heights"],
+    ids=[
+        "a gap",
+        "over the edge",
+        "a rest that cannot be shared",
+        "no rest to share",
+        "less than no rest",
+        "no panel",
+    ],
 )
 def test_line_that_is_not_full_is_refused(panels):
-    """Each line of a row is 24 wide and equally high."""
-    with pytest.raises(ValueError, match="is no line 24 wide and equally high"):
-        Row(9, "Row", panels)
+    """Each line of a row is 24 wide."""
+    with pytest.raises(ValueError, match="is no line 24 wide"):
+        Line(panels)
+
+
+@pytest.mark.parametrize(
+    ("given", "widths"),
+    [((0,), (24,)), ((0, 0, 0), (8, 8, 8)), ((16, 0), (16, 8)), ((8, 0, 0), (8, 8, 8))],
+)
+def test_panels_of_a_line_share_its_width(given, widths):
+    """Panels without a width of their own take even shares of what is left."""
+    panels = [replace(PANEL, id=n, width=width) for n, width in enumerate(given)]
+    assert Line(tuple(panels)).widths == widths
 
 
 @pytest.mark.parametrize(
@@ -99,7 +120,9 @@ def test_line_that_is_not_full_is_refused(panels):
 def test_ids_and_titles_are_given_once(second, message):
     """Links to a panel hold its id, people its title."""
     with pytest.raises(ValueError, match=message):
-        dashboard(rows=(Row(9, "A", (PANEL,)), Row(8, "B", (second,))))
+        dashboard(
+            rows=(Row(9, "A", (Line((PANEL,)),)), Row(8, "B", (Line((second,)),)))
+        )
 
 
 def test_uid_is_part_of_an_address():

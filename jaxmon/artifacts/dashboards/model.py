@@ -97,8 +97,7 @@ class Panel:
         kind: Grafana's panel type.
         text: what it shows, why, and what to do; ends with a full stop.
         targets: all of one unit, except in a table.
-        width: columns of 24.
-        height: units of 30 pixels.
+        width: columns of 24; 0 is an even share of what others of its line leave.
         minimum: start of the axis.
         maximum: end of the axis, where there is a natural one.
         thresholds: drawn as dashed lines over time, as colours elsewhere.
@@ -116,8 +115,7 @@ class Panel:
     kind: Kind
     text: str
     targets: tuple[Target, ...]
-    width: int = 12
-    height: int = 8
+    width: int = 0
     minimum: float = 0
     maximum: float | None = None
     thresholds: Thresholds | None = None
@@ -162,45 +160,53 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """
+    Panels side by side, equally high, over the whole width of the grid.
+
+    Args:
+        panels: from left to right.
+        height: units of 30 pixels.
+    """
+
+    panels: tuple[Panel, ...]
+    height: int = 8
+
+    def __post_init__(self) -> None:
+        if sum(self.widths) != WIDTH or min(self.widths) < 1:
+            sizes = [(one.id, one.width) for one in self.panels]
+            msg = f"{sizes} is no line {WIDTH} wide"
+            raise ValueError(msg)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The columns that each panel takes."""
+        left = WIDTH - sum(one.width for one in self.panels)
+        sharing = [one for one in self.panels if not one.width]
+        return tuple(one.width or left // len(sharing) for one in self.panels)
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """
-    Panels under a heading, laid out from left to right in full lines.
+    Panels under a heading.
 
     Args:
         id: stable, unique among rows and panels.
         title: what the panels are about.
-        panels: in reading order.
+        lines: from top to bottom.
         collapsed: closed, so that its queries run when it is opened.
     """
 
     id: int
     title: str
-    panels: tuple[Panel, ...]
+    lines: tuple[Line, ...]
     collapsed: bool = False
 
-    def __post_init__(self) -> None:
-        list(self.lines())
-
-    def lines(self) -> Iterator[list[Panel]]:
-        """
-        Yield the panels of each line.
-
-        Raises:
-            ValueError: a line is not 24 wide, or not equally high.
-        """
-        line: list[Panel] = []
-        for panel in self.panels:
-            line.append(panel)
-            width = sum(one.width for one in line)
-            if width > WIDTH or len({one.height for one in line}) > 1:
-                break
-            if width == WIDTH:
-                yield line
-                line = []
-        if line:
-            sizes = [(one.id, one.width, one.height) for one in line]
-            msg = f"row {self.title}: {sizes} is no line {WIDTH} wide and equally high"
-            raise ValueError(msg)
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """Its panels in reading order."""
+        return tuple(one for line in self.lines for one in line.panels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +333,7 @@ class Dashboard:
 def _problems(panel: Panel) -> Iterator[str]:
     if not (panel.title and panel.text.endswith(".") and panel.targets):
         yield "needs a title, a text that ends with a full stop, and a query"
-    if not 0 < panel.width <= WIDTH:
+    if not 0 <= panel.width <= WIDTH:
         yield f"is {panel.width} wide; give 1 to {WIDTH}"
     kinds = [BY_NAME[one].kind for one in panel.metrics if one in BY_NAME]
     if panel.kind == "heatmap" and kinds != ["histogram"]:

@@ -52,11 +52,10 @@ _Builder = TypeVar(
 )
 
 
-def render(panel: Panel, x: int, y: int, *, runbooks: str) -> d.Panel:
-    """Return *panel* at column *x* and row *y* of the grid."""
+def render(panel: Panel, *, runbooks: str) -> d.Panel:
+    """Return *panel*, not yet placed."""
     built = _KINDS[panel.kind](panel)
     built.id_val = panel.id
-    built.grid_pos = d.GridPos(h=panel.height, w=panel.width, x=x, y=y)
     if panel.alerts:
         built.links = [
             sdk.link(Link(f"Runbook {name}", f"{runbooks}{name}.md"))

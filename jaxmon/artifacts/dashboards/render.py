@@ -73,13 +73,14 @@ def _rows(rows: tuple[Row, ...], options: Options) -> list[d.Panel | d.RowPanel]
         y += 1
         below = y
         inside: list[d.Panel] = []
-        for line in row.lines():
+        for line in row.lines:
             x = 0
-            for panel in line:
-                one = panels.render(panel, x, below, runbooks=options.runbooks)
+            for panel, width in zip(line.panels, line.widths, strict=True):
+                one = panels.render(panel, runbooks=options.runbooks)
+                one.grid_pos = d.GridPos(h=line.height, w=width, x=x, y=below)
                 inside.append(one)
-                x += panel.width
-            below += line[0].height
+                x += width
+            below += line.height
         if row.collapsed:
             heading.panels = inside
         else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.model import Panel, Row, Target
+from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
+from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.promql import counter, histogram
 from jaxmon.catalog import Metric
 
@@ -13,53 +14,42 @@ def debug() -> Row:
     """Return execution and dispatch times, each in panels of its own."""
     nonfinite = counter(catalog.NONFINITE, *q.PROCESS).mishaps().sum("name")
     promotions = counter(catalog.FLOAT64_PROMOTIONS, *q.FUNCTION)
-    return Row(
+    return row(
         23,
         "Execution time",
-        (
-            Panel(
-                id=2301,
-                title="Execution time by function",
-                kind="timeseries",
+        line(
+            timeseries(
+                2301,
+                "Execution time by function",
+                *_quantiles(catalog.EXECUTION_SECONDS),
                 text="Device time of sampled calls, from the start of their work to "
                 "its end: the median, and what 95 % stay below, of the ten slowest "
                 "functions. Longer after an upgrade, with the same program: the "
                 "compiler or the hardware.",
-                targets=_quantiles(catalog.EXECUTION_SECONDS),
-                width=12,
             ),
-            Panel(
-                id=2302,
-                title="Dispatch time by function",
-                kind="timeseries",
+            timeseries(
+                2302,
+                "Dispatch time by function",
+                *_quantiles(catalog.DISPATCH_SECONDS),
                 text="Host time of sampled calls, from the call to its return, of the "
                 "ten slowest functions. Not the time of the work; long where the "
                 "queue of the device is full, or arguments are many.",
-                targets=_quantiles(catalog.DISPATCH_SECONDS),
-                width=12,
             ),
-            Panel(
-                id=2303,
-                title="Non-finite outputs",
-                kind="timeseries",
+        ),
+        line(
+            timeseries(
+                2303,
+                "Non-finite outputs",
+                Target(nonfinite.topk(10), "{{name}}"),
                 text="NaN and infinite values in small outputs of sampled calls, "
                 "within an interval of the graph, where `nonfinite` is set.",
-                targets=(Target(nonfinite.topk(10), "{{name}}"),),
-                width=12,
             ),
-            Panel(
-                id=2304,
-                title="Promotions to float64",
-                kind="timeseries",
+            timeseries(
+                2304,
+                "Promotions to float64",
+                Target(promotions.mishaps().sum("function").topk(10), "{{function}}"),
                 text="Programs built that compute in float64 although no argument is: "
                 "many times slower on most accelerators.",
-                targets=(
-                    Target(
-                        promotions.mishaps().sum("function").topk(10),
-                        "{{function}}",
-                    ),
-                ),
-                width=12,
             ),
         ),
         collapsed=True,

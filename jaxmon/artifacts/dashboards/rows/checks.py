@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.model import Panel, Row, Target
+from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
+from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.promql import counter, gauge
 
 
@@ -15,49 +16,43 @@ def debug() -> Row:
     checks = counter(catalog.DETERMINISM_CHECKS, *q.FUNCTION).total()
     gradients = counter(catalog.GRADIENT_CHECKS, *q.FUNCTION).total()
     reuse = counter(catalog.KEY_REUSE, *q.FUNCTION).total()
-    return Row(
+    return row(
         22,
         "Determinism",
-        (
-            Panel(
-                id=2201,
-                title="Deviation between two runs",
-                kind="timeseries",
+        line(
+            timeseries(
+                2201,
+                "Deviation between two runs",
+                Target(deviation, "{{function}}"),
                 text="Largest relative deviation of the last check of each function: "
                 "0 if both runs gave the same bits. A check is made by the program, or "
                 "of sampled calls with `shadow_interval`.",
-                targets=(Target(deviation, "{{function}}"),),
                 width=8,
                 no_value="no check",
             ),
-            Panel(
-                id=2202,
-                title="Determinism checks",
-                kind="table",
+            table(
+                2202,
+                "Determinism checks",
+                Target(checks.sum(*by), "Checks"),
                 text="Checks since each process started, by outcome.",
-                targets=(Target(checks.sum(*by), "Checks"),),
                 width=8,
                 labels=by,
                 no_value="no check",
             ),
-            Panel(
-                id=2203,
-                title="Gradient checks",
-                kind="table",
+            table(
+                2203,
+                "Gradient checks",
+                Target(gradients.sum(*by), "Checks"),
                 text="Gradients compared with finite differences, by outcome.",
-                targets=(Target(gradients.sum(*by), "Checks"),),
-                width=4,
                 labels=by,
                 no_value="no check",
             ),
-            Panel(
-                id=2204,
-                title="Keys used twice",
-                kind="table",
+            table(
+                2204,
+                "Keys used twice",
+                Target(reuse.sum("function") > 0, "Uses"),
                 text="PRNG keys whose second use JAX's key-reuse checking refused. "
                 "Random numbers made from one key are the same numbers.",
-                targets=(Target(reuse.sum("function") > 0, "Uses"),),
-                width=4,
                 labels=("function",),
                 no_value="none",
             ),

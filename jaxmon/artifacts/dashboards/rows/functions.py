@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
+from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Link, Panel, Row, Target
 from jaxmon.artifacts.promql import counter, histogram
 from jaxmon.artifacts.slo import Slos
@@ -23,39 +24,33 @@ def debug(slos: Slos) -> Row:
     """Return every function on a line of its own, then calls and misses over time."""
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
     misses = counter(catalog.JIT_CACHE_MISSES, *q.FUNCTION).rate().sum("function")
-    return Row(
+    return row(
         11,
         "Functions",
-        (
-            _table(slos),
-            Panel(
-                id=1102,
-                title="Calls by function",
-                kind="timeseries",
+        line(_table(slos), height=10),
+        line(
+            timeseries(
+                1102,
+                "Calls by function",
+                Target(calls.topk(10), "{{function}}"),
                 text="The ten functions that are called most.",
-                targets=(Target(calls.topk(10), "{{function}}"),),
-                width=8,
             ),
-            Panel(
-                id=1103,
-                title="Cache hit rate by function",
-                kind="timeseries",
+            timeseries(
+                1103,
+                "Cache hit rate by function",
+                Target(q.hit_rate("function").bottomk(10), "{{function}}"),
                 text="Calls served without tracing, of the ten functions with the "
                 "lowest share.",
-                targets=(Target(q.hit_rate("function").bottomk(10), "{{function}}"),),
-                width=8,
                 maximum=1,
                 thresholds=q.objective(slos, "cache-hit-rate"),
                 alerts=q.alert_of(slos, "cache-hit-rate"),
             ),
-            Panel(
-                id=1104,
-                title="Cache misses by function",
-                kind="timeseries",
+            timeseries(
+                1104,
+                "Cache misses by function",
+                Target(misses.topk(10), "{{function}}"),
                 text="Calls that left the fast path, of the ten functions that do so "
                 "most. Not every one compiles, but every one costs Python.",
-                targets=(Target(misses.topk(10), "{{function}}"),),
-                width=8,
             ),
         ),
     )
@@ -67,30 +62,23 @@ def _table(slos: Slos) -> Panel:
     seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.rise(RANGE)
     backend = q.backend_compiles().mean("function", window=RANGE)
     errors = counter(catalog.ERRORS, *q.FUNCTION).mishaps(RANGE)
-    return Panel(
-        id=1101,
-        title="Functions",
-        kind="table",
+    return table(
+        1101,
+        "Functions",
+        Target(calls, "Calls"),
+        Target(
+            q.hit_rate("function"), "Cache hits", q.objective(slos, "cache-hit-rate")
+        ),
+        Target(
+            recompiles.sum("function"),
+            "Recompiles",
+            q.above(1, slos.thresholds.recompiles),
+        ),
+        Target(seconds.sum("function"), "Time compiling"),
+        Target(q.known(backend), "Mean backend compile"),
+        Target(errors.sum("function"), "Errors", q.above(1)),
         text="Each jitted function: rates now, sums over the chosen time. Sorted by "
         "the time that its compiles took.",
-        targets=(
-            Target(calls, "Calls"),
-            Target(
-                q.hit_rate("function"),
-                "Cache hits",
-                q.objective(slos, "cache-hit-rate"),
-            ),
-            Target(
-                recompiles.sum("function"),
-                "Recompiles",
-                q.above(1, slos.thresholds.recompiles),
-            ),
-            Target(seconds.sum("function"), "Time compiling"),
-            Target(q.known(backend), "Mean backend compile"),
-            Target(errors.sum("function"), "Errors", q.above(1)),
-        ),
-        width=24,
-        height=10,
         labels=("function",),
         cell_links=(("function", _ONLY),),
         sort="Time compiling",

@@ -6,7 +6,8 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.model import Panel, Row, Target
+from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
+from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.promql import Counter, Expr, Matcher, counter, eq, gauge
 from jaxmon.catalog import Metric
 
@@ -23,36 +24,29 @@ def debug() -> Row:
         .mishaps("$__range")
         .sum(*_BY, "xid")
     )
-    return Row(
+    return row(
         26,
         "NVIDIA GPUs",
-        (
-            Panel(
-                id=1808,
-                title="Throttling by reason",
-                kind="timeseries",
+        line(
+            timeseries(
+                1808,
+                "Throttling by reason",
+                Target(
+                    counter(catalog.GPU_THROTTLE_SECONDS, hardware.GPU)
+                    .rate()
+                    .max(*_BY, "reason"),
+                    f"{_NAMED} {{{{reason}}}}",
+                ),
                 text="Share of time in which each reason held the clock down; reasons "
                 "overlap. Power is normal under load, heat is not.",
-                targets=(
-                    Target(
-                        counter(catalog.GPU_THROTTLE_SECONDS, hardware.GPU)
-                        .rate()
-                        .max(*_BY, "reason"),
-                        f"{_NAMED} {{{{reason}}}}",
-                    ),
-                ),
-                width=8,
                 maximum=1,
                 no_value="Not known here",
                 alerts=("JaxmonGpuThrottled",),
             ),
-            Panel(
-                id=1809,
-                title="NVLink traffic",
-                kind="timeseries",
-                text="Data over all NVLinks of each accelerator, both ways. An "
-                "accelerator below its peers waits for one of them.",
-                targets=_traffic(
+            timeseries(
+                1809,
+                "NVLink traffic",
+                *_traffic(
                     sent=(
                         catalog.GPU_NVLINK_TRANSMIT_BYTES,
                         catalog.GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
@@ -62,16 +56,14 @@ def debug() -> Row:
                         catalog.GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
                     ),
                 ),
-                width=8,
+                text="Data over all NVLinks of each accelerator, both ways. An "
+                "accelerator below its peers waits for one of them.",
                 no_value="No NVLink",
             ),
-            Panel(
-                id=1810,
-                title="PCIe traffic",
-                kind="timeseries",
-                text="Data between each accelerator and its host. Much of it during "
-                "steps: arrays that are moved to and fro.",
-                targets=_traffic(
+            timeseries(
+                1810,
+                "PCIe traffic",
+                *_traffic(
                     sent=(
                         catalog.GPU_PCIE_TRANSMIT_BYTES,
                         catalog.GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
@@ -81,146 +73,130 @@ def debug() -> Row:
                         catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
                     ),
                 ),
-                width=8,
+                text="Data between each accelerator and its host. Much of it during "
+                "steps: arrays that are moved to and fro.",
                 no_value="Not known here",
             ),
-            Panel(
-                id=1806,
-                title="Xid errors by GPU",
-                kind="table",
+        ),
+        line(
+            table(
+                1806,
+                "Xid errors by GPU",
+                Target(xid, "Errors"),
                 text="Errors that NVIDIA's driver reported within the chosen time; its "
                 "Xid catalogue says what each means.",
-                targets=(Target(xid, "Errors"),),
                 width=16,
-                height=6,
                 labels=(*_BY, "xid"),
                 no_value="No Xid",
                 sort="Errors",
                 alerts=("JaxmonGpuXid",),
             ),
-            Panel(
-                id=1819,
-                title="Link errors",
-                kind="timeseries",
+            timeseries(
+                1819,
+                "Link errors",
+                *_link_errors(),
                 text="Errors and repairs of NVLink and PCIe. Repairs cost time; a link "
                 "that has many is about to fail, or sits loose.",
-                targets=_link_errors(),
-                width=8,
-                height=6,
                 no_value="None",
             ),
-            Panel(
-                id=1811,
-                title="Memory health",
-                kind="table",
+            height=6,
+        ),
+        line(
+            table(
+                1811,
+                "Memory health",
+                Target(uncorrected().increase("$__range").sum(*_BY), "Not corrected"),
+                Target(
+                    gauge(catalog.GPU_ROW_REMAP_PENDING, hardware.GPU).max(*_BY),
+                    "Waiting for a reset",
+                ),
+                Target(
+                    gauge(catalog.GPU_ROW_REMAP_FAILURE, hardware.GPU).max(*_BY),
+                    "Not replaced",
+                ),
                 text="Memory errors within the chosen time, and whether bad rows wait "
                 "for a reset or could not be replaced.",
-                targets=(
-                    Target(
-                        uncorrected().increase("$__range").sum(*_BY), "Not corrected"
-                    ),
-                    Target(
-                        gauge(catalog.GPU_ROW_REMAP_PENDING, hardware.GPU).max(*_BY),
-                        "Waiting for a reset",
-                    ),
-                    Target(
-                        gauge(catalog.GPU_ROW_REMAP_FAILURE, hardware.GPU).max(*_BY),
-                        "Not replaced",
-                    ),
-                ),
-                width=24,
-                height=6,
                 labels=_BY,
                 no_value="Not known here",
                 sort="Not corrected",
                 alerts=("JaxmonGpuEccErrors", "JaxmonGpuNeedsReset"),
             ),
-            Panel(
-                id=1818,
-                title="State of each GPU",
-                kind="table",
+            height=6,
+        ),
+        line(
+            table(
+                1818,
+                "State of each GPU",
+                Target(_state(catalog.GPU_RECOVERY_ACTION), "Asks for", q.above(1)),
+                Target(_state(catalog.GPU_PERFORMANCE_STATE), "State"),
+                Target(
+                    _state(catalog.GPU_PCIE_LINK_GENERATION, _CURRENT),
+                    "PCIe generation",
+                ),
+                Target(_state(catalog.GPU_PCIE_LINK_WIDTH, _CURRENT), "PCIe lanes"),
+                Target(
+                    _state(catalog.GPU_PCIE_LINK_WIDTH, eq("kind", "maximum")), "Of"
+                ),
+                Target(_state(catalog.GPU_FABRIC_STATE), "Fabric"),
                 text="What the driver asks for (1 reset, 2 reboot, 3 and more drain "
                 "first), performance state from 0, the fastest, and the PCIe link. An "
                 "idle GPU lowers the generation, none lowers the lanes.",
-                targets=(
-                    Target(_state(catalog.GPU_RECOVERY_ACTION), "Asks for", q.above(1)),
-                    Target(_state(catalog.GPU_PERFORMANCE_STATE), "State"),
-                    Target(
-                        _state(catalog.GPU_PCIE_LINK_GENERATION, _CURRENT),
-                        "PCIe generation",
-                    ),
-                    Target(_state(catalog.GPU_PCIE_LINK_WIDTH, _CURRENT), "PCIe lanes"),
-                    Target(
-                        _state(catalog.GPU_PCIE_LINK_WIDTH, eq("kind", "maximum")),
-                        "Of",
-                    ),
-                    Target(_state(catalog.GPU_FABRIC_STATE), "Fabric"),
-                ),
-                width=24,
-                height=6,
                 labels=_BY,
                 no_value="Not known here",
                 sort="Asks for",
                 alerts=("JaxmonGpuNeedsReset",),
             ),
-            Panel(
-                id=1812,
-                title="Tensor cores busy",
-                kind="timeseries",
+            height=6,
+        ),
+        line(
+            timeseries(
+                1812,
+                "Tensor cores busy",
+                *_activity(catalog.GPU_TENSOR_ACTIVE_RATIO),
                 text="Share of cycles in which tensor cores worked: what a program "
                 "gets out of the accelerator. Low on a busy one: other work, or waits.",
-                targets=_activity(catalog.GPU_TENSOR_ACTIVE_RATIO),
-                width=8,
                 maximum=1,
                 no_value="Not known here",
             ),
-            Panel(
-                id=1813,
-                title="Multiprocessors busy",
-                kind="timeseries",
+            timeseries(
+                1813,
+                "Multiprocessors busy",
+                *_activity(catalog.GPU_SM_ACTIVE_RATIO),
                 text="Mean share of time in which a multiprocessor had work. Below the "
                 "utilisation: kernels too small for the accelerator.",
-                targets=_activity(catalog.GPU_SM_ACTIVE_RATIO),
-                width=8,
                 maximum=1,
                 no_value="Not known here",
             ),
-            Panel(
-                id=1814,
-                title="Memory bandwidth in use",
-                kind="timeseries",
+            timeseries(
+                1814,
+                "Memory bandwidth in use",
+                *_activity(catalog.GPU_DRAM_ACTIVE_RATIO),
                 text="Share of the bandwidth of the accelerator's memory. Near 80 % "
                 "the program is bound by it.",
-                targets=_activity(catalog.GPU_DRAM_ACTIVE_RATIO),
-                width=8,
                 maximum=1,
                 no_value="Not known here",
             ),
-            Panel(
-                id=1817,
-                title="Clock of the multiprocessors",
-                kind="timeseries",
+        ),
+        line(
+            timeseries(
+                1817,
+                "Clock of the multiprocessors",
+                Target(_state(catalog.ACCELERATOR_CLOCK_HERTZ, _SM), _NAMED),
                 text="Lower under load than that of its peers: held down, see "
                 "throttling by reason.",
-                targets=(Target(_state(catalog.ACCELERATOR_CLOCK_HERTZ, _SM), _NAMED),),
-                width=12,
                 no_value="Not known here",
             ),
-            Panel(
-                id=1820,
-                title="Memory of MIG devices in use",
-                kind="timeseries",
-                text="Of each part of a divided GPU, by the uuid that programs see.",
-                targets=(
-                    Target(
-                        promql.ratio(
-                            _state(catalog.GPU_MIG_MEMORY_USED_BYTES),
-                            _state(catalog.GPU_MIG_MEMORY_SIZE_BYTES),
-                        ),
-                        _NAMED,
+            timeseries(
+                1820,
+                "Memory of MIG devices in use",
+                Target(
+                    promql.ratio(
+                        _state(catalog.GPU_MIG_MEMORY_USED_BYTES),
+                        _state(catalog.GPU_MIG_MEMORY_SIZE_BYTES),
                     ),
+                    _NAMED,
                 ),
-                width=12,
+                text="Of each part of a divided GPU, by the uuid that programs see.",
                 maximum=1,
                 no_value="No MIG device",
             ),

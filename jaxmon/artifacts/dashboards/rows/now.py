@@ -5,20 +5,16 @@ from __future__ import annotations
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
+from jaxmon.artifacts.dashboards.kinds import line, row, stat, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import (
+    Line,
     Link,
     Mapping,
-    Panel,
     Row,
     Target,
     Thresholds,
 )
-from jaxmon.artifacts.promql import (
-    call,
-    re,
-    recorded,
-    time,
-)
+from jaxmon.artifacts.promql import call, re, recorded, time
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 
@@ -34,7 +30,7 @@ _SEVERITIES = (
 
 def oncall(slos: Slos, runbooks: str) -> Row:
     """Return what an alarmed reader looks at first."""
-    return Row(1, "Is it on fire?", (*_headline(slos), *_alerts(runbooks)))
+    return row(1, "Is it on fire?", _headline(slos), _alerts(runbooks))
 
 
 def budgets(slos: Slos) -> Row:
@@ -52,28 +48,26 @@ def budgets(slos: Slos) -> Row:
         )
         for slo in slos
     )
-    return Row(
+    return row(
         10,
         "Error budgets",
-        (
-            Panel(
-                id=113,
-                title="Burn rate over one hour",
-                kind="timeseries",
+        line(
+            timeseries(
+                113,
+                "Burn rate over one hour",
+                *burn,
                 text="How fast each error budget goes, as a multiple of the pace at "
                 "which it lasts. Alerts page at 14.4 (and 6 over six hours) and file "
                 "tickets at 3 and 1. Needs the recording rules of jaxmon.",
-                targets=burn,
                 thresholds=q.BURN,
                 alerts=tuple(slo.alert for slo in slos),
             ),
-            Panel(
-                id=114,
-                title="Error budget left",
-                kind="timeseries",
+            timeseries(
+                114,
+                "Error budget left",
+                *left,
                 text="What is left of each error budget in its period. Below 0 the "
                 "objective is missed. Needs the recording rules of jaxmon.",
-                targets=left,
                 # Further below, it only hides the others.
                 minimum=-1,
                 maximum=1,
@@ -84,110 +78,92 @@ def budgets(slos: Slos) -> Row:
     )
 
 
-def _headline(slos: Slos) -> tuple[Panel, ...]:
+def _headline(slos: Slos) -> Line:
     firing = hardware.firing(re("severity", "page|ticket"))
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
     stalled = q.above(durations.seconds(slos.thresholds.stalled_after))
-    return (
-        _stat(
+    return line(
+        stat(
             101,
-            "Alerts that page or file a ticket, firing now. The table below names "
-            "them and links their runbooks.",
             Target(firing.count().or_(_ZERO), "Firing", q.above(1)),
+            text="Alerts that page or file a ticket, firing now. The table below names "
+            "them and links their runbooks.",
         ),
-        _stat(
+        stat(
             102,
-            "How fast the fastest-burning error budget goes now; at 1 it lasts "
-            "exactly as long as it should. Needs the recording rules of jaxmon.",
             Target(burning, "Fastest burn", q.BURN),
+            text="How fast the fastest-burning error budget goes now; at 1 it lasts "
+            "exactly as long as it should. Needs the recording rules of jaxmon.",
         ),
-        _stat(
+        stat(
             103,
-            "What is left of the error budget that is nearest its end. Below 0 the "
-            "objective is missed. Needs the recording rules of jaxmon.",
             Target(
                 recorded(BUDGET_REMAINING, q.JOB).min(),
                 "Least budget left",
                 q.BUDGET_LEFT,
             ),
+            text="What is left of the error budget that is nearest its end. Below 0 "
+            "the objective is missed. Needs the recording rules of jaxmon.",
         ),
-        _stat(
+        stat(
             104,
-            "Share of requests that failed through no fault of the caller.",
             Target(
                 q.share(q.failed().sum(), q.served().sum()),
                 "Request errors",
                 q.budget(slos, "request-error"),
             ),
+            text="Share of requests that failed through no fault of the caller.",
         ),
-        _stat(
+        stat(
             105,
-            "Latency that 95 % of warm requests stay below; those that waited for a "
-            "compile are left out.",
             Target(
                 q.known(q.request_seconds("warm").quantile(0.95)),
                 "Warm p95",
                 q.latency(slos, "warm-latency"),
             ),
+            text="Latency that 95 % of warm requests stay below; those that waited for "
+            "a compile are left out.",
         ),
-        _stat(
+        stat(
             106,
-            "Time since the slowest running loop finished a step. When it only grows, "
-            "a loop is stuck.",
             Target(q.step_age().max(), "Oldest step", stalled),
+            text="Time since the slowest running loop finished a step. When it only "
+            "grows, a loop is stuck.",
             no_value="No loop",
         ),
-        _stat(
+        stat(
             107,
-            "Calls per minute that compiled a function anew, in the process and of the "
-            "function with most. A warm program has none.",
             Target(q.recompiling(), "Recompiles", q.above(q.storm(slos))),
+            text="Calls per minute that compiled a function anew, in the process and "
+            "of the function with most. A warm program has none.",
         ),
-        _stat(
+        stat(
             108,
-            "Agents or sidecars that Prometheus cannot scrape: until they are back, "
-            "every other panel is blind to them.",
             Target(
                 hardware.targets().equals(0).count().or_(_ZERO),
                 "Targets down",
                 q.above(1),
             ),
+            text="Agents or sidecars that Prometheus cannot scrape: until they are "
+            "back, every other panel is blind to them.",
         ),
-    )
-
-
-def _stat(
-    number: int, text: str, target: Target, *, no_value: str = "No data"
-) -> Panel:
-    """Return a figure of the top line: an eighth of it, named as its query."""
-    return Panel(
-        id=number,
-        title=target.legend,
-        kind="stat",
-        text=text,
-        targets=(target,),
-        width=3,
         height=4,
-        thresholds=target.thresholds,
-        no_value=no_value,
     )
 
 
-def _alerts(runbooks: str) -> tuple[Panel, ...]:
+def _alerts(runbooks: str) -> Line:
     # Which of these an alert has depends on what it is about.
     identity = ("severity", "alertname", "job", *_CONCERNED)
     firing = hardware.firing()
     since = time() - hardware.firing_since().min(*identity)
-    return (
-        Panel(
-            id=111,
-            title="Firing alerts",
-            kind="table",
+    return line(
+        table(
+            111,
+            "Firing alerts",
+            Target(since.and_(firing.max(*identity), *identity), "For"),
             text="What fires, for whom, and for how long. The name opens the runbook. "
             "While JaxmonDeployInProgress is here, compile noise is muted.",
-            height=7,
             width=15,
-            targets=(Target(since.and_(firing.max(*identity), *identity), "For"),),
             mappings=_SEVERITIES,
             labels=identity,
             cell_links=(
@@ -196,17 +172,15 @@ def _alerts(runbooks: str) -> tuple[Panel, ...]:
             no_value="Nothing fires",
             sort="For",
         ),
-        Panel(
-            id=112,
-            title="Alerts over time",
-            kind="state-timeline",
+        states(
+            112,
+            "Alerts over time",
+            Target(firing.max("alertname", "job"), "{{alertname}} {{job}}"),
             text="When each alert fired. What began first is often the cause of the "
             "rest.",
-            height=7,
-            width=9,
-            targets=(Target(firing.max("alertname", "job"), "{{alertname}} {{job}}"),),
             mappings=(Mapping("1", "firing", "red"),),
             thresholds=Thresholds("red", ()),
             no_value="Nothing fired",
         ),
+        height=7,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
+from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
 from jaxmon.artifacts.promql import counter, gauge
 from jaxmon.catalog import Metric
@@ -20,76 +21,58 @@ def debug() -> Row:
     saved = counter(catalog.PERSISTENT_CACHE_SAVED_SECONDS, *q.PROCESS).rise()
     size = gauge(catalog.PERSISTENT_CACHE_SIZE_BYTES, *q.PROCESS)
     named = f"{q.NAMED_PROCESS} {{{{operation}}}}"
-    return Row(
+    return row(
         24,
         "Programs and persistent cache",
-        (
-            _table(),
-            Panel(
-                id=2406,
-                title="Ranks",
-                kind="table",
+        line(_table()),
+        line(
+            table(
+                2406,
+                "Ranks",
+                Target(
+                    gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS), "Rank"
+                ),
+                Target(
+                    gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS), "Of"
+                ),
                 text="Number of each process in its JAX cluster, and how many there "
                 "are: which host a rank in a log or a trace is.",
-                targets=(
-                    Target(
-                        gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS),
-                        "Rank",
-                    ),
-                    Target(
-                        gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS),
-                        "Of",
-                    ),
-                ),
-                width=24,
-                height=6,
                 labels=q.BY_PROCESS,
                 sort="Of",
             ),
-            Panel(
-                id=2402,
-                title="Obstacles to the persistent cache",
-                kind="timeseries",
+            height=6,
+        ),
+        line(
+            timeseries(
+                2402,
+                "Obstacles to the persistent cache",
+                Target(obstacles.sum("job", "reason"), "{{job}} {{reason}}"),
                 text="Processes in which something keeps programs out of the cache, or "
                 "from being found; `jaxmon explain` says what to do.",
-                targets=(Target(obstacles.sum("job", "reason"), "{{job}} {{reason}}"),),
                 width=8,
             ),
-            Panel(
-                id=2403,
-                title="Persistent cache writes and errors",
-                kind="timeseries",
+            timeseries(
+                2403,
+                "Persistent cache writes and errors",
+                Target(written.sum(*q.BY_PROCESS), f"{q.NAMED_PROCESS} written"),
+                Target(failed.sum(*q.BY_PROCESS, "operation"), f"{named} failed"),
                 text="Entries written, and reads and writes that failed, within an "
                 "interval of the graph; JAX only warns of the latter.",
-                targets=(
-                    Target(
-                        written.sum(*q.BY_PROCESS),
-                        f"{q.NAMED_PROCESS} written",
-                    ),
-                    Target(
-                        failed.sum(*q.BY_PROCESS, "operation"),
-                        f"{named} failed",
-                    ),
-                ),
                 width=8,
             ),
-            Panel(
-                id=2404,
-                title="Compile time saved by the cache",
-                kind="timeseries",
+            timeseries(
+                2404,
+                "Compile time saved by the cache",
+                Target(saved.sum("job"), "{{job}}"),
                 text="Time of compiling that hits saved within an interval of the "
                 "graph, by JAX's own estimate, which counts whole seconds.",
-                targets=(Target(saved.sum("job"), "{{job}}"),),
-                width=4,
             ),
-            Panel(
-                id=2405,
-                title="Size of the persistent cache",
-                kind="timeseries",
+            timeseries(
+                2405,
+                "Size of the persistent cache",
+                Target(size.max("job", "instance"), "{{job}} {{instance}}"),
                 text="As each process sees its directory; hosts that share one should "
                 "agree.",
-                targets=(Target(size.max("job", "instance"), "{{job}} {{instance}}"),),
-                width=4,
             ),
         ),
         collapsed=True,
@@ -103,26 +86,21 @@ def _table() -> Panel:
     # How many different newest programs the chosen processes have of one function.
     info = gauge(catalog.PROGRAM_INFO, *q.FUNCTION)
     different = info.count("function", "fingerprint").count("function")
-    return Panel(
-        id=2401,
-        title="Newest program of each function",
-        kind="table",
+    return table(
+        2401,
+        "Newest program of each function",
+        Target(different, "Versions", q.above(2)),
+        largest(catalog.PROGRAM_DEVICES, "Devices"),
+        largest(catalog.PROGRAM_FLOPS, "FLOPs"),
+        largest(catalog.PROGRAM_ACCESSED_BYTES, "Accessed"),
+        largest(catalog.PROGRAM_ARGUMENT_BYTES, "Arguments"),
+        largest(catalog.PROGRAM_TEMPORARY_BYTES, "Temporary"),
+        largest(catalog.PROGRAM_PEAK_BYTES, "Peak"),
+        largest(catalog.PROGRAM_FUSIONS, "Fusions"),
+        largest(catalog.PROGRAM_INSTRUCTIONS, "Instructions"),
         text="By XLA's own account; the largest where processes differ. Processes "
         "of one mesh that run several versions of a program wait for each other for "
         "ever; those that serve apart may. Loop bodies count once in FLOPs.",
-        targets=(
-            Target(different, "Versions", q.above(2)),
-            largest(catalog.PROGRAM_DEVICES, "Devices"),
-            largest(catalog.PROGRAM_FLOPS, "FLOPs"),
-            largest(catalog.PROGRAM_ACCESSED_BYTES, "Accessed"),
-            largest(catalog.PROGRAM_ARGUMENT_BYTES, "Arguments"),
-            largest(catalog.PROGRAM_TEMPORARY_BYTES, "Temporary"),
-            largest(catalog.PROGRAM_PEAK_BYTES, "Peak"),
-            largest(catalog.PROGRAM_FUSIONS, "Fusions"),
-            largest(catalog.PROGRAM_INSTRUCTIONS, "Instructions"),
-        ),
-        width=24,
-        height=8,
         labels=("function",),
         alerts=("JaxmonProgramsDiverge",),
         sort="Temporary",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.model import Link, Panel, Row, Target
+from jaxmon.artifacts.dashboards.kinds import line, row, table
+from jaxmon.artifacts.dashboards.model import Link, Row, Target
 from jaxmon.artifacts.promql import alerts, counter, eq, re, recorded, up
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import CURRENT_BURN_RATE
@@ -50,22 +51,20 @@ def oncall(slos: Slos) -> Row:
         Target(q.recompiling("job"), "Recompiles", q.above(q.storm(slos))),
         Target(up(*q.HOST).avg("job").of_unit("ratio"), "Targets up", q.below(1)),
     )
-    return Row(
+    return row(
         2,
         "Who?",
-        (
-            Panel(
-                id=121,
-                title="Services",
-                kind="table",
+        line(
+            table(
+                121,
+                "Services",
+                *columns,
                 text="One line for each service; the colours are those of the "
                 "objectives. The name opens its Debug dashboard.",
-                targets=columns,
-                width=24,
-                height=6,
                 labels=("job",),
                 cell_links=(("job", _DEBUG),),
                 sort="Burn",
             ),
+            height=6,
         ),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.model import Panel, Row, Target
+from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
+from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.promql import counter, histogram
 from jaxmon.artifacts.slo import Slos, durations
 
@@ -18,76 +19,61 @@ def oncall(slos: Slos) -> Row:
     stepped = steps.sum.rate().sum(*by)
     activity = counter(catalog.TIME_SECONDS, *q.PROCESS).rate().sum("activity")
     items = counter(catalog.ITEMS, *q.PROCESS).rate().sum(*by, "item")
-    return Row(
+    return row(
         4,
         "Training",
-        (
-            Panel(
-                id=301,
-                title="Steps per second",
-                kind="timeseries",
+        line(
+            timeseries(
+                301,
+                "Steps per second",
+                Target(counter(catalog.STEPS, *q.PROCESS).rate().sum(*by), named),
                 text="Steps that the processes of a loop finish. A drop to 0 with the "
                 "process alive is a hang.",
-                targets=(
-                    Target(counter(catalog.STEPS, *q.PROCESS).rate().sum(*by), named),
-                ),
-                width=8,
                 alerts=("JaxmonTrainingStalled",),
             ),
-            Panel(
-                id=302,
-                title="Step time",
-                kind="timeseries",
-                text="From one step to the next, waiting for data included. p99 far "
-                "above p50: recompiles, checkpoints, or one slow host.",
-                targets=tuple(
+            timeseries(
+                302,
+                "Step time",
+                *tuple(
                     Target(q.known(steps.quantile(p, *by)), f"p{p * 100:g} {named}")
                     for p in (0.5, 0.99)
                 ),
-                width=8,
+                text="From one step to the next, waiting for data included. p99 far "
+                "above p50: recompiles, checkpoints, or one slow host.",
             ),
-            Panel(
-                id=303,
-                title="Share of step time spent waiting for data",
-                kind="timeseries",
+            timeseries(
+                303,
+                "Share of step time spent waiting for data",
+                Target(q.share(waited, stepped), named),
                 text="How much of a step the input pipeline costs. Near 0 the devices "
                 "are the limit, near 1 the data.",
-                targets=(Target(q.share(waited, stepped), named),),
-                width=8,
                 maximum=1,
             ),
-            Panel(
-                id=304,
-                title="Age of the last step",
-                kind="timeseries",
+        ),
+        line(
+            timeseries(
+                304,
+                "Age of the last step",
+                Target(q.step_age().max(*by), named),
                 text="Time since a running loop finished a step, of its slowest "
                 "process. The line is where the alert fires.",
-                targets=(Target(q.step_age().max(*by), named),),
-                width=8,
                 thresholds=q.above(durations.seconds(slos.thresholds.stalled_after)),
-                alerts=(
-                    *q.alert_of(slos, "step-freshness"),
-                    "JaxmonTrainingStalled",
-                ),
+                alerts=(*q.alert_of(slos, "step-freshness"), "JaxmonTrainingStalled"),
             ),
-            Panel(
-                id=305,
-                title="Time by activity",
-                kind="timeseries",
+            timeseries(
+                305,
+                "Time by activity",
+                Target(activity, "{{activity}}"),
                 text="What the processes do with their wall time. Everything that is "
                 "no step is lost to training.",
-                targets=(Target(activity, "{{activity}}"),),
-                width=8,
                 stacked="percent",
             ),
-            Panel(
-                id=306,
-                title="Items per second",
-                kind="timeseries",
+            timeseries(
+                306,
+                "Items per second",
+                Target(items, f"{named} {{{{item}}}}"),
                 text="Tokens, images or sequences that the loops work through: the "
                 "throughput that is paid for.",
-                targets=(Target(items, f"{named} {{{{item}}}}"),),
-                width=8,
             ),
         ),
     )
@@ -99,35 +85,29 @@ def debug() -> Row:
     by = (*q.BY_PROCESS, "loop")
     named = f"{q.NAMED_PROCESS} {{{{loop}}}}"
     waited = counter(catalog.DATA_WAIT_SECONDS, *q.PROCESS).rate().sum(*by)
-    return Row(
+    return row(
         15,
         "Steps",
-        (
-            Panel(
-                id=1501,
-                title="Steps by duration",
-                kind="heatmap",
+        line(
+            heatmap(
+                1501,
+                "Steps by duration",
+                Target(steps.buckets(), "{{le}}"),
                 text="How many steps took how long. A second band far above the first: "
                 "steps that recompile, or wait for a checkpoint.",
-                targets=(Target(steps.buckets(), "{{le}}"),),
-                width=8,
             ),
-            Panel(
-                id=1502,
-                title="Mean step time by process",
-                kind="timeseries",
+            timeseries(
+                1502,
+                "Mean step time by process",
+                Target(q.known(steps.mean(*by)), named),
                 text="In a collective program all wait for the slowest; where times "
                 "differ without one, look at the slow host.",
-                targets=(Target(q.known(steps.mean(*by)), named),),
-                width=8,
             ),
-            Panel(
-                id=1503,
-                title="Data wait by process",
-                kind="timeseries",
+            timeseries(
+                1503,
+                "Data wait by process",
+                Target(waited, named),
                 text="Share of the time that each process waits for its next batch.",
-                targets=(Target(waited, named),),
-                width=8,
                 maximum=1,
             ),
         ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.model import Panel, Row, Target
+from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
+from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.promql import counter
 
 
@@ -17,43 +18,33 @@ def debug() -> Row:
     blocked = counter(catalog.HOST_TRANSFER_SECONDS, *q.PROCESS).rate().sum(*by)
     waits = counter(catalog.HOST_SYNCS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     waited = counter(catalog.HOST_SYNC_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
-    return Row(
+    return row(
         21,
         "Transfers and waits",
-        (
-            Panel(
-                id=2101,
-                title="Transfers",
-                kind="timeseries",
+        line(
+            timeseries(
+                2101,
+                "Transfers",
+                Target(transfers, named),
+                Target(waits, f"{q.NAMED_PROCESS} waits"),
                 text="Transfers and waits per second. As many as steps: a line of the "
                 "training loop reads a value each time, and the device idles "
                 "meanwhile; `jaxmon explain` names the line.",
-                targets=(
-                    Target(transfers, named),
-                    Target(waits, f"{q.NAMED_PROCESS} waits"),
-                ),
-                width=8,
             ),
-            Panel(
-                id=2102,
-                title="Bytes transferred",
-                kind="timeseries",
+            timeseries(
+                2102,
+                "Bytes transferred",
+                Target(moved, named),
                 text="What is moved per second. NumPy arguments of cached calls are "
                 "not seen.",
-                targets=(Target(moved, named),),
-                width=8,
             ),
-            Panel(
-                id=2103,
-                title="Time blocked by transfers",
-                kind="timeseries",
+            timeseries(
+                2103,
+                "Time blocked by transfers",
+                Target(blocked, named),
+                Target(waited, f"{q.NAMED_PROCESS} waits"),
                 text="Share of the time of one thread that transfers and waits block, "
                 "waiting for results included; more than one where threads do.",
-                targets=(
-                    Target(blocked, named),
-                    Target(waited, f"{q.NAMED_PROCESS} waits"),
-                ),
-                width=8,
             ),
         ),
         collapsed=True,
