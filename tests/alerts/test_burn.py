@@ -59,8 +59,9 @@ def firing(name, who, value, allowed, pairs, *, page=True, noise=False):
         found.append(
             Firing(
                 labels,
-                f"{text}: {value} of the events within {long} were bad, {allowed} may "
-                f"be; at {factor} times that, the budget of 30d lasts {days} days.",
+                f"{text}: {value} of events in the last {long} were bad ({allowed} "
+                f"allowed); at {factor} times that rate, the 30d budget is exhausted in "
+                f"{days} days.",
             )
         )
     return found

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from jaxmon.artifacts import alerts, slo
-from tests.alerts.cases import compiling, hardware, memory, progress, sight
+from tests.alerts.cases import compiles, hardware, memory, monitoring, progress
 from tests.alerts.promtool import run
 
 
 CASES = {
     name: case
-    for part in (compiling, hardware, memory, progress, sight)
+    for part in (compiles, hardware, memory, monitoring, progress)
     for name, case in part.CASES.items()
 }
 

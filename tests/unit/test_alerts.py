@@ -251,7 +251,7 @@ def test_check_names_the_line(tmp_path):
 
     assert result.exit_code == 1
     assert re.match(rf"Error: {re.escape(str(path))}:\d+: ", result.stderr)
-    assert "no bucket that ends at 0.3" in result.stderr
+    assert "no bucket bound 0.3" in result.stderr
 
 
 def test_check_shows_what_is_out_of_date(tmp_path):

@@ -54,11 +54,11 @@ RATIO = VALID[VALID.index("indicator:") :]
 
 
 REFUSED = {
-    "empty file": ("", 1, "empty; wants at least the key 'slos'"),
+    "empty file": ("", 1, "empty file; the key 'slos' is required"),
     "not YAML": ("slos: [\n", 2, "not YAML"),
-    "a list at the top": ("- 1\n", 1, "found a list, wants a mapping"),
+    "a list at the top": ("- 1\n", 1, "expected a mapping, found a list"),
     "no SLOs": ("service: x\n", 1, "key 'slos' is missing"),
-    "an empty list of SLOs": ("slos: []\n", 1, "found no SLO, wants at least one"),
+    "an empty list of SLOs": ("slos: []\n", 1, "no SLOs; at least one is required"),
     "unknown key at the top": (
         VALID + "slo: 1\n",
         9,
@@ -77,7 +77,7 @@ REFUSED = {
     "key twice": (
         changed("    objective: 99.9%\n", "    objective: 99.9%\n" * 2),
         6,
-        "key 'objective' stands here for the second time",
+        "duplicate key 'objective'",
     ),
     "name with capitals": (
         changed("request-error", "RequestError"),
@@ -87,49 +87,61 @@ REFUSED = {
     "name twice": (
         VALID + VALID.removeprefix("slos:\n"),
         9,
-        "an SLO named 'request-error' stands above already",
+        "duplicate SLO name 'request-error'",
     ),
     "title that is nothing": (
         changed("title: Requests succeed", "title:"),
         3,
-        "found nothing, wants a text",
+        "expected a string, found nothing",
     ),
     "title that is a list": (
         changed("title: Requests succeed", "title: [a]"),
         3,
-        "found a list, wants a text",
+        "expected a string, found a list",
     ),
     "objective of everything": (
         changed("99.9%", "100%"),
         5,
-        "found '100%', wants a share such as 99.9% or 0.999",
+        "expected a ratio such as 99.9% or 0.999, found '100%'",
     ),
-    "objective of one": (changed("99.9%", "1"), 5, "found '1', wants a share"),
-    "objective below nothing": (changed("99.9%", "-1"), 5, "found '-1', wants a share"),
-    "objective in words": (changed("99.9%", "most"), 5, "found 'most', wants a share"),
+    "objective of one": (
+        changed("99.9%", "1"),
+        5,
+        "expected a ratio such as 99.9% or 0.999, found '1'",
+    ),
+    "objective below nothing": (
+        changed("99.9%", "-1"),
+        5,
+        "expected a ratio such as 99.9% or 0.999, found '-1'",
+    ),
+    "objective in words": (
+        changed("99.9%", "most"),
+        5,
+        "0.999, found 'most'",
+    ),
     "objective that is no number": (
         changed("99.9%", ".nan"),
         5,
-        "found '.nan', wants a share",
+        "0.999, found '.nan'",
     ),
     "objective that no outage can miss fast enough": (
         changed("99.9%", "93%"),
         5,
         (
-            "an objective of 0.93 over 30d cannot be alerted on: errors would have to "
-            "be 100.8% of all events to burn the budget 14.4 times as fast as it lasts "
-            "(1h window); use more than 93.06 %"
+            "an objective of 0.93 over 30d can never alert: a burn rate of 14.4 "
+            "(1h window) would need an error ratio of 100.8%; use an objective "
+            "above 93.06 %"
         ),
     ),
     "objective that a longer period makes unreachable": (
         "period: 90d\n" + changed("99.9%", "97%"),
         6,
-        "burn the budget 43.2 times as fast",
+        "a burn rate of 43.2",
     ),
     "period of a week": (
         VALID + "period: 7d\n",
         9,
-        "found 7d, wants a period from 28d to 90d",
+        "found 7d, expected a period from 28d to 90d",
     ),
     "period in words": (
         VALID + "period: a month\n",
@@ -140,14 +152,14 @@ REFUSED = {
         changed(RATIO, "indicator: {}\n"),
         6,
         (
-            "found the keys (none); wants bad and total; good and total; above and "
-            "histogram; timestamp and within"
+            "found the keys (none); expected bad and total; good and total; above "
+            "and histogram; timestamp and within"
         ),
     ),
     "half an indicator": (
         changed('      bad: jaxmon_requests_total{outcome="error"}\n', ""),
         7,
-        "found the keys total; wants",
+        "found the keys total; expected",
     ),
     "unknown metric": (
         changed("total: jaxmon_requests_total", "total: jaxmon_request_total"),
@@ -165,7 +177,7 @@ REFUSED = {
     "metric of another kind": (
         changed("total: jaxmon_requests_total", "total: jaxmon_live_arrays"),
         8,
-        "jaxmon_live_arrays is a gauge, wants a counter or histogram",
+        "jaxmon_live_arrays is a gauge; expected a counter or histogram",
     ),
     "not a selector": (
         changed("total: jaxmon_requests_total", "total: rate(x[5m])"),
@@ -189,7 +201,7 @@ REFUSED = {
         changed('outcome="error"', 'outcome="failure"'),
         7,
         (
-            "outcome of jaxmon_requests_total is never 'failure'; it is one of "
+            "outcome='failure' never occurs on jaxmon_requests_total; values are "
             "success, client_error, error"
         ),
     ),
@@ -201,25 +213,25 @@ REFUSED = {
     "expression of Python's": (
         changed('outcome="error"', 'outcome=~"(?!x)y"'),
         7,
-        "'(?!x)y' is not a regular expression: RE2, which Prometheus uses, has no (?!",
+        "'(?!x)y' is not a regular expression: RE2, which Prometheus uses, does not support (?!",
     ),
     "backslash that PromQL does not take": (
         changed('outcome="error"', r'outcome=~"\d"'),
         7,
-        r"PromQL wants each backslash of a regular expression twice: \\d",
+        r"backslashes of regular expressions must be doubled: \\d",
     ),
     "bound that is none": (
         changed(RATIO, LATENCY),
         8,
         (
-            "jaxmon_request_seconds has no bucket that ends at 0.3; its bounds are "
+            "jaxmon_request_seconds has no bucket bound 0.3; its bounds are "
             "0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 5, 10, 30"
         ),
     ),
     "bound in words": (
         changed(RATIO, LATENCY.replace("0.3", "200ms")),
         8,
-        "found '200ms', wants a number above 0",
+        "expected a number above 0, found '200ms'",
     ),
     "label that the metrics do not share": (
         changed("    indicator", "    by: [job, function]\n    indicator"),
@@ -232,17 +244,17 @@ REFUSED = {
     "labels without job": (
         changed("    indicator", "    by: [route]\n    indicator"),
         6,
-        "'job' is missing; alerts are routed and inhibited by it",
+        "'job' is required; alerts are routed and inhibited by it",
     ),
     "page that is no truth value": (
         changed("    indicator", "    page: maybe\n    indicator"),
         6,
-        "found 'maybe', wants true or false",
+        "expected true or false, found 'maybe'",
     ),
     "minimum of nothing": (
         changed("    indicator", "    minimum_events: 0\n    indicator"),
         6,
-        "found '0', wants a number above 0",
+        "expected a number above 0, found '0'",
     ),
     "unknown threshold": (
         VALID + "alerts:\n  recompile: 3\n",

@@ -1,4 +1,4 @@
-"""Alerts on the pace at which an error budget burns."""
+"""Error-budget burn-rate alerts."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ def _alert(slo: Slo, pair: burn.Pair, scale: float) -> Alert:
     severity = pair.severity if slo.page or pair.severity != PAGE else TICKET
     days = durations.seconds(slo.window) / pair.factor / _DAY
     who = ", ".join(f"{label} {{{{ $labels.{label} }}}}" for label in slo.by)
-    pace = f"more than {pair.factor:g} times as" if pair.factor != 1 else "more than as"
+    pace = f"more than {pair.factor:g} times faster" if pair.factor != 1 else "faster"
     return Alert(
         name=slo.alert,
         expr=expr,
         for_=durations.scaled(pair.for_, scale),
         severity=severity,
-        summary=f"The error budget of '{slo.title}' burns {pace} fast as it lasts.",
+        summary=(
+            f"The error budget of '{slo.title}' is burning {pace} than sustainable."
+        ),
         description=(
-            f"{who}: {{{{ $value | humanizePercentage }}}} of the events within "
-            f"{pair.long} were bad, {slo.budget * 100:.6g}% may be; at "
-            f"{pair.factor:g} times that, the budget of {slo.window} lasts {days:.3g} "
-            "days."
+            f"{who}: {{{{ $value | humanizePercentage }}}} of events in the last "
+            f"{pair.long} were bad ({slo.budget * 100:.6g}% allowed); at "
+            f"{pair.factor:g} times that rate, the {slo.window} budget is "
+            f"exhausted in {days:.3g} days."
         ),
         labels=(
             ("slo", slo.name),

@@ -1,9 +1,9 @@
 """
-Alerts on causes: what to look at first when an objective is missed, and what will
-miss one soon.
+Cause alerts: likely reasons for missed objectives.
 
-Here are those on the program as a whole, and the list of all. Each function of this
-and the modules beside it makes one alert, or its severities, from the thresholds.
+This module has those about the program as a whole, and the complete list. Each function
+of this module and its siblings creates one alert, or one per severity, from the
+thresholds.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
 
 def cause_alerts(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
     """
-    Yield the alerts, `DEPLOY_ALERT` first: Alertmanager must know it before those
-    that it mutes. *scale* divides the durations that are no thresholds.
+    Yield the alerts, `DEPLOY_ALERT` first: Alertmanager must see it before the alerts
+    it inhibits. *scale* divides the durations that are no thresholds.
     """
     hour, day = (durations.scaled(one, scale) for one in ("1h", "1d"))
     yield _deploy_in_progress(thresholds, hour)
@@ -62,11 +62,11 @@ def _deploy_in_progress(thresholds: Thresholds, hour: str) -> Alert:
         name=DEPLOY_ALERT,
         expr=starts.youngest(thresholds.deploy_window, restarts=restarts, hour=hour),
         severity=INFO,
-        summary="Processes of a job started a short while ago; compiles are expected.",
+        summary="Processes of a job started recently; compiles are expected.",
         description=(
-            "The youngest process of job {{ $labels.job }} started "
-            "{{ $value | humanizeDuration }} ago. Tickets about compiles wait until it "
-            f"has run for {thresholds.deploy_window}."
+            "The newest process of job {{ $labels.job }} started "
+            "{{ $value | humanizeDuration }} ago. Compile tickets are held back until "
+            f"it has run for {thresholds.deploy_window}."
         ),
     )
 
@@ -82,7 +82,7 @@ def _training_stalled(thresholds: Thresholds) -> Alert:
         # One stuck process stops the others: the oldest step is what counts.
         expr=age.max("job", "loop") > durations.seconds(thresholds.stalled_after),
         severity=PAGE,
-        summary="A running loop makes no progress.",
+        summary="A running loop is making no progress.",
         description=(
             "A process of job {{ $labels.job }} finished its last step of loop "
             "{{ $labels.loop }} {{ $value | humanizeDuration }} ago."

@@ -1,4 +1,4 @@
-"""Alerts on compiles: too many, too long, at the wrong moment, different ones."""
+"""Compile alerts: recompile storms, cold starts, stuck compiles, diverging programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxmon.artifacts.slo.thresholds import TICKET
 
 
 def recompile_storm(thresholds: Thresholds) -> Alert:
-    """Tell of a function that is compiled again and again."""
+    """Alert on a function that keeps recompiling."""
     window = thresholds.recompile_window
     recompiles = counter(catalog.RECOMPILES).increase(window)
     # Of one process: when ranks or replicas compile the same anew, each does so once.
@@ -20,17 +20,17 @@ def recompile_storm(thresholds: Thresholds) -> Alert:
         name="JaxmonRecompileStorm",
         expr=worst > thresholds.recompiles,
         severity=TICKET,
-        summary="A function is compiled again and again.",
+        summary="A function keeps recompiling.",
         description=(
-            "Function {{ $labels.function }} of job {{ $labels.job }} was recompiled "
-            f"{{{{ $value | humanize }}}} times within {window}, by one process."
+            "Function {{ $labels.function }} of job {{ $labels.job }} recompiled "
+            f"{{{{ $value | humanize }}}} times in {window} in one process."
         ),
         labels=DEPLOY_NOISE,
     )
 
 
 def cold_starts(thresholds: Thresholds) -> Alert:
-    """Tell of requests that wait for compiles."""
+    """Alert on requests that wait for compiles."""
     window, by = thresholds.cold_window, ("job", "route")
     cold = counter(catalog.REQUESTS, eq("start", "cold")).increase(window).sum(*by)
     every = counter(catalog.REQUESTS).increase(window).sum(*by)
@@ -39,24 +39,24 @@ def cold_starts(thresholds: Thresholds) -> Alert:
         name="JaxmonColdStarts",
         expr=share.and_(cold > thresholds.cold_requests),
         severity=TICKET,
-        summary="Many requests wait for a compile.",
+        summary="Many requests are waiting for compiles.",
         description=(
-            "{{ $value | humanizePercentage }} of the requests for route "
-            "{{ $labels.route }} of job {{ $labels.job }} waited for a compile within "
-            f"{window}."
+            "{{ $value | humanizePercentage }} of requests to route "
+            "{{ $labels.route }} of job {{ $labels.job }} waited for a compile in the "
+            f"last {window}."
         ),
         labels=DEPLOY_NOISE,
     )
 
 
 def compile_stuck(thresholds: Thresholds) -> Alert:
-    """Tell of a compile that does not end."""
+    """Alert on a compile that does not end."""
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS).max(*PROCESS)
     return Alert(
         name="JaxmonCompileStuck",
         expr=oldest > durations.seconds(thresholds.stuck_after),
         severity=TICKET,
-        summary="A compile does not come to an end.",
+        summary="A compile is stuck.",
         description=(
             "A process of job {{ $labels.job }} on {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}has been compiling one "
@@ -66,7 +66,7 @@ def compile_stuck(thresholds: Thresholds) -> Alert:
 
 
 def programs_diverge(thresholds: Thresholds) -> Alert:
-    """Tell of processes of one mesh that compiled different programs."""
+    """Alert on processes of one mesh that compiled different programs."""
     run = ("job", "ranks")
     processes = gauge(catalog.PROCESS_COUNT)
     # Several runs may share a job: a run is the processes that know of as many ranks.
@@ -91,9 +91,9 @@ def programs_diverge(thresholds: Thresholds) -> Alert:
         severity=TICKET,
         summary="Processes of one mesh run different programs.",
         description=(
-            "The processes of job {{ $labels.job }} compiled {{ $value }} different "
-            "programs for function {{ $labels.function }}, which runs on all of their "
-            "devices; collective operations in it wait for ever."
+            "The processes of job {{ $labels.job }} compiled {{ $value }} "
+            "different programs for function {{ $labels.function }}, which runs "
+            "on all their devices; its collectives will deadlock."
         ),
     )
 

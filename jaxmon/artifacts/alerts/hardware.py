@@ -1,4 +1,4 @@
-"""Alerts on accelerators: lost, damaged, held down."""
+"""Accelerator alerts: lost, damaged, throttled."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _GPUS, _TPUS = promql.re("uuid", "GPU-.+"), promql.re("uuid", "TPU-.+")
 
 def accelerator_lost(thresholds: Thresholds, day: str) -> Iterator[Alert]:
     """
-    Yield a page for what a program uses or just used, and a ticket for the rest: who
-    drains a host, removes a device or resets it, did it on purpose.
+    Yield a page for devices in use or recently used by a program, and a ticket for the
+    rest, which are usually drained, removed or reset on purpose.
 
     The page has the labels of the program, for it is about that service; the ticket
     those of the sidecar that reads the device.
@@ -33,12 +33,12 @@ def accelerator_lost(thresholds: Thresholds, day: str) -> Iterator[Alert]:
     page = on_gpus.and_(gpus, "uuid").or_(on_tpus.and_(tpus, *_DEVICE))
     ticket = gpus.unless(on_gpus, "uuid").or_(tpus.unless(on_tpus, *_DEVICE))
     in_use = (
-        "which job {{ $labels.job }} uses on {{ $labels.instance }}, is lost; what "
-        "runs on it fails or hangs."
+        "used by job {{ $labels.job }} on {{ $labels.instance }}, is lost; work "
+        "on it fails or hangs."
     )
     idle = (
-        "of {{ $labels.instance }} (job {{ $labels.job }}), is lost; no program has "
-        "used it lately."
+        "of {{ $labels.instance }} (job {{ $labels.job }}), is lost; no program "
+        "has used it recently."
     )
     for severity, expr, what in ((PAGE, page, in_use), (TICKET, ticket, idle)):
         yield Alert(
@@ -46,7 +46,7 @@ def accelerator_lost(thresholds: Thresholds, day: str) -> Iterator[Alert]:
             expr=expr,
             for_=thresholds.accelerator_lost_for,
             severity=severity,
-            summary="An accelerator does not answer any more.",
+            summary="An accelerator no longer responds.",
             description=f"Accelerator {{{{ $labels.uuid }}}}, {what}",
         )
 
@@ -85,7 +85,7 @@ def _lost_tpus() -> Expr:
 
 
 def gpu_xid(thresholds: Thresholds) -> Alert:
-    """Tell of errors after which a GPU or its work is usually lost."""
+    """Alert on errors after which a GPU or its work is usually lost."""
     window = thresholds.xid_window
     critical = promql.re("xid", "|".join(catalog.CRITICAL_XIDS))
     errors = counter(catalog.GPU_XID_ERRORS, critical)
@@ -96,13 +96,13 @@ def gpu_xid(thresholds: Thresholds) -> Alert:
         summary="A GPU reported a critical error.",
         description=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
-            f"{{{{ $labels.xid }}}} {{{{ $value | humanize }}}} times within {window}."
+            f"{{{{ $labels.xid }}}} {{{{ $value | humanize }}}} times in {window}."
         ),
     )
 
 
 def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
-    """Tell of memory that cannot be trusted."""
+    """Alert on memory that cannot be trusted."""
     window = thresholds.ecc_window
     # The aggregate counts them once more, and starts at what the GPU has lived through.
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
@@ -115,17 +115,17 @@ def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
         name="JaxmonGpuEccErrors",
         expr=errors.or_(unspared).or_(worn),
         severity=TICKET,
-        summary="The memory of a GPU is damaged.",
+        summary="A GPU has faulty memory.",
         description=(
-            "GPU {{ $labels.uuid }} of {{ $labels.instance }} had memory errors that "
-            f"could not be corrected within {window}, or more of its memory is bad "
-            "than it can replace."
+            "GPU {{ $labels.uuid }} of {{ $labels.instance }} had "
+            f"uncorrectable memory errors in the last {window}, or has more bad "
+            "memory than it can remap."
         ),
     )
 
 
 def gpu_needs_reset(thresholds: Thresholds) -> Alert:
-    """Tell of a GPU that works, and should be reset when that suits."""
+    """Alert on a GPU that works, and should be reset when that suits."""
     action = gauge(catalog.GPU_RECOVERY_ACTION).max(*_DEVICE) > 0
     # GPUs or drivers that tell no action tell what waits for one.
     rows = gauge(catalog.GPU_ROW_REMAP_PENDING).max(*_DEVICE) > 0
@@ -135,16 +135,16 @@ def gpu_needs_reset(thresholds: Thresholds) -> Alert:
         expr=action.or_(rows).or_(pages),
         for_=thresholds.reset_needed_for,
         severity=TICKET,
-        summary="A GPU goes on, but wants to be reset.",
+        summary="A GPU needs a reset.",
         description=(
-            "The driver of GPU {{ $labels.uuid }} of {{ $labels.instance }} asks for a "
-            "reset, or bad memory waits for one to be replaced."
+            "The driver of GPU {{ $labels.uuid }} on {{ $labels.instance }} "
+            "requests a reset, or a memory repair is pending a reset."
         ),
     )
 
 
 def gpu_throttled(thresholds: Thresholds) -> Alert:
-    """Tell of a GPU that is slow for its cooling or its board."""
+    """Alert on a GPU that is slow for its cooling or its board."""
     window = thresholds.throttled_window
     # Its power limit holds a busy GPU down all day: that is what the limit is for.
     undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
@@ -153,17 +153,17 @@ def gpu_throttled(thresholds: Thresholds) -> Alert:
         name="JaxmonGpuThrottled",
         expr=share.max(*_DEVICE) > thresholds.throttled,
         severity=TICKET,
-        summary="A GPU is held down by heat or by its board.",
+        summary="A GPU is throttled by temperature, power brake or its board.",
         description=(
-            "The clock of GPU {{ $labels.uuid }} of {{ $labels.instance }} was held "
-            "down for {{ $value | humanizePercentage }} of the last "
-            f"{window}, by more than its power limit."
+            "GPU {{ $labels.uuid }} on {{ $labels.instance }} was throttled for "
+            f"{{{{ $value | humanizePercentage }}}} of the last {window}, for reasons "
+            "other than its power limit."
         ),
     )
 
 
 def tpu_runtime_down(thresholds: Thresholds) -> Alert:
-    """Tell of TPUs that are used, and tell nothing."""
+    """Alert on TPUs in use without runtime metrics."""
     # Idle chips have no runtime: only beside a program that uses them is it missing.
     used = gauge(catalog.RUNTIME_INFO, eq("platform", "tpu")).max(*_HOST)
     return Alert(
@@ -171,9 +171,10 @@ def tpu_runtime_down(thresholds: Thresholds) -> Alert:
         expr=gauge(catalog.TPU_RUNTIME_UP).max(*_HOST).equals(0).and_(used, *_HOST),
         for_=thresholds.tpu_runtime_down_for,
         severity=TICKET,
-        summary="A program uses TPUs whose runtime tells nothing.",
+        summary="A program uses TPUs whose runtime does not respond.",
         description=(
-            "A program of job {{ $labels.job }} on {{ $labels.instance }} uses TPUs, "
-            "and no runtime answers there; what the chips do cannot be seen."
+            "A program of job {{ $labels.job }} on {{ $labels.instance }} uses "
+            "TPUs, but no TPU runtime responds there; chip activity is not "
+            "visible."
         ),
     )

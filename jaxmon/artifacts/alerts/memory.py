@@ -1,4 +1,4 @@
-"""Alerts on memory: used up, nearly so, or growing."""
+"""Memory alerts: exhausted, nearly exhausted, growing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxmon.artifacts.slo.thresholds import TICKET
 
 
 def out_of_memory(thresholds: Thresholds) -> Alert:
-    """Tell of a device that had no room."""
+    """Alert on an out-of-memory error."""
     window = thresholds.oom_window
     failures = counter(catalog.ERRORS, eq("kind", "oom"))
     return Alert(
@@ -22,13 +22,13 @@ def out_of_memory(thresholds: Thresholds) -> Alert:
         summary="A device ran out of memory.",
         description=(
             "Function {{ $labels.function }} of job {{ $labels.job }} ran out of "
-            f"device memory {{{{ $value | humanize }}}} times within {window}."
+            f"device memory {{{{ $value | humanize }}}} times in {window}."
         ),
     )
 
 
 def device_memory_high(thresholds: Thresholds) -> Alert:
-    """Tell of a device that soon has no room."""
+    """Alert on a device that soon has no room."""
     by = (*PROCESS, "device")
     used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use")).max(*by)
     limit = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "limit")).max(*by)
@@ -37,17 +37,18 @@ def device_memory_high(thresholds: Thresholds) -> Alert:
         expr=promql.ratio(used, limit) > thresholds.device_memory,
         for_=thresholds.device_memory_for,
         severity=TICKET,
-        summary="The memory of a device is nearly used up.",
+        summary="Device memory is nearly full.",
         description=(
-            "{{ $value | humanizePercentage }} of what job {{ $labels.job }} may "
-            "allocate on device {{ $labels.device }} of {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}is in use."
+            "{{ $value | humanizePercentage }} of the memory job "
+            "{{ $labels.job }} may allocate on device {{ $labels.device }} of "
+            "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
+            "{{ end }}is in use."
         ),
     )
 
 
 def memory_leak(thresholds: Thresholds) -> Alert:
-    """Tell of live arrays that only grow."""
+    """Alert on live arrays that only grow."""
     by = (*PROCESS, "device")
     return Alert(
         name="JaxmonMemoryLeak",
@@ -55,18 +56,18 @@ def memory_leak(thresholds: Thresholds) -> Alert:
         # The agent has seen a window of growth already; a cache that fills ends.
         for_=thresholds.leak_for,
         severity=TICKET,
-        summary="Live arrays of a process only grow.",
+        summary="A process is leaking live arrays.",
         description=(
             "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}keeps more and more on "
-            "device {{ $labels.device }}: {{ $value | humanize1024 }}B more within the "
-            "agent's last window."
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}keeps "
+            "accumulating arrays on device {{ $labels.device }}: "
+            "{{ $value | humanize1024 }}B in the agent's last window."
         ),
     )
 
 
 def host_memory_growth(thresholds: Thresholds) -> Alert:
-    """Tell of a process that only grows."""
+    """Alert on a process that only grows."""
     window = thresholds.host_memory_window
     rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
     growth = promql.gauge_slope(rss, window) * durations.seconds(window)
@@ -83,11 +84,11 @@ def host_memory_growth(thresholds: Thresholds) -> Alert:
         # A step, such as loading more data, is within the window for no longer.
         for_=window,
         severity=TICKET,
-        summary="The memory of a process grows and grows.",
+        summary="A process's memory keeps growing.",
         description=(
             "A process of job {{ $labels.job }} on {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}grew by "
-            f"{{{{ $value | humanizePercentage }}}} within {window}, and the "
+            f"{{{{ $value | humanizePercentage }}}} in the last {window}, and in the "
             f"{window} before."
         ),
     )

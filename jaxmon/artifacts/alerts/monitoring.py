@@ -1,4 +1,4 @@
-"""Alerts on what cannot be seen any more: targets, services, collectors, agents."""
+"""Monitoring alerts: targets, services, collectors and agents that stop reporting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
 
 def target_down(thresholds: Thresholds, day: str) -> Alert:
-    """Tell of a target of ours that Prometheus cannot scrape."""
+    """Alert on a target of ours that Prometheus cannot scrape."""
     # Prometheus may scrape more than jaxmon: only jobs that had its metrics count.
     ours = gauge_over(catalog.BUILD_INFO, "last", day).max("job")
     return Alert(
@@ -24,16 +24,16 @@ def target_down(thresholds: Thresholds, day: str) -> Alert:
         severity=TICKET,
         summary="Prometheus cannot scrape a target.",
         description=(
-            "Target {{ $labels.instance }} of job {{ $labels.job }} does not answer; "
-            "nothing about it can be seen or alerted on."
+            "Target {{ $labels.instance }} of job {{ $labels.job }} does not "
+            "respond; there are no metrics or alerts for it."
         ),
     )
 
 
 def service_vanished(thresholds: Thresholds, hour: str) -> Iterator[Alert]:
     """
-    Yield a page when nobody serves any more, and a ticket where Prometheus looks for
-    nobody: who removes a service, or lets a job end, does it on purpose.
+    Yield a page if a service has disappeared, and a ticket if it has no targets left,
+    which usually means it was removed or finished on purpose.
     """
     name = "JaxmonServiceVanished"
     served = counter(catalog.REQUESTS).increase(hour).sum("job") > 0
@@ -47,8 +47,10 @@ def service_vanished(thresholds: Thresholds, hour: str) -> Iterator[Alert]:
     own = (eq("alertname", name), eq("alertstate", "firing"), eq("severity", PAGE))
     expected = promql.up().max("job").or_(alerts(*own).max("job"))
     # Alerts on its objectives end with its figures.
-    no_answer = "none of its processes can be seen; nor can its errors and latency."
-    removed = "none is there to scrape: it was removed, or Prometheus does not find it."
+    no_answer = (
+        "none of its processes is reporting, so errors and latency are not visible."
+    )
+    removed = "it has no targets: it was removed, or service discovery lost it."
     for severity, expr, so in (
         (PAGE, gone.and_(expected), no_answer),
         (TICKET, gone.unless(expected), removed),
@@ -58,7 +60,7 @@ def service_vanished(thresholds: Thresholds, hour: str) -> Iterator[Alert]:
             expr=expr,
             for_=thresholds.vanished_for,
             severity=severity,
-            summary="No process of a service reports any more.",
+            summary="No process of a service is reporting.",
             description=(
                 "Job {{ $labels.job }} served requests within the last hour, and now "
                 f"{so}"
@@ -67,7 +69,7 @@ def service_vanished(thresholds: Thresholds, hour: str) -> Iterator[Alert]:
 
 
 def collector_down(thresholds: Thresholds, day: str) -> Alert:
-    """Tell of a collector that worked and does not."""
+    """Alert on a collector that worked and does not."""
     by = ("job", "instance", "collector")
     # A host without a GPU has a collector that never worked: that is no failure.
     worked = gauge_over(catalog.COLLECTOR_SUCCESS, "max", day).max(*by)
@@ -77,34 +79,32 @@ def collector_down(thresholds: Thresholds, day: str) -> Alert:
         expr=works.equals(0).and_(worked.equals(1)),
         for_=thresholds.collector_down_for,
         severity=TICKET,
-        summary="A collector of the sidecar fails.",
+        summary="A sidecar collector is failing.",
         description=(
-            "Collector {{ $labels.collector }} of {{ $labels.instance }} worked within "
-            "the last day and fails now; its figures are missing."
+            "Collector {{ $labels.collector }} of {{ $labels.instance }} worked "
+            "within the last day but is failing now; its metrics are missing."
         ),
     )
 
 
 def web_config_failed(thresholds: Thresholds) -> Alert:
-    """
-    Tell of a change of a web configuration or of its certificates that is not in force.
-    """
+    """Alert on a web configuration or certificates that cannot be loaded."""
     return Alert(
         name="JaxmonWebConfigFailed",
         expr=gauge(catalog.WEB_CONFIG_SUCCESS).max("job", "instance").equals(0),
         for_=thresholds.web_config_failed_for,
         severity=TICKET,
-        summary="A sidecar cannot use its web configuration.",
+        summary="A sidecar cannot load its web configuration.",
         description=(
-            "The newest change of the web configuration of {{ $labels.instance }}, or "
-            "of its certificates, cannot be used: what was in force stays until the "
-            "sidecar restarts, which it then cannot."
+            "The latest web configuration or certificates of "
+            "{{ $labels.instance }} are invalid. The previous ones stay in "
+            "effect, but the sidecar will fail to restart."
         ),
     )
 
 
 def agent_silent(thresholds: Thresholds) -> Alert:
-    """Tell of a process that is there and does not answer."""
+    """Alert on a process that is there and does not answer."""
     # A process that was killed leaves its socket as well, but nobody waits for it.
     timeouts = counter(
         catalog.COLLECTOR_ERRORS,
@@ -118,26 +118,26 @@ def agent_silent(thresholds: Thresholds) -> Alert:
         expr=silent.and_(waiting, "job", "instance"),
         for_=thresholds.agent_silent_for,
         severity=TICKET,
-        summary="A process lives, and its agent does not answer.",
+        summary="A process is alive but its agent does not respond.",
         description=(
             "Worker {{ $labels.worker }} of job {{ $labels.job }} on "
-            "{{ $labels.instance }} takes connections and answers none: it is stopped, "
-            "or holds Python's interpreter lock. Its metrics are gone, and alerts on "
-            "its steps with them."
+            "{{ $labels.instance }} accepts connections but does not respond: it "
+            "is stopped, or something holds the GIL. Its metrics, and the alerts "
+            "based on them, are gone."
         ),
     )
 
 
 def agent_hook_inactive(thresholds: Thresholds) -> Alert:
-    """Tell of a hook that sees nothing."""
+    """Alert on a hook that sees nothing."""
     return Alert(
         name="JaxmonAgentHookInactive",
         expr=gauge(catalog.HOOK_ACTIVE).min("job", "hook").equals(0),
         for_=thresholds.hook_inactive_for,
         severity=TICKET,
-        summary="A hook of the agent does not observe.",
+        summary="An agent hook is inactive.",
         description=(
             "Hook {{ $labels.hook }} is inactive in a process of job "
-            "{{ $labels.job }}; the metrics that it feeds are incomplete."
+            "{{ $labels.job }}; its metrics are incomplete."
         ),
     )

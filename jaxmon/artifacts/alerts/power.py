@@ -2,7 +2,7 @@
 Recording rules that join programs and hardware: watts by process and by function.
 
 Agents publish the uuid of each device that they use, the sidecar what that device
-draws. A join of the two in every panel and alert would be read by nobody.
+draws. Joining them in every panel and alert would be unreadable.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from jaxmon.artifacts.slo.rules import Group
 
 
 PROCESS_POWER = f"worker:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"
-"""Watts of the GPUs of a process; of one that it shares, all of them."""
+"""Total power of a process's GPUs, counting shared GPUs in full."""
 
 DEVICE_TIME = f"function:{catalog.EXECUTION_SECONDS.name}:ratio_rate5m"
-"""Share of time that a function keeps the devices of a process busy."""
+"""Fraction of time a function keeps its process's devices busy."""
 
 FUNCTION_POWER = f"function:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"
 """Watts of a process, divided among its functions by their device time."""

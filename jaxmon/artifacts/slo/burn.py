@@ -1,11 +1,10 @@
 """
-How fast a budget may burn: pairs of a long and a short window.
+Burn-rate thresholds: pairs of long and short windows.
 
 An alert fires while the error ratio of both windows is more than the factor times
 the budget: the long window keeps a short spike from firing it, the short one ends it
 soon after the errors do. The factor follows from the share of the budget that may be
-gone when the alert fires: 2 % of 30 days within an hour are 14.4 times the pace at
-which the budget lasts exactly.
+gone when the alert fires: 2 % of a 30-day budget within an hour is a burn rate of 14.4.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def windows(period: str) -> tuple[str, ...]:
 
 
 def unreachable(period: str, objective: float) -> Pair | None:
-    """Return the first pair that not even a total outage would fire."""
+    """Return the first pair that even a total outage would not trigger."""
     budget = 1 - Decimal(str(objective))
     for pair in pairs(period):
         if Decimal(str(pair.factor)) * budget >= 1:

@@ -1,5 +1,5 @@
 """
-What an objective counts: events, and those among them that are errors.
+Service-level indicators: events and bad events.
 
 Both are increases over a window, so their quotient is the error ratio. Where the
 error series does not exist yet, there were no errors; where nothing happened, there
@@ -42,10 +42,10 @@ class Indicator(Protocol):
         """What it reads."""
 
     def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """Return how much happened."""
+        """Return the number of events."""
 
     def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """Return how much of it was bad, 0 where none was."""
+        """Return the number of bad events, 0 if none."""
 
     def scaled(self, scale: float) -> Self:
         """Return it with its own durations divided by *scale*."""
@@ -66,11 +66,11 @@ class Ratio:
         return tuple(one.metric for one in selectors if one is not None)
 
     def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """Return how much happened."""
+        """Return the number of events."""
         return self.total.counter(*matchers).increase(window).sum(*by)
 
     def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """Return how much of it was bad, 0 where none was."""
+        """Return the number of bad events, 0 if none."""
         events = self.events(window, by, *matchers)
         if self.bad:
             bad = self.bad.counter(*matchers).increase(window).sum(*by)
@@ -111,7 +111,7 @@ class Latency:
         return promql.call("clamp_min", events - fast, 0)
 
     def scaled(self, scale: float) -> Self:
-        """Return itself: a request takes as long as it takes."""
+        """Return itself: latency does not scale."""
         del scale
         return self
 

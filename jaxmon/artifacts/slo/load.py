@@ -1,4 +1,4 @@
-"""Read ``slo.yaml``; every complaint names file and line."""
+"""Loads ``slo.yaml``; all errors name file and line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OPTIONAL = (
 
 def load(path: Path | None = None) -> Slos:
     """
-    Return what the file *path* says, by default what jaxmon ships.
+    Load the file *path*; defaults to the shipped one.
 
     Raises:
         SloError: the file cannot be read, or says what cannot be used.
@@ -54,10 +54,10 @@ def load(path: Path | None = None) -> Slos:
     for source in document["slos"].items():
         slo = _slo(source, service, owner, period)
         if slo.name in slos:
-            source.fail(f"an SLO named {slo.name!r} stands above already")
+            source.fail(f"duplicate SLO name {slo.name!r}")
         slos[slo.name] = slo
     if not slos:
-        document["slos"].fail("found no SLO, wants at least one")
+        document["slos"].fail("no SLOs; at least one is required")
     thresholds = Thresholds()
     if "alerts" in document:
         thresholds = _thresholds(document["alerts"])
@@ -96,7 +96,7 @@ def _slo(source: Source, service: str, owner: str, period: str) -> Slo:
 def _by(source: Source, indicator: Indicator) -> tuple[str, ...]:
     labels = selectors.labels(source, indicator.metrics)
     if "job" not in labels:
-        source.fail("'job' is missing; alerts are routed and inhibited by it")
+        source.fail("'job' is required; alerts are routed and inhibited by it")
     return labels
 
 
@@ -110,7 +110,7 @@ def _indicator(source: Source) -> Indicator:
     build = _INDICATORS.get(frozenset(found))
     if build is None:
         forms = "; ".join(" and ".join(sorted(form)) for form in _INDICATORS)
-        source.fail(f"found the keys {', '.join(found) or '(none)'}; wants {forms}")
+        source.fail(f"found the keys {', '.join(found) or '(none)'}; expected {forms}")
     return build(found)
 
 
@@ -131,7 +131,7 @@ def _latency(found: dict[str, Source]) -> Latency:
     above, bounds = found["above"].count(), histogram.metric.buckets
     if above not in bounds:
         found["above"].fail(
-            f"{histogram.metric.name} has no bucket that ends at {above:g}; its bounds "
+            f"{histogram.metric.name} has no bucket bound {above:g}; its bounds "
             f"are {', '.join(f'{bound:g}' for bound in bounds)}"
         )
     return Latency(histogram, above)
@@ -156,7 +156,7 @@ def _period(source: Source) -> str:
     if not (
         durations.seconds(low) <= durations.seconds(period) <= durations.seconds(high)
     ):
-        source.fail(f"found {period}, wants a period from {low} to {high}")
+        source.fail(f"found {period}, expected a period from {low} to {high}")
     return period
 
 
@@ -168,10 +168,9 @@ def _reachable(source: Source, period: str, objective: float) -> None:
     least = (1 - 1 / Decimal(str(pair.factor))) * 100
     least = least.quantize(Decimal("0.01"), ROUND_UP)
     source.fail(
-        f"an objective of {objective:.6g} over {period} cannot be alerted on: errors "
-        f"would have to be {float(needed):.1%} of all events to burn the budget "
-        f"{pair.factor:g} times as fast as it lasts ({pair.long} window); use more "
-        f"than {least} %"
+        f"an objective of {objective:.6g} over {period} can never alert: a burn "
+        f"rate of {pair.factor:g} ({pair.long} window) would need an error ratio "
+        f"of {float(needed):.1%}; use an objective above {least} %"
     )
 
 

@@ -32,15 +32,15 @@ class Slo:
     Args:
         name: identifier in kebab case; the name of its alert derives from it.
         title: a few words for a panel or a table.
-        description: what is promised, as a sentence.
-        owner: who answers for it.
+        description: the objective, as a sentence.
+        owner: who is responsible.
         objective: share of events that must be good, between 0 and 1.
         window: period over which the objective holds, such as ``30d``.
         service: what Sloth calls the service; tells files of several teams apart.
         by: labels that each have a budget of their own, ``job`` first.
         indicator: what is counted.
-        page: whether burning the budget fast is worth waking somebody.
-        deploy_noise: whether a deployment burns the budget; its tickets wait then.
+        page: whether a fast burn pages.
+        deploy_noise: whether deployments burn the budget; tickets are then held back.
         minimum_events: events in the long window below which no alert fires.
         minimum_errors: errors in the long window below which no alert fires.
     """
@@ -119,7 +119,7 @@ class Slo:
 
 @dataclass(frozen=True, slots=True)
 class Slos:
-    """What ``slo.yaml`` says."""
+    """Contents of ``slo.yaml``."""
 
     slos: tuple[Slo, ...]
     thresholds: Thresholds = field(default_factory=Thresholds)

@@ -50,7 +50,7 @@ _SAID = {
 
 
 class PatternError(ValueError):
-    """What is no regular expression of RE2; the text says why."""
+    """Not a valid RE2 regular expression; the message says why."""
 
 
 def check(pattern: str) -> None:
@@ -67,7 +67,7 @@ def check(pattern: str) -> None:
         end, kind = _next(pattern, position)
         depth += {"(": 1, ")": -1}.get(kind, 0)
         if depth < 0:
-            msg = "a ) closes nothing"
+            msg = "unmatched )"
             raise PatternError(msg)
         if kind == "repeat":
             _check_repeat(pattern[position:end], atom=atom, repeated=repeated)
@@ -76,7 +76,7 @@ def check(pattern: str) -> None:
             atom, repeated = kind not in ("(", "|"), False
         position = end
     if depth:
-        msg = "a ( is not closed"
+        msg = "unclosed ("
         raise PatternError(msg)
 
 
@@ -99,16 +99,16 @@ def _next(pattern: str, position: int) -> tuple[int, str]:
 
 def _check_repeat(text: str, *, atom: bool, repeated: bool) -> None:
     if not atom:
-        msg = f"there is nothing to repeat before {text}"
+        msg = f"nothing to repeat before {text}"
         raise PatternError(msg)
     if repeated:
-        msg = f"{text} repeats what is repeated already"
+        msg = f"multiple repeat at {text}"
         raise PatternError(msg)
     if (count := _COUNT.match(text)) is not None:
         least = int(count[1])
         most = int(count[3] or least)
         if max(least, most) > _MOST_REPEATED or most < least:
-            msg = f"{text} is no count of repetitions from 0 to {_MOST_REPEATED}"
+            msg = f"invalid repeat count {text}; allowed are 0 to {_MOST_REPEATED}"
             raise PatternError(msg)
 
 
@@ -121,7 +121,7 @@ def _group(pattern: str, position: int) -> tuple[int, str]:
             return found.end(), "flags" if found[0].endswith(")") else "("
     begin = pattern[position : position + 3]
     what = _SAID.get(begin, "a group or flags of another kind")
-    msg = f"RE2, which Prometheus uses, has no {begin}, {what}"
+    msg = f"RE2, which Prometheus uses, does not support {begin}, {what}"
     raise PatternError(msg)
 
 
@@ -145,7 +145,7 @@ def _class_end(pattern: str, position: int) -> int:
         first = False
         if (found := _POSIX.match(pattern, position)) is not None:
             if not _POSIX_NAME.fullmatch(found[1]):
-                msg = f"there is no class {found[0]}"
+                msg = f"unknown character class {found[0]}"
                 raise PatternError(msg)
             position = found.end()
             continue
@@ -153,7 +153,7 @@ def _class_end(pattern: str, position: int) -> int:
             if position < len(pattern):
                 _escape(pattern, position)
                 shown = pattern[position : position + 2]
-                msg = f"{shown} has no meaning between brackets"
+                msg = f"{shown} is not allowed in a character class"
             else:
                 msg = f"the class {pattern[begin : begin + 20]!r} is not closed"
             raise PatternError(msg)
@@ -171,7 +171,7 @@ def _range_end(pattern: str, low: re.Match[str]) -> int:
     if high is None:
         _escape(pattern, end + 1)
     if high is None or _number(high[0]) < _number(low[0]):
-        msg = f"{pattern[low.start() : end + 3]} is no range of characters"
+        msg = f"{pattern[low.start() : end + 3]} is not a valid character range"
         raise PatternError(msg)
     return high.end()
 

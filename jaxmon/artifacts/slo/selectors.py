@@ -35,7 +35,9 @@ def selector(source: Source, *kinds: str) -> Selector:
         source.fail(f'{text!r} is not a selector such as name{{label="value"}}')
     metric = _metric(source, match[1])
     if metric.kind not in kinds:
-        source.fail(f"{metric.name} is a {metric.kind}, wants a {' or '.join(kinds)}")
+        source.fail(
+            f"{metric.name} is a {metric.kind}; expected a {' or '.join(kinds)}"
+        )
     matchers = tuple(_matchers(source, match[2] or ""))
     for matcher in matchers:
         _check(source, metric, matcher)
@@ -83,8 +85,8 @@ def _unescaped(source: Source, text: str) -> str:
     """Return what *text*, a backslash and one character more, stands for."""
     if text not in _ESCAPES:
         source.fail(
-            f"{text} stands for nothing in quotes; PromQL wants each backslash of a "
-            f"regular expression twice: \\{text}"
+            f"invalid escape {text}; in PromQL strings, backslashes of regular "
+            f"expressions must be doubled: \\{text}"
         )
     return _ESCAPES[text]
 
@@ -98,8 +100,8 @@ def _check(source: Source, metric: Metric, matcher: Matcher) -> None:
     values = dict(metric.values).get(matcher.label)
     if values and matcher.operator in {"=", "!="} and matcher.value not in values:
         source.fail(
-            f"{matcher.label} of {metric.name} is never {matcher.value!r}; it is one "
-            f"of {', '.join(values)}"
+            f"{matcher.label}={matcher.value!r} never occurs on {metric.name}; "
+            f"values are {', '.join(values)}"
         )
     if matcher.operator in {"=~", "!~"}:
         try:

@@ -1,4 +1,4 @@
-"""YAML whose every value knows its line, so that a complaint can name it."""
+"""YAML values with line numbers for error messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Source:
         Return the values by key; keys must be known, unique, and the required there.
         """
         if not isinstance(self.node, yaml.MappingNode):
-            self.fail(f"found {self._kind}, wants a mapping")
+            self.fail(f"expected a mapping, found {self._kind}")
         allowed = (*required, *optional)
         found: dict[str, Source] = {}
         for key_node, value in self.node.value:
@@ -65,7 +65,7 @@ class Source:
             if name not in allowed:
                 key.fail(f"unknown key {name!r}; allowed are {', '.join(allowed)}")
             if name in found:
-                key.fail(f"key {name!r} stands here for the second time")
+                key.fail(f"duplicate key {name!r}")
             found[name] = Source(self.file, value)
         for name in required:
             if name not in found:
@@ -75,21 +75,21 @@ class Source:
     def items(self) -> list[Source]:
         """Return the values of a list."""
         if not isinstance(self.node, yaml.SequenceNode):
-            self.fail(f"found {self._kind}, wants a list")
+            self.fail(f"expected a list, found {self._kind}")
         return [Source(self.file, node) for node in self.node.value]
 
     def text(self) -> str:
         """Return a text that says something."""
         if not isinstance(self.node, yaml.ScalarNode) or self._tag not in _TEXTS:
-            self.fail(f"found {self._kind}, wants a text")
+            self.fail(f"expected a string, found {self._kind}")
         if not (text := self.node.value.strip()):
-            self.fail("found an empty text")
+            self.fail("expected a non-empty string")
         if len(text) > _LONGEST:
             self.fail(
-                f"found a text of {len(text)} characters, wants at most {_LONGEST}"
+                f"string of {len(text)} characters is too long (maximum {_LONGEST})"
             )
         if found := _CONTROL.search(text):
-            self.fail(f"found the control character {found[0]!a}, wants text")
+            self.fail(f"control character {found[0]!a} is not allowed")
         return str(text)
 
     def choice(self, allowed: Iterable[str]) -> str:
@@ -102,7 +102,7 @@ class Source:
         """Return a truth value."""
         flag = _FLAGS.get(self.text().lower()) if self._tag == "bool" else None
         if flag is None:
-            self.fail(f"found {self._found}, wants true or false")
+            self.fail(f"expected true or false, found {self._found}")
         return flag
 
     def count(self) -> float:
@@ -111,7 +111,7 @@ class Source:
             self._tag not in {"int", "float"}
             or not 0 < (number := self._number()) < inf
         ):
-            self.fail(f"found {self._found}, wants a number above 0")
+            self.fail(f"expected a number above 0, found {self._found}")
         return number
 
     def ratio(self) -> float:
@@ -126,7 +126,7 @@ class Source:
             # Through decimals: 99.9 / 100 is not 0.999 in binary.
             value = round(value / 100, 12)
         if not 0 < value < 1:
-            self.fail(f"found {self._found}, wants a share such as 99.9% or 0.999")
+            self.fail(f"expected a ratio such as 99.9% or 0.999, found {self._found}")
         return value
 
     def duration(self) -> str:
@@ -140,7 +140,7 @@ class Source:
         try:
             return float(self.text().replace("_", ""))
         except ValueError:
-            self.fail(f"found {self._found}, wants a decimal number")
+            self.fail(f"expected a decimal number, found {self._found}")
 
     @property
     def _tag(self) -> str:
@@ -183,6 +183,6 @@ def read(path: Path) -> Source:
         msg = f"{path}{line}: {error.problem}"
         raise SloError(msg) from error
     if node is None:
-        msg = f"{path}:1: empty; wants at least the key 'slos'"
+        msg = f"{path}:1: empty file; the key 'slos' is required"
         raise SloError(msg)
     return Source(str(path), node)

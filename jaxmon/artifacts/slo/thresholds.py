@@ -29,13 +29,14 @@ class Thresholds:
         default=TICKET,
         metadata=_of(
             "severity",
-            "Severity of burning a budget 3 times as fast as it lasts, over 1h.",
+            "Severity of a burn rate of 3 over 1h.",
         ),
     )
     recompiles: float = field(
         default=20,
         metadata=_of(
-            "count", "Recompiles of a function within recompile_window: a storm."
+            "count",
+            "Recompiles of a function within recompile_window that count as a storm.",
         ),
     )
     recompile_window: str = field(
@@ -44,10 +45,15 @@ class Thresholds:
     )
     cold_requests: float = field(
         default=10,
-        metadata=_of("count", "Cold requests of a route within cold_window, at least."),
+        metadata=_of(
+            "count", "Minimum number of cold requests to a route within cold_window."
+        ),
     )
     cold_share: float = field(
-        default=0.05, metadata=_of("ratio", "And their share of its requests.")
+        default=0.05,
+        metadata=_of(
+            "ratio", "Minimum fraction of the route's requests that are cold."
+        ),
     )
     cold_window: str = field(
         default="10m",
@@ -55,17 +61,17 @@ class Thresholds:
     )
     oom_window: str = field(
         default="10m",
-        metadata=_of("duration", "Window in which running out of memory is news."),
+        metadata=_of("duration", "Window for counting out-of-memory errors."),
     )
     device_memory: float = field(
         default=0.9,
         metadata=_of(
-            "ratio", "Share of a device's memory in use that endangers allocations."
+            "ratio", "Fraction of device memory in use at which allocations may fail."
         ),
     )
     device_memory_for: str = field(
         default="10m",
-        metadata=_of("duration", "How long the share must stay above that."),
+        metadata=_of("duration", "How long usage must stay above that."),
     )
     leak_for: str = field(
         default="20m",
@@ -80,7 +86,9 @@ class Thresholds:
     host_memory_window: str = field(
         default="1h",
         metadata=_of(
-            "duration", "Window in which, and for which, a process must grow."
+            "duration",
+            "Window over which growth is measured; it must occur in two "
+            "consecutive windows.",
         ),
     )
     stalled_after: str = field(
@@ -101,7 +109,7 @@ class Thresholds:
     )
     accelerator_lost_for: str = field(
         default="1m",
-        metadata=_of("duration", "How long an accelerator must not answer."),
+        metadata=_of("duration", "How long an accelerator must be down."),
     )
     accelerator_used: str = field(
         default="10m",
@@ -111,7 +119,7 @@ class Thresholds:
     )
     xid_window: str = field(
         default="10m",
-        metadata=_of("duration", "Window in which a critical Xid error is news."),
+        metadata=_of("duration", "Window for critical Xid errors."),
     )
     ecc_window: str = field(
         default="10m",
@@ -121,12 +129,12 @@ class Thresholds:
     )
     reset_needed_for: str = field(
         default="10m",
-        metadata=_of("duration", "How long a GPU must ask for a reset."),
+        metadata=_of("duration", "How long a reset must be requested."),
     )
     throttled: float = field(
         default=0.1,
         metadata=_of(
-            "ratio", "Share of throttled_window in which a GPU is held down unduly."
+            "ratio", "Fraction of throttled_window during which a GPU is throttled."
         ),
     )
     throttled_window: str = field(
@@ -136,37 +144,39 @@ class Thresholds:
     tpu_runtime_down_for: str = field(
         default="10m",
         metadata=_of(
-            "duration", "How long no runtime must answer where a program uses TPUs."
+            "duration",
+            "How long TPU runtimes must be unresponsive while a program uses TPUs.",
         ),
     )
     target_down_for: str = field(
         default="5m", metadata=_of("duration", "How long a target must not answer.")
     )
     vanished_for: str = field(
-        default="5m", metadata=_of("duration", "How long a service must be silent.")
+        default="5m",
+        metadata=_of("duration", "How long a service must report nothing."),
     )
     collector_down_for: str = field(
         default="10m", metadata=_of("duration", "How long a collector must fail.")
     )
     web_config_failed_for: str = field(
         default="10m",
-        metadata=_of("duration", "How long a web configuration must be unusable."),
+        metadata=_of("duration", "How long a web configuration must be invalid."),
     )
     agent_silent_for: str = field(
         default="5m",
-        metadata=_of("duration", "How long an agent must keep the sidecar waiting."),
+        metadata=_of("duration", "How long an agent must be unresponsive."),
     )
     hook_inactive_for: str = field(
         default="10m", metadata=_of("duration", "How long a hook must be inactive.")
     )
     deploy_window: str = field(
         default="10m",
-        metadata=_of("duration", "Age up to which a process is expected to compile."),
+        metadata=_of("duration", "Process age up to which compiles are expected."),
     )
     deploy_restarts: float = field(
         default=3,
         metadata=_of(
-            "count", "Restarts of a process within 1h that are no deployment."
+            "count", "Restarts within 1h above which a process counts as crash-looping."
         ),
     )
 

@@ -33,16 +33,16 @@ TPU = 'jaxmon_tpu_runtime_up{{job="pods",instance="a:1",runtime="{}"}}'
 ON_TPU = 'jaxmon_runtime_info{job="pods",instance="a:1",worker="0",platform="tpu"}'
 
 ECC_TICKET = ticket(
-    "GPU GPU-1 of a:1 had memory errors that could not be corrected within 10m, or "
-    "more of its memory is bad than it can replace.",
+    "GPU GPU-1 of a:1 had uncorrectable memory errors in the last 10m, or has "
+    "more bad memory than it can remap.",
     job="gpus",
     instance="a:1",
     uuid="GPU-1",
 )
 
 RESET_TICKET = ticket(
-    "The driver of GPU GPU-1 of a:1 asks for a reset, or bad memory waits for one to "
-    "be replaced.",
+    "The driver of GPU GPU-1 on a:1 requests a reset, or a memory repair is "
+    "pending a reset.",
     job="gpus",
     instance="a:1",
     uuid="GPU-1",
@@ -57,8 +57,8 @@ def labels(uuid, job="gpus", instance="a:1"):
 def in_use(uuid, job="gpus", instance="a:1"):
     """Return the page about a lost accelerator, with the labels of who uses it."""
     return page(
-        f"Accelerator {uuid}, which job {job} uses on {instance}, is lost; what runs "
-        "on it fails or hangs.",
+        f"Accelerator {uuid}, used by job {job} on {instance}, is lost; work on it "
+        "fails or hangs.",
         **labels(uuid, job, instance),
     )
 
@@ -67,7 +67,7 @@ def idle(uuid):
     """Return the ticket about a lost accelerator."""
     return ticket(
         f"Accelerator {uuid}, of a:1 (job gpus), is lost; no program has used it "
-        "lately.",
+        "recently.",
         **labels(uuid),
     )
 
@@ -236,7 +236,7 @@ CASES = {
         quiet=("5m", "17m"),
         firing={
             "6m": ticket(
-                "GPU GPU-1 of a:1 reported Xid 79 1 times within 10m.",
+                "GPU GPU-1 of a:1 reported Xid 79 1 times in 10m.",
                 job="gpus",
                 instance="a:1",
                 uuid="GPU-1",
@@ -250,7 +250,7 @@ CASES = {
         quiet=("18m", "40m"),
         firing={
             "21m": ticket(
-                "GPU GPU-1 of a:1 reported Xid 79 1 times within 10m.",
+                "GPU GPU-1 of a:1 reported Xid 79 1 times in 10m.",
                 job="gpus",
                 instance="a:1",
                 uuid="GPU-1",
@@ -300,8 +300,8 @@ CASES = {
         quiet=("20m", "70m"),
         firing={
             "40m": ticket(
-                "The clock of GPU GPU-1 of a:1 was held down for 20% of the last 15m, "
-                "by more than its power limit.",
+                "GPU GPU-1 on a:1 was throttled for 20% of the last 15m, for "
+                "reasons other than its power limit.",
                 job="gpus",
                 instance="a:1",
                 uuid="GPU-1",
@@ -324,8 +324,8 @@ CASES = {
         quiet=("5m", "15m", "27m"),
         firing={
             "17m": ticket(
-                "A program of job pods on a:1 uses TPUs, and no runtime answers there; "
-                "what the chips do cannot be seen.",
+                "A program of job pods on a:1 uses TPUs, but no TPU runtime "
+                "responds there; chip activity is not visible.",
                 job="pods",
                 instance="a:1",
             )

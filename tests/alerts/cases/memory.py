@@ -22,8 +22,7 @@ CASES = {
         quiet=("10m", "21m"),
         firing={
             "11m": ticket(
-                "Function step of job train ran out of device memory 2 times within "
-                "10m.",
+                "Function step of job train ran out of device memory 2 times in 10m.",
                 job="train",
                 function="step",
             )
@@ -35,8 +34,7 @@ CASES = {
         quiet=("9m", "20m", "40m"),
         firing={
             "12m": ticket(
-                "Function step of job train ran out of device memory 1 times within "
-                "10m.",
+                "Function step of job train ran out of device memory 1 times in 10m.",
                 job="train",
                 function="step",
             )
@@ -56,8 +54,8 @@ CASES = {
         quiet=("4m", "14m", "26m"),
         firing={
             "15m": ticket(
-                "95% of what job web may allocate on device 0 of a:1 (worker 1) is in "
-                "use.",
+                "95% of the memory job web may allocate on device 0 of a:1 "
+                "(worker 1) is in use.",
                 job="web",
                 instance="a:1",
                 worker="1",
@@ -79,8 +77,8 @@ CASES = {
         quiet=("10m", "30m", "52m"),
         firing={
             "31m": ticket(
-                "A process of job train on a:1 (worker 0) keeps more and more on "
-                "device 0: 24MiB more within the agent's last window.",
+                "A process of job train on a:1 (worker 0) keeps accumulating "
+                "arrays on device 0: 24MiB in the agent's last window.",
                 job="train",
                 instance="a:1",
                 worker="0",
@@ -106,8 +104,8 @@ CASES = {
         quiet=("120m", "180m", "420m"),
         firing={
             "300m": ticket(
-                "A process of job web on a:1 (worker 1) grew by 12.41% within 1h, and "
-                "the 1h before.",
+                "A process of job web on a:1 (worker 1) grew by 12.41% in the "
+                "last 1h, and in the 1h before.",
                 job="web",
                 instance="a:1",
                 worker="1",

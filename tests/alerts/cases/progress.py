@@ -53,8 +53,8 @@ CASES = {
             "22m": [
                 Firing(
                     {"severity": "info", "job": "web"},
-                    "The youngest process of job web started 2m 0s ago. Tickets about "
-                    "compiles wait until it has run for 10m.",
+                    "The newest process of job web started 2m 0s ago. Compile "
+                    "tickets are held back until it has run for 10m.",
                 )
             ]
         },

@@ -42,8 +42,7 @@ CASES = {
         quiet=("10m", "14m", "27m"),
         firing={
             "15m": ticket(
-                "Function step of job train was recompiled 25 times within 10m, by one "
-                "process.",
+                "Function step of job train recompiled 25 times in 10m in one process.",
                 job="train",
                 function="step",
                 deploy="expected",
@@ -65,8 +64,8 @@ CASES = {
         quiet=("10m", "15m", "36m"),
         firing={
             "16m": ticket(
-                "13.04% of the requests for route /gen of job web waited for a compile "
-                "within 10m.",
+                "13.04% of requests to route /gen of job web waited for a compile "
+                "in the last 10m.",
                 job="web",
                 route="/gen",
                 deploy="expected",
@@ -110,9 +109,9 @@ CASES = {
         quiet=("3m", "13m"),
         firing={
             "14m": ticket(
-                "The processes of job train compiled 2 different programs for function "
-                "step, which runs on all of their devices; collective operations in it "
-                "wait for ever.",
+                "The processes of job train compiled 2 different programs for "
+                "function step, which runs on all their devices; its collectives "
+                "will deadlock.",
                 job="train",
                 function="step",
             )
@@ -159,9 +158,9 @@ CASES = {
         quiet=("3m", "13m"),
         firing={
             "14m": ticket(
-                "The processes of job train compiled 2 different programs for function "
-                "step, which runs on all of their devices; collective operations in it "
-                "wait for ever.",
+                "The processes of job train compiled 2 different programs for "
+                "function step, which runs on all their devices; its collectives "
+                "will deadlock.",
                 job="train",
                 function="step",
             )
@@ -186,9 +185,9 @@ CASES = {
         quiet=("13m",),
         firing={
             "14m": ticket(
-                "The processes of job train compiled 2 different programs for function "
-                "step, which runs on all of their devices; collective operations in it "
-                "wait for ever.",
+                "The processes of job train compiled 2 different programs for "
+                "function step, which runs on all their devices; its collectives "
+                "will deadlock.",
                 job="train",
                 function="step",
             )

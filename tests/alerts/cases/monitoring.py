@@ -25,8 +25,8 @@ SERVED = (
 )
 
 VANISHED = page(
-    "Job web served requests within the last hour, and now none of its processes can "
-    "be seen; nor can its errors and latency.",
+    "Job web served requests within the last hour, and now none of its processes "
+    "is reporting, so errors and latency are not visible.",
     job="web",
 )
 
@@ -41,8 +41,8 @@ CASES = {
         quiet=("5m", "10m", "22m"),
         firing={
             "11m": ticket(
-                "Target a:1 of job web does not answer; nothing about it can be seen "
-                "or alerted on.",
+                "Target a:1 of job web does not respond; there are no metrics or "
+                "alerts for it.",
                 job="web",
                 instance="a:1",
             )
@@ -81,8 +81,8 @@ CASES = {
         quiet=("10m", "15m", "80m"),
         firing={
             "20m": ticket(
-                "Job web served requests within the last hour, and now none is there "
-                "to scrape: it was removed, or Prometheus does not find it.",
+                "Job web served requests within the last hour, and now it has no "
+                "targets: it was removed, or service discovery lost it.",
                 job="web",
             )
         },
@@ -136,8 +136,8 @@ CASES = {
         quiet=("5m", "15m", "27m"),
         firing={
             "16m": ticket(
-                "Collector host of a:1 worked within the last day and fails now; its "
-                "figures are missing.",
+                "Collector host of a:1 worked within the last day but is failing "
+                "now; its metrics are missing.",
                 job="gpus",
                 instance="a:1",
                 collector="host",
@@ -155,9 +155,9 @@ CASES = {
         quiet=("5m", "15m", "27m"),
         firing={
             "16m": ticket(
-                "The newest change of the web configuration of a:1, or of its "
-                "certificates, cannot be used: what was in force stays until the "
-                "sidecar restarts, which it then cannot.",
+                "The latest web configuration or certificates of a:1 are invalid. "
+                "The previous ones stay in effect, but the sidecar will fail to "
+                "restart.",
                 job="gpus",
                 instance="a:1",
             )
@@ -176,9 +176,9 @@ CASES = {
         quiet=("5m", "10m", "27m"),
         firing={
             "11m": ticket(
-                "Worker 0 of job train on a:1 takes connections and answers none: it "
-                "is stopped, or holds Python's interpreter lock. Its metrics are gone, "
-                "and alerts on its steps with them.",
+                "Worker 0 of job train on a:1 accepts connections but does not "
+                "respond: it is stopped, or something holds the GIL. Its metrics, "
+                "and the alerts based on them, are gone.",
                 job="train",
                 instance="a:1",
                 worker="0",
@@ -191,8 +191,8 @@ CASES = {
         quiet=("5m", "15m", "27m"),
         firing={
             "16m": ticket(
-                "Hook compiles is inactive in a process of job train; the metrics that "
-                "it feeds are incomplete.",
+                "Hook compiles is inactive in a process of job train; its metrics "
+                "are incomplete.",
                 job="train",
                 hook="compiles",
             )
