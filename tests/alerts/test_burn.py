@@ -60,8 +60,8 @@ def firing(name, who, value, allowed, pairs, *, page=True, noise=False):
             Firing(
                 labels,
                 f"{text}: {value} of events in the last {long} were bad ({allowed} "
-                f"allowed); at {factor} times that rate, the 30d budget is exhausted in "
-                f"{days} days.",
+                f"allowed); at {factor} times that rate, the 30d budget is exhausted "
+                f"in {days} days.",
             )
         )
     return found
