@@ -102,16 +102,16 @@ def _reading() -> list[Row]:
     import jax
 
     from jaxmon.agent.compiles import hlo
-    from jaxmon.agent.compiles.programs import facts
+    from jaxmon.agent.jaxlink import executables
 
     rows = []
     for layers in (4, 24):
         executable, compiled_in = _compiled(layers)
-        printing = hlo.options(jax)
+        printing = executables.printing(jax)
 
         def read(executable: Any = executable, printing: Any = printing) -> None:
-            hlo.read(executable.hlo_modules(), printing)
-            facts(executable)
+            hlo.read(executables.texts(executable, printing), comparable=True)
+            executables.facts(executable)
 
         spent = _times(read, rounds=20)
         whole = compiled_in * 1e6

@@ -24,8 +24,9 @@ from jaxmon.agent.inspection import (
     is_below,
     module_of,
     name_of,
-    package_of,
 )
+from jaxmon.agent.jaxlink.jit import exported
+from jaxmon.agent.jaxlink.ownership import is_module
 from jaxmon.agent.meters import Meters
 from jaxmon.catalog import COMPILE_SECONDS
 from jaxmon.exposition.histogram import Histogram
@@ -182,17 +183,6 @@ class FunctionTable:
             return created
 
 
-def exported(fun: object) -> Any:
-    """
-    Return the `jax.export.Exported` whose ``call`` *fun* is, `None` if it is none.
-    """
-    if type(fun) is not types.MethodType:
-        return None
-    kind = type(fun.__self__)
-    is_one = name_of(kind) == "Exported" and package_of(kind) == "jax"
-    return fun.__self__ if is_one else None
-
-
 def label(fun: object) -> tuple[str, bool]:
     """
     Return the label of the callable *fun* and whether it is JAX's own.
@@ -216,8 +206,7 @@ def label(fun: object) -> tuple[str, bool]:
     module, *names = [one if type(one) is str else None for one in given]
     module = module or module_of(type(fun))
     name = next(filter(None, names), None) or name_of(type(fun))
-    internal = module.partition(".")[0] in ("jax", "jaxlib")
-    return valid(f"{module or UNKNOWN}.{name}"), internal
+    return valid(f"{module or UNKNOWN}.{name}"), is_module(module)
 
 
 def valid(name: str) -> str:

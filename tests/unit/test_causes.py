@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.jaxlink.leaves import Leaf
 from jaxmon.agent.recompiles.causes import SHOWN, Cause, Causes, source_of
 from jaxmon.agent.recompiles.signatures import (
     LEAF,
     Argument,
     Beyond,
-    Leaf,
     Node,
     Signature,
     Static,

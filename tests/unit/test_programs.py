@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from jaxmon.agent.compiles import hlo
-from jaxmon.agent.compiles.programs import Programs, facts
+from jaxmon.agent.compiles.programs import Programs
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.guard import Guard
+from jaxmon.agent.jaxlink import executables
+from jaxmon.agent.jaxlink.executables import facts
 from jaxmon.settings import Settings
 from tests.support import until
 
@@ -124,15 +126,15 @@ def test_sizes_that_are_not_known_are_left_out() -> None:
 
 def test_a_fingerprint_needs_a_way_to_leave_source_lines_out() -> None:
     """Without it there is none, for it would differ between hosts; counts remain."""
-    module = Executable().hlo_modules()
+    texts = list(executables.texts(Executable(), None))
 
-    assert hlo.read(module, None) == hlo.Hlo(None, 4, 1)
+    assert hlo.read(texts, comparable=False) == hlo.Hlo(None, 4, 1)
+    assert hlo.read(texts, comparable=True).fingerprint is not None
     for home in ("hlo", "_xla"):
-        options = hlo.options(context(home=home).jax)
+        options = executables.printing(context(home=home).jax)
         assert not options.print_metadata
         assert not options.print_backend_config
-        assert hlo.read(module, options).fingerprint is not None
-    assert hlo.options(context(home=None).jax) is None
+    assert executables.printing(context(home=None).jax) is None
 
 
 def test_a_deleted_executable_costs_its_own_figures_only() -> None:

@@ -14,6 +14,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.inspection import module_of
+from jaxmon.agent.jaxlink.jit import donates
 from jaxmon.catalog import CHECK_OUTCOMES
 from jaxmon.exposition.families import Family, series
 
@@ -176,11 +177,11 @@ def check_determinism(
         msg = f"runs={runs!r} compares nothing; give 2 or more"
         raise ValueError(msg)
     jax = import_module("jax")
-    donates = not _keeps_arguments(fn)
+    copies = donates(fn)
     first: Result | None = None
     deviations: list[Deviation] = []
     for _ in range(runs):
-        given = _copied(jax, (args, kwargs), arrays=donates)
+        given = _copied(jax, (args, kwargs), arrays=copies)
         result = Result(jax, fn(*given[0], **given[1]))
         del given
         if first is None:
@@ -199,17 +200,6 @@ def tell(fn: Callable[..., Any], take: Callable[[Determinism, Function], None]) 
     agent = import_module("jaxmon.agent.current").running()
     if agent is not None:
         agent.determinism.taken(fn, take)
-
-
-def _keeps_arguments(fn: Any) -> bool:
-    """
-    Tell whether *fn* is a jitted function that donates nothing. JAX says so since 0.5.
-    """
-    info = getattr(fn, "_jit_info", None)
-    donated = [
-        getattr(info, name, None) for name in ("donate_argnums", "donate_argnames")
-    ]
-    return info is not None and donated == [(), ()]
 
 
 def _copied(jax: Any, tree: Any, *, arrays: bool) -> Any:

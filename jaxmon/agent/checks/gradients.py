@@ -9,6 +9,7 @@ from typing import Any
 
 from jaxmon.agent.checks.determinism import tell
 from jaxmon.agent.functions import label
+from jaxmon.agent.jaxlink.failures import is_verdict
 
 
 _HINT = (
@@ -98,7 +99,7 @@ def check_gradients(  # noqa: PLR0913 - those of JAX's checker
         )
     except AssertionError as error:
         # An assertion of *fn* itself says nothing about its gradients.
-        if not _is_verdict(error):
+        if not is_verdict(error):
             raise
         explanation = str(error).strip() or "gradients do not match"
     passed = not explanation
@@ -117,15 +118,6 @@ def check_gradients(  # noqa: PLR0913 - those of JAX's checker
         ),
     )
     return check
-
-
-def _is_verdict(error: AssertionError) -> bool:
-    """Tell whether *error* was raised by JAX's comparison, and not in the function."""
-    names, traceback = [], error.__traceback__
-    while traceback is not None:
-        names.append(traceback.tb_frame.f_code.co_name)
-        traceback = traceback.tb_next
-    return not {"check_close", "_check_dtypes_match"}.isdisjoint(names)
 
 
 def _hints(args: Sequence[Any]) -> tuple[str, ...]:

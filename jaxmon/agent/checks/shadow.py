@@ -11,12 +11,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.checks.deviations import DeterminismCheck, Result
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.configuration import surroundings
+from jaxmon.agent.jaxlink.executables import why_not_again
 from jaxmon.agent.sampling.work import is_over, numbers
 from jaxmon.agent.worker import Worker
 
@@ -151,21 +153,15 @@ class Shadow:
             raise
 
     def _obstacle(self, jitted: Any, args: Any, kwargs: Any) -> str | None:
-        """Return why *jitted* must not be run again, if so. JAX remembers its trace."""
+        """Return why *jitted* must not be run again, if so."""
         if self._jax.process_count() > 1:
             return "several_processes"  # the others might have to take part
-        traced = jitted.trace(*args, **kwargs)
-        if traced.donate_argnums:
-            return "donates"
-        if traced.jaxpr.effects or _calls_back(traced.jaxpr.jaxpr):
-            return "effects"
-        return None
+        return why_not_again(jitted, args, kwargs)
 
-    def _surroundings(self) -> object:
-        """Return the configuration that a trace depends on, as this thread has it."""
-        config: Any = self._jax._src.config  # noqa: SLF001
-        context = getattr(config, "trace_context", None) or config._trace_context  # noqa: SLF001
-        return context(), self._jax.config.jax_default_device
+    @cached_property
+    def _surroundings(self) -> Callable[[], object]:
+        """Tells the configuration that a trace depends on, as a thread has it."""
+        return surroundings(self._jax)
 
     def _has_room(self, outputs: Any) -> bool:
         leaves = self._jax.tree_util.tree_leaves(outputs)
@@ -199,20 +195,3 @@ class Shadow:
             for leaf in self._jax.tree_util.tree_leaves(tree)
             if isinstance(leaf, self._jax.Array)
         )
-
-
-def _calls_back(jaxpr: Any) -> bool:
-    """Tell whether *jaxpr* calls Python, or code that says it has side effects."""
-    for equation in jaxpr.eqns:
-        if "callback" in equation.primitive.name:
-            return True
-        if equation.params.get("has_side_effect"):
-            return True
-        for value in equation.params.values():
-            inner = value if isinstance(value, (list, tuple)) else (value,)
-            for one in inner:
-                # A closed jaxpr holds the open one.
-                found = getattr(one, "jaxpr", one)
-                if hasattr(found, "eqns") and _calls_back(found):
-                    return True
-    return False

@@ -10,8 +10,9 @@ its optimised HLO, without the metadata that only names source lines.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 # Hex digits of a fingerprint: 64 bits tell the programs of a fleet apart.
@@ -43,40 +44,20 @@ class Hlo(NamedTuple):
     promotes: bool = False
 
 
-def options(jax: Any) -> Any:
-    """
-    Return how to print HLO without what differs between hosts, `None` if unknown.
-
-    Metadata is left out, and backend configuration, which holds results of tuning.
-    The class moved within jaxlib: ``xla_client.hlo`` has it since 0.9,
-    ``xla_client._xla`` before.
-    """
-    client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to the options
-    for home in ("hlo", "_xla"):
-        kind = getattr(getattr(client, home, None), "HloPrintOptions", None)
-        if kind is not None:
-            found = kind()
-            found.print_metadata = False
-            found.print_backend_config = False
-            return found
-    return None
-
-
-def read(modules: list[Any], printing: Any) -> Hlo:
+def read(texts: Iterable[str], *, comparable: bool) -> Hlo:
     """
     Read the modules of an executable, usually one.
 
     Holds the GIL about 1 ms for each 100 kB of text.
 
     Args:
-        modules: what ``hlo_modules()`` of the executable returns.
-        printing: what `options` returned.
+        texts: the HLO of each.
+        comparable: it is without what differs between hosts.
     """
     digest = sha256()
     instructions = fusions = 0
     devices, promotes = 1, False
-    for module in modules:
-        text = module.to_string(*(() if printing is None else (printing,)))
+    for text in texts:
         digest.update(text.encode())
         # Each instruction has a line of its own, and nothing else is indented.
         instructions += text.count("\n  ")
@@ -84,7 +65,7 @@ def read(modules: list[Any], printing: Any) -> Hlo:
         head = text.partition("\n")[0]
         devices = max(devices, _number(_PARTITIONS, head) * _number(_REPLICAS, head))
         promotes = promotes or _promotes(head, text)
-    fingerprint = None if printing is None else digest.hexdigest()[:_DIGITS]
+    fingerprint = digest.hexdigest()[:_DIGITS] if comparable else None
     return Hlo(fingerprint, instructions, fusions, devices, promotes)
 
 

@@ -8,7 +8,6 @@ our own reads it, at a small share of what compiling it took, and lets go of it.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from jaxmon.agent.compiles import hlo
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
+from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, Sample, series
 
@@ -40,16 +40,6 @@ _METRICS = {
     "fusions": catalog.PROGRAM_FUSIONS,
     "instructions": catalog.PROGRAM_INSTRUCTIONS,
     "devices": catalog.PROGRAM_DEVICES,
-}
-
-# Figure: attribute of XLA's memory statistics, and whether 0 means "not known".
-# No program needs memory or code of no size at all; it may need no arguments.
-_MEMORY = {
-    "argument_bytes": ("argument_size_in_bytes", False),
-    "output_bytes": ("output_size_in_bytes", False),
-    "temporary_bytes": ("temp_size_in_bytes", False),
-    "peak_bytes": ("peak_memory_in_bytes", True),  # since 0.7
-    "code_bytes": ("generated_code_size_in_bytes", True),  # 0 on the CPU since 0.5
 }
 
 # Several functions share these labels: no program is the newest one of them all.
@@ -146,15 +136,17 @@ class Programs:
 
     @functools.cached_property
     def _printing(self) -> Any:
-        return hlo.options(self._jax)
+        return executables.printing(self._jax)
 
     def _read(self, function: Function, executable: Any) -> None:
         try:
-            text = hlo.read(executable.hlo_modules(), self._printing)
+            options = self._printing
+            texts = executables.texts(executable, options)
+            text = hlo.read(texts, comparable=options is not None)
         except RuntimeError:  # deleted since, or a backend that shows no HLO
             text = None
         own = not function.internal and function.name not in _SHARED
-        figures = facts(executable) if own else {}
+        figures = executables.facts(executable) if own else {}
         if own and text is not None:
             figures["instructions"] = text.instructions
             figures["fusions"] = text.fusions
@@ -167,35 +159,6 @@ class Programs:
         if own:
             record.fingerprint, record.figures = fingerprint, figures
         record.samples = _samples(function.name, record)
-
-
-def facts(executable: Any) -> dict[str, float]:
-    """
-    Return the figures that XLA gives for *executable*, those that it knows.
-
-    They are those of one device. FLOPs and accessed bytes count the body of a loop
-    once, however often it runs, and next to nothing for custom calls.
-    """
-    found: dict[str, float] = {}
-    try:
-        cost = executable.cost_analysis() or {}
-    except (RuntimeError, NotImplementedError):
-        cost = {}
-    if isinstance(cost, list):
-        cost = cost[0] if cost else {}
-    for name, key in (("flops", "flops"), ("accessed_bytes", "bytes accessed")):
-        value = cost.get(key, -1)
-        if value >= 0 and math.isfinite(value):
-            found[name] = value
-    try:
-        memory = executable.get_compiled_memory_stats()
-    except (RuntimeError, NotImplementedError):
-        return found
-    for name, (attribute, zero_is_unknown) in _MEMORY.items():
-        value = getattr(memory, attribute, -1)
-        if value > 0 or (value == 0 and not zero_is_unknown):
-            found[name] = value
-    return found
 
 
 def _samples(name: str, record: _Record) -> dict[str, Sample]:

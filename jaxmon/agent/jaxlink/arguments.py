@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxmon.agent.jaxlink import pmaps
+from jaxmon.agent.jaxlink import given, pmaps
 from jaxmon.agent.jaxlink.frames import Jitted, of_call
-from jaxmon.agent.recompiles import options
-from jaxmon.agent.recompiles.options import Options
-from jaxmon.agent.recompiles.parameters import Parameters, parameters_of
+from jaxmon.agent.jaxlink.given import Given
 
 
 # What ``cache_miss`` of jit calls, where the arguments are as it sees them.
@@ -23,24 +21,24 @@ class Call(NamedTuple):
     the user's arguments.
 
     Attributes:
+        fun: the callable that is jitted.
         args: positional arguments.
         kwargs: arguments by name.
-        parameters: what the callable that is jitted takes.
         static_argnums: positions of static arguments.
         static_argnames: names of static arguments.
-        options: what `jax.jit` or `jax.pmap` was given.
+        given: what `jax.jit` or `jax.pmap` was given.
         leaves: the traced leaves, `None` where JAX does not keep them.
         tree: their tree.
         avals: their abstract values, empty where JAX has none.
         names: what JAX calls them.
     """
 
+    fun: object
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    parameters: Parameters
     static_argnums: Sequence[int]
     static_argnames: Sequence[str]
-    options: Options
+    given: Given
     leaves: Sequence[Any] | None = None
     tree: Any = None
     avals: Sequence[Any] = ()
@@ -75,14 +73,13 @@ def asked_by(
     leaves, avals = kept.get("args_flat"), getattr(params, "in_avals", ())
     if leaves is not None and len(leaves) > len(avals):
         leaves = leaves[len(leaves) - len(avals) :]  # after constants of the program
-    args, kwargs = variables["args"], variables["kwargs"]
     return jitted, Call(
-        args,
-        kwargs,
-        parameters_of(jitted.fun, len(args), kwargs),
+        jitted.fun,
+        variables["args"],
+        variables["kwargs"],
         info.static_argnums,
         info.static_argnames,
-        options.of_jit(info),
+        given.of_jit(info),
         leaves,
         getattr(params, "in_tree", None),
         avals,
@@ -92,15 +89,14 @@ def asked_by(
 
 def _of_pmap(variables: Mapping[str, Any]) -> Call:
     """Return the call of a pmap that has a cache of its own (to 0.7)."""
-    params, given = variables.get("p"), pmaps.cache_miss_given(variables)
-    args, kwargs = variables["args"], variables["kwargs"]
+    params, found = variables.get("p"), pmaps.cache_miss_given(variables)
     return Call(
-        args,
-        kwargs,
-        parameters_of(given.get("fun"), len(args), kwargs),
-        given["static_broadcasted_tuple"],
+        found.get("fun"),
+        variables["args"],
+        variables["kwargs"],
+        found["static_broadcasted_tuple"],
         (),
-        options.of_pmap(given),
+        given.of_pmap(found),
         leaves=getattr(params, "flat_args", None),
         tree=getattr(params, "in_tree", None),
     )
@@ -115,17 +111,49 @@ def _of_shard_map(fun: object, frame: FrameType, params: Any) -> Call:
         frame: of the pmap.
         params: of the jit, whose arguments are the leaves.
     """
-    variables, given = frame.f_locals, pmaps.shard_map_given(frame)
-    args, kwargs = variables["args"], variables["kwargs"]
+    variables, found = frame.f_locals, pmaps.shard_map_given(frame)
     leaves, tree = pmaps.flattened(variables)
     return Call(
-        args,
-        kwargs,
-        parameters_of(fun, len(args), kwargs),
-        given.get("static_broadcasted_tuple", ()),
+        fun,
+        variables["args"],
+        variables["kwargs"],
+        found.get("static_broadcasted_tuple", ()),
         (),
-        options.of_pmap(given),
+        given.of_pmap(found),
         leaves,
         tree,
         getattr(params, "in_avals", ()),
+    )
+
+
+class Missed(NamedTuple):
+    """
+    A call that missed, as it comes to its end. Must not be kept.
+
+    Attributes:
+        fun: the callable that is jitted.
+        args: positional arguments.
+        kwargs: arguments by name.
+        static: numbers and names of static arguments.
+        executable: what it ran.
+    """
+
+    fun: object
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    static: frozenset[int | str]
+    executable: Any
+
+
+def missed(frame: FrameType) -> Missed:
+    """Return the call that the ``cache_miss`` *frame* of a jit serves."""
+    variables = frame.f_locals
+    info = variables.get("jit_info")
+    numbers = getattr(info, "static_argnums", ())
+    return Missed(
+        variables.get("fun"),
+        variables.get("args", ()),
+        variables.get("kwargs", {}),
+        frozenset((*numbers, *getattr(info, "static_argnames", ()))),
+        variables.get("executable"),
     )

@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from jaxmon.agent.inspection import field_of, name_of
+from jaxmon.agent.jaxlink.ownership import is_class
+
 
 class Configuration(NamedTuple):
     """
@@ -31,7 +34,6 @@ _KNOWN = (
     "abstract_mesh_context_manager",
     "compute_on_context_manager",
     "xla_metadata_context_manager",
-    "user_context",
     "debug_key_reuse",
     "random_seed_offset",
     "threefry_partitionable",
@@ -61,7 +63,7 @@ _KNOWN = (
 
 def context_of(jax: Any) -> Configuration:
     """Return the configuration that the programs of this JAX depend on."""
-    config = jax._src.config  # noqa: SLF001
+    config = getattr(jax._src, "config", None)  # noqa: SLF001 - no public way
     context = getattr(config, "trace_context", None)
     if context is None:
         return _read_one_by_one(config, tuple)
@@ -80,6 +82,20 @@ def context_of(jax: Any) -> Configuration:
     if len(names) == count:
         return Configuration(names, context)
     return _read_one_by_one(config, context)
+
+
+def surroundings(jax: Any) -> Callable[[], object]:
+    """Return what tells the configuration of the thread that calls it."""
+    values, config = context_of(jax).values, jax.config
+    return lambda: (values(), config.jax_default_device)
+
+
+def inside(value: object) -> object:
+    """Return what a program gave JAX for *value* of the configuration."""
+    kind = type(value)
+    if name_of(kind) == "XlaMetadata" and is_class(kind):
+        return field_of(value, "val")
+    return value
 
 
 def _read_one_by_one(

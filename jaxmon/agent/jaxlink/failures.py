@@ -10,11 +10,12 @@ a `MemoryError`. The table below was read off real errors (see the tests).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Literal
 
 from jaxmon.agent.inspection import module_of, name_of
+from jaxmon.agent.jaxlink.ownership import is_module
 
 
 Stage = Literal["trace", "lower", "compile", "dispatch", "wait"]
@@ -115,7 +116,7 @@ def is_from_jax(error: BaseException) -> bool:
     """
     if is_runtime_error(error):
         return True
-    if module_of(type(error)).partition(".")[0] in ("jax", "jaxlib"):
+    if is_module(module_of(type(error))):
         return True
     text = _text(error)
     kind = type(error)
@@ -197,6 +198,11 @@ def stage_of(error: BaseException) -> Stage | None:
     return "dispatch" if type(error) is ValueError and status_of(error) else None
 
 
+def is_verdict(error: AssertionError) -> bool:
+    """Tell whether *error* was raised by JAX's own comparison of gradients."""
+    return _passed(error, ("check_close", "_check_dtypes_match"))
+
+
 def named_in(error: BaseException) -> str | None:
     """
     Return the name of the function that the text of *error* mentions, as JAX
@@ -247,7 +253,7 @@ def _kind_of_own(error: BaseException) -> str | None:
 
 
 def _kind_of_builtin(error: BaseException) -> str:
-    if _passed(error, "_infer_params"):
+    if _passed(error, ("_infer_params",)):
         return "trace_error"
     arguments = isinstance(error, TypeError | ValueError | RuntimeError)
     return "invalid_argument" if arguments else "other"
@@ -261,10 +267,11 @@ def _text(error: BaseException) -> str:
     return str(error) if isinstance(error, MemoryError) else ""
 
 
-def _passed(error: BaseException, name: str) -> bool:
+def _passed(error: BaseException, names: Collection[str]) -> bool:
+    """Tell whether *error* passed one of the functions called *names*."""
     traceback: TracebackType | None = error.__traceback__
     while traceback is not None:
-        if traceback.tb_frame.f_code.co_name == name:
+        if traceback.tb_frame.f_code.co_name in names:
             return True
         traceback = traceback.tb_next
     return False

@@ -1,10 +1,53 @@
-"""Code objects of JAX: which one a miss runs, and copies that tell whose miss it is."""
+"""
+JAX's jitted objects: what they are, and copies of the code that makes them.
+"""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable
 from typing import Any
+
+from jaxmon.agent.inspection import name_of
+from jaxmon.agent.jaxlink.ownership import is_class
+
+
+TYPE_NAME = "PjitFunction"
+"""What the class of jitted objects is called, by which libraries know them."""
+
+
+def is_jitted(fun: object) -> bool:
+    """Tell whether *fun* is a jitted object, of JAX or ours."""
+    return name_of(type(fun)).endswith(TYPE_NAME)
+
+
+def has_programs(fun: object) -> bool:
+    """Tell whether *fun* is a jitted object of JAX that was compiled."""
+    jitted: Any = fun
+    return name_of(type(fun)) == TYPE_NAME and bool(jitted._cache_size())  # noqa: SLF001 - told nowhere else
+
+
+def donates(fun: object) -> bool:
+    """
+    Tell whether *fun* may donate arguments: JAX says that a jitted function does not
+    since 0.5.
+    """
+    info = getattr(fun, "_jit_info", None)
+    donated = [
+        getattr(info, name, None) for name in ("donate_argnums", "donate_argnames")
+    ]
+    return info is None or donated != [(), ()]
+
+
+def exported(fun: object) -> Any:
+    """
+    Return the `jax.export.Exported` whose ``call`` *fun* is, `None` if it is none.
+    """
+    if type(fun) is not types.MethodType:
+        return None
+    kind = type(fun.__self__)
+    is_one = name_of(kind) == "Exported" and is_class(kind)
+    return fun.__self__ if is_one else None
 
 
 def missing(original: Any) -> types.CodeType | None:

@@ -8,12 +8,12 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from jaxmon.agent.jaxlink.leaves import Leaf
 from jaxmon.agent.recompiles.placements import Placement
 from jaxmon.agent.recompiles.signatures import (
     LEAF,
     NONE,
     Argument,
-    Leaf,
     Node,
     Signature,
     Static,

@@ -13,9 +13,9 @@ from operator import is_not, ne
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.functions import exported
 from jaxmon.agent.inspection import field_of, found_in, is_below, module_of, name_of
 from jaxmon.agent.jaxlink.frames import MAX_SOURCES, Jitted
+from jaxmon.agent.jaxlink.jit import exported, is_jitted
 from jaxmon.agent.recompiles.argument_differences import Difference
 from jaxmon.agent.recompiles.callables import bare_name, code_of, inner, place_of
 from jaxmon.agent.recompiles.differences import (
@@ -276,7 +276,7 @@ def _made_again(fun: object) -> Difference:
         what, advice = "partial", "make the partial once, outside the loop"
     elif kind is types.MethodType:
         what, advice = "bound method", "jit the method once, not at each use"
-    elif _is_jitted(fun):
+    elif is_jitted(fun):  # ours are called as JAX's are
         what, advice = "jit", "it is jitted already; call it as it is"
     elif code_of(function) is None and type(function) is not types.BuiltinFunctionType:
         what, advice = "object", "make and jit it once"
@@ -302,11 +302,6 @@ def _name(function: Any) -> str:
     if kind is types.BuiltinFunctionType:
         given = function.__name__
     return given if type(given) is str else name_of(kind)
-
-
-def _is_jitted(fun: object) -> bool:
-    # Ours are called as JAX's are.
-    return name_of(type(fun)).endswith("PjitFunction")
 
 
 def _evicted() -> Difference:

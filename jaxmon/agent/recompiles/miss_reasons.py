@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
 from jaxmon.agent.inspection import package_of
+from jaxmon.agent.jaxlink.arguments import Missed, missed
+from jaxmon.agent.jaxlink.executables import effect_of
 from jaxmon.agent.recompiles.parameters import parameters_of
 from jaxmon.agent.recompiles.trees import names_of
 from jaxmon.agent.recompiles.values import text_of
@@ -15,6 +17,11 @@ from jaxmon.agent.recompiles.values import text_of
 _SHOWN = 3
 _DEPTH = 4
 _SEARCHED = 1000
+_EFFECTS = {
+    "ordered": "has ordered effects, such as jax.debug.print(ordered=True)",
+    "unordered": "has effects, such as jax.debug.print",
+    "callback": "calls the host, such as jax.pure_callback",
+}
 
 
 class Reason(NamedTuple):
@@ -26,21 +33,21 @@ class Reason(NamedTuple):
 
 def why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None:
     """
-    Return why the call that the ``cache_miss`` *frame* serves missed.
+    Return why the call that *frame* serves missed.
 
     Args:
         frame: as it asks for the data of the fast path.
         original: JAX's function that it asks, which knows the conditions.
     """
-    variables = frame.f_locals
-    effect = _effect(variables.get("executable"), original)
+    call = missed(frame)
+    effect = effect_of(call.executable, original)
     if effect is not None:
         text = (
-            f"every call takes the slow path, about half a millisecond: {effect}; "
-            "nothing is compiled again"
+            "every call takes the slow path, about half a millisecond: the function "
+            f"{_EFFECTS[effect]}; nothing is compiled again"
         )
         return Reason("effects", text)
-    found = list(_numpy(variables))
+    found = list(_numpy(call))
     if found:
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         text = (
@@ -56,38 +63,16 @@ def why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None:
     return Reason("other", text)
 
 
-def _effect(executable: Any, original: Callable[..., Any]) -> str | None:
-    call = getattr(executable, "unsafe_call", None)
-    if call is None:
-        return None
-    if getattr(call, "ordered_effects", None):
-        return "the function has ordered effects, such as jax.debug.print(ordered=True)"
-    if getattr(call, "has_unordered_effects", False):
-        return "the function has effects, such as jax.debug.print"
-    code = getattr(getattr(original, "__wrapped__", original), "__code__", None)
-    conditions = code.co_names if code is not None else ()
-    if "has_host_callbacks" in conditions and getattr(
-        call, "has_host_callbacks", False
-    ):
-        return "the function calls the host, such as jax.pure_callback"
-    return None
-
-
-def _numpy(variables: Mapping[str, Any]) -> Iterator[str]:
+def _numpy(call: Missed) -> Iterator[str]:
     """Yield the NumPy arrays among the arguments, in plain containers too."""
-    info = variables.get("jit_info")
-    static = {
-        *getattr(info, "static_argnums", ()),
-        *getattr(info, "static_argnames", ()),
-    }
-    args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
-    names = names_of(parameters_of(variables.get("fun"), len(args), kwargs), len(args))
+    args, kwargs = call.args, call.kwargs
+    names = names_of(parameters_of(call.fun, len(args), kwargs), len(args))
     given: list[tuple[str, Any]] = [
         (names[position], value)
         for position, value in enumerate(args)
-        if position not in static
+        if position not in call.static
     ]
-    given += [(name, value) for name, value in kwargs.items() if name not in static]
+    given += [(n, value) for n, value in kwargs.items() if n not in call.static]
     left = [_SEARCHED]
     for name, value in given:
         yield from _inside(name, value, left, 0)

@@ -19,6 +19,9 @@ from jaxmon.agent.inspection import (
     name_of,
     package_of,
 )
+from jaxmon.agent.jaxlink.meshes import device_text, mesh_text
+from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.jaxlink.shardings import Kind, kind_of
 from jaxmon.agent.recompiles.callables import bare_name, inner, place_of
 from jaxmon.agent.recompiles.looks import (
     SHOWN,
@@ -29,15 +32,11 @@ from jaxmon.agent.recompiles.looks import (
     joined,
     parts_of,
 )
-from jaxmon.agent.recompiles.meshes import device_text, mesh_text
 
 
 _SHOWN_FIELDS = 24
 # Packages whose objects are short in words; times in a zone have an object in them.
 _WRITTEN = ("datetime", "decimal", "fractions", "pathlib", "uuid")
-_MESHES = ("AbstractMesh", "Mesh")
-_SHARDINGS = ("GSPMDSharding", "NamedSharding", "SingleDeviceSharding")
-_SPECS = ("P", "PartitionSpec")
 
 
 # --- what there is one of, and what can be called --------------------------------
@@ -107,7 +106,7 @@ def _object(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FB
     """Look at an object of any class, by its fields."""
     kind = type(value)
     package = package_of(kind)
-    if package in ("jax", "jaxlib"):
+    if is_class(kind):
         seen = _of_jax(look, value, depth, sure)
         if seen is not None:
             return seen
@@ -166,7 +165,7 @@ def _named_tuple(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noq
     """Look at a tuple of a class below `tuple`."""
     kind = type(value)
     name, names = name_of(kind), found_in(kind, "_fields")
-    if name in _SPECS and package_of(kind) == "jax":  # to 0.9
+    if kind_of(kind) == "spec":  # a tuple on JAX 0.4
         return _spec(look, value, depth, sure)
     sure = sure and found_in(kind, "__eq__") is vars(tuple)["__eq__"]
     parts = parts_of(look, tuple, value, depth, sure=sure)
@@ -226,25 +225,27 @@ def _dtype_text(dtype: Any) -> str:
 def _of_jax(look: Look, value: Any, depth: int, sure: bool) -> Seen | None:  # noqa: FBT001
     """Look at an object of one of JAX's own classes, whose code can be trusted."""
     kind = type(value)
-    name = name_of(kind)
-    if name in _MESHES or name == "Device":
-        text = device_text(value) if name == "Device" else mesh_text(value)
-        return Seen(text, hash(value))
-    if name in _SPECS:
-        return _spec(look, value, depth, sure)
-    if name.rpartition(".")[2] == "PyTreeDef":
-        return _tree(look, value, depth, sure)
-    if name in _SHARDINGS:
-        return _sharding(look, value, depth)
+    what = kind_of(kind)
+    if what is not None:
+        return _OF_JAX[what](look, value, depth, sure)
     if found_in(kind, "shape") is ABSENT or found_in(kind, "dtype") is ABSENT:
         return None
     return _typed(look, value, value.shape, str(value.dtype), sure=sure)
 
 
-def _sharding(look: Look, value: Any, depth: int) -> Seen:
-    name = name_of(type(value))
+def _device(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
+    return Seen(device_text(value), hash(value))
+
+
+def _mesh(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
+    return Seen(mesh_text(value), hash(value))
+
+
+def _sharding(look: Look, value: Any, depth: int, _: bool) -> Seen:  # noqa: FBT001
+    kind = type(value)
+    name = name_of(kind)
     text = f"{name} of {len(value.device_set)} devices"
-    if name == "NamedSharding":
+    if kind_of(kind) == "named sharding":
         spec = look.aside([value.spec], depth + 1)[0].text
         text = f"{name}({spec} on {mesh_text(value.mesh)})"
     return Seen(text, hash(value))
@@ -261,9 +262,19 @@ def _tree(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT0
     count = look.some(len(children))
     parts = [look.at(data, depth + 1, sure=sure)]
     parts += [look.at(one, depth + 1, sure=sure) for one in children[:count]]
-    text = f"PyTreeDef of {value.num_leaves} leaves"
-    return Seen(text, *Parts(len(children), parts).hashes("PyTreeDef"))
+    name = name_of(type(value)).rpartition(".")[2]
+    text = f"{name} of {value.num_leaves} leaves"
+    return Seen(text, *Parts(len(children), parts).hashes(name))
 
+
+_OF_JAX: dict[Kind, How] = {
+    "device": _device,
+    "mesh": _mesh,
+    "named sharding": _sharding,
+    "sharding": _sharding,
+    "spec": _spec,
+    "tree": _tree,
+}
 
 EXACT: tuple[tuple[type, How], ...] = (
     (types.FunctionType, _function),

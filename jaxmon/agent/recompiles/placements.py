@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.inspection import name_of, package_of
-from jaxmon.agent.recompiles.meshes import device_text, mesh_text
+from jaxmon.agent.inspection import name_of
+from jaxmon.agent.jaxlink.meshes import device_text, mesh_text
+from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.jaxlink.shardings import kind_of, order_of
 from jaxmon.agent.recompiles.values import text_of
 
 
@@ -38,12 +40,12 @@ def placement_of(sharding: Any) -> Placement:
     asked.
     """
     kind = type(sharding)
-    if package_of(kind) not in ("jax", "jaxlib"):
+    if not is_class(kind):
         return Placement(name_of(kind), 0, 0, id(sharding))
     devices = sharding.device_set
     single = len(devices) == 1
-    named = kind.__name__ == "NamedSharding"
-    order = 0 if single else hash(sharding._internal_device_list)  # noqa: SLF001
+    named = kind_of(kind) == "named sharding"
+    order = 0 if single else order_of(sharding)
     whole = 0 if single else hash(sharding)
     first = next(iter(devices))
     if single:

@@ -9,18 +9,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from jaxmon.agent.jaxlink.leaves import Leaf
 from jaxmon.agent.recompiles.options import Options
-from jaxmon.agent.recompiles.placements import Placement
 from jaxmon.agent.recompiles.values import Value
-
-
-class Leaf(NamedTuple):
-    """The type of one leaf; *placement* is `None` unless the array is committed."""
-
-    shape: tuple[Any, ...]
-    dtype: Any
-    weak: bool
-    placement: Placement | None
 
 
 class Node(NamedTuple):

@@ -10,25 +10,28 @@ from __future__ import annotations
 
 import enum
 import functools
-import re
 import weakref
 from collections.abc import Callable, Sequence
 from operator import is_
 from typing import Any
 
 from jaxmon import interrupts
-from jaxmon.agent.inspection import field_of, is_below, name_of, package_of
+from jaxmon.agent.inspection import field_of, is_below
+from jaxmon.agent.jaxlink import leaves
 from jaxmon.agent.jaxlink.arguments import Call
-from jaxmon.agent.recompiles.meshes import NO_MESH
-from jaxmon.agent.recompiles.placements import Placement, placement_of
-from jaxmon.agent.recompiles.signatures import Argument, Beyond, Leaf, Signature, Static
+from jaxmon.agent.jaxlink.configuration import inside
+from jaxmon.agent.jaxlink.leaves import LeafTypes
+from jaxmon.agent.jaxlink.meshes import NO_MESH
+from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.recompiles.options import options_of
+from jaxmon.agent.recompiles.parameters import Parameters, parameters_of
+from jaxmon.agent.recompiles.placements import placement_of
+from jaxmon.agent.recompiles.signatures import Argument, Beyond, Signature, Static
 from jaxmon.agent.recompiles.trees import arguments_of, names_of, needs_names
 from jaxmon.agent.recompiles.values import Value, value_of
 
 
 _TREES = 100
-_FLAT = re.compile(r"\[<flat index (\d+)>\]")
-_LEAVES_SHARED = 10_000
 # Of settings; by id, for the metaclass of another may say that it is one of them.
 _PLAIN = frozenset(map(id, (bool, int, str, float, type(None))))
 
@@ -43,19 +46,13 @@ class Signatures:
     """
 
     def __init__(self, jax: Any, context: Callable[[], tuple[Any, ...]]) -> None:
-        self._array = jax.Array
-        core, api_util = jax._src.core, jax._src.api_util  # noqa: SLF001
-        # It moved after 0.4.35.
-        self._abstract: Callable[[Any], Any] = getattr(
-            core, "shaped_abstractify", None
-        ) or getattr(api_util, "shaped_abstractify", core.get_aval)
+        # Equal leaves and trees are one object: a signature costs 8 bytes a leaf.
+        self._types = LeafTypes(jax, placement_of)
         self._context = context
         # By position, settings that are objects: few and long-lived.
         self._settings: dict[int, tuple[Callable[[], Any], Value | str | None]] = {}
         # The latest configuration, without objects of the user's, and its settings.
         self._latest: tuple[tuple[Any, ...], tuple[Any, ...]] = (), ()
-        # Equal leaves and trees are one object: a signature costs 8 bytes a leaf.
-        self._leaves: dict[Leaf, Leaf] = {}
         # With each, whether its paths need names of JAX's.
         self._trees: dict[tuple[Argument, ...], tuple[tuple[Argument, ...], bool]] = {}
         # Most of a configuration never changes: not in somebody's compile.
@@ -68,17 +65,17 @@ class Signatures:
         """
         if call.leaves is None or call.tree is None:
             return None
-        static, positions = _static(call)
-        names = names_of(call.parameters, len(call.args))
+        parameters = parameters_of(call.fun, len(call.args), call.kwargs)
+        static, positions = _static(call, parameters)
+        names = names_of(parameters, len(call.args))
         if static:
             names = [names[position] for position in positions]
         parts: list[tuple[str, Value]] = []
         arguments, unnamed = self._shared(arguments_of(call.tree, names, parts))
-        types = self._types(call.leaves, call.avals)
+        types = self._types.of(call.leaves, call.avals)
         paths = None
         if unnamed and call.names and len(call.names) == len(types):
-            # To 0.4 JAX says <flat index 1>.
-            paths = tuple([_FLAT.sub(r"[\1]", name) for name in call.names])
+            paths = tuple([leaves.plain(name) for name in call.names])
         context = self._plain(self._context())
         beyond = [
             Beyond("static_argument", one.name, one.value)
@@ -86,8 +83,9 @@ class Signatures:
             if one.value.hidden or not one.value.whole
         ]
         beyond += [Beyond("tree_structure", name, value) for name, value in parts]
+        options = options_of(call.given)
         return Signature(
-            arguments, types, static, call.options, context, paths, tuple(beyond)
+            arguments, types, static, options, context, paths, tuple(beyond)
         )
 
     def _shared(
@@ -131,55 +129,16 @@ class Signatures:
         if is_below(kind, enum.Enum):
             plain = field_of(value, "_value_")  # as a user sets it
             plain = plain if type(plain) is str else value_of(value).text
-            if package_of(kind) == "jax":  # it lives as long as JAX
+            if is_class(kind):  # it lives as long as JAX
                 self._settings[position] = functools.partial(_same, value), plain
         else:
-            if name_of(kind) == "XlaMetadata" and package_of(kind) == "jax":
-                found = value_of(field_of(value, "val"))
-            else:
-                found = value_of(value)
+            found = value_of(inside(value))
             plain = None if found.text == NO_MESH else found
             try:
                 self._settings[position] = weakref.ref(value), plain
             except TypeError as error:  # a tuple cannot be referred to
                 interrupts.pass_on(error)
         return plain
-
-    def _types(self, leaves: Sequence[Any], avals: Sequence[Any]) -> tuple[Leaf, ...]:
-        if len(avals) != len(leaves):
-            avals = [
-                self._abstract(leaf) if package_of(type(leaf)) else None
-                for leaf in leaves
-            ]
-        if len(self._leaves) > _LEAVES_SHARED:
-            self._leaves.clear()
-        shared, found = self._leaves, []
-        placements: dict[int, Placement] = {}
-        kinds: dict[int, bool] = {}
-        for leaf, aval in zip(leaves, avals, strict=True):
-            placement = None
-            kind = id(type(leaf))
-            known = kinds.get(kind)
-            if known is None:
-                known = kinds[kind] = self._is_array(leaf)
-            if known and leaf._committed:  # noqa: SLF001
-                sharding = leaf.sharding
-                placement = placements.get(id(sharding))
-                if placement is None:
-                    placement = placements[id(sharding)] = placement_of(sharding)
-            one = Leaf(
-                getattr(aval, "shape", ()),
-                getattr(aval, "dtype", None),
-                bool(getattr(aval, "weak_type", False)),
-                placement,
-            )
-            found.append(shared.setdefault(one, one))
-        return tuple(found)
-
-    def _is_array(self, leaf: Any) -> bool:
-        """Tell whether *leaf* is an array of JAX's, which knows where it is."""
-        ours = package_of(type(leaf)) in ("jax", "jaxlib")
-        return ours and isinstance(leaf, self._array)
 
 
 def _may_be_kept(setting: object) -> bool:
@@ -189,20 +148,22 @@ def _may_be_kept(setting: object) -> bool:
         return True
     if kind is tuple:
         return not setting
-    return package_of(kind) in ("jax", "jaxlib")
+    return is_class(kind)
 
 
 def _same(value: Any) -> Any:
     return value
 
 
-def _static(call: Call) -> tuple[tuple[Static, ...], Sequence[int]]:
+def _static(
+    call: Call, parameters: Parameters
+) -> tuple[tuple[Static, ...], Sequence[int]]:
     """Return the static arguments of *call*, and the positions of the others."""
     count = len(call.args)
     if not (call.static_argnums or call.static_argnames):
         return (), range(count)
     numbers = {n + count if n < 0 else n for n in call.static_argnums}
-    names = names_of(call.parameters, count)
+    names = names_of(parameters, count)
     found, positions = [], []
     for position, value in enumerate(call.args):
         if position in numbers:

@@ -1,0 +1,137 @@
+"""What JAX and XLA say about a program: its HLO, its figures, its effects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeAlias
+
+
+Effect: TypeAlias = Literal["ordered", "unordered", "callback"]
+
+# Figure: attribute of XLA's memory statistics, and whether 0 means "not known".
+# No program needs memory or code of no size at all; it may need no arguments.
+_MEMORY = {
+    "argument_bytes": ("argument_size_in_bytes", False),
+    "output_bytes": ("output_size_in_bytes", False),
+    "temporary_bytes": ("temp_size_in_bytes", False),
+    "peak_bytes": ("peak_memory_in_bytes", True),  # since 0.7
+    "code_bytes": ("generated_code_size_in_bytes", True),  # 0 on the CPU since 0.5
+}
+
+
+def printing(jax: Any) -> Any:
+    """
+    Return how to print HLO without what differs between hosts, `None` if unknown.
+
+    Metadata is left out, and backend configuration, which holds results of tuning.
+    The class moved within jaxlib: ``xla_client.hlo`` has it since 0.9,
+    ``xla_client._xla`` before.
+    """
+    client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to the options
+    for home in ("hlo", "_xla"):
+        kind = getattr(getattr(client, home, None), "HloPrintOptions", None)
+        if kind is not None:
+            found = kind()
+            found.print_metadata = False
+            found.print_backend_config = False
+            return found
+    return None
+
+
+def texts(executable: Any, options: Any) -> Iterator[str]:
+    """
+    Yield the HLO of each module of *executable*, usually one.
+
+    Args:
+        executable: XLA's.
+        options: what `printing` returned.
+
+    Raises:
+        RuntimeError: it was deleted, or its backend shows none.
+    """
+    for module in executable.hlo_modules():
+        yield module.to_string(*(() if options is None else (options,)))
+
+
+def facts(executable: Any) -> dict[str, float]:
+    """
+    Return the figures that XLA gives for *executable*, those that it knows.
+
+    They are those of one device. FLOPs and accessed bytes count the body of a loop
+    once, however often it runs, and next to nothing for custom calls.
+    """
+    found: dict[str, float] = {}
+    try:
+        cost = executable.cost_analysis() or {}
+    except (RuntimeError, NotImplementedError):
+        cost = {}
+    if isinstance(cost, list):
+        cost = cost[0] if cost else {}
+    for name, key in (("flops", "flops"), ("accessed_bytes", "bytes accessed")):
+        value = cost.get(key, -1)
+        if value >= 0 and math.isfinite(value):
+            found[name] = value
+    try:
+        memory = executable.get_compiled_memory_stats()
+    except (RuntimeError, NotImplementedError):
+        return found
+    for name, (attribute, zero_is_unknown) in _MEMORY.items():
+        value = getattr(memory, attribute, -1)
+        if value > 0 or (value == 0 and not zero_is_unknown):
+            found[name] = value
+    return found
+
+
+def effect_of(executable: Any, asked: Callable[..., Any]) -> Effect | None:
+    """
+    Return what keeps calls of a program off the fast path, if something does.
+
+    Args:
+        executable: JAX's, as a missed call has it.
+        asked: JAX's function that decides, and knows the conditions.
+    """
+    call = getattr(executable, "unsafe_call", None)
+    if call is None:
+        return None
+    if getattr(call, "ordered_effects", None):
+        return "ordered"
+    if getattr(call, "has_unordered_effects", False):
+        return "unordered"
+    # Callbacks did, in some releases.
+    code = getattr(getattr(asked, "__wrapped__", asked), "__code__", None)
+    if "has_host_callbacks" not in getattr(code, "co_names", ()):
+        return None
+    return "callback" if getattr(call, "has_host_callbacks", False) else None
+
+
+def why_not_again(
+    jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Literal["donates", "effects"] | None:
+    """
+    Return why a call of *jitted* must not be made once more, if so. JAX remembers its
+    trace.
+    """
+    traced = jitted.trace(*args, **kwargs)
+    if traced.donate_argnums:
+        return "donates"
+    if traced.jaxpr.effects or _calls_back(traced.jaxpr.jaxpr):
+        return "effects"
+    return None
+
+
+def _calls_back(jaxpr: Any) -> bool:
+    """Tell whether *jaxpr* calls Python, or code that says it has side effects."""
+    for equation in jaxpr.eqns:
+        if "callback" in equation.primitive.name:
+            return True
+        if equation.params.get("has_side_effect"):
+            return True
+        for value in equation.params.values():
+            inner = value if isinstance(value, (list, tuple)) else (value,)
+            for one in inner:
+                # A closed jaxpr holds the open one.
+                found = getattr(one, "jaxpr", one)
+                if hasattr(found, "eqns") and _calls_back(found):
+                    return True
+    return False

@@ -1,0 +1,112 @@
+"""What `jax.jit` and `jax.pmap` were given that makes a difference to the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from jaxmon.agent.inspection import name_of
+from jaxmon.agent.jaxlink.ownership import is_class
+
+
+How: TypeAlias = Literal["names", "pairs", "shardings", "value"]
+"""What an option is: several names, names with values, shardings, or anything else."""
+
+
+class Option(NamedTuple):
+    """One that is not the default. Must not be kept: *value* may be the user's."""
+
+    name: str
+    how: How
+    value: Any
+
+
+class Given(NamedTuple):
+    """What *maker*, ``jax.jit`` or ``jax.pmap``, was given."""
+
+    maker: str
+    options: tuple[Option, ...]
+
+
+_LEAVES = (
+    ("in_shardings", "in_shardings_leaves"),
+    ("out_shardings", "out_shardings_leaves"),
+    ("in_layouts", "in_layouts_leaves"),
+    ("out_layouts", "out_layouts_leaves"),
+)
+# JAX's variables, and what they are called here.
+_PMAP = {
+    "axis_name": "axis_name",
+    "in_axes": "in_axes",
+    "out_axes": "out_axes",
+    "devices": "devices",
+    "backend": "backend",
+    "axis_size": "axis_size",
+    "donate_tuple": "donated arguments",
+}
+
+
+def of_jit(info: Any) -> Given:
+    """Return what a `jax.jit` with this ``PjitInfo`` was given."""
+    found: list[Option] = []
+    # JAX works out the names for the numbers, where there are names.
+    if given := info.donate_argnames or info.donate_argnums:
+        found.append(Option("donated arguments", "names", given))
+    if given := info.static_argnames or info.static_argnums:
+        found.append(Option("static arguments", "names", given))
+    if given := getattr(info, "compiler_options_kvs", ()):  # since 0.5
+        found.append(Option("compiler_options", "pairs", given))
+    for name, attribute in _LEAVES:
+        leaves = [_or_none(leaf) for leaf in getattr(info, attribute, ())]
+        if any(leaf is not None for leaf in leaves):
+            found.append(Option(name, "shardings", leaves))
+    for name in ("device", "backend", "keep_unused", "inline"):
+        given = getattr(info, name, None)
+        if given is not None and given is not False and not _is_auto(given):
+            found.append(Option(name, "value", given))
+    return Given("jax.jit", tuple(found))
+
+
+def of_pmap(variables: Mapping[str, Any]) -> Given:
+    """
+    Return what a `jax.pmap` was given.
+
+    Args:
+        variables: it, by the names of JAX's variables.
+    """
+    given = dict(variables)
+    if "out_axes" not in given and "out_axes_flat" in given:  # since 0.9
+        axes = given["out_axes_flat"]
+        given["out_axes"] = axes[0] if len(axes) == 1 else axes
+    found = [
+        Option(shown, "value", value)
+        for name, shown in _PMAP.items()
+        if not _is_default(value := given.get(name)) and not _is_made_up(value)
+    ]
+    return Given("jax.pmap", tuple(found))
+
+
+def _or_none(leaf: Any) -> Any:
+    """Return *leaf*, or `None` for what JAX puts where nothing was given."""
+    if leaf is None or name_of(type(leaf)) == "UnspecifiedValue":
+        return None
+    return leaf
+
+
+def _is_auto(given: object) -> bool:
+    """Tell whether *given* is what JAX since 0.12 takes for `False`."""
+    return is_class(type(given)) and getattr(given, "name", "") == "AUTO"
+
+
+def _is_default(value: object) -> bool:
+    kind = type(value)
+    return (
+        value is None or (kind is int and value == 0) or (kind is tuple and not value)
+    )
+
+
+def _is_made_up(value: object) -> bool:
+    """Tell whether *value* is the name that JAX makes up for an axis without one."""
+    return name_of(type(value)) == "_TempAxisName" or (
+        type(value) is str and value.startswith(("<axis 0x", "_internal_"))
+    )

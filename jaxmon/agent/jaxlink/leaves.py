@@ -1,0 +1,100 @@
+"""The types of the leaves of a call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from jaxmon.agent.inspection import package_of
+from jaxmon.agent.jaxlink.ownership import is_class
+
+
+_SHARED = 10_000
+
+
+class Leaf(NamedTuple):
+    """
+    The type of one leaf; *placement* is `None` unless the array is committed to a
+    sharding, of which it says something.
+    """
+
+    shape: tuple[Any, ...]
+    dtype: Any
+    weak: bool
+    placement: Any
+
+
+class LeafTypes:
+    """
+    Makes them, 0.6 µs each. Equal ones are one object.
+
+    Args:
+        jax: the module.
+        place: returns what a leaf is to hold of its sharding.
+    """
+
+    def __init__(self, jax: Any, place: Callable[[Any], object]) -> None:
+        self._array = jax.Array
+        self._place = place
+        self._abstract = _abstract(jax)
+        self._known: dict[Leaf, Leaf] = {}
+
+    def of(self, leaves: Sequence[Any], avals: Sequence[Any]) -> tuple[Leaf, ...]:
+        """
+        Return the types of *leaves*.
+
+        Args:
+            leaves: arrays, numbers, and what else JAX takes for one.
+            avals: their abstract values, or none where JAX kept none.
+        """
+        if len(avals) != len(leaves):
+            avals = [
+                self._abstract(leaf) if package_of(type(leaf)) else None
+                for leaf in leaves
+            ]
+        if len(self._known) > _SHARED:
+            self._known.clear()
+        shared, found = self._known, []
+        placements: dict[int, object] = {}
+        kinds: dict[int, bool] = {}
+        for leaf, aval in zip(leaves, avals, strict=True):
+            placement = None
+            kind = id(type(leaf))
+            known = kinds.get(kind)
+            if known is None:
+                known = kinds[kind] = self._is_array(leaf)
+            if known and leaf._committed:  # noqa: SLF001 - the public one costs a call
+                sharding = leaf.sharding
+                placement = placements.get(id(sharding))
+                if placement is None:
+                    placement = placements[id(sharding)] = self._place(sharding)
+            one = Leaf(
+                getattr(aval, "shape", ()),
+                getattr(aval, "dtype", None),
+                bool(getattr(aval, "weak_type", False)),
+                placement,
+            )
+            found.append(shared.setdefault(one, one))
+        return tuple(found)
+
+    def _is_array(self, leaf: Any) -> bool:
+        """Tell whether *leaf* is an array of JAX's, which knows where it is."""
+        return is_class(type(leaf)) and isinstance(leaf, self._array)
+
+
+def plain(path: str) -> str:
+    """Return *path* of a leaf as users write it: JAX 0.4 says ``<flat index 1>``."""
+    if "<flat index " not in path:
+        return path
+    return re.sub(r"\[<flat index (\d+)>\]", r"[\1]", path)
+
+
+def _abstract(jax: Any) -> Callable[[Any], Any]:
+    """Return what makes the abstract value of a leaf."""
+    for home in ("core", "api_util"):  # the latter to 0.4
+        module = getattr(jax._src, home, None)  # noqa: SLF001 - no public way
+        found: Callable[[Any], Any] | None = getattr(module, "shaped_abstractify", None)
+        if found is not None:
+            return found
+    return lambda _: None

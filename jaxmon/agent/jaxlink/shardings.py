@@ -1,0 +1,36 @@
+"""What JAX's objects are: meshes, devices, shardings, specifications, trees."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from jaxmon.agent.inspection import name_of
+from jaxmon.agent.jaxlink.ownership import is_class
+
+
+Kind: TypeAlias = Literal[
+    "mesh", "device", "spec", "tree", "sharding", "named sharding"
+]
+
+# By the names of JAX's classes.
+_KINDS: dict[str, Kind] = {
+    "AbstractMesh": "mesh",
+    "Mesh": "mesh",
+    "Device": "device",
+    "P": "spec",  # since 0.10
+    "PartitionSpec": "spec",
+    "PyTreeDef": "tree",
+    "GSPMDSharding": "sharding",
+    "SingleDeviceSharding": "sharding",
+    "NamedSharding": "named sharding",
+}
+
+
+def kind_of(kind: type) -> Kind | None:
+    """Return what objects of the class *kind* are, `None` if it is not JAX's."""
+    return _KINDS.get(name_of(kind).rpartition(".")[2]) if is_class(kind) else None
+
+
+def order_of(sharding: Any) -> int:
+    """Return a hash of which devices, in which order, *sharding* of JAX's has."""
+    return hash(sharding._internal_device_list)  # noqa: SLF001 - public ones are sets
