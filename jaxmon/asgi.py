@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 
-from jaxmon.indicators.current import recorder
+from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.requests import OpenRequest, Request, serving
 from jaxmon.indicators.routes import Outcome
 

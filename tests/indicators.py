@@ -7,19 +7,19 @@ from contextlib import contextmanager
 
 from jaxmon.agent.guard import Guard
 from jaxmon.catalog import REQUESTS
-from jaxmon.indicators import current
-from jaxmon.indicators.current import Indicators
+from jaxmon.indicators import recorder
+from jaxmon.indicators.figures import Indicators
 
 
 @contextmanager
 def recording(limit: int = 200) -> Iterator[Recorded]:
     """Record what is marked while the block runs."""
     recorded = Recorded(limit)
-    current.attach(recorded)
+    recorder.attach(recorded)
     try:
         yield recorded
     finally:
-        current.detach(recorded)
+        recorder.detach(recorded)
 
 
 class Recorded(Indicators):

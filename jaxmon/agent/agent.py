@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jaxmon.agent.parts import Parts
     from jaxmon.agent.reports.overview import Overview
     from jaxmon.agent.reports.profile import Profiler
-    from jaxmon.indicators.current import Indicators
+    from jaxmon.indicators.figures import Indicators
     from jaxmon.resources.container import ContainerFamilies
     from jaxmon.resources.process import ProcessFamilies
 

@@ -30,8 +30,8 @@ from jaxmon.exposition.families import Family, series
 from jaxmon.exposition.histogram import Histogram
 from jaxmon.http.page import metrics_handler
 from jaxmon.http.server import Request, Response, Server
-from jaxmon.indicators import current as indicators
-from jaxmon.indicators.current import Indicators
+from jaxmon.indicators import recorder
+from jaxmon.indicators.figures import Indicators
 from jaxmon.resources.container import ContainerFamilies
 from jaxmon.resources.process import ProcessFamilies
 from jaxmon.settings import SIDECAR_PORT, Settings
@@ -73,7 +73,7 @@ class RunningAgent(Agent):
         problem: BaseException | None = None
         try:
             self._hooks.attach()
-            indicators.attach(self._indicators)
+            recorder.attach(self._indicators)
             atexit.register(self._exit)
             self._begin()
         except BaseException as error:  # noqa: BLE001 - raised below
@@ -118,7 +118,7 @@ class RunningAgent(Agent):
                 self._profiler.stop,
                 self._leave_figures,
                 self._hooks.detach,
-                functools.partial(indicators.detach, self._indicators),
+                functools.partial(recorder.detach, self._indicators),
                 functools.partial(atexit.unregister, self._exit),
             )
             for step in todo:
@@ -221,7 +221,7 @@ class RunningAgent(Agent):
         """
         self.running = False
         atexit.unregister(self._exit)
-        indicators.detach(self._indicators)
+        recorder.detach(self._indicators)
         self._hooks.detach()
         self._profiler.abandon()
         if self._server is not None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import ModuleType
 
-from jaxmon.doctor import gpus
 from jaxmon.doctor.finding import Finding
 
 
-AREA = gpus.AREA
+AREA = "devices"
+
+_MAJORS = (12, 13)
+_NVML_SECONDS = 10.0
+# Libraries of CUDA that JAX's wheels bring along.
+_LIBRARIES = ("libcudart", "libcublas", "libcudnn", "libcusolver", "libnccl")
 
 _GOOGLE, _PROCESSING = "0x1ae0", "0x12"
 
@@ -33,7 +40,7 @@ def check(
     gpu = (root / "proc/driver/nvidia/version").exists()
     tpu = _has_tpu(root)
     if gpu:
-        yield from gpus.check(package, environ)
+        yield from _nvidia(package, environ)
     if tpu:
         yield from _tpu(package)
     if not gpu and not tpu:
@@ -55,6 +62,102 @@ def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Finding]:
         if here and not names & known:
             text = f"JAX_PLATFORMS={wanted}: programs will not use the {what}"
             yield Finding(AREA, "warning", text, "unset it, and JAX takes what is here")
+
+
+def _nvidia(
+    package: Callable[[str], bool], environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield what is to be said about the GPUs of a host that has an NVIDIA driver."""
+    plugins = [major for major in _MAJORS if package(f"jax_cuda{major}_plugin")]
+    if not plugins:
+        text = "an NVIDIA driver is loaded, but JAX has no CUDA plugin"
+        advice = "pip install 'jax[cuda13]' (or cuda12), or JAX runs on the CPU"
+        yield Finding(AREA, "warning", text, advice)
+    elif package("nvidia"):
+        yield from _libraries(environ.get("LD_LIBRARY_PATH", ""))
+    if not package("pynvml"):
+        text = "nvidia-ml-py is missing: the sidecar shows no GPUs"
+        yield Finding(AREA, "warning", text, "pip install 'jaxmon[nvidia]'")
+        return
+    yield from _answers(plugins)
+
+
+def _libraries(search_path: str) -> Iterator[Finding]:
+    """Yield where the loader finds another CUDA before that of JAX's wheels."""
+    for place in filter(None, search_path.split(":")):
+        found = (one for name in _LIBRARIES for one in Path(place).glob(f"{name}.so*"))
+        if (library := min(found, default=None)) is not None:
+            text = f"LD_LIBRARY_PATH: {library} is loaded in place of that of JAX"
+            advice = (
+                "unset it for programs with JAX, unless JAX was installed for the "
+                "host's CUDA"
+            )
+            yield Finding(AREA, "warning", text, advice)
+            return
+
+
+def _answers(plugins: Sequence[int]) -> list[Finding]:
+    """Ask NVML for its devices, on a thread: a dead driver answers to nobody."""
+    answer: SimpleQueue[list[Finding]] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answer.put(_ask_nvml(plugins))
+        except Exception as error:  # noqa: BLE001 - silence would read as a hang
+            text = f"NVML could not be asked: {type(error).__name__}: {error}"
+            advice = "pip install --upgrade nvidia-ml-py"
+            answer.put([Finding(AREA, "warning", text, advice)])
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        return answer.get(timeout=_NVML_SECONDS)
+    except Empty:
+        text = f"NVML gives no answer within {_NVML_SECONDS:g} s"
+        advice = "the driver hangs; see dmesg for Xid errors and reset the GPU"
+        return [Finding(AREA, "failure", text, advice)]
+
+
+def _ask_nvml(plugins: Sequence[int]) -> list[Finding]:
+    import pynvml  # noqa: PLC0415 - 70 ms, and often not there
+
+    try:
+        pynvml.nvmlInit()
+        try:
+            count = pynvml.nvmlDeviceGetCount()
+            driver = pynvml.nvmlSystemGetDriverVersion()
+            cuda = _cuda(pynvml)
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        text = f"NVML cannot be used: {error}"
+        advice = "in a container, pass the devices and libraries in (NVIDIA runtime)"
+        return [Finding(AREA, "failure", text, advice)]
+    driver = driver.decode() if isinstance(driver, bytes) else driver
+    text = f"NVIDIA driver {driver}, GPUs: {count}"
+    found = [Finding(AREA, "ok" if count else "warning", text)]
+    if cuda is not None and plugins and cuda[0] < min(plugins):
+        found.append(_too_old(cuda, min(plugins)))
+    return found
+
+
+def _cuda(pynvml: ModuleType) -> tuple[int, int] | None:
+    """Return the latest CUDA that the driver can run, `None` where it does not tell."""
+    try:
+        version = int(pynvml.nvmlSystemGetCudaDriverVersion())
+    except pynvml.NVMLError:
+        return None
+    return version // 1000, version % 1000 // 10
+
+
+def _too_old(cuda: tuple[int, int], plugin: int) -> Finding:
+    text = (
+        f"the driver runs CUDA up to {cuda[0]}.{cuda[1]}, JAX's plugin is for CUDA "
+        f"{plugin}: JAX cannot use the GPUs"
+    )
+    advice = "install a newer driver"
+    if cuda[0] in _MAJORS:
+        advice += f", or pip install 'jax[cuda{cuda[0]}]'"
+    return Finding(AREA, "failure", text, advice)
 
 
 def _has_tpu(root: Path) -> bool:

@@ -7,9 +7,9 @@ from threading import get_ident
 from types import TracebackType
 from typing import TypeAlias
 
-from jaxmon.indicators.current import recorder, report
 from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.endings import End, noting, now, when_dropped
+from jaxmon.indicators.recorder import recorder, report
 
 
 SITE = "activities"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from jaxmon.indicators.current import recorder
+from jaxmon import catalog
+from jaxmon.exposition.families import Family
+from jaxmon.exposition.histogram import Histogram
+from jaxmon.indicators.labels import Labels
+from jaxmon.indicators.recorder import recorder
 
 
 SITE = "batches"
@@ -27,10 +31,49 @@ def batch(route: str, *, size: int, capacity: int) -> None:
         >>> import jaxmon
         >>> jaxmon.batch("predict", size=5, capacity=8)
     """
-    indicators = recorder()
-    if indicators is None:
+    figures = recorder()
+    if figures is None:
         return
     try:
-        indicators.fills.observe(str(route), int(size), int(capacity))
+        figures.batches.observe(str(route), int(size), int(capacity))
     except Exception:  # noqa: BLE001 - theirs: counted, and the program goes on
-        indicators.guard.failed(SITE, stays_on=True, theirs=True)
+        figures.guard.failed(SITE, stays_on=True, theirs=True)
+
+
+class BatchFill:
+    """
+    How full batches are, by route.
+
+    Args:
+        labels: admits routes, those of requests as well.
+    """
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+        self._fills: dict[str, Histogram] = {}
+
+    def observe(self, route: str, size: int, capacity: int) -> None:
+        """
+        Count a batch. Any thread.
+
+        Raises:
+            ValueError: there is no room in it, or less than it holds.
+        """
+        if not 0 <= size <= capacity or not capacity:
+            msg = f"a batch of {size} cannot have room for {capacity}"
+            raise ValueError(msg)
+        found = self._fills.get(route)
+        if found is None:
+            route = self._labels.admit(route)
+            new = Histogram(catalog.BATCH_FILL_RATIO, route)
+            found = self._fills.setdefault(route, new)
+        found.observe(size / capacity)
+
+    def collect(self) -> list[Family]:
+        """Return the families of batches."""
+        fills = list(self._fills.values())
+        return [
+            Family(
+                catalog.BATCH_FILL_RATIO, [one for f in fills for one in f.samples()]
+            )
+        ]

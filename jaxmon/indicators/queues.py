@@ -1,14 +1,29 @@
-"""Queues: how much waits in front of the devices."""
+"""
+Queues: how much waits in front of the devices. A depth is the one that the program set
+last, or what its function returns at each scrape.
+"""
 
 from __future__ import annotations
 
 import logging
+import weakref
+from collections.abc import Callable, Iterator
+from types import BuiltinMethodType, MethodType, MethodWrapperType, ModuleType
 
-from jaxmon.indicators.current import recorder
-from jaxmon.indicators.depths import MOST_SOURCES, SITE, Depth, Source, add, remove
+from jaxmon import catalog, interrupts
+from jaxmon.exposition.families import Family, series
+from jaxmon.indicators.labels import OTHER, Labels
+from jaxmon.indicators.recorder import Guard, recorder
 
 
 log = logging.getLogger("jaxmon")
+
+SITE = "queues"
+
+Depth = Callable[[], int]
+
+MOST_SOURCES = 1000
+"""Functions that are asked at a scrape, at most; each takes time of it."""
 
 
 class Queue:
@@ -35,20 +50,20 @@ class Queue:
 
         Never raises. Objects of one name share what was said last.
         """
-        indicators = recorder()
-        if indicators is None:
+        figures = recorder()
+        if figures is None:
             return
         try:
-            indicators.depths.say(str(self._name), depth)
+            figures.queues.set(str(self._name), depth)
         except Exception:  # noqa: BLE001 - theirs: counted, and the program goes on
-            indicators.guard.failed(SITE, stays_on=True, theirs=True)
+            figures.guard.failed(SITE, stays_on=True, theirs=True)
 
     def close(self) -> None:
         """Tell of this queue no more. Harmless when repeated."""
         if self._source is not None:
             remove(self._source)
-        if (indicators := recorder()) is not None:
-            indicators.depths.forget(str(self._name))
+        if (figures := recorder()) is not None:
+            figures.queues.forget(str(self._name))
 
 
 def queue(name: str, depth: Depth | None = None) -> Queue:
@@ -75,3 +90,127 @@ def queue(name: str, depth: Depth | None = None) -> Queue:
         >>> decode.close()
     """
     return Queue(name, depth)
+
+
+class Source:
+    """
+    A function that tells the depth of the queue *name*.
+
+    A method does not keep its object alive, and goes with it, unless the object takes
+    no weak references.
+    """
+
+    __slots__ = ("_function", "name")
+
+    def __init__(self, name: str, function: Depth) -> None:
+        self.name = name
+        self._function = _weakly(function)
+
+    @property
+    def function(self) -> Depth | None:
+        """The function, while its object lives."""
+        return self._function()
+
+
+# Of this process, not of an agent: a program names its queues before it calls
+# `instrument`, and may do so again. A dict, for its single steps need no lock.
+_sources: dict[Source, None] = {}
+
+
+def add(source: Source) -> bool:
+    """Ask *source* from now on; tell whether there was room for it. Any thread."""
+    if len(_sources) >= MOST_SOURCES:
+        for _ in sources():
+            pass
+    if len(_sources) >= MOST_SOURCES:
+        return False
+    _sources[source] = None
+    return True
+
+
+def remove(source: Source) -> None:
+    """Ask *source* no more. Any thread; harmless when repeated."""
+    _sources.pop(source, None)
+
+
+def sources() -> Iterator[tuple[str, Depth]]:
+    """Yield name and function of each source that lives; drop the others."""
+    for source in list(_sources):
+        if (function := source.function) is None:
+            remove(source)
+        else:
+            yield source.name, function
+
+
+class QueueDepths:
+    """Depths by queue, at most *limit* names. Those of one name add up."""
+
+    def __init__(self, limit: int, guard: Guard) -> None:
+        self.labels = Labels(limit)
+        self._guard = guard
+        self._set: dict[str, int] = {}
+
+    def set(self, name: str, depth: int) -> None:
+        """Keep *depth* until another is set. Any thread."""
+        name, depth = self.labels.admit(name), checked(depth)
+        # The depth that the last of many queues set is the depth of none.
+        if name != OTHER:
+            self._set[name] = depth
+
+    def forget(self, name: str) -> None:
+        """Forget the depth that was set."""
+        self._set.pop(name, None)
+
+    def collect(self) -> list[Family]:
+        """Return the depths, each source asked; one that fails costs its own queue."""
+        depths, failed = dict(self._set), set()
+        for name, function in sources():
+            label = OTHER
+            try:
+                label = self.labels.admit(str(name))
+                depths[label] = depths.get(label, 0) + checked(function())
+            except Exception:  # noqa: BLE001 - theirs: counted, asked again next time
+                failed.add(label)
+                self._guard.failed(SITE, stays_on=True, theirs=True)
+        metric = catalog.QUEUE_DEPTH
+        known = [(n, depth) for n, depth in depths.items() if n not in failed]
+        return [Family(metric, [(series(metric, n), depth) for n, depth in known])]
+
+
+def checked(depth: int) -> int:
+    """
+    Return *depth* as a whole number.
+
+    Raises:
+        ValueError: it is none, or less than 0.
+    """
+    if (number := int(depth)) < 0:
+        msg = f"a queue cannot hold {number}; give 0 or more"
+        raise ValueError(msg)
+    return number
+
+
+def _weakly(function: Depth) -> Callable[[], Depth | None]:
+    try:
+        if isinstance(function, MethodType):
+            return weakref.WeakMethod(function)
+        if isinstance(function, BuiltinMethodType | MethodWrapperType):
+            return _of_object(function.__self__, function.__name__, function)
+    except TypeError as error:  # a list, or what has __slots__
+        interrupts.pass_on(error)
+    return lambda: function
+
+
+def _of_object(owner: object, name: str, function: Depth) -> Callable[[], Depth | None]:
+    """
+    Return what finds the method of a built-in object again, or *function* in a module.
+    """
+    if isinstance(owner, ModuleType):
+        return lambda: function
+    reference = weakref.ref(owner)
+
+    def found() -> Depth | None:
+        alive = reference()
+        return None if alive is None else getattr(alive, name)
+
+    return found

@@ -7,9 +7,9 @@ from functools import partial
 from types import TracebackType
 from weakref import ref
 
-from jaxmon.indicators.current import Indicators, recorder, report
 from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.endings import now
+from jaxmon.indicators.recorder import Recorder, recorder, report
 from jaxmon.indicators.routes import Outcome, Route
 
 
@@ -29,7 +29,7 @@ class OpenRequest:
     __slots__ = ("_ended", "_indicators", "_route", "_started", "cold", "outcome")
 
     def __init__(
-        self, route: str, indicators: Indicators | None, holder: Request
+        self, route: str, indicators: Recorder | None, holder: Request
     ) -> None:
         self.outcome: Outcome | None = None
         self.cold = False

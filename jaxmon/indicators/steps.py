@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
-from jaxmon.indicators.current import Indicators, recorder, report
 from jaxmon.indicators.endings import End, now
+from jaxmon.indicators.recorder import Recorder, recorder, report
 from jaxmon.indicators.timeline import DATA_WAIT
 
 
@@ -119,7 +119,7 @@ class _Observed:
     )
 
     def __init__(
-        self, run: object, indicators: Indicators, loop: str, item: str | None
+        self, run: object, indicators: Recorder, loop: str, item: str | None
     ) -> None:
         self.indicators = indicators
         self.items = 0

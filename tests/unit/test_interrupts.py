@@ -13,7 +13,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent.guard import Guard
-from jaxmon.indicators import batches, depths
+from jaxmon.indicators import batches, queues
 from tests.indicators import Recorded, recording
 
 
@@ -85,16 +85,16 @@ def test_what_a_signal_handler_raises_goes_on(
     restored: None, handler: Callable[[int, object], None]
 ) -> None:
     """Whatever it is, however it is written; it is no failure, and nothing is open."""
-    from jaxmon.indicators import current
+    from jaxmon.indicators import recorder
 
     signal.signal(signal.SIGUSR1, handler)
     recorded = Interrupted()
-    current.attach(recorded)
+    recorder.attach(recorded)
     try:
         with pytest.raises((Limit, TimeoutError)), jaxmon.request("predict"):
             pytest.fail("the block is not entered")
     finally:
-        current.detach(recorded)
+        recorder.detach(recorded)
 
     assert recorded.failures.failures() == {}
 
@@ -156,7 +156,7 @@ def test_code_of_the_program_that_we_call_is_contained() -> None:
 
     assert recorded.failures.failures() == {
         batches.SITE: 1,
-        depths.SITE: 1,
+        queues.SITE: 1,
         "items": 2,
         "requests": 1,
         "activities": 1,

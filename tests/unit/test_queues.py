@@ -14,7 +14,7 @@ import pytest
 
 import jaxmon
 from jaxmon.catalog import QUEUE_DEPTH
-from jaxmon.indicators import depths
+from jaxmon.indicators import queues
 from tests.indicators import recording
 
 
@@ -24,7 +24,7 @@ DEPTH = QUEUE_DEPTH.name
 @pytest.fixture(autouse=True)
 def no_queue_is_left(monkeypatch):
     """Let each test begin without queues."""
-    monkeypatch.setattr(depths, "_sources", {})
+    monkeypatch.setattr(queues, "_sources", {})
 
 
 def depth_of(recorded, name):
@@ -81,7 +81,7 @@ def test_a_queue_goes_with_its_object(recorded, kind, method):
     del waiting
     gc.collect()
     assert depth_of(recorded, "decode") is None
-    assert depths._sources == {}
+    assert queues._sources == {}
 
 
 def test_what_takes_no_weak_reference_is_asked_until_it_is_closed(recorded):
@@ -133,7 +133,7 @@ def test_a_queue_that_cannot_be_read_costs_itself_only(recorded, answer):
 
 def test_functions_are_bounded(recorded, caplog, monkeypatch):
     """One too many is refused, and said; those that are gone make room."""
-    monkeypatch.setattr(depths, "MOST_SOURCES", 2)
+    monkeypatch.setattr(queues, "MOST_SOURCES", 2)
     kept, gone = deque([1]), deque([1])
     jaxmon.queue("kept", kept.__len__)
     jaxmon.queue("gone", gone.__len__)
@@ -181,7 +181,7 @@ def test_queues_come_and_go_while_they_are_asked(recorded):
         thread.join()
 
     assert seen == {3}
-    assert len(depths._sources) == 1
+    assert len(queues._sources) == 1
 
 
 # --- a depth that is said ------------------------------------------------------

@@ -1,0 +1,57 @@
+"""The figures of all that a program says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxmon.exposition.families import Family
+from jaxmon.indicators.batches import BatchFill
+from jaxmon.indicators.loops import Loops
+from jaxmon.indicators.queues import QueueDepths
+from jaxmon.indicators.recorder import Guard
+from jaxmon.indicators.routes import Routes
+from jaxmon.indicators.timeline import Timeline
+
+
+class Indicators:
+    """
+    The figures of one agent.
+
+    Args:
+        limit: most values of each label that the program chooses.
+        guard: what contains our failures.
+        on_error: told of each exception that leaves a request, an activity or the
+            source of a loop; must not raise.
+    """
+
+    def __init__(
+        self, limit: int, guard: Guard, *, on_error: Callable[[BaseException], None]
+    ) -> None:
+        self.routes = Routes(limit)
+        self.loops = Loops(limit)
+        self.timeline = Timeline(limit)
+        self.batches = BatchFill(self.routes.labels)
+        self.queues = QueueDepths(limit, guard)
+        self.guard = guard
+        self.on_error = on_error
+
+    def collect(self) -> list[Family]:
+        """Return every family of what the program says about itself. Any thread."""
+        return [
+            *self.routes.collect(),
+            *self.loops.collect(),
+            *self.timeline.collect(),
+            *self.batches.collect(),
+            *self.queues.collect(),
+        ]
+
+    def overflow(self) -> dict[str, int]:
+        """Return by label how often a value did not fit."""
+        labels = {
+            "route": self.routes.labels,
+            "loop": self.loops.labels,
+            "item": self.loops.item_labels,
+            "activity": self.timeline.labels,
+            "queue": self.queues.labels,
+        }
+        return {name: one.overflow for name, one in labels.items()}

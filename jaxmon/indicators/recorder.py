@@ -1,0 +1,99 @@
+"""Who records what the program says about itself: the agent, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+
+if TYPE_CHECKING:
+    from jaxmon.indicators.loops import Loops
+    from jaxmon.indicators.routes import Routes
+    from jaxmon.indicators.timeline import Timeline
+
+
+class Guard(Protocol):
+    """Contains what goes wrong in our own code."""
+
+    def on(self, site: str) -> bool:
+        """Tell whether *site* may still run."""
+        ...
+
+    def failed(
+        self, site: str, *, stays_on: bool = False, theirs: bool = False
+    ) -> None:
+        """
+        Take note of the exception being handled at *site*, which may be switched off
+        by it unless it *stays_on*. Raises what is the program's own; *theirs*: code of
+        the program was called on purpose.
+        """
+        ...
+
+
+class Batches(Protocol):
+    """Where batches are counted."""
+
+    def observe(self, route: str, size: int, capacity: int) -> None:
+        """Count a batch. Raises `ValueError` where it has no such room."""
+        ...
+
+
+class Queues(Protocol):
+    """Where depths of queues are kept."""
+
+    def set(self, name: str, depth: int) -> None:
+        """Keep *depth*. Raises `ValueError` where no queue has it."""
+        ...
+
+    def forget(self, name: str) -> None:
+        """Forget the depth that was set."""
+        ...
+
+
+class Recorder(Protocol):
+    """The figures that marks write to: those of one agent."""
+
+    routes: Routes
+    loops: Loops
+    timeline: Timeline
+    guard: Guard
+    on_error: Callable[[BaseException], None]
+
+    @property
+    def batches(self) -> Batches:
+        """Batches by route."""
+        ...
+
+    @property
+    def queues(self) -> Queues:
+        """Depths by queue."""
+        ...
+
+
+class _Current:
+    recorder: Recorder | None = None
+
+
+_current = _Current()
+
+
+def recorder() -> Recorder | None:
+    """Return who records now."""
+    return _current.recorder
+
+
+def report(error: BaseException) -> None:
+    """Report an exception that left what is marked."""
+    if _current.recorder is not None:
+        _current.recorder.on_error(error)
+
+
+def attach(figures: Recorder) -> None:
+    """Let *figures* record from now on."""
+    _current.recorder = figures
+
+
+def detach(figures: Recorder) -> None:
+    """Let nobody record, if it is *figures* that does."""
+    if _current.recorder is figures:
+        _current.recorder = None
