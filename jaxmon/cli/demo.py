@@ -39,6 +39,7 @@ from jaxmon.settings import SIDECAR_PORT
 if TYPE_CHECKING:
     from jaxmon_exporter.summary import Summary
 
+_JOB = "demo"
 _PORT = SIDECAR_PORT
 _PORTS = 64
 _HOST = "127.0.0.1"
@@ -231,9 +232,10 @@ def _start_stack(
         f"Starting Prometheus and Alertmanager, {SCALE} times as fast as in "
         "production ..."
     )
-    target = demo.sidecar.removeprefix("http://")
+    # The sidecar has what the agents have: scraping both would count twice.
+    targets = {_JOB: demo.sidecar.removeprefix("http://")}
     found = stack.start(
-        programs, children, Path(directory), target=target, webhook=webhook
+        programs, children, Path(directory), targets=targets, webhook=webhook
     )
     demo.places |= {
         "prometheus": f"{found.prometheus}/",

@@ -18,8 +18,6 @@ from jaxmon.errors import CommandError
 SCALE = 60
 """How much faster than in production: what takes an hour there takes a minute."""
 
-JOB = "demo"
-
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
 _ATTEMPTS = 3
@@ -76,7 +74,7 @@ def start(
     children: Children,
     directory: Path,
     *,
-    target: str,
+    targets: Mapping[str, str],
     webhook: str | None,
 ) -> Stack:
     """
@@ -86,7 +84,7 @@ def start(
         programs: what to start.
         children: among which they live.
         directory: where their files and data go.
-        target: ``host:port`` to scrape.
+        targets: ``host:port`` to scrape, by job.
         webhook: where notifications go; nowhere when `None`.
 
     Raises:
@@ -94,7 +92,7 @@ def start(
     """
     for attempt in range(_ATTEMPTS):
         ports = _free_ports()
-        for name, text in _files(target, ports[1], webhook).items():
+        for name, text in _files(targets, ports[1], webhook).items():
             (directory / name).write_text(text, encoding="utf-8")
         alertmanager = children.start(
             "alertmanager",
@@ -138,7 +136,9 @@ def _url(port: int) -> str:
     return f"http://{_HOST}:{port}"
 
 
-def _files(target: str, alertmanager: int, webhook: str | None) -> Mapping[str, str]:
+def _files(
+    targets: Mapping[str, str], alertmanager: int, webhook: str | None
+) -> Mapping[str, str]:
     """Return what the two read, by file name."""
     import yaml
 
@@ -157,8 +157,9 @@ def _files(target: str, alertmanager: int, webhook: str | None) -> Mapping[str, 
         },
         "rule_files": ["recording.yaml", "alerts.yaml"],
         "alerting": {"alertmanagers": [_targets(f"{_HOST}:{alertmanager}")]},
-        # The sidecar has what the agents have: scraping both would count twice.
-        "scrape_configs": [{"job_name": JOB, **_targets(target)}],
+        "scrape_configs": [
+            {"job_name": job, **_targets(address)} for job, address in targets.items()
+        ],
     }
     return {
         "prometheus.yaml": yaml.safe_dump(settings),

@@ -35,16 +35,15 @@ def test_alerts_of_the_rules_are_told(
     programs: Programs, children: Children, tmp_path: Path
 ) -> None:
     """The rules are evaluated in quick motion, on a target that does not answer."""
-    found = stack.start(
-        programs, children, tmp_path, target=f"127.0.0.1:{free_port()}", webhook=None
-    )
+    targets = {"demo": f"127.0.0.1:{free_port()}"}
+    found = stack.start(programs, children, tmp_path, targets=targets, webhook=None)
 
     assert found.alerts() == []
     rules = http_get(f"{found.prometheus}/api/v1/rules")
     assert "JaxmonTrainingStalled" in rules
     assert '"duration":5,' in rules  # five minutes for a target that is down
-    targets = f"{found.prometheus}/api/v1/targets"
-    until(lambda: '"health":"down"' in http_get(targets), "a scrape")
+    asked = f"{found.prometheus}/api/v1/targets"
+    until(lambda: '"health":"down"' in http_get(asked), "a scrape")
     known = f"{found.prometheus}/api/v1/alertmanagers"
     until(lambda: found.alertmanager in http_get(known), "Alertmanager to be known")
 
@@ -61,9 +60,8 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(
         port = int(taken.getsockname()[1])
         choices = iter([[port, free_port()], [free_port(), port], choose()])
         monkeypatch.setattr(stack, "_free_ports", lambda: next(choices))
-        found = stack.start(
-            programs, children, tmp_path, target="127.0.0.1:1", webhook=None
-        )
+        targets = {"demo": "127.0.0.1:1"}
+        found = stack.start(programs, children, tmp_path, targets=targets, webhook=None)
 
     assert str(port) not in found.prometheus + found.alertmanager
     assert found.alerts() == []
