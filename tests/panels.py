@@ -6,7 +6,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -38,6 +38,7 @@ class Grafana:
     """
 
     def __init__(self, server: Prometheus, job: str, **chosen: str) -> None:
+        self.job = job
         self._url = f"{server.url}/api/v1"
         self._variables = {
             "__rate_interval": "15s",
@@ -114,7 +115,7 @@ def problems(
         without: labels that a legend may name in vain.
     """
     for target in panel["targets"]:
-        name = f"{panel['title']} {target['refId']}"
+        name = f"{grafana.job}: {panel['title']} {target['refId']}"
         found = grafana.series(target["expr"], instant=target.get("instant", False))
         if not found:
             yield f"{name}: no data"
@@ -141,10 +142,33 @@ def is_sidecars(panel: Mapping[str, Any]) -> bool:
     return any("agent" not in BY_NAME[one].sources for one in names if one in BY_NAME)
 
 
-def settled(remaining: Callable[[], list[str]], *, seconds: float = 90.0) -> None:
-    """Wait until no problem remains; fail with those that do."""
+def settled(
+    probes: Sequence[Callable[[], Iterable[str]]],
+    *,
+    before: Callable[[], None] = lambda: None,
+    seconds: float = 90.0,
+) -> None:
+    """
+    Wait until no probe finds a problem; fail with those that remain.
+
+    Only those that found one are asked again; when none is left, all of them are.
+
+    Args:
+        probes: say what is wrong.
+        before: called before each round.
+        seconds: to wait.
+    """
     deadline = time.monotonic() + seconds
-    while found := remaining():
-        if time.monotonic() > deadline:
-            pytest.fail("\n".join(found), pytrace=False)
-        time.sleep(1)
+    asked = list(probes)
+    while True:
+        before()
+        found = [(probe, list(probe())) for probe in asked]
+        failing = [probe for probe, said in found if said]
+        if not failing and len(asked) == len(probes):
+            return
+        if failing:
+            if time.monotonic() > deadline:
+                problems = [line for _, said in found for line in said]
+                pytest.fail("\n".join(problems), pytrace=False)
+            time.sleep(1)
+        asked = failing or list(probes)

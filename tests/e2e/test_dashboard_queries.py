@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,21 +208,12 @@ def test_every_query_has_data_on_a_cpu_host(
     ]
     agents = [one for one in expected if not is_sidecars(one)]
 
-    def remaining() -> list[str]:
-        return [
-            *(
-                f"sidecar: {said}"
-                for one in expected
-                for said in problems(by_sidecar, one)
-            ),
-            *(
-                f"direct: {said}"
-                for one in agents
-                for said in problems(by_agent, one, without=("worker",))
-            ),
+    settled(
+        [
+            *(partial(problems, by_sidecar, one) for one in expected),
+            *(partial(problems, by_agent, one, without=("worker",)) for one in agents),
         ]
-
-    settled(remaining)
+    )
     empty = [one for one in every if one["title"] in EMPTY_ON_CPU]
     assert len(empty) == len(EMPTY_ON_CPU)
     for panel in empty:
@@ -272,7 +264,7 @@ def test_panels_of_accelerators_have_data_in_the_demo(
     ]
     assert len(expected) == len(EMPTY_ON_CPU) - len(EMPTY_IN_DEMO)
 
-    settled(lambda: [said for one in expected for said in problems(grafana, one)])
+    settled([partial(problems, grafana, one) for one in expected])
     (starts,) = (
         annotation
         for text in list(render_all().values())[:1]
@@ -306,12 +298,11 @@ def test_panels_of_tpus_have_data_from_a_runtime(
     expected = [one for one in panels() if one["title"] in TPU_PANELS]
     assert len(expected) == len(TPU_PANELS)
 
-    def remaining() -> list[str]:
+    def observe() -> None:
         # Histograms without new observations have no quantile.
         for name in (shapes.EXECUTION, *map(shapes.TRANSFER.format, shapes.TRANSFERS)):
             for one in told["metrics"][name]:
                 one["distribution"]["counts"][3] += 1
         runtime.tell(told)
-        return [said for one in expected for said in problems(grafana, one)]
 
-    settled(remaining)
+    settled([partial(problems, grafana, one) for one in expected], before=observe)

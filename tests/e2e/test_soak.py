@@ -21,9 +21,9 @@ def test_nothing_grows(run_dir: Path) -> None:
     """
     result = support.run_python(
         str(support.ROOT / "tools" / "soak.py"),
-        "--calls=100000",
-        "--recompiles=500",
-        "--arrays=20000",
+        "--calls=40000",
+        "--recompiles=300",
+        "--arrays=8000",
         "--json",
         run_dir=run_dir,
         seconds=200,
