@@ -207,7 +207,7 @@ def _load(disabled: AbstractSet[str]) -> None:
     Load libraries before there are threads: while two of these load, they take turns
     at every file, which is a tenth of the start.
     """
-    needed = ["asyncio"]  # for pages
+    needed = []
     if "host" not in disabled:
         needed.append("psutil")
     if not disabled >= {"nvml", "gpm"} and driver_is_here():

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from jaxmon.http.messages import Request, Response
+from jaxmon.http.transport import Transport
+
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-    from ssl import SSLContext
 
 
 # As many as the kernel grants (net.core.somaxconn): where it overflows, a client hears
@@ -24,16 +26,11 @@ _SEND_BUFFER = 128 << 10
 
 
 class Gate(Protocol):
-    """Decides who is let in."""
-
-    @property
-    def encrypted(self) -> bool:
-        """Whether clients must speak TLS."""
-        ...
+    """Stands before the pages of a listener; used on the server's thread."""
 
     @property
     def guards(self) -> bool:
-        """Whether clients must speak TLS or have a password."""
+        """Whether a page of another site, in a browser, is kept out."""
         ...
 
     @property
@@ -41,61 +38,45 @@ class Gate(Protocol):
         """Headers for every response."""
         ...
 
-    def context(self) -> SSLContext:
-        """Return what the next connection is encrypted with."""
+    def open(self, sock: socket.socket) -> Transport:
+        """
+        Return what carries the bytes of a client that was just accepted.
+
+        Raises:
+            OSError: the client is gone.
+        """
         ...
 
-    def admits_certificate(self, certificate: Mapping[str, object] | None) -> bool:
-        """Tell whether a verified client certificate, if there is one, lets in."""
-        ...
-
-    def admits(self, path: str, authorization: str | None) -> bool | Future[bool]:
-        """Tell whether a request for *path* with that header may be answered."""
+    def check(self, request: Request) -> Response | Future[Response | None] | None:
+        """Return the response that refuses *request*, `None` if it is admitted."""
         ...
 
 
 class Listener(NamedTuple):
     """
-    A listening socket, non-blocking, and how its clients are spoken to.
+    A listening socket, non-blocking, and what stands before its pages.
 
     Args:
         sock: bound and listening.
-        ssl: speak TLS.
-        gate: decides who is let in, and holds the newest certificates.
-        handshake_timeout: seconds for the TLS handshake.
+        gate: decides who is let in, `None` lets everybody in.
         local: a Unix socket, guarded by the permissions of its file.
     """
 
     sock: socket.socket
-    ssl: SSLContext | None = None
     gate: Gate | None = None
-    handshake_timeout: float = 5.0
     local: bool = False
 
     @property
     def guarded(self) -> bool:
-        """
-        Whether a page that pretends to be of this host is kept out: a browser has no
-        certificate of ours for it, and no password, and cannot reach a Unix socket.
-        """
-        gate = self.gate
-        return self.local or bool(self.ssl) or (gate is not None and gate.guards)
+        """Whether a page that pretends to be of this host is kept out."""
+        return self.local or (self.gate is not None and self.gate.guards)
 
-    def context(self) -> SSLContext | None:
-        """Return what the next connection is encrypted with, if it is."""
-        if self.gate is not None and self.gate.encrypted:
-            return self.gate.context()
-        return self.ssl
+    def open(self, sock: socket.socket) -> Transport:
+        """Return what carries the bytes of a client that was accepted here."""
+        return Transport(sock) if self.gate is None else self.gate.open(sock)
 
 
-def tcp(
-    host: str,
-    port: int,
-    *,
-    ssl: SSLContext | None = None,
-    gate: Gate | None = None,
-    handshake_timeout: float,
-) -> Listener:
+def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
     """
     Listen on *host*, an address: names are not resolved.
 
@@ -111,10 +92,11 @@ def tcp(
         address, family=family, backlog=_BACKLOG, dualstack_ipv6=everywhere
     )
     try:
-        # Connections inherit it.
+        # Connections inherit both.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(0)
-        return Listener(sock, ssl, gate, handshake_timeout)
+        return Listener(sock, gate)
     except BaseException:
         sock.close()
         raise

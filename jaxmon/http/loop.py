@@ -1,68 +1,98 @@
-"""An event loop inside somebody else's program."""
+"""An event loop of our own inside somebody else's program."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import logging
-import time
-from collections.abc import Callable, Iterator
-from threading import get_ident
-from typing import TYPE_CHECKING, Any
+import heapq
+import selectors
+import socket
+from collections.abc import Callable
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+from jaxmon.http.messages import now
 
 
 if TYPE_CHECKING:
-    import asyncio
-    import selectors
+    from jaxmon.http.transport import Transport
+
+    _Socket: TypeAlias = socket.socket | Transport
+
+_Call: TypeAlias = Callable[[], None]
 
 
-# The program may put something else in the place of `time.monotonic`, by which a loop
-# goes: with NaN, all that was to happen later happens at once.
-_monotonic = functools.partial(time.clock_gettime, time.CLOCK_MONOTONIC)
-
-
-def new_loop(
-    selector: selectors.BaseSelector, report: Callable[[str, BaseException], None]
-) -> asyncio.AbstractEventLoop:
+class Loop:
     """
-    Return a loop of our own on *selector*, silent and without debugging.
+    Calls what sockets are ready for, and what is to be done at its time. Except for
+    `wake`, it is used by one thread at a time.
 
     Args:
-        selector: belongs to the loop from now on.
-        report: told of what nobody caught, as a failure of ``server``.
+        report: is given what a call raised, as a failure of ``server``.
+
+    Raises:
+        OSError: there are no descriptors left.
     """
-    import asyncio  # noqa: PLC0415 - 40 ms that only a running server pays
 
-    def unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        report("server", error or RuntimeError(context["message"]))
+    def __init__(self, report: Callable[[str, BaseException], None]) -> None:
+        self._report = report
+        self._timers: list[tuple[float, int, _Call]] = []
+        self._number = count()
+        with contextlib.ExitStack() as undo:
+            self._selector = undo.enter_context(selectors.DefaultSelector())
+            self._pipe = socket.socketpair()
+            for end in self._pipe:
+                undo.enter_context(end)
+                end.settimeout(0)
+            self.watch(self._pipe[0], selectors.EVENT_READ, self._wake_up)
+            undo.pop_all()
 
-    # Not the policy's loop: that may be another library's.
-    loop = None
-    try:
-        with _silent_asyncio():
-            loop = asyncio.SelectorEventLoop(selector)
-        loop.time = _monotonic  # type: ignore[method-assign]
-        loop.set_debug(False)
-        loop.set_exception_handler(unhandled)
-    except BaseException:  # the program's
-        if loop is not None:
-            loop.close()
-        raise
-    return loop
+    def watch(self, sock: _Socket, events: int, call: _Call) -> None:
+        """Have *call* made whenever *sock* is ready for *events*, and for no others."""
+        watched = self._selector.get_map().get(sock)
+        if watched is None:
+            self._selector.register(sock, events, call)
+        elif watched.events != events:
+            self._selector.modify(sock, events, call)
 
+    def unwatch(self, sock: _Socket) -> None:
+        """Have nothing called for *sock* any more; before it is closed."""
+        if sock in self._selector.get_map():
+            self._selector.unregister(sock)
 
-@contextlib.contextmanager
-def _silent_asyncio() -> Iterator[None]:
-    """Keep asyncio from logging "Using selector" in the user's process."""
-    ours = get_ident()
+    def later(self, seconds: float, call: _Call) -> None:
+        """Have *call* made once, *seconds* from now."""
+        heapq.heappush(self._timers, (now() + seconds, next(self._number), call))
 
-    def is_theirs(record: logging.LogRecord) -> bool:
-        return record.thread != ours
+    def wake(self) -> None:
+        """Have `turn` return soon; any thread."""
+        with contextlib.suppress(OSError):  # it will, or the loop was closed
+            self._pipe[1].send(b"\0")
 
-    logger = logging.getLogger("asyncio")
-    logger.addFilter(is_theirs)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_theirs)
+    def turn(self, until: float = inf) -> None:
+        """Wait for something to do, by `now` *until* then, and do it."""
+        due = min(until, self._timers[0][0] if self._timers else inf)
+        ready = self._selector.select(None if due == inf else max(0.0, due - now()))
+        watched = self._selector.get_map()
+        for key, _ in ready:
+            # It may have been closed meanwhile, and its number be another socket's.
+            if watched.get(key.fd) is key:
+                self._do(key.data)
+        while self._timers and self._timers[0][0] <= now():
+            self._do(heapq.heappop(self._timers)[-1])
+
+    def close(self) -> None:
+        """Close its own descriptors."""
+        self._selector.close()
+        for end in self._pipe:
+            end.close()
+
+    def _wake_up(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._pipe[0].recv(1 << 12)
+
+    def _do(self, call: _Call) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - contained: the loop goes on
+            self._report("server", error)

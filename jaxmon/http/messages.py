@@ -59,23 +59,6 @@ class Response(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})
 
 
-class Timeouts(NamedTuple):
-    """
-    How long a client may take, in seconds.
-
-    Args:
-        read: for a whole request head, however its bytes trickle in.
-        write: to take a whole response.
-        idle: between two requests of a connection.
-        answer: not the client, but a page that another thread makes.
-    """
-
-    read: float
-    write: float
-    idle: float
-    answer: float
-
-
 class RequestError(Exception):
     """A request that gets *status* and a line of text, and then no connection."""
 
@@ -84,11 +67,9 @@ class RequestError(Exception):
         self.status = status
 
 
-def parse_request(head: bytes) -> tuple[Request, bool]:
+def parse_request(head: bytes) -> Request:
     """
-    Return the request in *head*, and whether the connection may be kept.
-
-    A connection that announces a body is not kept: nobody here reads one.
+    Return the request in *head*; its body, if it has one, is not read by anybody.
 
     Raises:
         RequestError: *head* is not an HTTP/1.x request, or of another method.
@@ -105,23 +86,16 @@ def parse_request(head: bytes) -> tuple[Request, bool]:
     if minor == "1" and "host" not in headers:
         raise RequestError(HTTPStatus.BAD_REQUEST, "the Host header is missing")
     path, query = _parse_target(target)
-    request = Request(method, path, query, headers)
-    return request, _may_keep(headers, minor)
+    return Request(method, path, query, headers)
 
 
-def render_head(response: Response, *, keep: bool = False) -> bytes:
-    """
-    Return what stands before the body of *response* on the wire.
-
-    Args:
-        response: what to send.
-        keep: the connection stays open after it.
-    """
+def render_head(response: Response) -> bytes:
+    """Return what stands before the body of *response* on the wire."""
     head = [
         f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
         f"Content-Type: {response.content_type}",
         f"Content-Length: {len(response.body)}",
-        f"Connection: {'keep-alive' if keep else 'close'}",
+        "Connection: close",
         *(f"{name}: {value}" for name, value in response.headers.items()),
     ]
     return ("\r\n".join(head) + "\r\n\r\n").encode("latin-1")
@@ -131,7 +105,6 @@ def error_response(status: HTTPStatus, message: str) -> Response:
     """Return a plain-text response of one line."""
     headers = {
         HTTPStatus.METHOD_NOT_ALLOWED: {"Allow": ", ".join(METHODS)},
-        HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": "Basic"},
     }
     return Response(
         f"{status.value} {status.phrase}: {message}\n".encode(),
@@ -166,10 +139,3 @@ def _parse_fields(lines: list[str]) -> dict[str, str]:
             raise RequestError(HTTPStatus.BAD_REQUEST, "there are two Host headers")
         headers[key] = f"{headers[key]}, {value}" if key in headers else value
     return headers
-
-
-def _may_keep(headers: Mapping[str, str], minor: str) -> bool:
-    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        return False
-    wishes = {wish.strip().lower() for wish in headers.get("connection", "").split(",")}
-    return "close" not in wishes if minor == "1" else "keep-alive" in wishes

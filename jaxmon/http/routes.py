@@ -1,19 +1,25 @@
-"""What a server answers to a request: who may ask, and which page it is."""
+"""Which page answers a request, and who may ask for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
 from http import HTTPStatus
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.http.hosts import Hosts
-from jaxmon.http.listeners import Gate
-from jaxmon.http.lobby import Guest
 from jaxmon.http.messages import Request, Response, error_response
 
 
+if TYPE_CHECKING:
+    import socket
+
+    from jaxmon.http.listeners import Listener
+
 Handler: TypeAlias = Callable[[Request], "Response | Future[Response]"]
+
+Answer: TypeAlias = Generator[Future[Any], Any, Response]
+"""A response in the making: yields what it waits for, and is sent its result."""
 
 _FOREIGN = (
     "the Host header has a name that is not this machine's; ask by address, or allow "
@@ -21,16 +27,15 @@ _FOREIGN = (
 )
 
 
-class Answers:
+class Router:
     """
-    The pages of a server, on its event loop.
+    The pages of a server.
 
     Args:
         routes: page by path, for TCP.
         local_routes: for Unix sockets, in place of *routes*.
         hosts: names that a request may use where nothing else guards the listener.
-        seconds: that a page may take which is made elsewhere.
-        report: told of a failure, with where it was.
+        report: is given the failure of a handler, and where it was.
     """
 
     def __init__(
@@ -39,32 +44,29 @@ class Answers:
         local_routes: Mapping[str, Handler],
         *,
         hosts: Hosts,
-        seconds: float,
         report: Callable[[str, BaseException], None],
     ) -> None:
-        self.routes = dict(routes)
-        self.local_routes = dict(local_routes)
+        self._routes = routes
+        self._local_routes = local_routes
         self._hosts = hosts
-        self._seconds = seconds
         self._report = report
 
-    async def to(self, guest: Guest, request: Request) -> Response:
-        """Return the response to *request*, whatever happens."""
-        listener = guest.listener
-        if not (listener.guarded or self._hosts.admits(request.headers, guest.sock)):
+    def answer(
+        self, request: Request, listener: Listener, sock: socket.socket
+    ) -> Answer:
+        """Make the response to *request*, which came in by *sock*."""
+        if not (listener.guarded or self._hosts.admits(request.headers, sock)):
             return error_response(HTTPStatus.FORBIDDEN, _FOREIGN)
-        routes = self.local_routes if listener.local else self.routes
+        routes = self._local_routes if listener.local else self._routes
         if (gate := listener.gate) is None:
-            return await self._page(routes, request)
-        if not await _admitted(gate, request):
-            response = error_response(HTTPStatus.UNAUTHORIZED, "name and password")
-        else:
-            response = await self._page(routes, request)
+            return (yield from self._page(routes, request))
+        refusal = gate.check(request)
+        if isinstance(refusal, Future):
+            refusal = yield refusal
+        response = refusal or (yield from self._page(routes, request))
         return response._replace(headers={**gate.headers, **response.headers})
 
-    async def _page(self, routes: Mapping[str, Handler], request: Request) -> Response:
-        import asyncio  # noqa: PLC0415 - see start()
-
+    def _page(self, routes: Mapping[str, Handler], request: Request) -> Answer:
         handler = routes.get(request.path)
         if handler is None:
             pages = ", ".join(routes)
@@ -72,21 +74,12 @@ class Answers:
         try:
             response = handler(request)
             if isinstance(response, Future):
-                async with asyncio.timeout(self._seconds):
-                    response = await asyncio.wrap_future(response)
-        except BaseException as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task and task.cancelling():
-                raise  # the server stops
+                response = yield response
+        except GeneratorExit:  # the client is gone, or the server stops
+            raise
+        except BaseException as error:  # noqa: BLE001 - contained: costs one response
             self._report(f"server:{request.path}", error)
             return error_response(
                 HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made right now"
             )
         return response
-
-
-async def _admitted(gate: Gate, request: Request) -> bool:
-    import asyncio  # noqa: PLC0415 - see start()
-
-    found = gate.admits(request.path, request.headers.get("authorization"))
-    return await asyncio.wrap_future(found) if isinstance(found, Future) else found

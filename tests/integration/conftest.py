@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import jaxmon.http.single.server
-import tests.guarded
-import tests.serving
 from tests.fakes.agents import Raw, Serve, behaving, serving
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.nvml.build import build
@@ -28,53 +25,6 @@ from tests.push_site import Site, check_site
 if TYPE_CHECKING:
     from jaxmon.agent import Agent
     from jaxmon.agent.sampling.part import Sampling
-
-
-SERVED_BY_BOTH = {
-    "test_local_pages",
-    "test_passwords",
-    "test_security",
-    "test_server",
-    "test_server_bursts",
-    "test_server_clients",
-    "test_server_floods",
-    "test_server_hosts",
-    "test_server_life",
-}
-# What a client sees of a connection that is kept.
-KEPT = {
-    "test_a_client_that_has_said_all_is_answered",
-    "test_a_connection_serves_many_requests",
-    "test_an_idle_client_gives_way_before_an_answer_under_way",
-    "test_an_idle_client_of_another_address_is_left_alone",
-    "test_an_unused_connection_is_closed",
-    "test_far_too_many_clients_are_bounded",
-    "test_http_1_0_closes_unless_asked_to_keep",
-    "test_many_requests_in_one_packet_let_others_in_between",
-    "test_requests_that_came_together_share_a_page",
-    "test_slow_readers_of_their_own_words_give_way",
-    "test_the_longest_idle_connection_gives_way",
-    "test_who_says_nothing_is_not_waited_for",
-}
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what is about the HTTP server on the old one and on the new one."""
-    if metafunc.module.__name__.rpartition(".")[2] in SERVED_BY_BOTH:
-        kept = metafunc.function.__name__ in KEPT
-        kinds = ["keeping"] if kept else ["keeping", "single"]
-        metafunc.parametrize("server_kind", kinds, indirect=True)
-
-
-@pytest.fixture(autouse=True)
-def server_kind(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Have the test use the server that is asked for."""
-    if getattr(request, "param", "keeping") == "single":
-        for module in (request.module, tests.serving, tests.guarded):
-            if hasattr(module, "Server"):
-                monkeypatch.setattr(module, "Server", jaxmon.http.single.server.Server)
 
 
 @pytest.fixture

@@ -173,14 +173,14 @@ def test_agent_page_is_also_served_on_its_socket(run_dir: Path) -> None:
     program = """
 import http.client, socket, jaxmon
 agent = jaxmon.instrument(port=0)
-connection = http.client.HTTPConnection("localhost")
-connection.sock = socket.socket(socket.AF_UNIX)
-connection.sock.connect(agent.socket)
 for path in ("/metrics", "/-/healthy", "/nothing"):
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(agent.socket)
     connection.request("GET", path)
     response = connection.getresponse()
     print(response.status, response.read().decode().splitlines()[0])
-connection.close()
+    connection.close()
 """
     lines = run_python("-c", program, run_dir=run_dir).ok().out.splitlines()
 

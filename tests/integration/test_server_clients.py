@@ -62,16 +62,6 @@ class TestBadClients:
 
         assert status(answer) == 408
 
-    def test_an_unused_connection_is_closed(
-        self, make_site: Callable[..., Site]
-    ) -> None:
-        """After its last response a connection stays for the idle timeout only."""
-        site = make_site(idle_timeout=0.2)
-
-        answer = site.raw(head_of("/echo"))
-
-        assert answer.count(b"HTTP/1.1") == 1
-
     def test_a_client_that_does_not_read_is_cut_off(
         self, make_site: Callable[..., Site]
     ) -> None:
@@ -121,30 +111,28 @@ class TestBadClients:
     def test_far_too_many_clients_are_bounded(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """Beyond twice the limit, connections are closed without a word."""
+        """Of those that have not asked, the first are closed without a word."""
         site = make_site(max_connections=2)
         with ExitStack() as stack:
             clients = [stack.enter_context(site.connect()) for _ in range(20)]
-            until(lambda: site.server.dropped == 18, "refusals")
+            until(lambda: site.server.dropped == 16, "refusals")
 
             assert site.server.clients <= 4
-            assert everything(clients[-1]) == b""
+            assert everything(clients[0]) == b""
 
-    def test_the_longest_idle_connection_gives_way(
+    def test_who_does_not_close_is_not_waited_for(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """Connections that merely wait for their next request keep nobody out."""
+        """Clients that have their response are few, or closed, and hold nobody up."""
         site = make_site(max_connections=2)
-        with site.connect() as first, site.connect() as second:
-            for client in (first, second):
+        with ExitStack() as stack:
+            for _ in range(20):
+                client = stack.enter_context(site.connect())
                 client.sendall(head_of("/echo"))
-                assert status(client.recv(1000)) == 200
-            with site.connect() as third:
-                third.sendall(head_of("/echo"))
-                assert status(third.recv(1000)) == 200
-                assert everything(first) == b""
-                second.sendall(head_of("/echo"))
-                assert status(second.recv(1000)) == 200
+                assert status(everything(client)) == 200
+                assert site.server.clients <= 5
+            assert site.is_alive()
+            until(lambda: not site.server.clients, "all to be closed")
         assert site.server.dropped == 0
 
 
@@ -157,12 +145,12 @@ class TestHostileClients:
         self, make_site: Callable[..., Site]
     ) -> None:
         """
-        Clients that hold all places with half a request lose the oldest of them to
-        somebody who asks, long before their time is up.
+        Of more clients with half a request than there may be, the oldest leaves, long
+        before its time is up, and somebody who asks is answered.
         """
         site = make_site(max_connections=4, read_timeout=600)
         with ExitStack() as stack:
-            slow = [stack.enter_context(site.connect()) for _ in range(4)]
+            slow = [stack.enter_context(site.connect()) for _ in range(9)]
             for client in slow:
                 client.sendall(b"GET /echo HTTP/1.1\r\n")
             until(site.is_alive, "a place")
@@ -190,19 +178,6 @@ class TestHostileClients:
             assert site.get("/echo")[0].status == 503
             site.later[0].set_result(Response(b"at last"))
             assert status(client.recv(1000)) == 200
-
-    def test_many_requests_in_one_packet_let_others_in_between(
-        self, site: Site
-    ) -> None:
-        """A client is served request by request, others between them."""
-        with site.connect() as greedy, site.connect() as other:
-            greedy.sendall(head_of("/hold") + head_of("/echo?greedy") * 500)
-            assert site.held.wait(90)
-            other.sendall(head_of("/echo?other", "Connection: close"))
-            site.release.set()
-            assert status(everything(other)) == 200
-        asked = ["".join(request.query) for request in site.requests]
-        assert asked.index("other") < 10
 
     @pytest.mark.parametrize(
         "field",
@@ -244,9 +219,9 @@ class TestHostileClients:
     def test_a_client_that_has_said_all_is_answered(self, site: Site) -> None:
         """Half a connection is enough for a response."""
         with site.connect() as client:
-            client.sendall(head_of("/echo") * 2)
+            client.sendall(head_of("/echo"))
             client.shutdown(socket.SHUT_WR)
-            assert everything(client).count(b"200 OK") == 2
+            assert status(everything(client)) == 200
 
     def test_preferences_without_end_are_cheap(self, site: Site) -> None:
         """Headers as large as may be are read in one pass."""

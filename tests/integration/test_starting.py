@@ -83,7 +83,7 @@ def test_an_agent_that_is_switched_off_answers_everything() -> None:
 # --- nothing to start with --------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", ["asyncio", "queue", "statistics"])
+@pytest.mark.parametrize("module", ["queue", "statistics"])
 def test_a_module_of_the_program_with_a_name_of_pythons(
     tmp_path: Path, run_dir: Path, module: str
 ) -> None:

@@ -49,6 +49,13 @@ def test_a_heavy_import_would_be_noticed(module):
     assert module in loaded_by(f"import jaxmon, {module}")
 
 
+def test_an_agents_server_is_light():
+    """It brings no event loop into the program, nor TLS."""
+    assert loaded_by("import jaxmon.http.server") == []
+    code = "import jaxmon.http.server, sys; print('ssl' in sys.modules)"
+    assert run_python("-c", code).ok().out == "False\n"
+
+
 def test_public_names_load_on_use():
     """
     Naming an error, or marking requests, queues and steps, loads no JAX either; the

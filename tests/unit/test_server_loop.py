@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import selectors
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from jaxmon.http.loop import new_loop
+from jaxmon.http.loop import Loop
+from jaxmon.http.messages import now
 
 
 if TYPE_CHECKING:
@@ -18,18 +18,40 @@ def test_timers_go_by_a_clock_that_the_program_cannot_replace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With one that is no number, timeouts would be over before they began."""
-    monkeypatch.setattr(time, "monotonic", lambda: float("nan"))
-    loop = new_loop(selectors.DefaultSelector(), lambda *_: None)
+    for name in ("monotonic", "clock_gettime"):
+        monkeypatch.setattr(time, name, lambda *_: float("nan"))
+    seen: list[str] = []
+    with closing(Loop(lambda *_: None)) as loop:
+        loop.later(600, lambda: seen.append("too early"))
+        loop.later(0.01, lambda: seen.append("soon"))
+        before = now()
+        loop.turn()
+        assert before <= now() < before + 300
+        loop.turn(now())
+    assert seen == ["soon"]
 
-    async def wait() -> list[str]:
-        seen: list[str] = []
-        later = loop.call_later(60, seen.append, "too early")
-        loop.call_later(0.01, seen.append, "soon")
-        await asyncio.sleep(0.05)
-        later.cancel()
-        return seen
 
-    try:
-        assert loop.run_until_complete(wait()) == ["soon"]
-    finally:
-        loop.close()
+def test_a_call_that_fails_costs_no_other() -> None:
+    """Its failure is reported, and what else is due is done."""
+    failures: list[tuple[str, BaseException]] = []
+    seen: list[str] = []
+    error = LookupError("of a call")
+
+    def fail() -> None:
+        raise error
+
+    with closing(Loop(lambda *failure: failures.append(failure))) as loop:
+        loop.later(0, fail)
+        loop.later(0, lambda: seen.append("done"))
+        loop.turn()
+    assert seen == ["done"]
+    assert failures == [("server", error)]
+
+
+def test_another_thread_ends_the_wait() -> None:
+    """However often it is woken, also after it was closed."""
+    with closing(Loop(lambda *_: None)) as loop:
+        for _ in range(100_000):
+            loop.wake()
+        loop.turn()
+    loop.wake()

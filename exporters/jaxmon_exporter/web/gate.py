@@ -22,7 +22,7 @@ from jaxmon.catalog import WEB_CONFIG_SUCCESS
 from jaxmon.errors import CommandError, WebConfigError
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.http.messages import Request, Response, error_response
-from jaxmon.http.single.transport import Transport
+from jaxmon.http.transport import Transport
 from jaxmon_exporter.web.config import WebConfig, load
 from jaxmon_exporter.web.tls import TlsTransport
 
@@ -36,7 +36,9 @@ OPEN_PATHS = ("/-/healthy", "/-/ready")
 _WAITING = 32
 _REMEMBERED = 128
 _MAX_PASSWORD = 1024
-_REFUSED = error_response(HTTPStatus.UNAUTHORIZED, "name and password")
+_REFUSED = error_response(HTTPStatus.UNAUTHORIZED, "name and password")._replace(
+    headers={"WWW-Authenticate": "Basic"}
+)
 
 
 class Gate:
@@ -100,9 +102,12 @@ class Gate:
 
     def open(self, sock: socket.socket) -> Transport:
         """
-        Return what carries the bytes of a client, by the newest certificates.
+        Return what carries the bytes of a client, encrypted by the newest certificate.
 
         Costs a few look-ups of files.
+
+        Raises:
+            OSError: the client is gone.
         """
         self._follow()
         if self._context is None:
@@ -114,44 +119,13 @@ class Gate:
         Return the response that refuses *request*, `None` if it may be answered; for a
         password not seen before that takes a slow hash, on a thread of its own.
         """
-        found = self.admits(request.path, request.headers.get("authorization"))
-        if not isinstance(found, Future):
-            return None if found else _REFUSED
-        later: Future[Response | None] = Future()
-        found.add_done_callback(
-            lambda done: later.set_result(None if done.result() else _REFUSED)
-        )
-        return later
-
-    def context(self) -> ssl.SSLContext:
-        """
-        Return the context for one more connection, with the newest certificates.
-
-        Costs a few look-ups of files.
-        """
-        self._follow()
-        context = self._context
-        if context is None:
-            msg = "this configuration has no TLS"
-            raise WebConfigError(msg)
-        return context
-
-    def admits(self, path: str, authorization: str | None) -> bool | Future[bool]:
-        """
-        Tell whether a request may be answered; for a password not seen before that
-        takes a slow hash, on a thread of its own.
-
-        Args:
-            path: what is asked for.
-            authorization: the header of that name.
-        """
         self._follow()
         users = self._config.users
-        if not users or path in OPEN_PATHS:
-            return True
-        given = _credentials(authorization)
+        if not users or request.path in OPEN_PATHS:
+            return None
+        given = _credentials(request.headers.get("authorization"))
         if given is None:
-            return False
+            return _REFUSED
         name, password = given
         hashed = users.get(name)
         # The hash is part of the key: a changed password is checked anew.
@@ -160,9 +134,9 @@ class Gate:
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)
-                return self._known[key]
+                return None if self._known[key] else _REFUSED
             if self._checking >= _WAITING:
-                return False
+                return _REFUSED
             self._checking += 1
         # For an unknown name another's hash is worked on, which takes as long.
         against = hashed or next(iter(users.values()))
@@ -189,7 +163,7 @@ class Gate:
 
     def _check(
         self, key: bytes, password: bytes, hashed: bytes, *, known: bool
-    ) -> bool:
+    ) -> Response | None:
         try:
             assert self._bcrypt is not None  # noqa: S101 - there are users
             right = bool(self._bcrypt.checkpw(password, hashed)) and known
@@ -206,7 +180,7 @@ class Gate:
                 # Guesses first: who is known must not pay for those who are not.
                 wrong = (one for one, known in self._known.items() if not known)
                 del self._known[next(wrong, next(iter(self._known)))]
-        return right
+        return None if right else _REFUSED
 
     def _follow(self) -> None:
         """Read the files again if one has changed."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import TYPE_CHECKING
 
-from jaxmon.http.single.transport import Transport
+from jaxmon.http.transport import Transport
 
 
 if TYPE_CHECKING:

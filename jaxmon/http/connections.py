@@ -17,17 +17,17 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from jaxmon.http.connection import Connection
 from jaxmon.http.messages import RequestError, Response, error_response, now
-from jaxmon.http.single.connection import Connection
 
 
 if TYPE_CHECKING:
     import socket
     from concurrent.futures import Future
 
-    from jaxmon.http.single.listeners import Listener
-    from jaxmon.http.single.loop import Loop
-    from jaxmon.http.single.routes import Answer, Router
+    from jaxmon.http.listeners import Listener
+    from jaxmon.http.loop import Loop
+    from jaxmon.http.routes import Answer, Router
 
 _Kind: TypeAlias = "dict[Connection, None]"
 
@@ -55,9 +55,9 @@ class Timeouts(NamedTuple):
     answer: float
 
 
-class Clients:
+class Connections:
     """
-    Used on the server's thread alone. Clients are *asking* until they have sent a
+    Used on the server's thread alone. Connections are *asking* until they have sent a
     request, *waiting* until there is room to answer it, *answered* until they have
     taken the response, and *ending* until they have closed as well: to close first over
     bytes that were not read resets a connection, and the response in it is lost.

@@ -1,1 +1,0 @@
-"""The server that answers one request per connection, beside the one it replaces."""
