@@ -179,6 +179,6 @@ def _tpu(package: Callable[[str], bool]) -> Iterator[Finding]:
     else:
         text = "a TPU is here, but libtpu is missing"
         yield Finding(AREA, "warning", text, "pip install 'jax[tpu]'")
-    if not package("h2"):
-        text = "h2 is missing: the sidecar shows no figures of TPUs"
+    if not package("grpc"):
+        text = "grpcio is missing: the sidecar shows no figures of TPUs"
         yield Finding(AREA, "warning", text, "pip install 'jaxmon[tpu]'")

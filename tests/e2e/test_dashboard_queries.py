@@ -284,7 +284,6 @@ def test_panels_of_tpus_have_data_from_a_runtime(
     Every panel about TPUs has data from a sidecar beside a program on several slices.
     """
     pytest.importorskip("grpc")
-    pytest.importorskip("h2")
     port = free_port()
     monkeypatch.setenv("TPU_RUNTIME_METRICS_PORTS", str(port))
     told = shapes.multislice(shapes.host("7x"))

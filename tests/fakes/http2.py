@@ -1,4 +1,4 @@
-"""A server of HTTP/2 that does what a test tells it to, on a thread of its own."""
+"""A server of HTTP/2, frame by frame, that answers each request as a test says."""
 
 from __future__ import annotations
 
@@ -6,77 +6,66 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any, Self
-
-from h2.config import H2Configuration
-from h2.connection import H2Connection
-from h2.events import Event, StreamEnded
-from h2.settings import SettingCodes, Settings
+from typing import Self
 
 
-Headers = list[tuple[str, str]]
-OK: Headers = [(":status", "200"), ("content-type", "application/grpc")]
-DONE: Headers = [("grpc-status", "0")]
+DATA, HEADERS, RESET, SETTINGS, PING = 0, 1, 3, 4, 6
+END_STREAM, END_HEADERS, ACK = 1, 4, 1
+# Indexed fields of HPACK, RFC 7541 appendix A.
+STATUS_200, STATUS_404 = b"\x88", b"\x8d"
+
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-def message(payload: bytes, *, flag: bytes = b"\0", length: int | None = None) -> bytes:
-    """Return *payload* as gRPC frames it."""
-    told = len(payload) if length is None else length
-    return flag + told.to_bytes(4, "big") + payload
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """Return a frame, RFC 9113 section 4.1."""
+    head = len(payload).to_bytes(3, "big") + bytes([kind, flags])
+    return head + stream.to_bytes(4, "big") + payload
 
 
-class Peer:
-    """The server's end of one connection."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self.http = H2Connection(H2Configuration(client_side=False))
-
-    def reply(self, stream: int, payload: bytes) -> None:
-        """Answer as a server of gRPC does."""
-        self.http.send_headers(stream, OK)
-        self.http.send_data(stream, message(payload))
-        self.http.send_headers(stream, DONE, end_stream=True)
-
-    def flush(self) -> None:
-        self.sock.sendall(self.http.data_to_send())
+def literal(name: bytes, value: bytes) -> bytes:
+    """Return a header field that is in no table."""
+    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
-class Server:
+def page(stream: int, status: bytes = STATUS_404) -> bytes:
+    """Return what a web server answers."""
+    kind = literal(b"content-type", b"text/html")
+    return frame(HEADERS, END_HEADERS, stream, status + kind) + frame(
+        DATA, END_STREAM, stream, b"<html>"
+    )
+
+
+def reply(stream: int, message: bytes, *, trailers: bool = True) -> bytes:
+    """Return what a server of gRPC answers; *message* as it is framed."""
+    kind = literal(b"content-type", b"application/grpc")
+    answer = frame(HEADERS, END_HEADERS, stream, STATUS_200 + kind)
+    answer += frame(DATA, 0 if trailers else END_STREAM, stream, message)
+    if trailers:
+        flags, done = END_HEADERS | END_STREAM, literal(b"grpc-status", b"0")
+        answer += frame(HEADERS, flags, stream, done)
+    return answer
+
+
+class Http2Server:
     """
     Listens for the length of a ``with`` block.
 
     Args:
-        act: called with each event of each connection, and its end.
-        most: streams that it takes at a time.
-        greet: whether it begins with its settings, as it should.
-        family: of its socket.
-        address: where.
+        answer: returns the frames that answer the request of a stream; `None` hangs up.
+        port: to listen on; 0 takes any free one.
     """
 
-    def __init__(
-        self,
-        act: Callable[[Peer, Event], None],
-        *,
-        most: int | None = None,
-        greet: bool = True,
-        family: socket.AddressFamily = socket.AF_INET,
-        address: Any = ("127.0.0.1", 0),
-    ) -> None:
-        self._act = act
-        self._most = most
-        self._greet = greet
-        self._sock = socket.socket(family)
-        self._sock.bind(address)
-        self._sock.listen(16)
+    def __init__(self, answer: Callable[[int], bytes | None], port: int = 0) -> None:
+        self._answer = answer
+        self._sock = socket.create_server(("127.0.0.1", port))
         self._threads = [threading.Thread(target=self._accept)]
         self._ends: list[socket.socket] = []
-        self.errors: list[BaseException] = []
-        self.connections = 0
 
     @property
-    def target(self) -> Any:
-        return self._sock.getsockname()
+    def target(self) -> tuple[str, int]:
+        host, port = self._sock.getsockname()
+        return host, port
 
     def __enter__(self) -> Self:
         self._threads[0].start()
@@ -90,7 +79,6 @@ class Server:
             thread.join(90)
         for sock in (self._sock, *self._ends):
             sock.close()
-        assert not self.errors, self.errors
 
     def _accept(self) -> None:
         while True:
@@ -98,37 +86,25 @@ class Server:
                 sock, _ = self._sock.accept()
             except OSError:
                 return
-            self.connections += 1
             self._ends.append(sock)
-            thread = threading.Thread(target=self._serve, args=(Peer(sock),))
+            thread = threading.Thread(target=self._serve, args=(sock,))
             self._threads.append(thread)
             thread.start()
 
-    def _serve(self, peer: Peer) -> None:
-        try:
-            if self._greet:
-                if self._most is not None:
-                    told = {SettingCodes.MAX_CONCURRENT_STREAMS: self._most}
-                    peer.http.local_settings = Settings(
-                        client=False, initial_values=told
-                    )
-                peer.http.initiate_connection()
-                peer.flush()
-            while data := peer.sock.recv(65536):
-                for event in peer.http.receive_data(data):
-                    self._act(peer, event)
-                peer.flush()
-        except OSError:  # it hung up, which it may
-            pass
-        except BaseException as error:  # noqa: BLE001 - a failed test, told at the end
-            self.errors.append(error)
-
-
-def on_request(act: Callable[[Peer, int], None]) -> Callable[[Peer, Event], None]:
-    """Return what calls *act* with each complete request."""
-
-    def handle(peer: Peer, event: Event) -> None:
-        if isinstance(event, StreamEnded):
-            act(peer, event.stream_id)
-
-    return handle
+    def _serve(self, sock: socket.socket) -> None:
+        with contextlib.suppress(OSError), sock.makefile("rb") as received:
+            sock.sendall(frame(SETTINGS, 0, 0))
+            received.read(len(_PREFACE))
+            while head := received.read(9):
+                payload = received.read(int.from_bytes(head[:3], "big"))
+                kind, flags = head[3], head[4]
+                stream = int.from_bytes(head[5:], "big")
+                if kind in (SETTINGS, PING) and not flags & ACK:
+                    body = payload if kind == PING else b""
+                    sock.sendall(frame(kind, ACK, 0, body))
+                elif kind == DATA and flags & END_STREAM:
+                    answer = self._answer(stream)
+                    if answer is None:
+                        sock.shutdown(socket.SHUT_RDWR)
+                        return
+                    sock.sendall(answer)

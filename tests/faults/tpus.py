@@ -41,7 +41,6 @@ def started(stage: Stage, port: int, **told: Any) -> Runtime:
 
 def sidecar_of(stage: Stage, *ports: int) -> Sidecar:
     pytest.importorskip("grpc")
-    pytest.importorskip("h2")
     return stage.sidecar(
         *("--disable", "host", "--disable", "nvml", "--tpu-interval", "0.2"),
         environ={"TPU_RUNTIME_METRICS_PORTS": ",".join(map(str, ports))},
@@ -78,7 +77,8 @@ def stopped(stage: Stage) -> None:
     )
     stage.shows(lambda: up(sidecar.page(), port) == 0, "runtime_up 0")
     stage.expect(success(sidecar.page(), "agents") == 1, "agents success 1")
-    stage.expect(sidecar.threads() <= threads + 2, "no threads piled up")
+    # While it waits, gRPC has some of its own.
+    stage.expect(sidecar.threads() <= threads + 10, "no threads piled up")
     runtime.process.send_signal(signal.SIGCONT)
     stage.recovers(lambda: whole(sidecar, port))
 

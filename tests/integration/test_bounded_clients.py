@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import runpy
 import socket
 import ssl
@@ -23,9 +24,9 @@ from jaxmon.http import client
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.stream import Bounds, TooLargeError, connected
 from jaxmon_exporter.collectors.dcgm.fetch import PageUnavailable, fetch_page
-from jaxmon_exporter.grpc.ask import ask
-from jaxmon_exporter.grpc.call import GONE, Call, Failure
+from jaxmon_exporter.collectors.tpu.channel import SLOW, Call, Failure, ask
 from tests.fakes.hostile import ENDLESS, Answer, Hostile, hostile
+from tests.fakes.http2 import Http2Server, reply
 from tests.support import ROOT
 
 
@@ -249,15 +250,20 @@ def test_an_agent_that_never_ends_is_listed(tmp_path, monkeypatch):
 
 
 def test_a_grpc_server_that_never_ends():
-    """What is no reply, such as pings, counts as well."""
-    pytest.importorskip("h2")
+    """What is no reply costs the deadline and no memory; a reply has a largest size."""
+    pytest.importorskip("grpc")
     settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
     unknown = b"\x00\x40\x00\xee\x00\x00\x00\x00\x00" + b"x" * (1 << 14)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with hostile(Answer(settings, unknown)) as server:
         port = int(server.url.rpartition(":")[2])
-        replies = ask([Call(("127.0.0.1", port), "/x", b"")], 600)
-        assert server.sent < UNDER_WAY + (8 << 20)
-    assert replies == [GONE]
+        assert ask([Call(("127.0.0.1", port), "/x", b"")], 2) == [SLOW]
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown << 10 < 128 << 20
+    length = (1 << 30).to_bytes(4, "big")
+    with Http2Server(lambda stream: reply(stream, b"\0" + length + b"x")) as server:
+        replies = ask([Call(server.target, "/x", b"")], 600)
+    assert replies == [Failure("RESOURCE_EXHAUSTED")]
 
 
 def test_a_path_that_is_a_socket_of_nobody(tmp_path: Path):

@@ -17,7 +17,6 @@ from tests.fakes.tpu.hosts import UUID, Host, chip, core, failures, of, up
 
 
 pytest.importorskip("grpc")
-pytest.importorskip("h2")
 
 PAGES = Path(__file__).parents[1] / "fakes" / "tpu" / "pages"
 

@@ -15,7 +15,6 @@ from tests.fakes.tpu.hosts import Host, chip, failures, of, pci
 
 
 pytest.importorskip("grpc")
-pytest.importorskip("h2")
 
 
 @pytest.fixture

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.exporter import exporters
+from tests.fakes.http2 import Http2Server, page
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Host, chip, failures, of, up
-from tests.support import run_python
+from tests.support import run_python, until
 
 
 pytest.importorskip("grpc")
-pytest.importorskip("h2")
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_processes_of_a_host_are_put_together(
 
 
 def test_host_without_tpus_says_so(host: Callable[..., Host]) -> None:
-    """No chip: a reason and no figures; h2 is not even loaded."""
+    """No chip: a reason and no figures; grpcio is not even loaded."""
     state = host().poll()
     assert (state["success"], state["reason"]) == (False, "no_devices")
     assert state["page"] == {}
@@ -66,7 +67,7 @@ def test_idle_chips_are_no_failure(host: Callable[..., Host]) -> None:
     runtime.end()
     state = here.poll()
     assert (state["success"], up(state)) == (True, [0])
-    assert not state["loaded"], "h2 takes memory that an idle host keeps"
+    assert not state["loaded"], "grpcio takes memory that an idle host keeps"
     assert len(of(state["page"], "jaxmon_accelerator_info")) == 8
     assert set(of(state["page"], "jaxmon_accelerator_up").values()) == {1}
     assert of(state["page"], "jaxmon_accelerator_memory_used_bytes") == {}
@@ -258,6 +259,48 @@ def test_stranger_on_the_port(host: Callable[..., Host]) -> None:
     assert len(of(state["page"], "jaxmon_accelerator_up")) == 4
 
 
+def test_web_server_is_not_taken_for_an_old_runtime(
+    host: Callable[..., Host],
+) -> None:
+    """A 404 looks like the reply of an old runtime; one without figures is none."""
+    here = host("v4")
+    with Http2Server(page) as server:
+        here.environ["TPU_RUNTIME_METRICS_PORTS"] = str(server.target[1])
+        for _ in range(2):
+            state = here.poll()
+            assert (state["success"], up(state), failures(state)) == (True, [0], {})
+    assert state["log"] == []
+
+
+def test_runtime_that_a_web_server_replaces_is_down(host: Callable[..., Host]) -> None:
+    """Who answers nothing but 404 on the port of a runtime is another."""
+    here = host("v4")
+    runtime, port = here.serve(shapes.host("v4"))
+    assert up(here.poll()) == [1]
+    runtime.end()
+    with Http2Server(page, port=int(port)):
+        assert up(here.poll()) == [0]
+        state = here.poll()
+    assert (up(state), failures(state)) == ([0], {})
+    assert state["log"] == [f"TPU runtime {port} does not answer any more"]
+
+
+def test_sidecar_ends_while_it_waits_for_a_runtime(
+    host: Callable[..., Host], run_dir: Path
+) -> None:
+    """A signal in the middle of a poll is the normal end: code 0, and no last words."""
+    here = host("v4")
+    told = {**shapes.host("v4"), "delay": 4}
+    runtime, port = here.serve(told)
+    with exporters(run_dir) as start:
+        running = start(
+            "--disable", "nvml", "--disable", "gpm", TPU_RUNTIME_METRICS_PORTS=port
+        )
+        until(lambda: runtime.calls("ListSupportedMetrics"), "a poll")
+        assert running.stop() == 0
+    assert [line for line in running.log if "jaxmon exporter: " not in line] == []
+
+
 def test_internal_failure_of_a_runtime_is_counted(host: Callable[..., Host]) -> None:
     """A request that fails otherwise is asked again, and counted."""
     here = host("v4")
@@ -269,20 +312,20 @@ def test_internal_failure_of_a_runtime_is_counted(host: Callable[..., Host]) -> 
     assert len(runtime.calls("GetRuntimeMetric", shapes.QUEUE)) == 2
 
 
-def test_without_h2_chips_are_shown(host: Callable[..., Host]) -> None:
+def test_without_grpcio_chips_are_shown(host: Callable[..., Host]) -> None:
     """What the kernel tells needs no package; the reason says what is missing."""
     here = host("v4")
     here.serve(shapes.host("v4"))
-    state = here.poll(PYTHONPATH=str(_without_h2(here.root)))
+    state = here.poll(PYTHONPATH=str(_without_grpcio(here.root)))
     assert (state["success"], state["reason"]) == (False, "not_installed")
     assert "pip install 'jaxmon[tpu]'" in state["message"]
     assert len(of(state["page"], "jaxmon_accelerator_up")) == 4
 
 
-def _without_h2(root: Path) -> Path:
+def _without_grpcio(root: Path) -> Path:
     folder = root / "modules"
     folder.mkdir()
-    (folder / "h2.py").write_text("raise ImportError('none here')\n")
+    (folder / "grpc.py").write_text("raise ImportError('none here')\n")
     return folder
 
 
@@ -291,6 +334,6 @@ def test_libtpu_is_never_loaded() -> None:
     result = run_python(
         "-c",
         "import sys, jaxmon_exporter.service\n"
-        "print([one for one in ('libtpu', 'grpc', 'h2') if one in sys.modules])",
+        "print([one for one in ('libtpu', 'grpc') if one in sys.modules])",
     )
     assert result.ok().out == "[]\n"

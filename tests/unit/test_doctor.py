@@ -172,14 +172,14 @@ def test_platforms_that_are_not_here(tmp_path: Path) -> None:
 
 
 def test_a_tpu_without_libtpu(tmp_path: Path) -> None:
-    """A TPU is found by its PCI id; the program needs libtpu, the sidecar h2."""
+    """A TPU is found by its PCI id; the program needs libtpu, the sidecar grpcio."""
     device(tmp_path, "0x1ae0", "0x120000")
     missing = list(devices.check(tmp_path, lambda _: False, {}))
     assert [(one.status, one.advice) for one in missing] == [
         ("warning", "pip install 'jax[tpu]'"),
         ("warning", "pip install 'jaxmon[tpu]'"),
     ]
-    (found,) = devices.check(tmp_path, {"libtpu", "h2"}.__contains__, {})
+    (found,) = devices.check(tmp_path, {"libtpu", "grpc"}.__contains__, {})
     assert found.status == "ok"
 
 

@@ -45,7 +45,7 @@ for line in sys.stdin:
         "page": {name: value for family in families for name, value in family.samples},
         "text": encode(families).decode(), "success": status.success,
         "reason": status.reason, "message": status.message, "log": lines,
-        "loaded": "h2" in sys.modules,
+        "loaded": "grpc" in sys.modules,
     }), flush=True)
 tpus.close()
 """

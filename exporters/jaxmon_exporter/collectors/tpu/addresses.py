@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 
 if TYPE_CHECKING:
-    from jaxmon_exporter.grpc.call import Target
+    from jaxmon_exporter.collectors.tpu.channel import Target
 
 
 DEFAULT_PORT = 8431

@@ -71,7 +71,7 @@ class Tpus:
         many runtimes do not answer.
 
         Raises:
-            CollectorUnavailable: no TPU, or h2 is not installed.
+            CollectorUnavailable: no TPU, or grpcio is not installed.
         """
         chips = tpus.find(self._root)
         present = {chip.uuid for chip in chips}
@@ -116,7 +116,7 @@ class Tpus:
         except ImportError as error:
             reason = "not_installed"
             message = (
-                "the package h2 is missing; pip install 'jaxmon[tpu]' to read what "
+                "the package grpcio is missing; pip install 'jaxmon[tpu]' to read what "
                 "TPUs do, or pass --disable tpu"
             )
             raise CollectorUnavailable(reason, message, identity) from error

@@ -17,9 +17,9 @@ from jaxmon.errors import WireError
 from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.collectors.tpu import messages as tpu_messages
 from jaxmon_exporter.collectors.tpu.addresses import Address
+from jaxmon_exporter.collectors.tpu.channel import Call, Failure, Reply, Target, ask
+from jaxmon_exporter.collectors.tpu.listening import unreachable
 from jaxmon_exporter.collectors.tpu.reading import NAMES, UPTIME, Reading, further_names
-from jaxmon_exporter.grpc.ask import ask
-from jaxmon_exporter.grpc.call import Call, Failure, Reply
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -89,13 +89,14 @@ class Runtimes:
         Ask all runtimes; those not known to be up are greeted first.
 
         Raises:
-            ImportError: somebody listens, and h2 is not installed.
+            ImportError: somebody listens, and grpcio is not installed.
         """
+        known = {one.name for one in self._runtimes if one.up}
         self._greet([one for one in self._runtimes if not one.up])
         up = [one for one in self._runtimes if one.up]
         # Several processes each tell their own; a single one tells for all. One that
         # hangs is left to itself: another that asks it would hang as well.
-        own = sum(one.up or one.slow for one in self._runtimes) > 1
+        own = sum(one.slow or (one.up and one.met) for one in self._runtimes) > 1
         asked = [
             (one, name, one.call(tpu_messages.METRIC, request))
             for one in up
@@ -109,13 +110,14 @@ class Runtimes:
         ]
         replies = ask([call for _, _, call in asked], _SECONDS)
         readings = {one.name: Reading(one.name) for one in up}
-        answered = set()
+        of_runtime: dict[str, list[Reply]] = {one.name: [] for one in up}
         for (one, name, _), reply in zip(asked, replies, strict=True):
-            if not isinstance(reply, Failure) or not reply.slow:
-                answered.add(one.name)
+            of_runtime[one.name].append(reply)
             self._take(one, readings[one.name], name, reply)
         for one in up:
-            self._judge(one, readings[one.name], slow=one.name not in answered)
+            self._judge(one, readings[one.name], of_runtime[one.name])
+            if one.name in known and not one.up:
+                log.info("TPU runtime %s does not answer any more", one.name)
         return [readings[one.name] for one in up if one.up]
 
     def up(self) -> Family:
@@ -148,11 +150,20 @@ class Runtimes:
         return found
 
     def _greet(self, silent: Sequence[_Runtime]) -> None:
+        nobody = unreachable(one.address.target for one in silent)
         request = tpu_messages.list_request()
-        replies = ask(
-            [one.call(tpu_messages.NAMES, request) for one in silent], _SECONDS
+        calls = [
+            one.call(tpu_messages.NAMES, request)
+            for one in silent
+            if one.address.target not in nobody
+        ]
+        replies: dict[Target, Reply] = dict(nobody)
+        replies.update(
+            (call.target, reply)
+            for call, reply in zip(calls, ask(calls, _SECONDS), strict=True)
         )
-        for one, reply in zip(silent, replies, strict=True):
+        for one in silent:
+            reply = replies[one.address.target]
             one.renew()
             one.slow = isinstance(reply, Failure) and reply.slow
             if one.slow:
@@ -163,8 +174,9 @@ class Runtimes:
                     one.further = further_names(tpu_messages.names(reply))
                 except WireError:
                     self._failures["bad_reply"] += 1
-            elif reply.unknown:  # an old one, that has no list
-                one.up = one.met = True
+            elif reply.unknown:
+                # An old one, that has no list; or a web server, see `_judge`.
+                one.up = True
 
     def _take(self, one: _Runtime, reading: Reading, name: str, reply: Reply) -> None:
         """Put a reply about *name* into *reading*, or take note of a failure."""
@@ -187,13 +199,19 @@ class Runtimes:
         else:
             self._failures["request_failed"] += 1
 
-    def _judge(self, one: _Runtime, reading: Reading, *, slow: bool) -> None:
-        """Decide whether a runtime is still up, and still the same."""
+    def _judge(self, one: _Runtime, reading: Reading, replies: Sequence[Reply]) -> None:
+        """
+        Decide whether a runtime is still up, and still the same.
+
+        It has to say something: gRPC makes of a web server's 404 what an old runtime
+        says to a question that it does not know.
+        """
         uptime = max(reading.values(UPTIME), default=0.0)
         if uptime < one.uptime:
             one.renew()
         one.uptime = uptime
-        one.slow = slow
-        one.up = one.up and not slow
-        if not one.up:
-            log.info("TPU runtime %s does not answer any more", one.name)
+        failures = [reply for reply in replies if isinstance(reply, Failure)]
+        answered = len(failures) < len(replies)
+        one.met = one.met or answered
+        one.slow = not answered and all(failure.slow for failure in failures)
+        one.up = one.up and answered

@@ -1,0 +1,146 @@
+"""
+Calls of gRPC to the runtimes, all at once and under one deadline.
+
+Channels last for the calls of one round: a server that hangs, or that went and came
+back, leaves nothing behind, and between two polls there is no thread and no connection.
+Requests and replies are bytes, so grpcio needs no protobuf beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+
+Target: TypeAlias = "tuple[str, int] | str"
+"""A host and a port, or the path of a Unix socket."""
+
+Reply: TypeAlias = "bytes | Failure"
+
+_UNAVAILABLE = "UNAVAILABLE"
+_DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+# What a server says when it does not have what was asked for, now or ever.
+_UNKNOWN = frozenset({"NOT_FOUND", "UNIMPLEMENTED", "INVALID_ARGUMENT"})
+
+_OPTIONS = (
+    # A proxy for the web is no way to a runtime of this host.
+    ("grpc.enable_http_proxy", 0),
+    # A poll is repeated anyway, by its own clock.
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    # Of one reply; the largest that a runtime has are some 10 KiB.
+    ("grpc.max_receive_message_length", 1 << 20),
+    # Connections of its own, which end with the channel.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.default_authority", "localhost"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """
+    One request.
+
+    Args:
+        target: where to.
+        method: its path, such as ``/package.Service/Method``.
+        request: the message.
+    """
+
+    target: Target
+    method: str
+    request: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """
+    A call without a reply.
+
+    Args:
+        code: name of gRPC's status.
+    """
+
+    code: str
+
+    @property
+    def unknown(self) -> bool:
+        """
+        Whether the server does not have that; it is no use to ask again.
+
+        A web server that answers 404 looks the same: gRPC counts that as UNIMPLEMENTED.
+        """
+        return self.code in _UNKNOWN
+
+    @property
+    def slow(self) -> bool:
+        """Whether no reply came in time."""
+        return self.code == _DEADLINE_EXCEEDED
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody is there, or nobody any more, or a stranger."""
+        return self.code == _UNAVAILABLE
+
+
+SLOW = Failure(_DEADLINE_EXCEEDED)
+GONE = Failure(_UNAVAILABLE)
+# A message that was cut off, which grpcio returns as a success without one.
+CUT_OFF = Failure("INTERNAL")
+
+
+def ask(calls: Sequence[Call], seconds: float) -> list[Reply]:
+    """
+    Send all *calls* at once, and return their replies, within *seconds*.
+
+    Raises:
+        ImportError: there is something to ask, and grpcio is not installed.
+    """
+    if not calls:
+        return []
+    end = time.monotonic() + seconds
+    # Its core writes to stderr what it meets on a socket; the replies say that as well.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # Where nobody ever listens it is not loaded: 20 MB.
+    import grpc  # noqa: PLC0415 - see above
+
+    with ExitStack() as stack:
+        channels = {
+            target: stack.enter_context(grpc.insecure_channel(_url(target), _OPTIONS))
+            for target in dict.fromkeys(call.target for call in calls)
+        }
+        futures = [
+            channels[call.target]
+            .unary_unary(call.method)
+            .future(call.request, timeout=max(0.0, end - time.monotonic()))
+            for call in calls
+        ]
+        return [_reply(grpc, future, end) for future in futures]
+
+
+def _reply(grpc: Any, future: Any, end: float) -> Reply:
+    """Return what came of a call by *end*."""
+    try:
+        # gRPC has the same deadline. Waiting has one of its own all the same: for a
+        # core that does not get round to it.
+        error = future.exception(max(0.0, end - time.monotonic()))
+    except grpc.FutureTimeoutError:
+        return SLOW
+    if error is not None:
+        return Failure(error.code().name)
+    reply: bytes | None = future.result()
+    return CUT_OFF if reply is None else reply
+
+
+def _url(target: Target) -> str:
+    """Return *target* as gRPC spells it."""
+    if isinstance(target, str):
+        return f"unix:{quote(os.fsencode(target))}"
+    host, port = target
+    name = quote(os.fsencode(host), safe=":")
+    return f"dns:///[{name}]:{port}" if ":" in host else f"dns:///{name}:{port}"

@@ -1,0 +1,294 @@
+"""Calls of gRPC: to a server of grpcio, and to others that are none or misbehave."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from jaxmon_exporter.collectors.tpu import messages
+from jaxmon_exporter.collectors.tpu.channel import (
+    CUT_OFF,
+    GONE,
+    SLOW,
+    Call,
+    Failure,
+    Target,
+    ask,
+)
+from jaxmon_exporter.collectors.tpu.listening import unreachable
+from tests.fakes.http2 import (
+    RESET,
+    STATUS_200,
+    STATUS_404,
+    Http2Server,
+    frame,
+    page,
+    reply,
+)
+from tests.fakes.tpu import shapes
+from tests.fakes.tpu.hosts import Runtime
+from tests.support import run_python, until
+
+
+pytest.importorskip("grpc")
+
+LONG = 90.0
+SHORT = 0.5
+UNKNOWN = Failure("UNKNOWN")
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    """A server of grpcio, in a process of its own."""
+    runtime = Runtime("127.0.0.1:0", shapes.host("v4"))
+    yield runtime
+    runtime.end()
+
+
+def metric(target: Target, name: str) -> Call:
+    request = messages.metric_request(name, own=False)
+    return Call(target, messages.METRIC, request)
+
+
+def one(server: Http2Server, seconds: float = LONG) -> Any:
+    """Return what one request comes to."""
+    (reply,) = ask([Call(server.target, "/package.Service/Method", b"x")], seconds)
+    return reply
+
+
+def test_replies_come_in_the_order_of_the_calls(runtime: Runtime) -> None:
+    """Many calls are under way at once, and the server answers in any order."""
+    names = [shapes.MEMORY_USED, shapes.QUEUE, shapes.DUTY_CYCLE] * 5
+    runtime.tell({**shapes.host("v4"), "delays": {shapes.MEMORY_USED: 0.3}})
+    calls = [metric(("127.0.0.1", runtime.port), name) for name in names]
+    alone = {call.request: ask([call], LONG) for call in calls[:3]}
+    assert [[reply] for reply in ask(calls, LONG)] == [
+        alone[call.request] for call in calls
+    ]
+    assert len({bytes(*replies) for replies in alone.values()}) == 3
+
+
+@pytest.mark.parametrize("code", ["NOT_FOUND", "UNIMPLEMENTED", "INTERNAL"])
+def test_a_status_says_why(runtime: Runtime, code: str) -> None:
+    """A call that fails costs itself alone."""
+    runtime.tell({**shapes.host("v4"), "fail": {shapes.QUEUE: code}})
+    target = ("127.0.0.1", runtime.port)
+    bad, good = ask(
+        [metric(target, shapes.QUEUE), metric(target, shapes.MEMORY_USED)], LONG
+    )
+    assert bad == Failure(code)
+    assert isinstance(good, bytes)
+
+
+def test_silence_costs_the_deadline_and_others_nothing(runtime: Runtime) -> None:
+    """One that never answers, and one that never even greets, beside one that does."""
+    runtime.tell({**shapes.host("v4"), "delays": {shapes.QUEUE: 4}})
+    target = ("127.0.0.1", runtime.port)
+    with socket.create_server(("127.0.0.1", 0)) as rude:
+        calls = [
+            metric(rude.getsockname(), shapes.QUEUE),
+            metric(target, shapes.QUEUE),
+            metric(target, shapes.MEMORY_USED),
+        ]
+        no_greeting, no_answer, answer = ask(calls, 2.0)
+    assert (no_greeting, no_answer) == (SLOW, SLOW)
+    assert isinstance(answer, bytes)
+
+
+def test_nobody_there() -> None:
+    """A port and a path where nobody listens are gone at once."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        target = free.getsockname()
+    targets = [target, ("::1", target[1]), "/nowhere/at/all", "nowhere"]
+    assert ask([Call(there, "/a/b", b"") for there in targets], LONG) == [GONE] * 4
+    assert ask([], LONG) == []
+
+
+def test_who_cannot_be_reached_is_known_without_grpc(run_dir: Path) -> None:
+    """
+    Nobody listens, or the queue is full; where somebody may listen is left to gRPC.
+    """
+    full = str(run_dir / "full")
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+        somebody = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            refused = free.getsockname()
+        listener.bind(full)
+        listener.listen(0)
+        waiting.connect(full)
+        targets = [
+            *(refused, somebody.getsockname(), full, "/nowhere", "/x" * 100),
+            *(("tpu-0", 8431), ("x" * 100, 8431)),
+        ]
+        assert unreachable(targets) == {
+            refused: GONE,
+            full: SLOW,
+            "/nowhere": GONE,
+            "/x" * 100: GONE,
+        }
+
+
+@pytest.mark.parametrize("name", ["tpu.sock", "a b%41?c#d.sock"])
+def test_a_unix_socket(run_dir: Path, name: str) -> None:
+    """A path is a target, whatever it is called."""
+    path = str(run_dir / name)
+    runtime = Runtime(f"unix:{quote(path)}", shapes.host("v4"))
+    try:
+        assert Path(path).exists()
+        assert unreachable([path]) == {}
+        (answer,) = ask([metric(path, shapes.QUEUE)], LONG)
+    finally:
+        runtime.end()
+    assert isinstance(answer, bytes)
+
+
+def test_more_than_fits_is_not_received(runtime: Runtime) -> None:
+    """A reply has a largest size; one above it is a failure, and others arrive."""
+    told = shapes.host("v4")
+    told["metrics"][shapes.QUEUE] = "00" * ((1 << 20) + 1)
+    runtime.tell(told)
+    target = ("127.0.0.1", runtime.port)
+    large, other = ask(
+        [metric(target, shapes.QUEUE), metric(target, shapes.MEMORY_USED)], LONG
+    )
+    assert large == Failure("RESOURCE_EXHAUSTED")
+    assert isinstance(other, bytes)
+
+
+@pytest.mark.parametrize("status", [STATUS_200, STATUS_404])
+def test_a_web_server_replies_to_no_call(status: bytes) -> None:
+    """HTTP/2 without gRPC never looks like a message, whatever gRPC makes of it."""
+    with Http2Server(lambda stream: page(stream, status)) as server:
+        assert isinstance(one(server), Failure)
+
+
+@pytest.mark.parametrize(
+    ("message", "trailers", "expected"),
+    [
+        (b"\0\0\0\0\1x", True, b"x"),
+        (b"\0\0\0\0\0", True, b""),
+        (b"\0\0\0\0\1x", False, UNKNOWN),
+        (b"\0\0\0\0\2x", True, CUT_OFF),
+        (b"\0\0", True, CUT_OFF),
+        (b"", True, CUT_OFF),
+    ],
+)
+def test_half_a_reply_is_none(message: bytes, trailers: bool, expected: Any) -> None:  # noqa: FBT001
+    """Without a status, or cut off: a failure, and no empty message."""
+    with Http2Server(
+        lambda stream: reply(stream, message, trailers=trailers)
+    ) as server:
+        assert one(server) == expected
+
+
+def test_what_is_reset_costs_itself_alone() -> None:
+    """Other calls of the connection are answered."""
+
+    def answer(stream: int) -> bytes:
+        if stream == 3:
+            return frame(RESET, 0, stream, (8).to_bytes(4, "big"))
+        return reply(stream, b"\0\0\0\0\3yes")
+
+    with Http2Server(answer) as server:
+        replies = ask([Call(server.target, "/a/b", b"")] * 3, LONG)
+    assert sorted(map(str, replies)) == ["Failure(code='CANCELLED')", *["b'yes'"] * 2]
+
+
+def test_a_server_that_leaves_keeps_what_it_said() -> None:
+    """Replies before the end count; the rest is gone, at once."""
+    with Http2Server(
+        lambda stream: reply(stream, b"\0\0\0\0\3yes") if stream == 1 else None
+    ) as server:
+        replies = ask([Call(server.target, "/a/b", b"")] * 3, LONG)
+    assert sorted(map(str, replies)) == ["Failure(code='UNAVAILABLE')"] * 2 + ["b'yes'"]
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\0" * 65536,
+        b"\xff" * 65536,
+        b"\x16\x03\x03\x00\x02\x02\x28",
+        b"",
+    ],
+)
+def test_what_is_no_http2_is_gone(garbage: bytes) -> None:
+    """A stranger costs no exception, and no waiting."""
+
+    def stranger(listener: socket.socket) -> None:
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            with sock:
+                sock.recv(65536)
+                sock.sendall(garbage)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=stranger, args=(listener,))
+        thread.start()
+        assert ask([Call(listener.getsockname(), "/a/b", b"")], LONG) == [GONE]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_nothing_is_left_behind(runtime: Runtime) -> None:
+    """Threads and connections end with the calls, also those to one that hangs."""
+
+    def held() -> list[int]:
+        own = Path("/proc/self")
+        return [len(list((own / what).iterdir())) for what in ("task", "fd")]
+
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        before = held()
+        for _ in range(3):
+            targets = [("127.0.0.1", runtime.port), mute.getsockname()]
+            ask([metric(target, shapes.QUEUE) for target in targets], SHORT)
+        until(lambda: held() <= before, "threads and descriptors are gone")
+
+
+QUIET = """
+import os, sys
+from jaxmon_exporter.collectors.tpu.channel import Call, ask
+print(ask([Call("/x" * 100, "/a/b", b"")], 60))
+print(os.environ["GRPC_VERBOSITY"])
+"""
+
+
+def test_standard_error_is_left_alone() -> None:
+    """What gRPC's core has to say is not in the log, unless somebody wants it there."""
+    quiet = run_python("-c", QUIET).ok()
+    assert "Failure" in quiet.out
+    assert quiet.err == ""
+    loud = run_python("-c", QUIET, env={"GRPC_VERBOSITY": "ERROR"}).ok()
+    assert loud.out.endswith("ERROR\n")
+    assert "Path name" in loud.err
+
+
+FORKED = """
+import os, sys
+from jaxmon_exporter.collectors.tpu.channel import Call, ask
+calls = [Call(("127.0.0.1", int(sys.argv[1])), "/a/b", b"")]
+first = ask(calls, 60)
+if (child := os.fork()) == 0:
+    os._exit(7)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), ask(calls, 60) == first)
+"""
+
+
+def test_a_process_that_asked_may_fork(runtime: Runtime) -> None:
+    """Between two polls a child starts and ends as ever, and the parent goes on."""
+    result = run_python("-W", "ignore", "-c", FORKED, str(runtime.port)).ok()
+    assert (result.out, result.err) == ("7 True\n", "")
