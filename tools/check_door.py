@@ -76,17 +76,8 @@ LATER: frozenset[str] = frozenset(
         "jaxmon/agent/compiles/misses.py",
         "jaxmon/agent/compiles/part.py",
         "jaxmon/agent/counted.py",
-        "jaxmon/agent/devices/part.py",
         "jaxmon/agent/errors/surfacing.py",
         "jaxmon/agent/ledger.py",
-        "jaxmon/agent/memory/live.py",
-        "jaxmon/agent/reports/baseline.py",
-        "jaxmon/agent/reports/profile.py",
-        "jaxmon/agent/sampling/part.py",
-        "jaxmon/agent/sampling/window.py",
-        "jaxmon/agent/sampling/work.py",
-        "jaxmon/agent/transfers/crossings.py",
-        "jaxmon/agent/transfers/origins.py",
     }
 )
 

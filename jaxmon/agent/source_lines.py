@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import sysconfig
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import jaxmon
-from jaxmon.agent.memory.pprof import Frame
+from jaxmon.agent.jaxlink.ownership import directories, is_module
 
 
 # What stands between a program and JAX: libraries built on it, and what they use. A
@@ -69,6 +68,14 @@ _MAX_FILES = 10_000
 _USER, _GENERATED, _LIBRARY, _JAX = range(4)
 
 
+class Frame(NamedTuple):
+    """A place in the source; ``""`` and 0 where the profile does not tell."""
+
+    file: str
+    line: int
+    function: str
+
+
 class Site(NamedTuple):
     """A source line, with the path as the interpreter knows it."""
 
@@ -84,7 +91,7 @@ class Sites:
     """Finds the user's line in stacks. Costs about 0.2 µs for each frame."""
 
     def __init__(self, jax: ModuleType) -> None:
-        self._jax = (OURS, *(f"{Path(path)}{os.sep}" for path in jax.__path__))
+        self._jax = (OURS, *directories(jax))
         standard = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
         self._standard = tuple(f"{path}{os.sep}" for path in standard if path)
         self._tiers: dict[str, int] = {}
@@ -125,7 +132,7 @@ class Sites:
             return _USER if file.startswith(("<stdin", "<ipython")) else _GENERATED
         package = _package(file)
         if package is not None:
-            if package in ("jax", "jaxlib"):
+            if is_module(package):
                 return _JAX
             return _LIBRARY if package in _LIBRARIES else _USER
         return _LIBRARY if file.startswith(self._standard) else _USER

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxmon.agent import Agent
+from jaxmon.agent.jaxlink import profiler
 from jaxmon.agent.reports import profile
 from jaxmon.http import client
 from jaxmon.profile import table, xspace
@@ -142,7 +143,7 @@ def test_who_patches_the_profiler_after_us_is_left_alone(
     Another tool that wraps the same class while a trace is taken keeps its wrapper,
     and what it wrapped works on.
     """
-    module = profile._profiler(jax)
+    module = profiler.module_of(jax)
     original = module.ProfilerSession
     jnp.ones(3).block_until_ready()
     with ThreadPoolExecutor(1) as pool:
@@ -174,7 +175,7 @@ def test_seconds_are_checked(agent: Agent, seconds: str) -> None:
 
 def test_stopping_the_agent_ends_the_trace(run_dir: Path) -> None:
     """Nothing of a trace is left when the agent stops: session, patch, thread."""
-    module = profile._profiler(jax)
+    module = profiler.module_of(jax)
     original = module.ProfilerSession
     with ThreadPoolExecutor(1) as pool:
         with instrumented(socket=True) as agent:

@@ -16,8 +16,8 @@ import pytest
 
 import jaxmon
 from jaxmon.agent.checks import deviations, numerics
+from jaxmon.agent.jaxlink import crossings, origins
 from jaxmon.agent.sampling.part import Sample
-from jaxmon.agent.transfers import crossings, origins
 from tests import leaks, support
 from tests.instrumented import instrumented, samples, value
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 import pytest
 
 from jaxmon.agent.memory import pprof
-from jaxmon.agent.memory.pprof import Frame, ProfileError, Sample
+from jaxmon.agent.memory.pprof import ProfileError, Sample
+from jaxmon.agent.source_lines import Frame
 
 
 def varint(value: int) -> bytes:

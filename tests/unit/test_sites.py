@@ -10,8 +10,7 @@ import pytest
 
 from jaxmon import demo
 from jaxmon.agent import source_lines as sites
-from jaxmon.agent.memory.pprof import Frame
-from jaxmon.agent.source_lines import UNKNOWN, Sites, shown
+from jaxmon.agent.source_lines import UNKNOWN, Frame, Sites, shown
 from jaxmon.indicators import decorate
 
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmon.agent.sampling.work import Work, numbers, small, unready
+from jaxmon.agent.jaxlink.arrays import numbers
+from jaxmon.agent.sampling.work import Work, small, unready
 
 
 def kept(*sizes: int) -> list[int]:

@@ -15,7 +15,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
-from jaxmon.agent.sampling.work import is_over
+from jaxmon.agent.jaxlink.arrays import is_over
 from jaxmon.agent.watcher import Watcher
 from jaxmon.exposition.families import Family, series
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from jaxmon.agent.checks.deviations import DeterminismCheck, Result
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.arrays import is_over, numbers
 from jaxmon.agent.jaxlink.configuration import surroundings
 from jaxmon.agent.jaxlink.executables import why_not_again
-from jaxmon.agent.sampling.work import is_over, numbers
 from jaxmon.agent.worker import Worker
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 from weakref import ref
@@ -63,7 +62,7 @@ class Identity:
                 catalog.RUNTIME_INFO,
                 1,
                 jax.__version__,
-                import_module("jaxlib").__version__,
+                backends.version(),
                 platform.python_version(),
                 backend.platform,
                 # Several lines on a GPU; the first holds the version.

@@ -16,10 +16,9 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.functions import UNKNOWN, Function
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink.failures import Stage
-from jaxmon.agent.memory.pprof import Frame
 from jaxmon.agent.oom.facts import Failure
 from jaxmon.agent.oom.part import OomReports
-from jaxmon.agent.source_lines import Sites, shown
+from jaxmon.agent.source_lines import Frame, Sites, shown
 from jaxmon.exposition.families import Family, gauge
 
 

@@ -5,6 +5,7 @@ waiting for whoever does.
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -23,6 +24,11 @@ def are_up(jax: Any) -> bool:
     until the slowest host of a cluster has joined.
     """
     return client(jax) is not None
+
+
+def version() -> str | None:
+    """Return the release of jaxlib, `None` where it is not loaded."""
+    return getattr(sys.modules.get("jaxlib"), "__version__", None)
 
 
 def client(jax: Any) -> Any:

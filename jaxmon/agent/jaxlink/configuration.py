@@ -84,6 +84,18 @@ def context_of(jax: Any) -> Configuration:
     return _read_one_by_one(config, context)
 
 
+def is_calling(jax: Any) -> Callable[[], bool]:
+    """
+    Return what tells whether the program itself is calling on this thread, and not JAX
+    while it traces.
+
+    Raises:
+        AttributeError: this JAX does not tell.
+    """
+    clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - told nowhere else
+    return clean
+
+
 def surroundings(jax: Any) -> Callable[[], object]:
     """Return what tells the configuration of the thread that calls it."""
     values, config = context_of(jax).values, jax.config

@@ -35,7 +35,7 @@ from jaxmon.agent.compiles.payers import Payers
 from jaxmon.agent.errors.surfacing import Births, Leaving
 from jaxmon.agent.errors.uncaught import Uncaught
 from jaxmon.agent.guard import log
-from jaxmon.agent.jaxlink import listeners
+from jaxmon.agent.jaxlink import listeners, methods
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.listeners import Listeners
 from jaxmon.agent.jaxlink.patches import Patches, Stand
@@ -43,7 +43,6 @@ from jaxmon.agent.jaxlink.probe import Observer, Probe
 from jaxmon.agent.parts import Parts
 from jaxmon.agent.recompiles import part as causes
 from jaxmon.agent.sampling import window
-from jaxmon.agent.transfers import stand_ins
 from jaxmon.exposition.families import Family, series
 
 
@@ -102,7 +101,7 @@ class Hooks:
         self._attach("uncaught", self._attach_uncaught)
         self._attach("out_of_memory", self._attach_births)
         if self._observe_transfers:
-            self._attach(stand_ins.SITE, self._attach_transfers)
+            self._attach(methods.SITE, self._attach_transfers)
         if self._count_calls:
             self._attach(calls.SITE, self._attach_calls)
             if self._sample:

@@ -1,6 +1,4 @@
-"""
-JAX's jitted objects: what they are, and copies of the code that makes them.
-"""
+"""JAX's jitted objects: what they are, and copies of the code that makes them."""
 
 from __future__ import annotations
 

@@ -17,6 +17,11 @@ from typing import Any, TypeAlias
 Hook: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
 
 
+def orders_across_devices(jax: Any) -> bool:
+    """Tell whether a CPU runs programs in order, on whichever of its devices."""
+    return bool(jax.__version_info__ < (0, 6))
+
+
 class PostHook:
     """
     The place; ours for a moment, and only when nobody else has it.

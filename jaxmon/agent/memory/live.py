@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-
-# What NumPy says of a type that another library has added to it.
-_REGISTERED = 2
+from jaxmon.agent.jaxlink.arrays import packed_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +49,7 @@ def kinds(arrays: list[Any]) -> Iterator[Kind]:
             if array.is_deleted():
                 continue
             dtype = array.dtype
-            # Whether a type of less than a byte is packed depends on the release, the
-            # device, and on how the array was made.
-            size = array.on_device_size_in_bytes() if _may_pack(dtype) else None
+            size = packed_bytes(array, dtype)
             key = (array.sharding, array.shape, dtype, size)
             kind = known.get(key)
             if kind is None:
@@ -62,11 +58,6 @@ def kinds(arrays: list[Any]) -> Iterator[Kind]:
             continue
         del array
         yield kind
-
-
-def _may_pack(dtype: Any) -> bool:
-    # Of int4, which is not one of NumPy's own, each element counts as a byte elsewhere.
-    return dtype.itemsize == 1 and getattr(dtype, "isbuiltin", 0) == _REGISTERED
 
 
 def _kind(array: Any, size: int | None) -> Kind:

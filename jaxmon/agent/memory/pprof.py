@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jaxmon.agent.source_lines import Frame
 from jaxmon.errors import JaxmonError, WireError
 from jaxmon.formats import protobuf as wire
 from jaxmon.formats.protobuf import Value
@@ -43,14 +44,6 @@ _FUNCTION_ID, _FUNCTION_NAME, _FUNCTION_FILE = 1, 2, 4
 
 class ProfileError(JaxmonError):
     """The bytes are no memory profile."""
-
-
-class Frame(NamedTuple):
-    """A place in the source; ``""`` and 0 where the profile does not tell."""
-
-    file: str
-    line: int
-    function: str
 
 
 class Sample(NamedTuple):

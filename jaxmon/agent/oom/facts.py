@@ -96,7 +96,7 @@ class Facts:
         self._versions = {
             "jaxmon": version(),
             "jax": self._context.jax.__version__,
-            "jaxlib": _version_of("jaxlib"),
+            "jaxlib": backends.version(),
             "python": platform.python_version(),
         }
 
@@ -250,7 +250,3 @@ def _may_ask(program: Mapping[str, Any], asked: int | None) -> bool:
     return asked is not None and any(
         need is not None and abs(need - asked) <= asked * _ABOUT for need in needs
     )
-
-
-def _version_of(module: str) -> str | None:
-    return getattr(sys.modules.get(module), "__version__", None)

@@ -84,11 +84,9 @@ def _figures(
 
 
 def _versions(jax: Any) -> dict[str, str]:
-    import jaxlib  # noqa: PLC0415 - JAX has loaded it
-
     found = {
         "jax": jax.__version__,
-        "jaxlib": jaxlib.__version__,
+        "jaxlib": backends.version() or "",
         "python": platform.python_version(),
     }
     # Backends are the program's to start.

@@ -12,14 +12,12 @@ import functools
 import threading
 from concurrent.futures import Future
 from http import HTTPStatus
-from importlib import import_module
-from types import FrameType
 from typing import Any
 
 from jaxmon.agent.context import Context
+from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.jaxlink.patches import Patches
-from jaxmon.agent.jaxlink.probe import Probe
+from jaxmon.agent.jaxlink.profiler import Busy, Session, reserved
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.threads import DaemonThread
 
@@ -97,23 +95,16 @@ class Profiler:
         platform = self._jax.local_devices()[0].platform
         if platform == "gpu" and not self._allow_gpu:
             raise Refused(HTTPStatus.FORBIDDEN, _GPU_REASON)
-        state = self._jax._src.profiler._profile_state  # noqa: SLF001
         with self._lock:
             if self._running is not None:
                 msg = "somebody else is taking a trace of this process"
                 raise Refused(HTTPStatus.CONFLICT, msg)
-            # Held by JAX while the program starts or ends its own.
-            if not state.lock.acquire(blocking=False):
-                raise Refused(HTTPStatus.CONFLICT, "the program is profiling itself")
             try:
-                session = getattr(state, "profile_session", None)
-                if session is not None or getattr(state, "session", None) is not None:
-                    msg = "the program is profiling itself"
-                    raise Refused(HTTPStatus.CONFLICT, msg)
-                recording = _Recording(self._jax, self._guard, seconds, platform)
-                recording.begin()
-            finally:
-                state.lock.release()
+                with reserved(self._jax):
+                    recording = _Recording(self._jax, self._guard, seconds)
+                    recording.begin(platform)
+            except Busy as busy:
+                raise Refused(HTTPStatus.CONFLICT, str(busy)) from busy
             self._running = recording
         return recording
 
@@ -136,42 +127,25 @@ class Profiler:
 class _Recording:
     """One session of XLA's profiler."""
 
-    def __init__(self, jax: Any, guard: Any, seconds: float, platform: str) -> None:
-        self._module = _profiler(jax)
-        self._guard = guard
+    def __init__(self, jax: Any, guard: Guard, seconds: float) -> None:
+        self._session = Session(jax, self._make_way, guard=guard, site=SITE)
         self._seconds = seconds
-        self._platform = platform
         self._over = threading.Event()
         self._lock = threading.RLock()
-        self._session: Any = None
+        self._ended = True
         self._space: bytes | None = None
         self._problem: str | None = None
         self._cut_short: str | None = None
-        self._patches = Patches()
 
-    def begin(self) -> None:
+    def begin(self, platform: str) -> None:
         """
-        Start recording.
+        Start recording what happens on devices of *platform*.
 
         Raises:
-            Refused: somebody else records already.
+            Busy: somebody else records already.
         """
-        options = self._module.ProfileOptions()
-        options.python_tracer_level = 0  # its frames would cost the program more
-        # From 0.5 to 0.7 the CPU reports operations on this level only.
-        options.host_tracer_level = 3 if self._platform == "cpu" else 2
-        options.enable_hlo_proto = False
-        if hasattr(options, "raise_error_on_start_failure"):
-            options.raise_error_on_start_failure = True
-        original = self._module.ProfilerSession
-        try:
-            self._session = original(options)
-        except Exception as error:
-            raise Refused(HTTPStatus.CONFLICT, _busy(error)) from error
-        # From here on a session of the program's ends ours first. JAX looks the class
-        # up in its module each time, from 0.4.35 on.
-        probe = Probe(original, self._make_way, guard=self._guard, site=SITE)
-        self._patches.replace(self._module, "ProfilerSession", probe)
+        self._session.begin(platform)
+        self._ended = False
 
     def wait(self) -> None:
         """Let it record for as long as was asked for."""
@@ -186,20 +160,19 @@ class _Recording:
             reason: why it is cut short, if it is.
         """
         with self._lock:
-            session, self._session = self._session, None
-            if session is None:
+            if self._ended:
                 return
-            self.release()
+            self._ended = True
             self._cut_short = reason
             try:
-                self._space = session.stop()
-            except Exception as error:  # noqa: BLE001 - XLA's word on who was first
-                self._problem = _busy(error)
+                self._space = self._session.stop()
+            except Busy as busy:
+                self._problem = str(busy)
         self._over.set()
 
     def release(self) -> None:
         """Let go of what the program's own sessions go through."""
-        self._patches.undo()
+        self._session.release()
 
     def response(self) -> Response:
         """Return what was recorded, or why nothing was."""
@@ -210,17 +183,8 @@ class _Recording:
             headers = {CUT_SHORT: self._cut_short} if self._cut_short else {}
             return Response(self._space, "application/octet-stream", headers=headers)
 
-    def _make_way(self, frame: FrameType, original: Any) -> None:
-        del frame, original
+    def _make_way(self) -> None:
         self.end("the program began to profile itself")
-
-
-def _profiler(jax: Any) -> Any:
-    """Return the module of the profiler's session: a name of its own since JAX 0.6."""
-    try:
-        return import_module("jax._src.lib")._profiler  # noqa: SLF001
-    except AttributeError:
-        return jax._src.lib.xla_client.profiler  # noqa: SLF001
 
 
 def _seconds(text: str | None) -> float:
@@ -233,8 +197,3 @@ def _seconds(text: str | None) -> float:
         msg = f"seconds={text} cannot be used; give {allowed}"
         raise Refused(HTTPStatus.BAD_REQUEST, msg)
     return seconds
-
-
-def _busy(error: Exception) -> str:
-    first = str(error).partition("\n")[0][:200]
-    return f"another profiler is active in this process: {first}"

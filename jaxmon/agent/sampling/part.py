@@ -21,6 +21,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, jitted_of
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.posthook import PostHook
 from jaxmon.agent.sampling.execution import Called, Execution
 from jaxmon.agent.sampling.figures import Figures
@@ -150,8 +151,7 @@ class Sampling:
             AttributeError: this JAX lacks one of them.
         """
         place = PostHook(self._jax)
-        core = self._jax._src.core  # noqa: SLF001
-        self._clean = core.trace_state_clean
+        self._clean = is_calling(self._jax)
         self._window = Window(self._jax, place, self._ended, self._missed, self._guard)
 
     def detach(self) -> None:

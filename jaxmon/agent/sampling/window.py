@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from jaxmon.agent.counted import Arm, CountedFunction, taken
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink.posthook import PostHook
+from jaxmon.agent.jaxlink.posthook import PostHook, orders_across_devices
 from jaxmon.agent.sampling.work import Work, on_host, queues, small
 
 
@@ -121,7 +121,7 @@ class Window:
     ) -> None:
         self._array = jax.Array
         self._leaves = jax.tree_util.tree_leaves
-        self._across = jax.__version_info__ < (0, 6)
+        self._across = orders_across_devices(jax)
         self._place = place
         self._on_end = on_end
         self._count_missed = missed

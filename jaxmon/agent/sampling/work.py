@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from itertools import chain, zip_longest
-from operator import call, itemgetter
+from operator import itemgetter
 from threading import get_ident
 from time import perf_counter
 from typing import Any
 
 from jaxmon import interrupts
+from jaxmon.agent.jaxlink.arrays import is_over, numbers
 
 
 # Leaves at either end of a program's outputs among which the smallest are chosen.
@@ -70,17 +71,6 @@ class Work:
             return ready
         self.lost = True
         return True
-
-
-def is_over(array: Any) -> bool:
-    """
-    Tell whether *array* is ready, or deleted.
-
-    To 0.10 JAX crashes when a deleted array is asked whether it is ready, and its owner
-    may delete it at any time. Both questions are asked from C, within one bytecode,
-    so that no other thread runs between them.
-    """
-    return any(map(call, (array.is_deleted, array.is_ready)))
 
 
 def small(leaves: Sequence[Any], array: Any) -> list[Any]:
@@ -143,11 +133,3 @@ def unready(leaves: Sequence[Any], array: Any, *, limit: int) -> list[Work]:
             work.look()
             found.append(work)
     return found
-
-
-def numbers(array: Any) -> Any:
-    """
-    Return what *array* is made of: PRNG keys are arrays that cannot tell whether they
-    are ready, nor JAX 0.4 their size, around one that can.
-    """
-    return getattr(array, "_base_array", array)

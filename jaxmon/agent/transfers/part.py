@@ -12,12 +12,12 @@ import numpy as np
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.crossings import Crossings, trusted
+from jaxmon.agent.jaxlink.methods import SITE, Method
+from jaxmon.agent.jaxlink.origins import Direction, Site
 from jaxmon.agent.jaxlink.patches import Patches
 from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.source_lines import shown
-from jaxmon.agent.transfers.crossings import Crossings, trusted
-from jaxmon.agent.transfers.origins import Direction, Site
-from jaxmon.agent.transfers.stand_ins import SITE, Method
 from jaxmon.catalog import TRANSFER_DIRECTIONS
 from jaxmon.exposition.families import Family, gauge, series
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Literal
 
+from jaxmon.agent.jaxlink.ownership import directories
 from jaxmon.agent.source_lines import AGENT, OURS, PROGRAMS, Sites
 
 
@@ -28,7 +28,6 @@ _WORDS = {
     "_item": "item",
     "_device_get": "device_get",
     "try_to_block": "block_until_ready",
-    "_wait": "block_until_ready",
 }
 # Functions of JAX that stand around others, and say nothing about what happens.
 _WRAPPERS = frozenset({"wrapper", "wrapped", "reraise_with_filtered_traceback"})
@@ -75,7 +74,7 @@ class Origins:
         self._lines: dict[tuple[int, int, str, str], Site] = {}
         self._rest: dict[tuple[Direction, str], Site] = {}
         self._kinds: dict[str, int] = {}
-        self._jax = _directories("jax", "jaxlib")
+        self._jax = directories(jax)
         source = os.path.join(self._jax[0], "_src", "")  # noqa: PTH118
         interpreters = os.path.join(source, "interpreters", "")  # noqa: PTH118
         self._internal = {
@@ -173,11 +172,3 @@ def _in_words(how: str) -> str:
     if how in _WORDS:
         return _WORDS[how]
     return how.strip("_") or "unknown"
-
-
-def _directories(*packages: str) -> tuple[str, ...]:
-    return tuple(
-        os.path.dirname(file) + os.sep  # noqa: PTH120 - a prefix of file names
-        for package in packages
-        if (file := getattr(sys.modules.get(package), "__file__", None))
-    )

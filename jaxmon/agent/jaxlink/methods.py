@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.transfers.origins import Site
+from jaxmon.agent.jaxlink.origins import Site
 
 
 SITE = "transfers"

@@ -22,8 +22,9 @@ import numpy as np
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.inspection import is_a, package_of
-from jaxmon.agent.transfers.origins import CONVERSIONS, Origins, Site
-from jaxmon.agent.transfers.stand_ins import SITE, Record, Wait
+from jaxmon.agent.jaxlink.configuration import is_calling
+from jaxmon.agent.jaxlink.methods import SITE, Record, Wait
+from jaxmon.agent.jaxlink.origins import CONVERSIONS, Origins, Site
 from jaxmon.indicators.endings import Once
 
 
@@ -86,7 +87,7 @@ class Crossings:
         self._many = many
         self._origins = Origins(jax)
         self._looping: dict[int, bool] = {}
-        self._clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001
+        self._clean = is_calling(jax)
         self._array: type = jax._src.array.ArrayImpl  # noqa: SLF001
 
     def places(self) -> tuple[list[Place], list[Place]]:

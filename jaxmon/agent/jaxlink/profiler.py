@@ -1,0 +1,129 @@
+"""
+XLA's profiler, which has one session in a process.
+
+The program's own session comes first: ours does not begin while it has one, and has to
+make way as soon as it opens one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.jaxlink.patches import Patches
+from jaxmon.agent.jaxlink.probe import Probe
+
+
+class Busy(Exception):  # noqa: N818 - that somebody else profiles is no error
+    """Somebody else uses the profiler; the text says who."""
+
+
+@contextmanager
+def reserved(jax: Any) -> Iterator[None]:
+    """
+    Keep the program from beginning or ending a profile inside of the block.
+
+    Raises:
+        Busy: it is profiling, or just about to.
+    """
+    state = jax._src.profiler._profile_state  # noqa: SLF001 - told nowhere else
+    # Held by JAX while the program starts or ends its own.
+    if not state.lock.acquire(blocking=False):
+        raise Busy(_OWN)
+    try:
+        session = getattr(state, "profile_session", None)
+        # It has that name since 0.12.
+        if session is not None or getattr(state, "session", None) is not None:
+            raise Busy(_OWN)
+        yield
+    finally:
+        state.lock.release()
+
+
+_OWN = "the program is profiling itself"
+
+
+class Session:
+    """
+    A session of ours.
+
+    Args:
+        jax: the module.
+        make_way: called when the program is about to begin one of its own.
+        guard: contains failures of *make_way*.
+        site: the name of these failures.
+    """
+
+    def __init__(
+        self, jax: Any, make_way: Callable[[], None], *, guard: Guard, site: str
+    ) -> None:
+        self._module = module_of(jax)
+        self._make_way = make_way
+        self._guard = guard
+        self._site = site
+        self._patches = Patches()
+        self._session: Any = None
+
+    def begin(self, platform: str) -> None:
+        """
+        Start recording what happens on devices of *platform*.
+
+        Raises:
+            Busy: somebody else records already.
+        """
+        options = self._module.ProfileOptions()
+        options.python_tracer_level = 0  # its frames would cost the program more
+        # From 0.5 to 0.7 the CPU reports operations on this level only.
+        options.host_tracer_level = 3 if platform == "cpu" else 2
+        options.enable_hlo_proto = False
+        if hasattr(options, "raise_error_on_start_failure"):
+            options.raise_error_on_start_failure = True
+        original = self._module.ProfilerSession
+        try:
+            self._session = original(options)
+        except Exception as error:
+            raise Busy(_other(error)) from error
+        # From here on a session of the program's ends ours first. JAX looks the class
+        # up in its module each time, from 0.4.35 on.
+        probe = Probe(original, self._on_other, guard=self._guard, site=self._site)
+        self._patches.replace(self._module, "ProfilerSession", probe)
+
+    def stop(self) -> bytes:
+        """
+        Stop recording and return the trace.
+
+        Raises:
+            Busy: another profiler was first.
+        """
+        self.release()
+        session, self._session = self._session, None
+        try:
+            space: bytes = session.stop()
+        except Exception as error:
+            raise Busy(_other(error)) from error
+        return space
+
+    def release(self) -> None:
+        """Let go of what the program's own sessions go through."""
+        self._patches.undo()
+
+    def _on_other(self, frame: FrameType, original: Any) -> None:
+        del frame, original
+        self._make_way()
+
+
+def module_of(jax: Any) -> Any:
+    """Return the module of the profiler's session: a name of its own since JAX 0.6."""
+    try:
+        return import_module("jax._src.lib")._profiler  # noqa: SLF001
+    except AttributeError:
+        return jax._src.lib.xla_client.profiler  # noqa: SLF001
+
+
+def _other(error: Exception) -> str:
+    first = str(error).partition("\n")[0][:200]
+    return f"another profiler is active in this process: {first}"
