@@ -2,15 +2,16 @@
 What a user may choose, in one place.
 
 Each field can be given to `jaxmon.instrument` by name or in the environment as
-``JAXMON_<NAME>``; an argument wins over the environment. See `docs/settings.md`.
+``JAXMON_<NAME>``; an argument wins over the environment. What is declared here is what
+is checked; `docs/settings.md`, `jaxmon.options` and options of commands follow from it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, TypedDict
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
 
 from jaxmon.errors import SettingsError
 
@@ -20,135 +21,172 @@ DEFAULT_PORT = 9466
 # Agents that look for a free port leave it to the sidecar.
 SIDECAR_PORT = 9467
 
+DIRECTORY = "str | None"
+"""The annotation of directories, and of nothing else."""
+
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 _NONE = ("", "none")
 
-_SWITCHES = (
-    "enabled",
-    "socket",
-    "calls",
-    "programs",
-    "transfers",
-    "nonfinite",
-    "event_values",
-    "report",
-    "device_figures",
-    "profile_gpu",
-)
-_DIRECTORIES = ("run_dir", "report_dir", "figures_dir")
-_INTERVALS = ("memory_interval", "memory_lines_interval", "shadow_interval")
+# What a setting of each annotation is, and what to give in words.
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "True or False"),
+    "int": ((int,), ""),
+    "int | None": ((int,), ""),
+    "float": ((int, float), ""),
+    "str": ((str,), ""),
+    DIRECTORY: ((str,), "a directory, or None"),
+}
+
+
+class Declared:
+    """
+    What is known of a setting besides its name, its type and its default.
+
+    Args:
+        meaning: in sentences.
+        give: what to give, in words, where neither type nor *within* says it.
+        within: the lowest and the highest number.
+        off: whether 0 can be given besides.
+    """
+
+    __slots__ = ("give", "meaning", "off", "within")
+
+    def __init__(
+        self, meaning: str, give: str, within: tuple[float, float] | None, *, off: bool
+    ) -> None:
+        self.meaning = meaning
+        self.give = give
+        self.within = within
+        self.off = off
+
+
+def declared(setting: Field[Any]) -> Declared:
+    """Return what is known of a field of `Settings`."""
+    known: Declared = setting.metadata["declared"]
+    return known
+
+
+def _setting(
+    meaning: str,
+    *,
+    default: object,
+    give: str = "",
+    within: tuple[float, float] | None = None,
+    off: bool = False,
+) -> Any:
+    known = Declared(meaning, give, within, off=off)
+    return field(default=default, metadata={"declared": known})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """
-    Settings of the in-process agent.
+    """Settings of the in-process agent."""
 
-    Args:
-        enabled: `False` makes `jaxmon.instrument` do nothing at all.
-        host: address that the metrics server binds.
-        port: TCP port; 0 takes any free one, `None` opens none. A busy port is
-            left alone and the next free one taken, but not 9467, the sidecar's.
-        socket: serve on a Unix socket in the run directory, for the sidecar.
-        run_dir: directory of the sockets; `None` finds one (see `jaxmon.rundir`).
-        calls: count calls and hits (the call layer); off, a cached call costs
-            nothing and hits are not exported.
-        max_functions: most function labels; further functions share ``other``.
-        memory_interval: seconds between two looks at device memory and live
-            arrays; 0 turns them off.
-        memory_lines_interval: seconds between two looks at the source lines that
-            hold memory; 0 turns them off, and leak detection with them.
-        leak_window: seconds of growth without a pause that make a leak.
-        programs: read size, cost and fingerprint of each compiled program.
-        sample_rate: calls of each function that are timed, per second; 0 turns
-            timing off, and the checks of sampled calls with it.
-        transfers: observe transfers between host and device.
-        nonfinite: count non-finite values in the outputs of sampled calls.
-        shadow_interval: seconds between two repetitions of a sampled call, which
-            compare the outputs; 0 turns them off. They cost device time.
-        event_values: keep values of static arguments in the local event log.
-        report: print a summary when the process ends.
-        report_dir: directory for reports of out-of-memory errors; `None` takes
-            ``jaxmon-reports`` in the directory for temporary files.
-        figures_dir: directory in which the agent leaves the figures of each function
-            as it stops, for `jaxmon baseline`; `None` leaves none.
-        device_figures: ask NVML about the GPUs of this process, for a sidecar that has
-            no driver in its container.
-        profile_gpu: let `jaxmon profile` trace GPUs, which has crashed programs.
-    """
-
-    enabled: bool = True
-    host: str = "127.0.0.1"
-    port: int | None = DEFAULT_PORT
-    socket: bool = True
-    run_dir: str | None = None
-    calls: bool = True
-    max_functions: int = 200
-    memory_interval: float = 10.0
-    memory_lines_interval: float = 60.0
-    leak_window: float = 600.0
-    programs: bool = True
-    sample_rate: float = 1.0
-    transfers: bool = True
-    nonfinite: bool = False
-    shadow_interval: float = 0.0
-    event_values: bool = True
-    report: bool = False
-    report_dir: str | None = None
-    figures_dir: str | None = None
-    device_figures: bool = False
-    profile_gpu: bool = False
+    enabled: bool = _setting(
+        "`False` makes `jaxmon.instrument` do nothing at all.", default=True
+    )
+    host: str = _setting(
+        "Address that the metrics server binds.",
+        default="127.0.0.1",
+        give="a host name or address",
+    )
+    port: int | None = _setting(
+        "TCP port; 0 takes any free one. A busy port is left alone and the next free "
+        "one taken, but not 9467, the sidecar's.",
+        default=DEFAULT_PORT,
+        give="0 to 65535, or None for no TCP port",
+        within=(0, 65535),
+    )
+    socket: bool = _setting(
+        "Serve on a Unix socket in the run directory, for the sidecar.", default=True
+    )
+    run_dir: str | None = _setting(
+        "Directory of the agents' sockets; by default one is found (see "
+        "`jaxmon.rundir`).",
+        default=None,
+    )
+    calls: bool = _setting(
+        "Count calls and hits (the call layer); off, a cached call costs nothing and "
+        "hits are not exported.",
+        default=True,
+    )
+    max_functions: int = _setting(
+        "Most function labels; further functions share `other`.",
+        default=200,
+        within=(1, 10_000),
+    )
+    memory_interval: float = _setting(
+        "Seconds between two looks at device memory and live arrays; 0 turns them off.",
+        default=10.0,
+        give="seconds",
+        within=(0.1, 86_400),
+        off=True,
+    )
+    memory_lines_interval: float = _setting(
+        "Seconds between two looks at the source lines that hold memory; 0 turns them "
+        "off, and leak detection with them.",
+        default=60.0,
+        give="seconds",
+        within=(0.1, 86_400),
+        off=True,
+    )
+    leak_window: float = _setting(
+        "Seconds of growth without a pause that make a leak.",
+        default=600.0,
+        give="seconds",
+        within=(1, 604_800),
+    )
+    programs: bool = _setting(
+        "Read size, cost and fingerprint of each compiled program.", default=True
+    )
+    sample_rate: float = _setting(
+        "Calls of each function that are timed, per second; 0 turns timing off, and "
+        "the checks of sampled calls with it.",
+        default=1.0,
+        give="calls a second",
+        within=(0, 1000),
+    )
+    transfers: bool = _setting(
+        "Observe transfers between host and device.", default=True
+    )
+    nonfinite: bool = _setting(
+        "Count non-finite values in the outputs of sampled calls.", default=False
+    )
+    shadow_interval: float = _setting(
+        "Seconds between two repetitions of a sampled call, which compare the outputs; "
+        "0 turns them off. They cost device time.",
+        default=0.0,
+        give="seconds",
+        within=(0.1, 86_400),
+        off=True,
+    )
+    event_values: bool = _setting(
+        "Keep values of static arguments in the local event log.", default=True
+    )
+    report: bool = _setting("Print a summary when the process ends.", default=False)
+    report_dir: str | None = _setting(
+        "Directory for reports of out-of-memory errors; `None` takes `jaxmon-reports` "
+        "in the directory for temporary files.",
+        default=None,
+    )
+    figures_dir: str | None = _setting(
+        "Directory in which the agent leaves the figures of each function as it stops, "
+        "for `jaxmon baseline`; `None` leaves none.",
+        default=None,
+    )
+    device_figures: bool = _setting(
+        "Ask NVML about the GPUs of this process, for a sidecar that has no driver in "
+        "its container.",
+        default=False,
+    )
+    profile_gpu: bool = _setting(
+        "Let `jaxmon profile` trace GPUs, which has crashed programs.", default=False
+    )
 
     def __post_init__(self) -> None:
-        for name in _SWITCHES:
-            _require(name, getattr(self, name), bool, "True or False")
-        _require("host", self.host, str, "a host name or address")
-        if not self.host.isprintable():  # it stands in logs and errors
-            msg = f"host={self.host!r} cannot be used; give a host name or address"
-            raise SettingsError(msg)
-        if self.port is not None:
-            _require("port", self.port, int, "0 to 65535, or None for no TCP port")
-            _within("port", self.port, 0, 65535)
-        for name in _DIRECTORIES:
-            if getattr(self, name) is not None:
-                _require(name, getattr(self, name), str, "a directory, or None")
-        _require("max_functions", self.max_functions, int, "1 to 10000")
-        _within("max_functions", self.max_functions, 1, 10_000)
-        for name in _INTERVALS:
-            _require(name, getattr(self, name), (int, float), "seconds")
-            if getattr(self, name) != 0:
-                _within(name, getattr(self, name), 0.1, 86_400)
-        _require("leak_window", self.leak_window, (int, float), "seconds")
-        _within("leak_window", self.leak_window, 1, 604_800)
-        _require("sample_rate", self.sample_rate, (int, float), "calls a second")
-        _within("sample_rate", self.sample_rate, 0, 1000)
-
-
-class Options(TypedDict, total=False):
-    """The settings as keyword arguments, for type checkers."""
-
-    enabled: bool
-    host: str
-    port: int | None
-    socket: bool
-    run_dir: str | os.PathLike[str] | None
-    calls: bool
-    max_functions: int
-    memory_interval: float
-    memory_lines_interval: float
-    leak_window: float
-    programs: bool
-    sample_rate: float
-    transfers: bool
-    nonfinite: bool
-    shadow_interval: float
-    event_values: bool
-    report: bool
-    report_dir: str | os.PathLike[str] | None
-    figures_dir: str | os.PathLike[str] | None
-    device_figures: bool
-    profile_gpu: bool
+        for one in fields(self):
+            _check(one, getattr(self, one.name))
 
 
 def load(
@@ -162,23 +200,32 @@ def load(
             ``JAXMON_*`` variables are left alone: other parts of jaxmon have theirs.
     """
     environ = os.environ if environ is None else environ
-    known = {field.name: field for field in fields(Settings)}
+    kinds = {one.name: str(one.type) for one in fields(Settings)}
     options = dict(options)
-    for name in _DIRECTORIES:
-        if isinstance(options.get(name), os.PathLike):
-            options[name] = os.fspath(options[name])
-    if unknown := sorted(set(options) - set(known)):
+    if unknown := sorted(set(options) - set(kinds)):
         msg = (
             f"unknown setting {', '.join(map(repr, unknown))}; "
-            f"settings are {', '.join(known)}"
+            f"settings are {', '.join(kinds)}"
         )
         raise SettingsError(msg)
+    for name, value in options.items():
+        if kinds[name] == DIRECTORY and isinstance(value, os.PathLike):
+            options[name] = os.fspath(value)
     values = {
-        name: _parse(name, str(field.type), environ[PREFIX + name.upper()])
-        for name, field in known.items()
+        name: _parse(name, kind, environ[PREFIX + name.upper()])
+        for name, kind in kinds.items()
         if PREFIX + name.upper() in environ and name not in options
     }
     return Settings(**{**values, **options})
+
+
+def wanted(setting: Field[Any]) -> str:
+    """Return what to give for *setting*, in words."""
+    known = declared(setting)
+    if words := known.give or _KINDS[str(setting.type)][1]:
+        return words
+    low, high = known.within or ("", "")
+    return f"{low} to {high}"
 
 
 def _parse(name: str, kind: str, text: str) -> object:
@@ -206,16 +253,27 @@ def _parse(name: str, kind: str, text: str) -> object:
         raise SettingsError(msg) from None
 
 
-def _require(
-    name: str, value: object, kind: type | tuple[type, ...], allowed: str
-) -> None:
-    # A bool is an int to Python, not to a user.
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        msg = f"{name}={value!r} cannot be used; give {allowed}"
+def _check(setting: Field[Any], value: object) -> None:
+    """
+    Raise the error that says what to give instead of *value*.
+
+    Raises:
+        SettingsError: *value* cannot be used.
+    """
+    kind, known = str(setting.type), declared(setting)
+    if value is None and kind.endswith("| None"):
+        return
+    # A bool is an int to Python, not to a user. A name stands in logs and errors.
+    if (
+        not isinstance(value, _KINDS[kind][0])
+        or (isinstance(value, bool) and kind != "bool")
+        or (kind == "str" and not str(value).isprintable())
+    ):
+        msg = f"{setting.name}={value!r} cannot be used; give {wanted(setting)}"
         raise SettingsError(msg)
-
-
-def _within(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        msg = f"{name}={value!r} is out of range; give {low} to {high}"
+    if known.within is None or (known.off and value == 0):
+        return
+    low, high = known.within
+    if not low <= value <= high:  # type: ignore[operator]  # a number, as seen above
+        msg = f"{setting.name}={value!r} is out of range; give {low} to {high}"
         raise SettingsError(msg)

@@ -1,65 +1,198 @@
-"""What a user of the sidecar may choose."""
+"""
+What a user of the sidecar may choose, in one place.
+
+Options of `jaxmon exporter`, their variables and documents follow from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any
 
 from jaxmon.settings import SIDECAR_PORT
 
 
+PREFIX = "JAXMON_EXPORTER_"
 COMPAT = ("dcgm",)
 COLLECTORS = ("agents", "host", "nvml", "gpm", "dcgm", "tpu")
 
+_SECONDS = (0.1, 3600.0)
 
-class Options(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class Declared:
     """
-    Settings of the sidecar; `jaxmon.cli.exporter` fills them in.
+    What is known of an option besides its name, its type and its default.
 
     Args:
-        run_dir: where the agents' sockets are.
-        host: address to bind. All of them by default, of IPv6 and IPv4: a sidecar
-            is there to be scraped from another host, and serves nothing but figures.
-        port: TCP port; 0 takes any free one.
-        allowed_hosts: names by which clients may ask, besides those of `Hosts`.
-        agents_interval: seconds between two looks at every agent.
-        host_interval: seconds between two looks at the host.
-        disks: directories of which the file systems are watched.
-        nvml_interval: seconds between two looks at the GPUs.
-        gpu_processes: of how many processes per GPU to tell the memory.
-        exit_on_driver_mismatch: end when the GPUs' driver was upgraded under us,
-            or taken away.
-        gpm_interval: seconds between two samples of what GPUs are busy with.
-        dcgm: address of a dcgm-exporter's page; none by default.
-        dcgm_interval: seconds between two looks at it.
-        dcgm_all_gpus: take from it also GPUs that NVML does not show to us.
-        compat: ``"dcgm"`` to give figures dcgm-exporter's names too.
-        tpu_interval: seconds between two looks at the TPUs.
-        disabled: names out of `COLLECTORS` to leave out.
-        prices: dollars per hour by model of accelerator.
-        web_config: Prometheus's web configuration: TLS, passwords.
-        demo: add a synthetic fleet.
+        meaning: in sentences.
+        flag: on the command line, where it is not the name.
+        variable: in the environment, where it does not follow from the flag.
+        within: the lowest and the highest number.
+        choices: all values that there are.
+        metavar: what stands for a value.
+        check: returns a value that can be used, or raises `ValueError`.
     """
 
-    run_dir: Path
-    host: str = "::"
-    port: int = SIDECAR_PORT
-    allowed_hosts: tuple[str, ...] = ()
-    agents_interval: float = 2.0
-    host_interval: float = 5.0
-    disks: tuple[Path, ...] = ()
-    nvml_interval: float = 5.0
-    gpu_processes: int = 0
-    exit_on_driver_mismatch: bool = False
-    gpm_interval: float = 5.0
-    dcgm: str = ""
-    dcgm_interval: float = 10.0
-    dcgm_all_gpus: bool = False
-    compat: str = ""
-    tpu_interval: float = 5.0
-    disabled: frozenset[str] = frozenset()
-    prices: Mapping[str, float] = MappingProxyType({})
-    web_config: Path | None = None
-    demo: bool = False
+    meaning: str
+    flag: str = ""
+    variable: str = ""
+    within: tuple[float, float] | None = None
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    check: Callable[[Any], Any] | None = None
+
+
+def declared(option: Field[Any]) -> Declared | None:
+    """Return what is known of a field of `Options`; `None` if it is no option."""
+    known: Declared | None = option.metadata.get("declared")
+    return known
+
+
+def _option(  # noqa: PLR0913 - what is known of it, each where it is needed
+    meaning: str,
+    *,
+    default: Any = MISSING,
+    flag: str = "",
+    variable: str = "",
+    within: tuple[float, float] | None = None,
+    choices: tuple[str, ...] = (),
+    metavar: str | None = None,
+    check: Callable[[Any], Any] | None = None,
+) -> Any:
+    known = Declared(meaning, flag, variable, within, choices, metavar, check)
+    return field(default=default, metadata={"declared": known})
+
+
+def _listened(host: str) -> str:
+    """Return *host*, an address to listen on."""
+    from jaxmon.http.listeners import numeric_address  # noqa: PLC0415 - needs sockets
+
+    try:
+        numeric_address(host, 0)
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+    return host
+
+
+def _names(chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """Return *chosen* names that `Host` may have."""
+    from jaxmon.http.hosts import Hosts  # noqa: PLC0415 - see above
+
+    Hosts(chosen)
+    return chosen
+
+
+def _page(url: str) -> str:
+    """Return *url* of a page that can be read; empty stays empty."""
+    from jaxmon_exporter.collectors.dcgm.fetch import (  # noqa: PLC0415 - and a client
+        usable,
+    )
+
+    return usable(url) if url else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """
+    Options of the sidecar.
+
+    `prices` are dollars per hour by model of accelerator; `jaxmon exporter` reads them.
+    """
+
+    # All addresses by default, of IPv6 and IPv4: a sidecar is there to be scraped from
+    # another host, and serves nothing but figures.
+    host: str = _option(
+        "IP address to listen on, by default all; 127.0.0.1 for this host alone.",
+        default="::",
+        check=_listened,
+    )
+    port: int = _option(
+        "TCP port; 0 takes any free one.", default=SIDECAR_PORT, within=(0, 65535)
+    )
+    allowed_hosts: tuple[str, ...] = _option(
+        "Answer browsers and local proxies by this name, too: gpu-7.example.com, "
+        "*.example.com, or * for any; repeat for more. Scrapers elsewhere may use "
+        "every name as it is.",
+        default=(),
+        flag="--allowed-host",
+        metavar="NAME",
+        check=_names,
+    )
+    run_dir: Path = _option(  # noqa: RUF009 - a field
+        "Where the agents' sockets are; by default where agents of this user put them. "
+        "It need not exist yet.",
+        variable="JAXMON_RUN_DIR",
+    )
+    agents_interval: float = _option(
+        "Seconds between two looks at the agents.", default=2.0, within=_SECONDS
+    )
+    host_interval: float = _option(
+        "Seconds between two looks at the host.", default=5.0, within=_SECONDS
+    )
+    disks: tuple[Path, ...] = _option(
+        "Watch the file system of this directory; repeat for more. By default that of "
+        "JAX's persistent cache, if JAX_COMPILATION_CACHE_DIR names one here.",
+        default=(),
+        flag="--disk",
+    )
+    nvml_interval: float = _option(
+        "Seconds between two looks at NVIDIA GPUs.", default=5.0, within=_SECONDS
+    )
+    gpu_processes: int = _option(
+        "Report the memory of this many processes per GPU, the largest, by their "
+        "number; the rest as one. 0: none.",
+        default=0,
+        within=(0, 1000),
+    )
+    exit_on_driver_mismatch: bool = _option(
+        "End with code 1 when NVIDIA's driver was upgraded under this process, or its "
+        "devices were taken from this container: only a new one reaches them again.",
+        default=False,
+    )
+    gpm_interval: float = _option(
+        "Seconds between two samples of what GPUs are busy with (Hopper and later).",
+        default=5.0,
+        within=_SECONDS,
+    )
+    dcgm: str = _option(
+        "Fill gaps from a dcgm-exporter: http://localhost:9400/metrics. Off by "
+        "default.",
+        default="",
+        metavar="URL",
+        check=_page,
+    )
+    dcgm_interval: float = _option(
+        "Seconds between two looks at the dcgm-exporter.",
+        default=10.0,
+        within=_SECONDS,
+    )
+    dcgm_all_gpus: bool = _option(
+        "Take from it also GPUs that NVML does not show to this process.",
+        default=False,
+    )
+    compat: str | None = _option(
+        "Give GPU figures dcgm-exporter's names too, for dashboards made for it.",
+        default=None,
+        choices=COMPAT,
+    )
+    tpu_interval: float = _option(
+        "Seconds between two looks at TPUs.", default=5.0, within=_SECONDS
+    )
+    disabled: tuple[str, ...] = _option(
+        "Leave a collector out; repeat for more (in the variable, separate by spaces).",
+        default=(),
+        flag="--disable",
+        choices=COLLECTORS,
+    )
+    prices: Mapping[str, float] = field(default_factory=dict)
+    web_config: Path | None = _option(  # noqa: RUF009 - a field
+        "TLS, client certificates and passwords, in the format of Prometheus's "
+        "exporters; read again when it or a certificate changes.",
+        default=None,
+    )
+    demo: bool = _option(
+        "Add a synthetic fleet of 8 accelerators and 4 workers.", default=False
+    )

@@ -8,8 +8,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -202,7 +201,7 @@ def _reason(error: OSError | OverflowError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _load(disabled: AbstractSet[str]) -> None:
+def _load(disabled: Sequence[str]) -> None:
     """
     Load libraries before there are threads: while two of these load, they take turns
     at every file, which is a tenth of the start.
@@ -210,7 +209,7 @@ def _load(disabled: AbstractSet[str]) -> None:
     needed = []
     if "host" not in disabled:
         needed.append("psutil")
-    if not disabled >= {"nvml", "gpm"} and driver_is_here():
+    if not {"nvml", "gpm"} <= set(disabled) and driver_is_here():
         needed.append("pynvml")
     for library in needed:
         # Missing, or broken: its collector says so.

@@ -6,13 +6,17 @@ import os
 import threading
 from importlib import import_module
 from types import ModuleType
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from jaxmon import interrupts
 from jaxmon.agent.agent import Agent
 from jaxmon.agent.guard import Guard, log
 from jaxmon.errors import JaxmonError
-from jaxmon.settings import Options, Settings, load
+from jaxmon.settings import Settings, load
+
+
+if TYPE_CHECKING:
+    from jaxmon.options import Options
 
 
 class _Current:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from dataclasses import fields
+from dataclasses import Field, fields
+from typing import Any
 
 import click
 
 from jaxmon.artifacts.markdown import page, table
 from jaxmon.artifacts.write import HEADER
-from jaxmon.settings import PREFIX, Settings
+from jaxmon.settings import PREFIX, Settings, declared, wanted
 
 
 PATH = "docs/settings.md"
 
-_ENTRY = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
-
 
 def render(exporter: click.Command) -> str:
-    """
-    Return the page: the fields of `Settings`, then the options of *exporter*.
-
-    Raises:
-        KeyError: a field is not described in the docstring of `Settings`.
-    """
+    """Return the page: the fields of `Settings`, then the options of *exporter*."""
     return page(
         HEADER,
         "# Settings",
@@ -42,18 +34,27 @@ def render(exporter: click.Command) -> str:
 
 
 def _agent() -> str:
-    meanings = _meanings()
     rows = [
         (
-            f"`{field.name}`",
-            f"`{PREFIX}{field.name.upper()}`",
-            f"`{field.type}`",
-            f"`{field.default!r}`",
-            meanings[field.name],
+            f"`{one.name}`",
+            f"`{PREFIX}{one.name.upper()}`",
+            f"`{one.default!r}`",
+            _takes(one),
+            declared(one).meaning,
         )
-        for field in fields(Settings)
+        for one in fields(Settings)
     ]
-    return table(("Setting", "Variable", "Type", "Default", "Meaning"), rows)
+    return table(("Setting", "Variable", "Default", "Takes", "Meaning"), rows)
+
+
+def _takes(setting: Field[Any]) -> str:
+    words, known = wanted(setting), declared(setting)
+    if known.within is None:
+        return words
+    low, high = known.within
+    span = f"{low} to {high}"
+    ranged = words if span in words else f"{words}, {span}"
+    return f"{ranged}, or 0" if known.off else ranged
 
 
 def _sidecar(exporter: click.Command) -> str:
@@ -62,18 +63,8 @@ def _sidecar(exporter: click.Command) -> str:
         if isinstance(option, click.Option) and not option.hidden:
             # Some releases of click keep a sentinel, not None, for "no default".
             default = option.to_info_dict()["default"]
-            shown = "-" if default in (None, False, ()) else f"`{default}`"
+            nothing = default is False or default in (None, (), "")
+            shown = "-" if nothing else f"`{default}`"
             variable = f"`{option.envvar}`" if option.envvar else "-"
             rows.append((f"`{option.opts[0]}`", variable, shown, option.help or ""))
     return table(("Option", "Variable", "Default", "Meaning"), rows)
-
-
-def _meanings() -> dict[str, str]:
-    """Return the ``Args`` entries of the docstring of `Settings`, on one line each."""
-    _, _, entries = (inspect.getdoc(Settings) or "").partition("Args:\n")
-    pairs = _ENTRY.findall(entries)
-    return {name: _sentence(" ".join(text.split())) for name, text in pairs}
-
-
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:]

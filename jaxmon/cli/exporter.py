@@ -12,17 +12,12 @@ from pathlib import Path
 import click
 
 from jaxmon import rundir
-from jaxmon.cli import addresses, output
+from jaxmon.cli import declared, output
 from jaxmon.cli.logs import LogFormatter
-from jaxmon.cli.options import Number, Whole
 from jaxmon.cli.signals import Signals, Stopped
 from jaxmon.errors import CommandError
-from jaxmon_exporter.options import COLLECTORS, COMPAT, Options
+from jaxmon_exporter.options import PREFIX, Options
 
-
-_ENV = "JAXMON_EXPORTER_"
-_SECONDS = Number(min=0.1, max=3600.0)
-_DEFAULTS = Options(run_dir=Path())
 
 _EPILOG = """
 \b
@@ -53,166 +48,12 @@ Example:
 
 
 @click.command(epilog=_EPILOG)
-@click.option(
-    "--host",
-    default=_DEFAULTS.host,
-    callback=addresses.listened,
-    envvar=f"{_ENV}HOST",
-    show_default=True,
-    show_envvar=True,
-    help="IP address to listen on, by default all; 127.0.0.1 for this host alone.",
-)
-@click.option(
-    "--port",
-    type=Whole(0, 65535),
-    default=_DEFAULTS.port,
-    envvar=f"{_ENV}PORT",
-    show_default=True,
-    show_envvar=True,
-    help="TCP port; 0 takes any free one.",
-)
-@click.option(
-    "--allowed-host",
-    "allowed_hosts",
-    metavar="NAME",
-    multiple=True,
-    callback=addresses.names,
-    envvar=f"{_ENV}ALLOWED_HOST",
-    show_envvar=True,
-    help="Answer browsers and local proxies by this name, too: gpu-7.example.com, "
-    "*.example.com, or * for any; repeat for more. Scrapers elsewhere may use every "
-    "name as it is.",
-)
-@click.option(
-    "--run-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    envvar="JAXMON_RUN_DIR",
-    show_envvar=True,
-    help="Where the agents' sockets are; by default where agents of this user "
-    "put them. It need not exist yet.",
-)
-@click.option(
-    "--agents-interval",
-    type=_SECONDS,
-    default=_DEFAULTS.agents_interval,
-    envvar=f"{_ENV}AGENTS_INTERVAL",
-    show_default=True,
-    show_envvar=True,
-    help="Seconds between two looks at the agents.",
-)
-@click.option(
-    "--host-interval",
-    type=_SECONDS,
-    default=_DEFAULTS.host_interval,
-    envvar=f"{_ENV}HOST_INTERVAL",
-    show_default=True,
-    show_envvar=True,
-    help="Seconds between two looks at the host.",
-)
-@click.option(
-    "--disk",
-    "disks",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    envvar=f"{_ENV}DISK",
-    show_envvar=True,
-    help="Watch the file system of this directory; repeat for more. By default "
-    "that of JAX's persistent cache, if JAX_COMPILATION_CACHE_DIR names one here.",
-)
-@click.option(
-    "--nvml-interval",
-    type=_SECONDS,
-    default=_DEFAULTS.nvml_interval,
-    envvar=f"{_ENV}NVML_INTERVAL",
-    show_default=True,
-    show_envvar=True,
-    help="Seconds between two looks at NVIDIA GPUs.",
-)
-@click.option(
-    "--gpu-processes",
-    type=Whole(0, 1000),
-    default=_DEFAULTS.gpu_processes,
-    envvar=f"{_ENV}GPU_PROCESSES",
-    show_default=True,
-    show_envvar=True,
-    help="Tell the memory of this many processes per GPU, the largest, by their "
-    "number; the rest as one. 0: none.",
-)
-@click.option(
-    "--exit-on-driver-mismatch",
-    is_flag=True,
-    envvar=f"{_ENV}EXIT_ON_DRIVER_MISMATCH",
-    show_envvar=True,
-    help="End with code 1 when NVIDIA's driver was upgraded under this process, or "
-    "its devices were taken from this container: only a new one reaches them again.",
-)
-@click.option(
-    "--gpm-interval",
-    type=_SECONDS,
-    default=_DEFAULTS.gpm_interval,
-    envvar=f"{_ENV}GPM_INTERVAL",
-    show_default=True,
-    show_envvar=True,
-    help="Seconds between two samples of what GPUs are busy with (Hopper and later).",
-)
-@click.option(
-    "--dcgm",
-    metavar="URL",
-    default="",
-    callback=addresses.page,
-    envvar=f"{_ENV}DCGM",
-    show_envvar=True,
-    help="Fill gaps from a dcgm-exporter: http://localhost:9400/metrics. Off by "
-    "default.",
-)
-@click.option(
-    "--dcgm-interval",
-    type=_SECONDS,
-    default=_DEFAULTS.dcgm_interval,
-    envvar=f"{_ENV}DCGM_INTERVAL",
-    show_default=True,
-    show_envvar=True,
-    help="Seconds between two looks at the dcgm-exporter.",
-)
-@click.option(
-    "--dcgm-all-gpus",
-    is_flag=True,
-    envvar=f"{_ENV}DCGM_ALL_GPUS",
-    show_envvar=True,
-    help="Take from it also GPUs that NVML does not show to this process.",
-)
-@click.option(
-    "--compat",
-    type=click.Choice(COMPAT),
-    default=None,
-    envvar=f"{_ENV}COMPAT",
-    show_envvar=True,
-    help="Give GPU figures dcgm-exporter's names too, for dashboards made for it.",
-)
-@click.option(
-    "--tpu-interval",
-    type=_SECONDS,
-    default=_DEFAULTS.tpu_interval,
-    envvar=f"{_ENV}TPU_INTERVAL",
-    show_default=True,
-    show_envvar=True,
-    help="Seconds between two looks at TPUs.",
-)
-@click.option(
-    "--disable",
-    "disabled",
-    type=click.Choice(COLLECTORS),
-    multiple=True,
-    envvar=f"{_ENV}DISABLE",
-    show_envvar=True,
-    help="Leave a collector out; repeat for more (in the variable, separate by "
-    "spaces).",
-)
+@declared.options
 @click.option(
     "--prices",
     "price_table",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar=f"{_ENV}PRICES",
+    envvar=f"{PREFIX}PRICES",
     show_envvar=True,
     help="What accelerators cost: YAML 'model: dollars', or CSV 'model,dollars', per "
     "hour.",
@@ -222,58 +63,25 @@ Example:
     "prices",
     metavar="MODEL=DOLLARS",
     multiple=True,
-    envvar=f"{_ENV}PRICE",
+    envvar=f"{PREFIX}PRICE",
     show_envvar=True,
     help="Dollars per hour of one model, wins over --prices: H100=2.5; repeat for "
     "more.",
 )
 @click.option(
-    "--web-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar=f"{_ENV}WEB_CONFIG",
-    show_envvar=True,
-    help="TLS, client certificates and passwords, in the format of Prometheus's "
-    "exporters; read again when it or a certificate changes.",
-)
-@click.option(
-    "--demo",
-    is_flag=True,
-    envvar=f"{_ENV}DEMO",
-    show_envvar=True,
-    help="Add a synthetic fleet of 8 accelerators and 4 workers.",
-)
-@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
     default="info",
-    envvar=f"{_ENV}LOG_LEVEL",
+    envvar=f"{PREFIX}LOG_LEVEL",
     show_default=True,
     show_envvar=True,
     help="Least severe messages to write to standard error.",
 )
 def command(
+    chosen: declared.Chosen,
     *,
-    host: str,
-    port: int,
-    allowed_hosts: tuple[str, ...],
-    run_dir: Path | None,
-    agents_interval: float,
-    host_interval: float,
-    disks: tuple[Path, ...],
-    nvml_interval: float,
-    gpu_processes: int,
-    exit_on_driver_mismatch: bool,
-    gpm_interval: float,
-    dcgm: str,
-    dcgm_interval: float,
-    dcgm_all_gpus: bool,
-    compat: str | None,
-    tpu_interval: float,
-    disabled: tuple[str, ...],
     price_table: Path | None,
     prices: tuple[str, ...],
-    web_config: Path | None,
-    demo: bool,
     log_level: str,
 ) -> None:
     """
@@ -288,40 +96,22 @@ def command(
     )
     logging.basicConfig(level=log_level.upper(), handlers=[handler])
     signals = Signals()
-    options = Options(
-        run_dir=run_dir or rundir.locate(),
-        host=host,
-        port=port,
-        allowed_hosts=allowed_hosts,
-        agents_interval=agents_interval,
-        host_interval=host_interval,
-        disks=disks or _cache_directory(),
-        nvml_interval=nvml_interval,
-        gpu_processes=gpu_processes,
-        exit_on_driver_mismatch=exit_on_driver_mismatch,
-        gpm_interval=gpm_interval,
-        dcgm=dcgm,
-        dcgm_interval=dcgm_interval,
-        dcgm_all_gpus=dcgm_all_gpus,
-        compat=compat or "",
-        tpu_interval=tpu_interval,
-        disabled=frozenset(disabled),
-        web_config=web_config,
-        demo=demo,
-    )
+    chosen["run_dir"] = chosen["run_dir"] or rundir.locate()
+    chosen["disks"] = chosen["disks"] or _cache_directory()
     try:
         with _loading():
             from jaxmon_exporter.service import Service
 
-            if price_table or prices:
-                options = options._replace(prices=_prices(price_table, prices))
+            options = Options(**chosen, prices=_prices(price_table, prices))
             service = Service(options, give_up=signals.give_up)
             bound = service.start()
         signals.loaded()
     except Stopped:
         return
     scheme = "https" if service.encrypted else "http"
-    output.line(f"jaxmon exporter: {scheme}://{_reachable(host)}:{bound}/", err=True)
+    output.line(
+        f"jaxmon exporter: {scheme}://{_reachable(options.host)}:{bound}/", err=True
+    )
     output.line(f"jaxmon exporter: agents in {options.run_dir}", err=True)
     try:
         reason = signals.wait(service.reload)
@@ -347,6 +137,8 @@ def _loading() -> Iterator[None]:
 
 def _prices(table: Path | None, flags: Sequence[str]) -> Mapping[str, float]:
     """Return dollars per hour by model; those of *flags* win."""
+    if not table and not flags:
+        return {}
     from jaxmon_exporter.prices import from_file, from_flags
 
     try:

@@ -29,6 +29,7 @@ def render() -> dict[str, str]:
         dashboards,
         internals_doc,
         metrics_doc,
+        options,
         settings_doc,
     )
     from jaxmon.artifacts import reference as cli_doc
@@ -39,6 +40,7 @@ def render() -> dict[str, str]:
         cli_doc.PATH: cli_doc.render(main, "jaxmon"),
         internals_doc.PATH: internals_doc.render(names.SECTIONS, names.RELEASES),
         metrics_doc.PATH: metrics_doc.render(),
+        options.PATH: options.render(),
         settings_doc.PATH: settings_doc.render(load("exporter")),
         "alerts/slo.yaml": DEFAULT.read_text(encoding="utf-8"),
         **_in("alerts", alerts.render()),

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from jaxmon.bootstrap import environment
-from jaxmon.cli.options import Number, Whole
+from jaxmon.cli import declared
 from jaxmon.errors import CommandError, SettingsError
 from jaxmon.settings import load
 
@@ -32,32 +32,24 @@ Examples:
 )
 @click.option("-m", "as_module", is_flag=True, help="PROGRAM is a module name.")
 @click.option("-c", "as_code", is_flag=True, help="PROGRAM is Python source.")
-@click.option("--host", help="Address that the metrics server binds.")
-@click.option("--port", type=Whole(0, 65535), help="TCP port; 0 takes any free one.")
 @click.option("--no-tcp", is_flag=True, help="Serve on the Unix socket only.")
-@click.option("--run-dir", help="Directory of the agents' Unix sockets.")
-@click.option("--no-calls", is_flag=True, help="Do not count cached calls.")
-@click.option("--max-functions", type=Whole(1, 10_000), help="Most function labels.")
-@click.option(
-    "--memory-interval",
-    type=Number(),
-    help="Seconds between looks at memory; 0 for none.",
+@declared.settings(
+    "host",
+    "port",
+    "run_dir",
+    "calls",
+    "max_functions",
+    "memory_interval",
+    "report",
 )
-@click.option("--report", is_flag=True, help="Print a summary when PROGRAM ends.")
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def command(
+    chosen: declared.Chosen,
     *,
     as_module: bool,
     as_code: bool,
-    host: str | None,
-    port: int | None,
     no_tcp: bool,
-    run_dir: str | None,
-    no_calls: bool,
-    max_functions: int | None,
-    memory_interval: float | None,
-    report: bool,
     program: str,
     args: tuple[str, ...],
 ) -> None:
@@ -71,22 +63,15 @@ def command(
     if as_module and as_code:
         msg = "-m and -c exclude each other; give one of them"
         raise click.UsageError(msg)
-    if no_tcp and port is not None:
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    if no_tcp and "port" in settings:
         msg = "--port and --no-tcp exclude each other; give one of them"
         raise click.UsageError(msg)
-    given = {
-        "host": host,
-        "port": port,
-        # The program may change directory before it imports JAX.
-        "run_dir": run_dir and str(Path(run_dir).absolute()),
-        "calls": False if no_calls else None,
-        "max_functions": max_functions,
-        "memory_interval": memory_interval,
-        "report": report or None,
-    }
-    settings: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
     if no_tcp:
         settings["port"] = None
+    if run_dir := settings.get("run_dir"):
+        # The program may change directory before it imports JAX.
+        settings["run_dir"] = str(Path(run_dir).absolute())
     try:
         load(settings)
     except SettingsError as error:

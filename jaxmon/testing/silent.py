@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from jaxmon.settings import Options
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    from jaxmon.options import Options
 
 
 # It serves nobody and looks at nothing by itself. Each setting is given, so that the
