@@ -70,11 +70,8 @@ ALLOWED = {
 # Modules whose names still have to move.
 LATER: frozenset[str] = frozenset(
     {
-        "jaxmon/agent/cache/part.py",
         "jaxmon/agent/calls/part.py",
-        "jaxmon/agent/compiles/compile.py",
         "jaxmon/agent/compiles/misses.py",
-        "jaxmon/agent/compiles/part.py",
         "jaxmon/agent/counted.py",
         "jaxmon/agent/errors/surfacing.py",
         "jaxmon/agent/ledger.py",

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from jaxmon.agent.jaxlink.cache import XLA_CACHES
+
 
 # XLA's options are within an entry, the paths in the cache's directory among them.
-_PATH = re.compile(
-    rb"(/[\x20-\x7e]*?)/(?:xla_gpu_per_fusion_autotune_cache_dir|xla_gpu_kernel_cache_file)"
-)
+_PATH = re.compile(rb"(/[\x20-\x7e]*?)/(?:%s)" % "|".join(XLA_CACHES).encode())
 
 # What is read of an entry is decompressed in memory.
 _MOST_BYTES = 32 << 20

@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from jaxmon.agent.jaxlink.cache import SUFFIX, module_of
 
-SUFFIX = "-cache"
-"""End of the name of an entry; ``<module>-<hash>`` before it is its key."""
 
 # Beyond either, size and number of entries are not told.
 _MOST_FILES = 100_000
@@ -72,7 +71,7 @@ def look(
                 if not entry.name.endswith(SUFFIX):
                     continue
                 key = entry.name.removesuffix(SUFFIX)
-                module = key.rpartition("-")[0]
+                module = module_of(key)
                 if key not in sought.get(module, (key,)) and len(elsewhere) < _KEYS:
                     elsewhere.add(key)
                 try:

@@ -27,17 +27,17 @@ from jaxmon.agent.cache.watch import CacheWatch
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.cache import JaxCache
+from jaxmon.agent.jaxlink.cache import (
+    SUFFIX,
+    JaxCache,
+    failed_at,
+    is_refusal,
+    written,
+)
 from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, series
 
-
-STORED = "/jax/compilation_cache/cache_misses"
-"""JAX's event of an entry that is about to be written, whatever its name says."""
-
-SAVED = "/jax/compilation_cache/compile_time_saved_sec"
-"""JAX's event of a hit: whole seconds of compiling, retrieval deducted."""
 
 _EVERY = 30.0
 
@@ -146,46 +146,41 @@ class PersistentCache:
             self._saved += max(0.0, seconds)
 
     def on_write(self, frame: FrameType, original: object) -> None:
-        """Observe ``compiler._cache_write``, called for what was just compiled."""
+        """Observe that JAX is to write what was just compiled."""
         del original
-        variables = frame.f_locals
-        key = str(variables["cache_key"])
+        write = written(frame)
         before = self._thread.attempt
         self._thread.attempt = Attempt(
-            key,
-            str(variables["module_name"]),
-            float(variables["compile_time"]),
-            callbacks=bool(variables.get("host_callbacks")),
-            unread=before is not None and before.unread and before.key == key,
+            write.key,
+            write.module,
+            write.seconds,
+            callbacks=write.callbacks,
+            unread=before is not None and before.unread and before.key == write.key,
         )
 
     def on_warning(self, frame: FrameType, original: object) -> None:
         """
-        Observe ``warnings.warn`` as ``compiler`` calls it: a failure of the cache,
+        Observe a warning of JAX's where it reads and writes: a failure of the cache,
         if an exception is being handled there.
         """
         del original
-        name, error = frame.f_code.co_name, sys.exception()
-        if error is None:
+        error, failed = sys.exception(), failed_at(frame)
+        if error is None or failed is None:
             return
-        key = str(frame.f_locals.get("cache_key", ""))
-        module = str(frame.f_locals.get("module_name") or key.rpartition("-")[0])
-        if name == "_cache_write":
+        if failed.operation == "write":
             if self._thread.attempt is not None:
                 self._thread.attempt.failed = True
-            self._failed("write", module, key, error)
-        elif name in ("_cache_read", "_is_executable_in_cache"):
-            if name == "_cache_read":
-                self._thread.attempt = Attempt(key, unread=True)
-            self._failed("read", module, key, error)
+        elif not failed.sought:
+            self._thread.attempt = Attempt(failed.key, unread=True)
+        self._failed(failed.operation, failed.module, failed.key, error)
 
     def on_refusal(self, frame: FrameType, original: object) -> None:
         """
-        Observe ``warnings.warn`` as ``lru_cache`` calls it: an entry is larger than
-        all entries may be, and is not written.
+        Observe a warning of JAX's where it keeps to a size: an entry is larger than all
+        entries may be, and is not written.
         """
         del original
-        if frame.f_code.co_name == "put" and self._thread.attempt is not None:
+        if is_refusal(frame) and self._thread.attempt is not None:
             self._thread.attempt.too_large = True
 
     # --- life --------------------------------------------------------------------
@@ -307,7 +302,7 @@ class PersistentCache:
         if operation == "read" and not isinstance(error, OSError):
             advice = (
                 f" JAX does not replace what it cannot read: remove the file "
-                f"{key}{cache_directory.SUFFIX}."
+                f"{key}{SUFFIX}."
             )
         done = "read" if operation == "read" else "written"
         self._events.add(
@@ -316,7 +311,7 @@ class PersistentCache:
             f"An entry for {module} could not be {done}: {said}.{advice}",
             operation=operation,
             module=module,
-            file=f"{key}{cache_directory.SUFFIX}",
+            file=f"{key}{SUFFIX}",
             error=type(error).__name__,
         )
         self._look_soon()

@@ -10,7 +10,7 @@ from pathlib import Path
 from jaxmon.agent.cache import cache_entry
 from jaxmon.agent.cache import directory as cache_directory
 from jaxmon.agent.cache.directory import Listing
-from jaxmon.agent.jaxlink.cache import JaxCache
+from jaxmon.agent.jaxlink.cache import SUFFIX, JaxCache
 
 
 HUNG_SECONDS = 60.0
@@ -115,7 +115,7 @@ class CacheWatch:
         found = {}
         for key in keys:
             if key not in self._made_under:
-                file = Path(directory, key + cache_directory.SUFFIX)
+                file = Path(directory, key + SUFFIX)
                 path = cache_entry.made_under(file, self._jax.decompress)
                 self._made_under[key] = path
             path = self._made_under[key]

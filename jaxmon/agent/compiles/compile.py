@@ -10,6 +10,7 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.jit import copied
 from jaxmon.agent.jaxlink.probe import ending
 from jaxmon.agent.recompiles.part import Inquiry
 from jaxmon.indicators.endings import End, noting, now
@@ -76,7 +77,7 @@ class Compile:
             return ending(original, noting(self.end))
         # The frame of an exception's traceback refers to the function that it runs: of
         # one that is called only once, the references tell how that call ended.
-        copies = repeat(_copy(original))
+        copies = repeat(copied(original))
         counts = map(sys.getrefcount, copies)
         note = map(self._references.append, counts)
         self._references.append(next(counts) + 1)  # that of what is returned
@@ -89,15 +90,3 @@ class Compile:
             return None
         before, after = self._references
         return after > before
-
-
-def _copy(function: FunctionType) -> FunctionType:
-    copy = FunctionType(
-        function.__code__,
-        function.__globals__,
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy

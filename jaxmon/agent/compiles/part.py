@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from jaxmon.agent.cache.part import SAVED, STORED, PersistentCache
+from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.compiles.compile import Compile
 from jaxmon.agent.compiles.misses import Miss, Misses
 from jaxmon.agent.compiles.programs import Programs
@@ -27,20 +27,23 @@ from jaxmon.agent.jaxlink.frames import (
     Program,
     executable_at,
     is_nested,
+    name_at,
     place,
     program_at,
+)
+from jaxmon.agent.jaxlink.listeners import (
+    CACHE_HIT,
+    CACHE_STORED,
+    CACHE_USED,
+    COMPILE,
+    LOWER,
+    RETRIEVAL,
+    TIME_SAVED,
+    TRACE,
 )
 from jaxmon.agent.jaxlink.serving import Serving
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.indicators.endings import now
-
-
-TRACE = "/jax/core/compile/jaxpr_trace_duration"
-LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
-COMPILE = "/jax/core/compile/backend_compile_duration"
-RETRIEVAL = "/jax/compilation_cache/cache_retrieval_time_sec"
-CACHE_USED = "/jax/compilation_cache/compile_requests_use_cache"
-CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
 
 class _Thread(threading.local):
@@ -86,7 +89,7 @@ class Compiles:
         # `None` where several functions come from one line, as in generated code.
         self._sources: dict[str, Function | None] = {}
         self._recompiles = Recompiles(context)
-        self._serving = Serving(misses)
+        self._serving = Serving(misses.miss)
         self._thread = _Thread()
         self._unsettled: dict[int, Compile] = {}
         self.listen: Callable[[], bool] = _unheard
@@ -107,7 +110,7 @@ class Compiles:
         served = self._serving.now("compile")
         if served is None:
             program = program_at(frame)
-            function = self._function(program, _name_at(frame))
+            function = self._function(program, name_at(frame))
             compile_ = Compile(function, frame, outer)
         else:
             compile_ = Compile(served[0].function, frame, outer)
@@ -139,7 +142,7 @@ class Compiles:
             compile_.looked_up = True
         elif event == CACHE_HIT:
             compile_.hit = True
-        elif event == STORED:
+        elif event == CACHE_STORED:
             self._cache.stored()
 
     def on_duration(self, event: str, seconds: float, fun_name: str | None) -> None:
@@ -149,7 +152,7 @@ class Compiles:
         elif event == RETRIEVAL:
             if (compile_ := self._current) is not None:
                 compile_.function.observe_phase("cache_retrieval", seconds)
-        elif event == SAVED:
+        elif event == TIME_SAVED:
             self._cache.saved(seconds)
         elif event in (TRACE, LOWER):
             # The frame that reports, two above: the listener, then us.
@@ -304,14 +307,6 @@ def _is_on(frame: FrameType | None, wanted: int) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def _name_at(frame: FrameType) -> str | None:
-    """Return what the caller of ``compile_or_get_cached`` calls the program."""
-    variables = frame.f_locals
-    # That of pmap, to 0.8, has the name inside a larger whole.
-    name = variables.get("name") or getattr(variables.get("pci"), "name", None)
-    return None if name is None else str(name)
 
 
 def _bare(name: str) -> str:

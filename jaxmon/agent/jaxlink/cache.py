@@ -1,21 +1,21 @@
-"""
-JAX's persistent cache as JAX itself sees it: configured, in use, given up.
-
-The only place that knows the private names of ``jax._src.compilation_cache`` and of
-the cache key.
-"""
+"""JAX's persistent cache as JAX itself sees it: configured, in use, given up."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType
+from typing import Any, Literal, NamedTuple
 
 
-# What XLA keeps in the directory beside JAX, by the name in the switch that asks for
-# it. From 0.6 to 0.11 the first one makes the path part of each key.
-_XLA_CACHES = ("xla_gpu_per_fusion_autotune_cache_dir", "xla_gpu_kernel_cache_file")
+SUFFIX = "-cache"
+"""End of the name of an entry; ``<module>-<hash>`` before it is its key."""
+
+# From 0.6 to 0.11 the first one makes the path part of each key.
+XLA_CACHES = ("xla_gpu_per_fusion_autotune_cache_dir", "xla_gpu_kernel_cache_file")
+"""
+What XLA keeps in the directory beside JAX, by the name in the switch that asks for it.
+"""
 
 
 class JaxCache:
@@ -98,7 +98,7 @@ class JaxCache:
         """Return the options that JAX sets to paths in the directory; since 0.5."""
         name = "jax_persistent_cache_enable_xla_caches"
         wanted = getattr(self.config, name, None) or ""
-        return [one for one in _XLA_CACHES if wanted == "all" or one in wanted]
+        return [one for one in XLA_CACHES if wanted == "all" or one in wanted]
 
     def _is_hashed(self, name: str) -> bool:
         if name not in self._hashed:
@@ -117,3 +117,77 @@ class JaxCache:
         except (AttributeError, TypeError):  # a JAX that we do not know
             return b""
         return digest.digest()
+
+
+class Write(NamedTuple):
+    """
+    What JAX is to write.
+
+    Attributes:
+        key: of the entry.
+        module: the program's name.
+        seconds: how long it took to compile.
+        callbacks: whether it calls the host.
+    """
+
+    key: str
+    module: str
+    seconds: float
+    callbacks: bool
+
+
+def written(frame: FrameType) -> Write:
+    """Return what the caller of ``compiler._cache_write``, *frame*, has it write."""
+    variables = frame.f_locals
+    return Write(
+        str(variables["cache_key"]),
+        str(variables["module_name"]),
+        float(variables["compile_time"]),
+        bool(variables.get("host_callbacks")),
+    )
+
+
+class Failed(NamedTuple):
+    """
+    What the cache could not do.
+
+    Attributes:
+        operation: what was tried.
+        key: of the entry.
+        module: the program's name.
+        sought: it was only asked whether the entry is there, as in a cluster.
+    """
+
+    operation: Literal["read", "write"]
+    key: str
+    module: str
+    sought: bool = False
+
+
+_OPERATIONS: dict[str, Literal["read", "write"]] = {
+    "_cache_write": "write",
+    "_cache_read": "read",
+    "_is_executable_in_cache": "read",
+}
+
+
+def failed_at(frame: FrameType) -> Failed | None:
+    """Return what failed in *frame*, where ``compiler`` warns, if something did."""
+    name = frame.f_code.co_name
+    operation = _OPERATIONS.get(name)
+    if operation is None:
+        return None
+    variables = frame.f_locals
+    key = str(variables.get("cache_key", ""))
+    module = str(variables.get("module_name") or module_of(key))
+    return Failed(operation, key, module, sought=name == "_is_executable_in_cache")
+
+
+def is_refusal(frame: FrameType) -> bool:
+    """Tell whether ``lru_cache`` warns in *frame* that an entry is too large."""
+    return frame.f_code.co_name == "put"
+
+
+def module_of(key: str) -> str:
+    """Return the name of the program whose entry has *key*."""
+    return key.rpartition("-")[0]

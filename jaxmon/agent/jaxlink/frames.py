@@ -171,8 +171,16 @@ def program_at(frame: FrameType | None) -> Program:
             source = source or _source(variables.get("all_args_info"))
         else:
             source = source or _source_of_jaxpr(variables.get("closed_jaxpr"))
-            program = variables.get("fun_name") or variables.get("name")
+            program = variables.get("fun_name")
     return Program(None, place(source), program)
+
+
+def name_at(frame: FrameType) -> str | None:
+    """Return what the caller of ``compile_or_get_cached`` calls the program."""
+    variables = frame.f_locals
+    # That of pmap, to 0.8, has the name inside a larger whole.
+    name = variables.get("name") or getattr(variables.get("pci"), "name", None)
+    return None if name is None else str(name)
 
 
 def place(source: str | None) -> str | None:

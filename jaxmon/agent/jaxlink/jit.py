@@ -65,14 +65,21 @@ def with_code(
     """
     code = original.__code__
     constants = tuple([after if one is before else one for one in code.co_consts])
+    return copied(original, code.replace(co_consts=constants))
+
+
+def copied(
+    function: types.FunctionType, code: types.CodeType | None = None
+) -> types.FunctionType:
+    """Return a copy of *function*, that runs *code* if there is one."""
     copy = types.FunctionType(
-        code.replace(co_consts=constants),
-        original.__globals__,
-        original.__name__,
-        original.__defaults__,
-        original.__closure__,
+        code or function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )
-    copy.__kwdefaults__ = original.__kwdefaults__
+    copy.__kwdefaults__ = function.__kwdefaults__
     return copy
 
 

@@ -19,6 +19,18 @@ from jaxmon.agent.guard import Guard, log
 
 SITE = "monitoring"
 
+TRACE = "/jax/core/compile/jaxpr_trace_duration"
+LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+COMPILE = "/jax/core/compile/backend_compile_duration"
+RETRIEVAL = "/jax/compilation_cache/cache_retrieval_time_sec"
+CACHE_USED = "/jax/compilation_cache/compile_requests_use_cache"
+CACHE_HIT = "/jax/compilation_cache/cache_hits"
+CACHE_STORED = "/jax/compilation_cache/cache_misses"
+"""The event of an entry that is about to be written, whatever its name says."""
+
+TIME_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
+"""The event of a hit: whole seconds of compiling, retrieval deducted."""
+
 
 class _Kind(NamedTuple):
     """One of our listeners, and the functions of JAX for its kind."""

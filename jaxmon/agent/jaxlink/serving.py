@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import FrameType
-from typing import TypeAlias
+from typing import Generic, TypeVar
 
 from jaxmon import interrupts
-from jaxmon.agent.compiles.misses import Miss, Misses
 from jaxmon.agent.jaxlink.frames import AHEAD, is_jax, jitted_at
 
 
 _ENTRIES = frozenset(("cache_miss", *AHEAD))
 
 
-Served: TypeAlias = tuple[Miss, FrameType, FrameType]
-"""
-A call that JAX serves: the call, the ``cache_miss`` that serves it, and the frame that
-this called. The frames must not be kept.
-"""
+_Miss = TypeVar("_Miss")
 
 
-class Serving:
+class Serving(Generic[_Miss]):
     """
     Finds the call that JAX serves on this thread.
 
     From a call to where JAX tells of a phase it is as many frames each time. So a look
     there, which takes a microsecond, comes before a walk. A call within the call is
     deeper.
+
+    Args:
+        miss_of: returns the call that the frame with an id serves, `None` for none.
     """
 
-    def __init__(self, misses: Misses) -> None:
-        self._misses = misses
+    def __init__(self, miss_of: Callable[[int], _Miss | None]) -> None:
+        self._miss_of = miss_of
         self._steps: dict[str, int] = {}
 
-    def now(self, phase: str) -> Served | None:
+    def now(self, phase: str) -> tuple[_Miss, FrameType, FrameType] | None:
         """
-        Return the call, `None` for what is ahead of time or under a transformation.
+        Return the call, the frame that serves it, and the frame that this called, which
+        must not be kept. `None` for what is ahead of time or under a transformation.
 
         Args:
             phase: names the place in JAX from which this is asked.
@@ -53,17 +53,17 @@ class Serving:
         # By name, too: a frame that is gone may have had the id of any other.
         if frame is None or frame.f_code.co_name != "cache_miss":
             return self._walk(phase)
-        miss = self._misses.miss(id(frame))
+        miss = self._miss_of(id(frame))
         return self._walk(phase) if miss is None else (miss, frame, inner)
 
-    def _walk(self, phase: str) -> Served | None:
+    def _walk(self, phase: str) -> tuple[_Miss, FrameType, FrameType] | None:
         inner, steps = sys._getframe(1), 0  # noqa: SLF001 - `now`, as it counts
         while (frame := inner.f_back) is not None:
             name = frame.f_code.co_name
             if name not in _ENTRIES:  # as dozens
                 pass
             elif name == "cache_miss" and is_jax(frame):
-                miss = self._misses.miss(id(frame))
+                miss = self._miss_of(id(frame))
                 if miss is None:
                     return None
                 self._steps[phase] = steps
