@@ -1,13 +1,12 @@
-"""Alerts that are active now, as lines of text for a terminal."""
+"""Alerts that are active now, as Prometheus describes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from jaxmon.cli.overview import Style, clock, shortened
 from jaxmon.errors import CommandError
 
 
@@ -16,10 +15,6 @@ _SUBJECTS = (
     *("function", "loop", "route", "device", "uuid", "collector", "hook"),
     "instance",
 )
-_INDENT = "  "
-_LEAST_WIDTH = 80
-_MOST = 6
-_NAME, _STATE, _SEVERITY, _SINCE = 31, 9, 10, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +37,17 @@ class ActiveAlert:
     since: datetime
 
     @property
-    def told(self) -> str:
-        """What it is, in a line."""
-        state = "firing" if self.firing else "pending"
-        return f"{state}  {self.severity}  {self.name}  {self.subject}".rstrip()
+    def state(self) -> str:
+        """In Prometheus' word."""
+        return "firing" if self.firing else "pending"
+
+    def age(self) -> float:
+        """Return the seconds since its condition began to hold."""
+        return (datetime.now(UTC) - self.since).total_seconds()
+
+    def __str__(self) -> str:
+        text = f"{self.state}  {self.severity}  {self.name}  {self.subject}"
+        return text.rstrip()
 
 
 def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
@@ -76,24 +78,6 @@ def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
     return list(found.values())
 
 
-def lines(
-    alerts: Sequence[ActiveAlert], *, width: int, style: Style, most: int = _MOST
-) -> list[str]:
-    """Return a table of at most *most* alerts, and where to read about the first."""
-    if not alerts:
-        return [style.quiet(f"{_INDENT}no alerts")]
-    about = max(width, _LEAST_WIDTH) - len(_INDENT) - _NAME - _STATE - _SEVERITY
-    about -= _SINCE
-    heading = f"{'ALERT':<{_NAME}}{'STATE':<{_STATE}}{'SEVERITY':<{_SEVERITY}}"
-    heading += f"{'ABOUT':<{about}}{'SINCE':>{_SINCE}}"
-    table = [style.strong(f"{_INDENT}{heading}")]
-    table += [_row(one, about, style) for one in alerts[:most]]
-    if rest := len(alerts) - most:
-        table += [style.quiet(f"{_INDENT}{rest} more")] if rest > 0 else []
-    hint = f"{_INDENT}{style.quiet('what to do:')} jaxmon runbook show {alerts[0].name}"
-    return [*table, hint]
-
-
 def _alert(described: Mapping[str, Any]) -> ActiveAlert:
     labels = described["labels"]
     subject = next((one for one in _SUBJECTS if labels.get(one)), None)
@@ -108,17 +92,3 @@ def _alert(described: Mapping[str, Any]) -> ActiveAlert:
 
 def _urgency(alert: ActiveAlert) -> tuple[bool, bool, datetime]:
     return not alert.firing, alert.severity != "page", alert.since
-
-
-def _row(alert: ActiveAlert, about: int, style: Style) -> str:
-    age = (datetime.now(UTC) - alert.since).total_seconds()
-    _, _, subject = alert.subject.partition("=")
-    state = f"{'firing' if alert.firing else 'pending':<{_STATE}}"
-    cells = [
-        f"{alert.name:<{_NAME}}",
-        style.warning(state) if alert.firing else style.quiet(state),
-        f"{alert.severity:<{_SEVERITY}}",
-        f"{shortened(subject, about - 1):<{about}}",
-        f"{clock(age):>{_SINCE}}",
-    ]
-    return _INDENT + "".join(cells)

@@ -108,7 +108,6 @@ def compare(
     from jaxmon.baseline.figures import tolerances
     from jaxmon.baseline.record import read
     from jaxmon.baseline.table import lines
-    from jaxmon.cli.screen import report_width
 
     if (other is None) != bool(words):
         msg = "give either a command after --, or --from with a recorded file"
@@ -118,7 +117,7 @@ def compare(
         before = read(file)
         after = read(other) if other is not None else _run(words)
         comparison = compared(before, after, allowed)
-    output.lines(lines(comparison, width=report_width()))
+    output.lines(lines(comparison, width=output.report_width()))
     if strict and (comparison.new or comparison.vanished):
         output.line("--strict: new and vanished functions are regressions")
         sys.exit(1)

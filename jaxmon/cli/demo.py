@@ -14,10 +14,11 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import click
 
@@ -26,11 +27,10 @@ from jaxmon.cli.active import active
 from jaxmon.cli.children import Child, Children
 from jaxmon.cli.extras import require
 from jaxmon.cli.faults import PLACES, Fault
+from jaxmon.cli.lines import Log, Scene, steps, totals_table
 from jaxmon.cli.local import fetch
 from jaxmon.cli.options import Number, Url, Whole
-from jaxmon.cli.overview import steps, totals_table
 from jaxmon.cli.stack import SCALE, Programs, Stack
-from jaxmon.cli.views import Scene, view
 from jaxmon.errors import CommandError
 from jaxmon.files import scratch
 from jaxmon.settings import SIDECAR_PORT
@@ -311,6 +311,27 @@ class _Demo:
             return scene
         fault.apply(self.workloads[fault.place], elapsed)
         return replace(scene, fault=fault.told(elapsed), broken=fault.lasts(elapsed))
+
+
+class _View(Protocol):
+    """Shows scenes, one after the other."""
+
+    def show(self, scene: Scene) -> None:
+        """Show what is now."""
+
+    def finish(self, scene: Scene) -> None:
+        """Show what was last, so that it stays."""
+
+
+def view(
+    places: Mapping[str, str], duration: float | None
+) -> AbstractContextManager[_View]:
+    """Return what suits stdout: a screen, or plain lines where there can be none."""
+    if output.is_terminal(sys.stdout) and find_spec("rich") is not None:
+        from jaxmon.cli.screen import Screen
+
+        return Screen(places, duration)
+    return nullcontext(Log(places))
 
 
 def _conclude(summary: Summary) -> None:

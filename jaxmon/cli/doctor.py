@@ -88,10 +88,9 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Finding]:
 
 
 def _print(found: list[Finding], *, verbose: bool) -> None:
-    from jaxmon.cli.screen import report_width
     from jaxmon.report.layout import clean, wrapped
 
-    width = report_width()
+    width = output.report_width()
     shown = [one for one in found if verbose or one.status != "ok"]
     for one in shown:
         head = f"{_MARKS[one.status]:5}{one.area:13}"

@@ -38,7 +38,6 @@ def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
     WORKER is the number of the program, as in the label `worker`; needed only where
     several programs run. The program goes on meanwhile.
     """
-    from jaxmon.cli.screen import report_width
     from jaxmon.cli.workers import pick
     from jaxmon.report.advice import advise
     from jaxmon.report.read import read
@@ -58,5 +57,5 @@ def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
         }
         output.document(document)
         return
-    width = report_width()
+    width = output.report_width()
     output.lines(explanation(snapshot, advice, worker=found.number, width=width))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from jaxmon.cli.children import Child
-from jaxmon.cli.overview import clock
+from jaxmon.cli.lines import clock
 
 
 PLACES = {

@@ -8,9 +8,11 @@ command knows.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -25,6 +27,7 @@ _LEAST_SECRET = 8
 _LONGEST = 1000
 # What sysexits.h calls EX_IOERR.
 _UNPRINTABLE = 74
+_LEAST_WIDTH, _MOST_WIDTH = 80, 120
 
 
 def hide(*secrets: str) -> None:
@@ -77,6 +80,27 @@ def short(text: str) -> str:
     it can be read.
     """
     return shortened(safe(text), _LONGEST)
+
+
+def is_terminal(
+    stream: TextIO | None, environ: Mapping[str, str] | None = None
+) -> bool:
+    """
+    Tell whether *stream* is a terminal that can be drawn on; one that was closed before
+    Python started is `None`.
+    """
+    environ = os.environ if environ is None else environ
+    if stream is None or not stream.isatty():
+        return False
+    return environ.get("TERM", "dumb") != "dumb"
+
+
+def report_width() -> int:
+    """
+    Return the columns of a report: those of the terminal, if from 80 to 120, for
+    which tables are made.
+    """
+    return min(max(shutil.get_terminal_size().columns, _LEAST_WIDTH), _MOST_WIDTH)
 
 
 def unprintable(reason: str) -> CommandError:

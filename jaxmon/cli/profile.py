@@ -75,7 +75,6 @@ def command(
     itself.
     """
     from jaxmon.cli import workers
-    from jaxmon.cli.screen import report_width
     from jaxmon.profile import table, xspace
     from jaxmon.report.read import read
     from jaxmon.report.text import heading
@@ -94,7 +93,7 @@ def command(
     if as_json:
         output.document(_document(rows, names, files, cut_short))
         return
-    width = report_width()
+    width = output.report_width()
     output.line(heading(read(chosen.overview).process, chosen.number, width))
     if cut_short:
         output.line(f"Cut short: {cut_short}.")

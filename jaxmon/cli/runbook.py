@@ -24,7 +24,6 @@ def list_names() -> None:
     Each is one line where the output goes elsewhere than to a terminal.
     """
     from jaxmon.artifacts import runbooks
-    from jaxmon.cli.screen import is_terminal, report_width
     from jaxmon.report.layout import wrapped
 
     names = runbooks.names()
@@ -32,8 +31,8 @@ def list_names() -> None:
     indent = " " * (longest + 2)
     for name in names:
         head, summary = f"{name:{longest}}  ", runbooks.summary(name)
-        if is_terminal(sys.stdout):
-            lines = wrapped(summary, report_width(), first=head, rest=indent)
+        if output.is_terminal(sys.stdout):
+            lines = wrapped(summary, output.report_width(), first=head, rest=indent)
         else:
             lines = [f"{head}{summary}"]
         output.lines(lines)

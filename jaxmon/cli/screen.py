@@ -1,107 +1,66 @@
-"""A block of text that is drawn again in place, on a terminal of any width."""
+"""What the demo shows on a terminal: tables that rich draws in place."""
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Self
 
-from jaxmon.report.layout import clean
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table as RichTable
+from rich.text import Text
 
-
-_LEAST_WIDTH, _MOST_WIDTH = 80, 120
-# A line that is wrapped by mistake would scroll the others away.
-_BEGIN = "\x1b[?25l\x1b[?7l"
-_END = "\x1b[?25h\x1b[?7h"
-_CLEAR_LINE, _CLEAR_BELOW, _CLEAR_ALL = "\x1b[K", "\x1b[J", "\x1b[2J\x1b[H"
-_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
-
-
-def is_terminal(
-    stream: TextIO | None, environ: Mapping[str, str] | None = None
-) -> bool:
-    """
-    Tell whether *stream* is a terminal that can be drawn on; one that was closed before
-    Python started is `None`.
-    """
-    environ = os.environ if environ is None else environ
-    if stream is None or not stream.isatty():
-        return False
-    return environ.get("TERM", "dumb") != "dumb"
+from jaxmon.cli import output
+from jaxmon.cli.lines import (
+    LEAST_HEIGHT,
+    MOST_ALERTS,
+    Overview,
+    Row,
+    Scene,
+    Table,
+    alerts,
+    clock,
+    finish,
+    overview,
+    runbook,
+)
+from jaxmon.report.layout import INDENT
 
 
-def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
-    """
-    Tell whether *stream* is such a terminal and its user did not turn colours off.
-    """
-    environ = os.environ if environ is None else environ
-    return is_terminal(stream, environ) and not environ.get("NO_COLOR")
-
-
-def report_width() -> int:
-    """
-    Return the columns of a report: those of the terminal, if from 80 to 120, for
-    which tables are made.
-    """
-    return min(max(shutil.get_terminal_size().columns, _LEAST_WIDTH), _MOST_WIDTH)
-
-
-def cut(line: str, columns: int) -> str:
-    """Return what of *line* fits into *columns*, all its colours included."""
-    if len(_COLOUR.sub("", line)) <= columns:
-        return line
-    left, kept = columns - 1, ""
-    for number, piece in enumerate(_COLOUR.split(line)):
-        if number % 2:
-            kept += piece
-        elif left > 0:
-            kept += piece[:left]
-            left -= len(piece)
-            kept += "…" if left <= 0 else ""
-    return kept
-
-
-def _harmless(line: str) -> str:
-    """Return *line* with nothing that moves the cursor; colours stay."""
-    pieces = _COLOUR.split(line)
-    pieces[::2] = map(clean, pieces[::2])
-    return "".join(pieces)
+_HEADING, _QUIET, _WARNING = "bold", "dim", "yellow"
 
 
 class Screen:
-    """Draws lines over the ones it drew before; a ``with`` block ends below them."""
+    """
+    Scenes on a screen of their own; what the terminal showed before comes back.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._height = 0
-        self._size = self.size()
+    Args:
+        places: URL or command, by what else there is to look at.
+        duration: seconds to show; `None` for until Ctrl-C.
+        console: to draw on.
+    """
 
-    def size(self) -> tuple[int, int]:
-        """Return columns and lines to draw in."""
-        columns, lines = shutil.get_terminal_size()
-        return columns, lines
-
-    def draw(self, lines: Sequence[str]) -> None:
-        """Show *lines* instead of those shown before; what does not fit is cut."""
-        start = f"\x1b[{self._height}A\r" if self._height else ""
-        if self._size != (size := self.size()):
-            # The terminal has moved the old lines: nobody knows where they are.
-            self._size, start = size, _CLEAR_ALL
-        columns, rows = size
-        shown = [cut(_harmless(line), columns) for line in lines[: max(rows - 1, 1)]]
-        body = "".join(f"{_CLEAR_LINE}{line}\n" for line in shown)
-        self._write(f"{start}{body}{_CLEAR_BELOW}")
-        self._height = len(shown)
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+    def __init__(
+        self,
+        places: Mapping[str, str],
+        duration: float | None,
+        console: Console | None = None,
+    ) -> None:
+        self._places = places
+        self._duration = duration
+        self._console = console or Console()
+        # Nothing is drawn but by `show`, and nobody else's output is taken over.
+        self._live = Live(
+            console=self._console,
+            screen=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
 
     def __enter__(self) -> Self:
-        self._write(_BEGIN)
+        self._live.start()
         return self
 
     def __exit__(
@@ -110,4 +69,106 @@ class Screen:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._write(_END)
+        self._live.stop()
+
+    def show(self, scene: Scene) -> None:
+        """Draw the figures of now."""
+        self._live.update(self._drawn(scene), refresh=True)
+
+    def finish(self, scene: Scene) -> None:
+        """Print the last figures below what the terminal showed before."""
+        self._live.stop()
+        finish(scene, width=self._console.width)
+
+    def _drawn(self, scene: Scene) -> Group:
+        width, height = self._console.size
+        time = f"  {clock(scene.elapsed)}"
+        if self._duration is not None:
+            time += f" of {clock(self._duration)}"
+        above = [*self._where(width), _text(), _text(f"{time}   Ctrl-C ends", _QUIET)]
+        if scene.fault:
+            above.append(_text(f"  {scene.fault}", _WARNING))
+        room = height - len(above)
+        below: list[RenderableType] = []
+        if scene.alerts is not None:
+            # Beside them: a blank line, heading, how many more, what to do.
+            most = min(MOST_ALERTS, max(room - LEAST_HEIGHT - 4, 1))
+            below, taken = _alerts(scene, width, most)
+            room -= taken
+        return Group(*above, *_overview(scene, width, room), *below)
+
+    def _where(self, width: int) -> list[Text]:
+        """
+        Return lines that name the places, with those that are too long for *width*
+        below their names: half of a command is another one.
+        """
+        lines: list[Text] = []
+        for name, place in self._places.items():
+            line = f"{INDENT}{name:<18}{place}"
+            if len(line) <= width:
+                lines.append(_text(line))
+            else:
+                lines += [_text(f"{INDENT}{name}"), _text(f"    {place}")]
+                lines[-1].no_wrap = False
+        return lines
+
+
+def _overview(scene: Scene, width: int, height: int) -> list[RenderableType]:
+    shown: Overview = overview(scene.summary, width=width, height=height)
+    totals = [
+        Text.assemble(
+            *(
+                part
+                for label, value in line
+                for part in (INDENT, _text(label, _QUIET), " ", _text(value, _HEADING))
+            ),
+            no_wrap=True,
+        )
+        for line in shown.totals
+    ]
+    devices = [_text(), *map(_text, shown.devices)] if shown.devices else []
+    return [*totals, _text(), _table(shown.functions, width), *devices]
+
+
+def _alerts(scene: Scene, width: int, most: int) -> tuple[list[RenderableType], int]:
+    """Return the alerts, and how many lines they take."""
+    if not scene.alerts:
+        return [_text(), _text(f"{INDENT}no alerts", _QUIET)], 2
+    shown = alerts(scene.alerts, width=width, most=most)
+    hint = Text.assemble(
+        INDENT, ("what to do: ", _QUIET), _text(runbook(scene.alerts)), no_wrap=True
+    )
+    return [_text(), _table(shown, width), hint], len(shown.rows) + 3
+
+
+def _table(table: Table, width: int) -> RichTable:
+    """Return *table* over all of *width*, each column as wide as it says."""
+    left = width - len(INDENT) - sum(one.size for one in table.columns)
+    drawn = RichTable(box=None, padding=0, pad_edge=False, header_style=_HEADING)
+    drawn.add_column("", width=len(INDENT))
+    for column in table.columns:
+        drawn.add_column(
+            _text(column.heading),
+            width=column.size or max(left, 1),
+            justify="right" if column.right else "left",
+            no_wrap=True,
+        )
+    for row in table.rows:
+        drawn.add_row("", *_cells(table, row, left), style=_QUIET if row.quiet else "")
+    return drawn
+
+
+def _cells(table: Table, row: Row, left: int) -> list[Text]:
+    return [
+        _text(
+            # A gap between columns is part of the one that is cut.
+            column.cut(cell, max((column.size or left) - 1, 1)),
+            _WARNING if column.heading == row.warning else "",
+        )
+        for column, cell in zip(table.columns, table.cells(row), strict=True)
+    ]
+
+
+def _text(text: str = "", style: str = "") -> Text:
+    """Return *text* on one line, harmless: rich lets control characters through."""
+    return Text(output.safe(text), style, no_wrap=True, overflow="ellipsis")

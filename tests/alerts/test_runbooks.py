@@ -247,7 +247,7 @@ def test_list_shows_each_runbook():
 
 def test_list_on_a_terminal_breaks_no_words(monkeypatch):
     """Sentences go on beside the names, where a terminal would break them anywhere."""
-    monkeypatch.setattr("jaxmon.cli.screen.is_terminal", lambda _: True)
+    monkeypatch.setattr("jaxmon.cli.output.is_terminal", lambda _: True)
     monkeypatch.setenv("COLUMNS", "80")
     lines = CliRunner().invoke(main, ["runbook", "list"]).output.splitlines()
 

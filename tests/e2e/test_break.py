@@ -217,7 +217,7 @@ def scrapes(running: Stack, jobs: Iterable[str]) -> float:
 def alerts_of(running: Stack, job: str) -> list[str]:
     """Return how the demo lists the alerts of *job*."""
     described = [one for one in running.alerts() if one["labels"].get("job") == job]
-    return [one.told for one in active(described)]
+    return [str(one) for one in active(described)]
 
 
 def is_resolved(webhook: Webhook, alert: dict[str, Any]) -> bool:

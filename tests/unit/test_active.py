@@ -1,18 +1,13 @@
-"""Active alerts as a list for a terminal."""
+"""Alerts that are active now."""
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jaxmon.cli.active import active, lines
-from jaxmon.cli.overview import Style
+from jaxmon.cli.active import active
 from jaxmon.errors import CommandError
-
-
-PLAIN = Style(colour=False)
 
 
 def described(name, severity="ticket", *, state="firing", age=0.0, **labels):
@@ -65,38 +60,6 @@ def test_conditions_of_one_objective_are_one_alert():
 def test_alerts_that_only_mute_are_left_out():
     """Nobody is told of severity info, here neither."""
     assert active([described("JaxmonDeployInProgress", "info")]) == []
-
-
-def test_an_alert_is_told_with_its_age_and_runbook():
-    """A row has all that matters within 80 columns, and what to read comes below."""
-    found = active(
-        [
-            described("JaxmonCacheHitRateBudgetBurn", age=75, function=f"m.{'x' * 99}"),
-            described("JaxmonTargetDown", state="pending", instance="host:1"),
-        ]
-    )
-    heading, first, second, hint = lines(found, width=80, style=PLAIN)
-
-    assert heading.split() == ["ALERT", "STATE", "SEVERITY", "ABOUT", "SINCE"]
-    assert first.split()[:3] == ["JaxmonCacheHitRateBudgetBurn", "firing", "ticket"]
-    assert re.search(r" …x+ +0:01:1\d$", first)
-    assert second.split()[:4] == ["JaxmonTargetDown", "pending", "ticket", "host:1"]
-    assert hint == "  what to do: jaxmon runbook show JaxmonCacheHitRateBudgetBurn"
-    assert {len(one) for one in (heading, first, second)} == {80}
-
-
-def test_a_long_list_is_cut():
-    """Alerts that find no room are counted."""
-    found = active([described(f"Alert{number}") for number in range(9)])
-    shown = lines(found, width=80, style=PLAIN, most=4)
-
-    assert len(shown) == 1 + 4 + 1 + 1
-    assert shown[-2] == "  5 more"
-
-
-def test_quiet_is_told_as_such():
-    """No alerts is a message, not an empty space."""
-    assert lines([], width=80, style=PLAIN) == ["  no alerts"]
 
 
 @pytest.mark.parametrize(

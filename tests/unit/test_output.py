@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import re
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.cli import output, views
+from jaxmon.cli import output
 from jaxmon.cli.active import active
+from jaxmon.cli.lines import Log, Scene
 from jaxmon.cli.logs import LogFormatter
 from jaxmon.cli.main import COMMANDS, main
-from jaxmon.cli.screen import Screen
 from jaxmon.errors import CommandError, JaxmonError
 from tests.hostile_text import HOSTILE, harmful
 from tests.support import ROOT
@@ -149,14 +149,26 @@ def test_a_log_is_a_line_for_each_record():
     assert "Traceback" in rest[0]
 
 
-def test_a_screen_moves_only_as_it_wants(capsys):
-    """Colours of ours pass, and nothing else that a terminal obeys."""
-    screen = Screen(sys.stdout)
-    screen.draw([HOSTILE.replace("\x1b[31m", "").replace("\x1b[8m", "")])
-    drawn = capsys.readouterr().out
-    drawn = re.sub(r"\x1b\[K|\x1b\[J", "", drawn)
-    assert harmful(drawn) == []
-    assert len(drawn.split("\n")) == 2
+class Terminal(io.StringIO):
+    """A stream that calls itself a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "terminal"),
+    [
+        (Terminal(), {"TERM": "xterm"}, True),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (Terminal(), {}, False),
+        (io.StringIO(), {"TERM": "xterm"}, False),
+        (None, {"TERM": "xterm"}, False),
+    ],
+)
+def test_a_terminal_is_known_by_stream_and_environment(stream, environ, terminal):
+    """Only what can be drawn on is one; a stream may be closed."""
+    assert output.is_terminal(stream, environ) is terminal
 
 
 def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
@@ -175,10 +187,10 @@ def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
     }
 
     def command():
-        with views.view({"place": HOSTILE}, None) as shown:
-            scene = views.Scene(0.0, summary, active(told), HOSTILE)
-            shown.show(scene)
-            shown.finish(scene)
+        shown = Log({"place": HOSTILE})
+        scene = Scene(0.0, summary, active(told), HOSTILE)
+        shown.show(scene)
+        shown.finish(scene)
 
     out, _ = printed(command)
     assert harmful(out) == []

@@ -1,130 +1,200 @@
-"""Drawing in place, as a terminal receives it."""
+"""What the demo shows on a terminal."""
 
 from __future__ import annotations
 
 import io
 import re
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from jaxmon.cli.screen import Screen, cut, is_terminal, wants_colour
+from jaxmon import catalog
+from jaxmon.cli.active import ActiveAlert
+from jaxmon.cli.demo import view
+from jaxmon.cli.lines import Log, Scene
+from jaxmon.cli.screen import Screen
+from jaxmon.exposition.families import Family, series
+from jaxmon_exporter.summary import summarise
+from tests.hostile_text import HOSTILE, harmful
+
+
+PLACES = {f"place {number}": "http://127.0.0.1:9467/" for number in range(6)}
+
+
+def summary_of(*names):
+    """Return the sidecar's summary of functions that were called nine times."""
+    calls = [(series(catalog.JIT_CALLS, name), 9.0) for name in names]
+    family = Family(catalog.JIT_CALLS, calls)
+    return summarise([family], [], version="0", time=0.0, run_dir=Path("/run"))
+
+
+SUMMARY = summary_of(*(f"m.f{number}" for number in range(30)))
 
 
 class Terminal(io.StringIO):
-    """A stream that calls itself a terminal and keeps what stands on it."""
+    """A stream that calls itself a terminal."""
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
-    def visible(self) -> list[str]:
-        """Return the lines that a reader sees, from the control sequences used."""
-        rows, row = [""], 0
-        for piece in re.split(r"(\x1b\[\??\d*[A-Za-z]|\n|\r)", self.getvalue()):
-            if piece == "\n":
-                row += 1
-                rows += [""] * (row - len(rows) + 1)
-            elif piece.endswith("A") and piece.startswith("\x1b"):
-                row -= int(piece[2:-1])
-            elif piece == "\x1b[K":
-                rows[row] = ""
-            elif piece == "\x1b[J":
-                del rows[row + 1 :]
-                rows[row] = ""
-            elif piece == "\x1b[H":
-                row = 0
-            elif piece == "\x1b[2J":
-                rows = [""] * len(rows)
-            elif not piece.startswith("\x1b") and piece != "\r":
-                rows[row] += piece
-        return rows
+
+@contextmanager
+def screen(places=PLACES, width=80, height=24, environ=None):
+    """Yield a screen, and the stream that it draws on."""
+    stream = Terminal()
+    console = Console(
+        file=stream,
+        force_terminal=True,
+        color_system="standard",
+        width=width,
+        height=height,
+        _environ=environ or {},
+    )
+    with Screen(places, 60, console) as shown:
+        yield shown, stream
 
 
-def test_drawing_replaces_what_was_drawn() -> None:
-    """Shorter lines and fewer of them leave nothing of the longer ones."""
-    terminal = Terminal()
-    with Screen(terminal) as screen:
-        screen.draw(["a long first line", "second", "third"])
-        screen.draw(["short", "other"])
-
-    assert terminal.visible() == ["short", "other", ""]
-
-
-def test_text_above_stays() -> None:
-    """What stood on the terminal before is not drawn over."""
-    terminal = Terminal()
-    terminal.write("above\n")
-    with Screen(terminal) as screen:
-        screen.draw(["one"])
-        screen.draw(["two", "three"])
-
-    assert terminal.visible() == ["above", "two", "three", ""]
+def frame(scene, **options):
+    """Return the lines of a screen on which *scene* is drawn, without their colours."""
+    with screen(**options) as (shown, stream):
+        stream.truncate(stream.seek(0))
+        shown.show(scene)
+        drawn = stream.getvalue()
+    return re.sub(r"\x1b\[[\d;]*[mH]", "", drawn).split("\n")
 
 
-def test_new_size_starts_on_an_empty_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a resize the old lines may be anywhere, so all of them go."""
-    terminal = Terminal()
-    monkeypatch.setenv("COLUMNS", "80")
-    with Screen(terminal) as screen:
-        screen.draw(["one", "two"])
-        monkeypatch.setenv("COLUMNS", "40")
-        screen.draw(["three"])
-
-    assert terminal.visible() == ["three", ""]
+def alert(name, *, firing=True):
+    """Return an alert that is active since now."""
+    return ActiveAlert(name, "ticket", "route=/a", firing, datetime.now(UTC))
 
 
-def test_what_does_not_fit_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Too long a line ends with a mark, and too many lines do not scroll the first away.
-    """
-    monkeypatch.setenv("COLUMNS", "8")
-    monkeypatch.setenv("LINES", "3")
-    terminal = Terminal()
-    with Screen(terminal) as screen:
-        screen.draw(["12345678", "123456789", "third"])
+@pytest.mark.parametrize("height", [24, 30, 60])
+@pytest.mark.parametrize("alerts", [0, 1, 4, 20])
+def test_what_is_drawn_fits_the_terminal(height, alerts):
+    """However many alerts there are, functions are shown, and what to do about one."""
+    active = [alert(f"Alert{number}") for number in range(alerts)]
+    scene = Scene(1.0, SUMMARY, active, "fault stall begins in 0:00:06")
 
-    assert terminal.visible() == ["12345678", "1234567…", ""]
+    lines = frame(scene, height=height)
+    drawn = "\n".join(lines)
+
+    assert len(lines) == height
+    assert max(map(len, lines)) <= 80
+    assert " m.f" in drawn
+    assert ("no alerts" in drawn) == (alerts == 0)
+    assert ("Alert0 " in drawn) == (alerts > 0)
+    assert ("what to do: jaxmon runbook show Alert0" in drawn) == (alerts > 0)
+    assert "fault stall begins" in drawn
 
 
 @pytest.mark.parametrize(
-    ("columns", "kept"),
+    ("width", "functions", "alerts"),
     [
-        (9, "ab\x1b[1mcdef\x1b[0mghi"),
-        (8, "ab\x1b[1mcdef\x1b[0mg…"),
-        (7, "ab\x1b[1mcdef…\x1b[0m"),
-        (4, "ab\x1b[1mc…\x1b[0m"),
-        (3, "ab…\x1b[1m\x1b[0m"),
+        (
+            80,
+            "CALLS HIT RATE COMPILES RECOMPILES COMPILE TIME",
+            "STATE SEVERITY ABOUT SINCE",
+        ),
+        (70, "CALLS HIT RATE COMPILES RECOMPILES", "STATE ABOUT SINCE"),
+        (60, "CALLS HIT RATE RECOMPILES", "STATE ABOUT"),
+        (40, "RECOMPILES", "STATE"),
     ],
 )
-def test_colours_take_no_room_and_end(columns: int, kept: str) -> None:
-    """A line is cut by what is seen of it, and no colour runs on into the next line."""
-    assert cut("ab\x1b[1mcdef\x1b[0mghi", columns) == kept
+def test_a_narrow_terminal_does_without_some_columns(width, functions, alerts):
+    """Names and what matters most stay whole; the others are left out."""
+    scene = Scene(1.0, SUMMARY, [alert("JaxmonTargetDown")])
+
+    headings = [
+        " ".join(line.split())
+        for line in frame(scene, width=width, height=40)
+        if "FUNCTION" in line or "ALERT" in line
+    ]
+
+    assert headings == [f"FUNCTION {functions}", f"ALERT {alerts}"]
 
 
-def test_cursor_and_wrapping_are_restored_after_an_error() -> None:
-    """Whatever ends the block, the terminal is left as it was found."""
-    terminal = Terminal()
-    with pytest.raises(KeyboardInterrupt), Screen(terminal):
+def test_a_narrow_terminal_shows_whole_commands():
+    """What is to be copied is not cut: it moves below its name."""
+    command = "jaxmon explain 0 --run-dir /tmp/jaxmon-demo-12345678"
+
+    lines = frame(Scene(1.0, SUMMARY), places={"explanation": command}, width=60)
+
+    assert [one.rstrip() for one in lines[:2]] == ["  explanation", f"    {command}"]
+
+
+def test_text_of_others_moves_no_cursor():
+    """Names of functions, alerts and places are shown as they are, and not obeyed."""
+    hostile = f"{HOSTILE}[red]x[/red]"
+    summary = summary_of("m.f")
+    summary["functions"][0]["name"] = f"m.{hostile}"
+    scene = Scene(1.0, summary, [alert(hostile)], hostile)
+
+    lines = frame(scene, places={"place": hostile}, width=400)
+
+    assert harmful("\n".join(lines)) == []
+    assert "".join(lines).count("[red]x[/red]") == 5
+
+
+def test_colours_can_be_turned_off():
+    """NO_COLOR leaves emphasis, and every word."""
+    summary = summary_of("m.f")
+    summary["functions"][0].update(hits=0.0)
+    scene = Scene(1.0, summary, [alert("A")], "a fault")
+
+    def drawn(environ):
+        with screen(environ=environ) as (shown, stream):
+            shown.show(scene)
+            return stream.getvalue()
+
+    colourful, plain = drawn({}), drawn({"NO_COLOR": "1"})
+    assert colourful.count("\x1b[33m") == 3
+    assert re.findall(r"\x1b\[(?:3|4|9)\d", plain) == []
+    words = re.sub(r"\x1b\[[\d;]*m", "", plain)
+    assert words == re.sub(r"\x1b\[[\d;]*m", "", colourful)
+
+
+def test_the_terminal_is_left_as_it_was_found():
+    """Whatever ends the block, the cursor and what stood there before come back."""
+    with pytest.raises(KeyboardInterrupt), screen() as (_, stream):
         raise KeyboardInterrupt
 
-    changes = re.findall(r"\x1b\[\?(\d+)([lh])", terminal.getvalue())
-    assert sorted(changes) == [("25", "h"), ("25", "l"), ("7", "h"), ("7", "l")]
-    assert [how for _, how in changes] == ["l", "l", "h", "h"]
+    changes = re.findall(r"\x1b\[\?(\d+)([lh])", stream.getvalue())
+    assert sorted(changes) == [("1049", "h"), ("1049", "l"), ("25", "h"), ("25", "l")]
+    assert set(changes[:2]) == {("1049", "h"), ("25", "l")}
+
+
+def test_the_last_figures_stay(capsys):
+    """They are printed once the screen is left, and remain above the prompt."""
+    with screen() as (shown, stream):
+        shown.show(Scene(1.0, SUMMARY))
+        shown.finish(Scene(2.0, SUMMARY, [alert("Left")]))
+        assert stream.getvalue().count("\x1b[?1049l") == 1
+
+    out = capsys.readouterr().out
+    assert out.startswith("\n  After 0:00:02\n  steps 0  calls 270")
+    assert re.search("^  Left +firing", out, re.MULTILINE)
+    assert stream.getvalue().count("\x1b[?1049l") == 1
 
 
 @pytest.mark.parametrize(
-    ("stream", "environ", "terminal", "colour"),
+    ("stream", "term", "rich", "kind"),
     [
-        (Terminal(), {"TERM": "xterm"}, True, True),
-        (Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, True, False),
-        (Terminal(), {"TERM": "xterm", "NO_COLOR": ""}, True, True),
-        (Terminal(), {"TERM": "dumb"}, False, False),
-        (Terminal(), {}, False, False),
-        (io.StringIO(), {"TERM": "xterm"}, False, False),
+        (Terminal, "xterm", True, Screen),
+        (Terminal, "xterm", False, Log),
+        (Terminal, "dumb", True, Log),
+        (io.StringIO, "xterm", True, Log),
     ],
 )
-def test_terminal_and_colour_are_told_from_the_environment(
-    stream: io.StringIO, environ: dict[str, str], *, terminal: bool, colour: bool
-) -> None:
-    """Only a terminal that can be drawn on is, and NO_COLOR takes only the colour."""
-    assert is_terminal(stream, environ) is terminal
-    assert wants_colour(stream, environ) is colour
+def test_what_suits_the_output(stream, term, rich, kind, monkeypatch):
+    """Plain lines go where nothing can be drawn, and where rich is not installed."""
+    monkeypatch.setattr(sys, "stdout", stream())
+    monkeypatch.setenv("TERM", term)
+    if not rich:
+        monkeypatch.setitem(sys.modules, "rich", None)
+
+    with view(PLACES, None) as shown:
+        assert type(shown) is kind

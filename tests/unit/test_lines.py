@@ -1,14 +1,24 @@
-"""The summary as text."""
+"""What the demo shows, as plain lines."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from jaxmon import catalog
-from jaxmon.cli.overview import Style, one_line, steps, table, totals_table
+from jaxmon.cli.active import ActiveAlert
+from jaxmon.cli.lines import (
+    Log,
+    Scene,
+    alerts,
+    one_line,
+    overview,
+    steps,
+    totals_table,
+)
 from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.summary import Summary, summarise
 
@@ -48,7 +58,20 @@ SUMMARY = summary_of(
     ("jax._src.numpy.ufuncs.a_long_name_of_a_function", 0, 0, 3, 1.25),
     ("never.used", 0, 0, 0, 0.0),
 )
-PLAIN = Style(colour=False)
+PLACES = {"live page": "http://127.0.0.1:9467/"}
+
+
+def table(summary: Summary, *, width: int, height: int) -> list[str]:
+    """Return the overview of *summary* as text."""
+    return overview(summary, width=width, height=height).lines(width)
+
+
+def alert(
+    name: str, *, firing: bool = True, subject: str = "route=/a", age: float = 0.0
+) -> ActiveAlert:
+    """Return an alert that is active since *age* seconds."""
+    since = datetime.now(UTC) - timedelta(seconds=age)
+    return ActiveAlert(name, "ticket", subject, firing, since)
 
 
 def test_steps_are_the_calls_of_the_train_step() -> None:
@@ -64,7 +87,7 @@ def test_totals_name_every_figure() -> None:
     figures = ["12,000", "12,040", "100.0 %", "5", "0", "4.0 s"]
 
     assert [line.split(maxsplit=1)[0] for line in totals_table(SUMMARY)] == [
-        *("steps", "calls", "hit", "compiles", "recompiles", "compiling")
+        *("steps", "calls", "hit", "compiles", "recompiles", "compile")
     ]
     assert all(
         line.endswith(figure)
@@ -78,12 +101,12 @@ def test_totals_name_every_figure() -> None:
 
 def test_functions_that_are_called_come_first() -> None:
     """Rows are sorted by calls, and functions that did nothing have none."""
-    text = "\n".join(table(SUMMARY, width=80, height=24, style=PLAIN))
+    text = "\n".join(table(SUMMARY, width=80, height=24))
 
     assert re.findall(r"^  (\S+) +([\d,]+) +(-|[\d.]+ %) ", text, re.MULTILINE) == [
         ("__main__.train_step", "12,000", "100.0 %"),
         ("__main__.eval_step", "40", "97.5 %"),
-        ("…_long_name_of_a_function", "0", "-"),
+        ("…ng_name_of_a_function", "0", "-"),
     ]
     assert "never.used" not in text
 
@@ -94,7 +117,7 @@ def test_table_fits_the_room(width: int, height: int) -> None:
     """No line is longer and no more lines are drawn than there is room for."""
     many = summary_of(*((f"module.function_{n}", n, n, 1, 0.1) for n in range(20)))
 
-    lines = table(many, width=width, height=height, style=PLAIN)
+    lines = table(many, width=width, height=height)
 
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
@@ -102,7 +125,7 @@ def test_table_fits_the_room(width: int, height: int) -> None:
 
 def test_narrow_table_keeps_names_and_what_matters() -> None:
     """Rather than cut off, columns are left out, the recompiles last; no total is."""
-    narrow = table(SUMMARY, width=60, height=24, style=PLAIN)
+    narrow = table(SUMMARY, width=60, height=24)
 
     assert [line.split() for line in narrow if "FUNCTION" in line] == [
         ["FUNCTION", "CALLS", "HIT", "RATE", "RECOMPILES"]
@@ -110,7 +133,7 @@ def test_narrow_table_keeps_names_and_what_matters() -> None:
     assert any(re.match(r"  __main__\.train_step +12,000 ", line) for line in narrow)
     assert "  ".join(line.strip() for line in narrow[:2]) == one_line(SUMMARY)
     assert "  FUNCTION                    RECOMPILES" in table(
-        SUMMARY, width=40, height=24, style=PLAIN
+        SUMMARY, width=40, height=24
     )
 
 
@@ -118,15 +141,69 @@ def test_functions_without_room_share_a_line() -> None:
     """What is left out is counted, so that the columns still add up."""
     many = summary_of(*((f"module.function_{n}", 10, 5, 1, 0.5) for n in range(20)))
 
-    last = table(many, width=80, height=10, style=PLAIN)[-1]
+    last = table(many, width=80, height=10)[-1]
 
     assert re.match(r"  14 more +140 +50.0 % +14 +0 +7.00 s", last)
 
 
-def test_colour_changes_no_text() -> None:
-    """With the control sequences taken out, both are the same."""
-    plain = table(SUMMARY, width=80, height=24, style=PLAIN)
-    colourful = table(SUMMARY, width=80, height=24, style=Style(colour=True))
+def test_an_alert_is_shown_with_its_age() -> None:
+    """A row has all that matters within 80 columns."""
+    found = [
+        alert("JaxmonCacheHitRateBudgetBurn", subject=f"function=m.{'x' * 99}", age=75),
+        alert("JaxmonTargetDown", firing=False, subject="instance=host:1"),
+    ]
 
-    assert plain != colourful
-    assert [re.sub(r"\x1b\[\d+m", "", line) for line in colourful] == plain
+    heading, first, second = alerts(found, width=80).lines(80)
+
+    assert heading.split() == ["ALERT", "STATE", "SEVERITY", "ABOUT", "SINCE"]
+    assert first.split()[:3] == ["JaxmonCacheHitRateBudgetBurn", "firing", "ticket"]
+    assert re.search(r" …x+ +0:01:1\d$", first)
+    assert second.split()[:4] == ["JaxmonTargetDown", "pending", "ticket", "host:1"]
+    assert {len(one) for one in (heading, first, second)} == {80}
+
+
+def test_a_long_list_of_alerts_is_cut() -> None:
+    """Alerts that find no room are counted."""
+    found = [alert(f"Alert{number}") for number in range(9)]
+
+    shown = alerts(found, width=80, most=4).lines(80)
+
+    assert len(shown) == 1 + 4 + 1
+    assert shown[-1] == "  5 more"
+
+
+def test_a_log_reports_what_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Figures come now and then; a fault and an alert when they come and when they go.
+    """
+    firing = alert("Told")
+    log = Log(PLACES)
+    log.show(Scene(0.0, SUMMARY, [], "fault x begins"))
+    log.show(Scene(1.0, SUMMARY, [alert("Told", firing=False)], "fault x", broken=True))
+    log.show(Scene(2.0, SUMMARY, [firing], "fault x", broken=True))
+    log.show(Scene(3.0, SUMMARY, [firing], "fault x ended"))
+    log.show(Scene(4.0, SUMMARY, [], "fault x ended"))
+    log.show(Scene(10.0, SUMMARY, [], "fault x ended"))
+    lines = capsys.readouterr().out.splitlines()[len(PLACES) :]
+
+    assert [re.sub(r"^ +| +steps.*", "", line) for line in lines] == [
+        "0:00:00",
+        "0:00:00  fault x begins",
+        "0:00:01  fault x",
+        "0:00:01  pending  ticket  Told  route=/a",
+        "0:00:02  firing  ticket  Told  route=/a",
+        "0:00:03  fault x ended",
+        "0:00:04  resolved  ticket  Told  route=/a",
+        "0:00:10",
+        "0:00:10  fault x ended",
+    ]
+
+
+def test_a_log_ends_with_what_still_fires(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last table names the alerts that are left."""
+    log = Log(PLACES)
+    log.finish(Scene(3.0, SUMMARY, [alert("Left")]))
+
+    out = capsys.readouterr().out
+    assert re.search(r"^  Left +firing", out, re.MULTILINE)
+    assert out.endswith("  what to do: jaxmon runbook show Left\n")
