@@ -36,7 +36,7 @@ def families(samples: int = SAMPLES) -> list[Family]:
     found: dict[str, Family] = {}
 
     def add(metric: Metric, lines: Iterable[tuple[str, float]]) -> int:
-        family = found.setdefault(metric.name, Family(metric))
+        family = found.setdefault(metric.name, Family(metric, []))
         before = len(family.samples)
         family.samples += lines
         return len(family.samples) - before

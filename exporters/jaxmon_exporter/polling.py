@@ -311,10 +311,10 @@ class Polling:
 
 
 def _status_families(statuses: Sequence[Status]) -> list[Family]:
-    success = Family(COLLECTOR_SUCCESS)
-    duration = Family(COLLECTOR_DURATION_SECONDS)
-    age = Family(COLLECTOR_AGE_SECONDS)
-    errors = Family(COLLECTOR_ERRORS)
+    success = Family(COLLECTOR_SUCCESS, [])
+    duration = Family(COLLECTOR_DURATION_SECONDS, [])
+    age = Family(COLLECTOR_AGE_SECONDS, [])
+    errors = Family(COLLECTOR_ERRORS, [])
     for status in statuses:
         name = status.name
         if status.polled:
@@ -326,5 +326,5 @@ def _status_families(statuses: Sequence[Status]) -> list[Family]:
             )
         if status.age is not None:
             age.samples.append((series(COLLECTOR_AGE_SECONDS, name), status.age))
-        errors.samples += partial_failures(name, status.errors).samples
+        errors.samples.extend(partial_failures(name, status.errors).samples)
     return [success, duration, age, errors]

@@ -9,8 +9,7 @@ that string once and keeps it, so a scrape only writes numbers beside ready text
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
 
@@ -20,12 +19,11 @@ Sample: TypeAlias = tuple[str, float]
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-@dataclass(slots=True)
-class Family:
+class Family(NamedTuple):
     """One metric and its samples at one moment."""
 
     metric: Metric
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[Sample]
 
 
 def labels_text(names: Sequence[str], values: Iterable[object]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 INDENT = "  "
@@ -88,8 +88,7 @@ def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[s
     return [*lines, line] if begun else lines
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """
     Args:
         heading: in capitals, or empty.

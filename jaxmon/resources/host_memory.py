@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +16,7 @@ _UNLIMITED = 1 << 60
 _ROOM_BYTES = 256 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class HostMemory:
+class HostMemory(NamedTuple):
     """
     Sizes in bytes; `None` if unknown or unlimited.
 

@@ -137,7 +137,7 @@ def test_numpy_values_are_plain_numbers() -> None:
 @pytest.mark.parametrize("fmt", Format)
 def test_nan_and_empty_families_are_left_out(fmt: Format) -> None:
     """NaN never; neither a header that no sample follows."""
-    families = [Family(UP), gauge(CALLS, math.nan, "a"), gauge(SECONDS, 1)]
+    families = [Family(UP, []), gauge(CALLS, math.nan, "a"), gauge(SECONDS, 1)]
 
     assert page(families, fmt) == page([gauge(SECONDS, 1)], fmt)
 

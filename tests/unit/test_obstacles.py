@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,13 +41,13 @@ def test_a_healthy_cache_has_no_obstacle() -> None:
     """Neither defaults nor a first start are one."""
     assert obstacles(HEALTHY) == []
     assert obstacles(Situation()) == []
-    assert obstacles(replace(HEALTHY, hits=0)) == []
+    assert obstacles(HEALTHY._replace(hits=0)) == []
 
 
 @pytest.mark.parametrize("reason", PROVOKED)
 def test_an_obstacle_is_named_alone_with_what_to_do(reason: str) -> None:
     """One cause, one reason, in sentences."""
-    (found,) = obstacles(replace(HEALTHY, **PROVOKED[reason]))
+    (found,) = obstacles(HEALTHY._replace(**PROVOKED[reason]))
 
     assert found.reason == reason
     assert found.message.endswith(".")
@@ -60,7 +59,7 @@ def test_an_obstacle_is_named_alone_with_what_to_do(reason: str) -> None:
 )
 def test_what_explains_all_misses_is_named_alone(whole: str) -> None:
     """Who has no cache need not hear of thresholds."""
-    now = replace(HEALTHY, **{**PROVOKED["host_callback"], **PROVOKED[whole]})
+    now = HEALTHY._replace(**{**PROVOKED["host_callback"], **PROVOKED[whole]})
 
     assert reasons(now) == [whole]
 
@@ -69,7 +68,7 @@ def test_several_obstacles_are_named_together() -> None:
     """Each concerns other programs."""
     refused = {"below_threshold": LOST, "host_callback": LOST}
 
-    assert reasons(replace(HEALTHY, refused=refused)) == [
+    assert reasons(HEALTHY._replace(refused=refused)) == [
         "below_threshold",
         "host_callback",
     ]
@@ -78,7 +77,7 @@ def test_several_obstacles_are_named_together() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"refused": {"below_threshold": replace(LOST, seconds=0.9)}},
+        {"refused": {"below_threshold": LOST._replace(seconds=0.9)}},
         {"hits": 1, "elsewhere": {"jit_step": "/mnt"}},
         {"size": 101, "max_size": 1000},
         {"size": None},
@@ -89,7 +88,7 @@ def test_several_obstacles_are_named_together() -> None:
 )
 def test_what_costs_nothing_is_not_named(change: dict[str, Any]) -> None:
     """Little time, a path that is the same, a limit, or nothing known."""
-    assert reasons(replace(HEALTHY, **change)) == []
+    assert reasons(HEALTHY._replace(**change)) == []
 
 
 def test_the_worst_functions_are_named_first() -> None:
@@ -103,8 +102,8 @@ def test_the_worst_functions_are_named_first() -> None:
 
 def test_a_path_that_is_only_suspected_is_said_to_be() -> None:
     """What an entry does not tell may also be a changed program."""
-    (known,) = obstacles(replace(HEALTHY, hits=0, elsewhere={"jit_f": "/mnt/b"}))
-    (unknown,) = obstacles(replace(HEALTHY, hits=0, elsewhere={"jit_f": None}))
+    (known,) = obstacles(HEALTHY._replace(hits=0, elsewhere={"jit_f": "/mnt/b"}))
+    (unknown,) = obstacles(HEALTHY._replace(hits=0, elsewhere={"jit_f": None}))
 
     assert "jit_f made under /mnt/b" in known.message
     assert "changed" not in known.advice

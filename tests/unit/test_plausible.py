@@ -87,7 +87,7 @@ def test_a_histogram_is_whole_or_not_there() -> None:
     bad = Family(TPU_COLLECTIVE_SECONDS, [*samples[:-1], (samples[-1][0], -1)])
     sieve = Sieve(log, "it")
 
-    assert sieve.sift([good, bad]) == [good, Family(TPU_COLLECTIVE_SECONDS)]
+    assert sieve.sift([good, bad]) == [good, Family(TPU_COLLECTIVE_SECONDS, [])]
     assert sieve.dropped == len(samples)
 
 

@@ -57,7 +57,7 @@ class DcgmNames:
                 for name, value in family.samples:
                     if (place := plan.place(family.metric.name, name)) is not None:
                         sums.setdefault(place, []).append(value)
-        pages = {name: Family(metric) for name, metric in FOREIGN.items()}
+        pages = {name: Family(metric, []) for name, metric in FOREIGN.items()}
         seen: set[str] = set()
         for place, parts in sums.items():
             row, foreign = place.row, place.foreign
@@ -66,8 +66,8 @@ class DcgmNames:
                 seen.add(foreign)
                 sample = (foreign, row.convert(sum(parts)))
                 pages[row.foreign.name].samples.append(sample)
-        pages[XID.name].samples += _xids(found, plan.devices)
-        pages[LICENSE.name].samples += _licenses(found, plan.devices)
+        pages[XID.name].samples.extend(_xids(found, plan.devices))
+        pages[LICENSE.name].samples.extend(_licenses(found, plan.devices))
         return [family for family in pages.values() if family.samples]
 
 

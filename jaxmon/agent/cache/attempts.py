@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from jaxmon.agent.cache.obstacles import Refused
 from jaxmon.agent.jaxlink.cache import JaxCache
@@ -14,7 +13,6 @@ from jaxmon.agent.jaxlink.cache import JaxCache
 _FUNCTIONS = 50
 
 
-@dataclass(slots=True)
 class Attempt:
     """
     What became of a program that was not found.
@@ -30,14 +28,34 @@ class Attempt:
         too_large: whether all entries may not take as much.
     """
 
-    key: str
-    module: str = ""
-    seconds: float = 0.0
-    callbacks: bool = False
-    unread: bool = False
-    stored: bool = False
-    failed: bool = False
-    too_large: bool = False
+    __slots__ = (
+        "callbacks",
+        "failed",
+        "key",
+        "module",
+        "seconds",
+        "stored",
+        "too_large",
+        "unread",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        module: str = "",
+        seconds: float = 0.0,
+        *,
+        callbacks: bool = False,
+        unread: bool = False,
+    ) -> None:
+        self.key = key
+        self.module = module
+        self.seconds = seconds
+        self.callbacks = callbacks
+        self.unread = unread
+        self.stored = False
+        self.failed = False
+        self.too_large = False
 
 
 def refusal(attempt: Attempt, jax: JaxCache) -> str | None:

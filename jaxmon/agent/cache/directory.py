@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.cache import SUFFIX, module_of
 
@@ -17,8 +17,7 @@ _SECONDS = 5.0
 _KEYS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """
     What a look at the directory found.
 

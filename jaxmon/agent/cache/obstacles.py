@@ -9,7 +9,8 @@ some programs only. See `docs/persistent-cache.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 
 RESET = "jax.experimental.compilation_cache.compilation_cache.reset_cache()"
@@ -21,8 +22,7 @@ _WORTH_SECONDS = 1.0
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(NamedTuple):
     """
     One reason why programs are not found in the cache.
 
@@ -37,8 +37,7 @@ class Obstacle:
     advice: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """
     Programs that were compiled and not kept, for one reason.
 
@@ -50,7 +49,7 @@ class Refused:
 
     programs: int = 0
     seconds: float = 0.0
-    functions: Mapping[str, float] = field(default_factory=dict)
+    functions: Mapping[str, float] = MappingProxyType({})
 
     def __str__(self) -> str:
         worst = sorted(self.functions, key=self.functions.__getitem__, reverse=True)
@@ -59,8 +58,7 @@ class Refused:
         return f"{many} ({names}), {self.seconds:.1f} s of compiling"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Situation(NamedTuple):
     """
     What is known of the cache at one moment.
 
@@ -96,9 +94,9 @@ class Situation:
     min_seconds: float = 1.0
     min_bytes: int = 0
     process: int = 0
-    refused: Mapping[str, Refused] = field(default_factory=dict)
+    refused: Mapping[str, Refused] = MappingProxyType({})
     hits: int = 0
-    elsewhere: Mapping[str, str | None] = field(default_factory=dict)
+    elsewhere: Mapping[str, str | None] = MappingProxyType({})
 
 
 def obstacles(now: Situation) -> list[Obstacle]:

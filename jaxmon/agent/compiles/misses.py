@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter
 from types import FrameType, ModuleType
 from typing import Any
@@ -32,7 +31,6 @@ _LOOKED = 16
 """Misses without a compile that are looked into, of each function."""
 
 
-@dataclass(slots=True)
 class Miss:
     """
     A call that is on the miss path now.
@@ -43,9 +41,12 @@ class Miss:
         compiled: whether it had something compiled.
     """
 
-    function: Function
-    started: float
-    compiled: bool = False
+    __slots__ = ("compiled", "function", "started")
+
+    def __init__(self, function: Function, started: float) -> None:
+        self.function = function
+        self.started = started
+        self.compiled = False
 
 
 class _Thread(threading.local):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from jaxmon import catalog
@@ -46,15 +45,17 @@ _METRICS = {
 _SHARED = (OTHER, UNKNOWN)
 
 
-@dataclass(slots=True)
 class _Record:
     """The programs of one function."""
 
-    programs: int = 0
-    seen: set[str] = field(default_factory=set)
-    fingerprint: str | None = None
-    figures: dict[str, float] = field(default_factory=dict)
-    samples: dict[str, Sample] = field(default_factory=dict)
+    __slots__ = ("figures", "fingerprint", "programs", "samples", "seen")
+
+    def __init__(self) -> None:
+        self.programs = 0
+        self.seen: set[str] = set()
+        self.fingerprint: str | None = None
+        self.figures: dict[str, float] = {}
+        self.samples: dict[str, Sample] = {}
 
     def add(self, fingerprint: str | None) -> None:
         """Count a program, unless it is known."""

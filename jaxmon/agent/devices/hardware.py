@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import uuid
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 LIBRARY = "libcuda.so.1"
@@ -19,8 +19,7 @@ _UUID_BYTES = 16
 _PCI_LENGTH = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(NamedTuple):
     """
     Args:
         uuid: as NVML and nvidia-smi print it: ``GPU-…``, of a MIG device ``MIG-…``.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Literal
 
@@ -42,7 +41,6 @@ _LOWERING_FILES = ("mlir.py", "partial_eval.py")
 _CALLBACK_FILES = ("callback.py", "debugging.py")
 
 
-@dataclass(eq=False, slots=True)
 class Site:
     """
     A place in the program from which data crosses, in one way.
@@ -55,15 +53,35 @@ class Site:
         code: keeps the identity of the code object from being used again.
     """
 
-    file: str
-    line: int
-    direction: Direction
-    how: str
-    code: CodeType | None = None
-    count: int = 0
-    bytes: int = 0
-    nanoseconds: int = 0
-    told: bool = False
+    __slots__ = (
+        "bytes",
+        "code",
+        "count",
+        "direction",
+        "file",
+        "how",
+        "line",
+        "nanoseconds",
+        "told",
+    )
+
+    def __init__(
+        self,
+        file: str,
+        line: int,
+        direction: Direction,
+        how: str,
+        code: CodeType | None = None,
+    ) -> None:
+        self.file = file
+        self.line = line
+        self.direction = direction
+        self.how = how
+        self.code = code
+        self.count = 0
+        self.bytes = 0
+        self.nanoseconds = 0
+        self.told = False
 
 
 class Origins:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jaxmon.agent.memory.profile import Line, MemoryProfile
 
@@ -50,8 +49,7 @@ _PATIENCE = 3
 _Place: TypeAlias = tuple[str, int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(NamedTuple):
     """
     Attributes:
         line: what a source line holds.
@@ -64,8 +62,7 @@ class Suspect:
     growth_arrays: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leak:
+class Leak(NamedTuple):
     """
     Attributes:
         device: id of the local device.
@@ -80,8 +77,7 @@ class Leak:
     suspects: tuple[Suspect, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(NamedTuple):
     time: float
     devices: Mapping[str, Mapping[_Place, Line]]
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from jaxmon.agent.jaxlink.arrays import packed_bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """
     What arrays are that are like each other.
@@ -23,11 +21,22 @@ class Kind:
         offloaded: they are in the host's memory, and take none of the devices.
     """
 
-    dtype: Any
-    shape: tuple[int, ...]
-    devices: tuple[Any, ...]
-    shard_bytes: int
-    offloaded: bool = False
+    __slots__ = ("devices", "dtype", "offloaded", "shape", "shard_bytes")
+
+    def __init__(
+        self,
+        dtype: Any,
+        shape: tuple[int, ...],
+        devices: tuple[Any, ...],
+        shard_bytes: int,
+        *,
+        offloaded: bool,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.devices = devices
+        self.shard_bytes = shard_bytes
+        self.offloaded = offloaded
 
     @property
     def bytes(self) -> int:
@@ -78,7 +87,7 @@ def _kind(array: Any, size: int | None) -> Kind:
     except ValueError:  # a sharding that does not divide the shape evenly
         shard = array.nbytes // len(sharding.device_set)
     offloaded = _is_offloaded(sharding, devices)
-    return Kind(array.dtype, shape, devices, int(shard), offloaded)
+    return Kind(array.dtype, shape, devices, int(shard), offloaded=offloaded)
 
 
 def _is_offloaded(sharding: Any, devices: tuple[Any, ...]) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from jaxmon.agent.source_lines import Frame
@@ -65,8 +64,7 @@ class Sample(NamedTuple):
     stack: int
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(NamedTuple):
     """
     Attributes:
         samples: in the order of the file.

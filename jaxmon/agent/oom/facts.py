@@ -15,9 +15,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon.agent.context import Context, Part
 from jaxmon.agent.events import Kind
@@ -51,8 +50,7 @@ _EVENTS: tuple[tuple[str, Kind, int], ...] = (
 _EXPENDABLE = ("recompiles", "compiles", "leaks", "programs", "lines", "live_arrays")
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """
     An error, as far as its report is concerned. Holds no reference to it.
 
@@ -103,7 +101,8 @@ class Facts:
     def gather(self, failure: Failure, *, skipped: int) -> dict[str, Any]:
         """Return a report about *failure*; *skipped* others before it had none."""
         host = self._part(host_memory.read)
-        tight = not isinstance(host, host_memory.HostMemory) or host.is_tight
+        known = isinstance(host, host_memory.HostMemory)
+        tight = not known or host.is_tight
         arrays = self._part(self._live_arrays)
         report: dict[str, Any] = {
             "format": "jaxmon-oom-1",
@@ -111,10 +110,10 @@ class Facts:
             "program": Path(sys.argv[0]).name if sys.argv and sys.argv[0] else None,
             "pid": os.getpid(),
             "versions": self._versions,
-            "failure": asdict(failure),
+            "failure": failure._asdict(),
             "failures_without_report": skipped,
             "devices": self._part(self._devices),
-            "host": asdict(host) if isinstance(host, host_memory.HostMemory) else host,
+            "host": host._asdict() if known else host,
             "live_arrays": arrays,
             "lines": self._part(lambda: self._lines(arrays, tight=tight)),
             **self._programs(failure),

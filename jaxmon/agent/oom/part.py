@@ -33,6 +33,8 @@ PAUSE_SECONDS = 10.0
 # The failing thread waits at most this long for its report.
 _WAIT_SECONDS = 2.0
 # Given back to Python when memory has run out, so that there is some to report with.
+# What runs out is address space, or what the kernel is willing to promise. `bytes`
+# takes both by `calloc`; as nothing is written there, none of it is resident.
 _RESERVE_BYTES = 2 << 20
 
 
@@ -58,7 +60,7 @@ class OomReports:
         self._due = 0.0
         self._skipped = Tally()
         self._told = 0
-        self._reserve: bytearray | None = None
+        self._reserve: bytes | None = None
         self._stopped = False
 
     @property
@@ -75,7 +77,7 @@ class OomReports:
         Prepare what may be impossible to get when memory has run out: a thread,
         some memory, and what has to be read from files.
         """
-        self._reserve = bytearray(_RESERVE_BYTES)
+        self._reserve = bytes(_RESERVE_BYTES)
         self.facts.prepare()
         self._worker.start()
 
@@ -152,6 +154,6 @@ class OomReports:
 
     def _refill(self) -> None:
         try:
-            self._reserve = bytearray(_RESERVE_BYTES)
+            self._reserve = bytes(_RESERVE_BYTES)
         except MemoryError:
             self._reserve = None

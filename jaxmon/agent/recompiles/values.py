@@ -4,8 +4,6 @@ What is remembered of a value, and what it is in words, without running any code
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from jaxmon import interrupts
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.inspection import bases_of, name_of
@@ -16,7 +14,6 @@ from jaxmon.agent.recompiles.looks import LIMIT, How, Look
 _SMALL = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
 class Value:
     """
     What is remembered of a value: nothing of its own but its text.
@@ -31,11 +28,28 @@ class Value:
         whole: everything in it was looked at.
     """
 
-    key: tuple[str, int, int]
-    text: str = field(compare=False)
-    by_identity: bool = field(compare=False)
-    hidden: int = field(default=0, compare=False)
-    whole: bool = field(default=True, compare=False)
+    __slots__ = ("by_identity", "hidden", "key", "text", "whole")
+
+    def __init__(
+        self,
+        key: tuple[str, int, int],
+        text: str,
+        hidden: int = 0,
+        *,
+        by_identity: bool,
+        whole: bool = True,
+    ) -> None:
+        self.key = key
+        self.text = text
+        self.by_identity = by_identity
+        self.hidden = hidden
+        self.whole = whole
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 def value_of(value: object) -> Value:
@@ -57,7 +71,13 @@ def value_of(value: object) -> Value:
         text = f"{name} (could not be looked into)"
         return Value((name, 0, 0), text, by_identity=False, whole=False)
     text = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
-    return Value((name, identity, words), text, look.alone, look.hidden, look.whole)
+    return Value(
+        (name, identity, words),
+        text,
+        look.hidden,
+        by_identity=look.alone,
+        whole=look.whole,
+    )
 
 
 def is_by_identity(value: object) -> bool:

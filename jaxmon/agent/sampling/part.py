@@ -11,11 +11,10 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter, thread_time
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
@@ -55,8 +54,7 @@ _INPUTS = 256
 _random = random.Random()  # noqa: S311 - spreads samples, hides nothing
 
 
-@dataclass(slots=True)
-class Sample:
+class Sample(NamedTuple):
     """
     A call that has just returned; whoever sees it must not keep it.
 

@@ -88,7 +88,7 @@ class Agents:
             max_bytes=self._max_bytes,
             max_total=self._max_total,
         )
-        up = Family(AGENT_UP)
+        up = Family(AGENT_UP, [])
         found = [up]
         owned: set[str] = set()
         taken: dict[str, str] = {}

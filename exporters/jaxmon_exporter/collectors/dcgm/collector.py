@@ -96,7 +96,7 @@ class Dcgm:
             # Both spellings, or one GPU for each of the jobs that share it.
             if name not in seen:
                 seen.add(name)
-                family = found.setdefault(field.metric.name, Family(field.metric))
+                family = found.setdefault(field.metric.name, Family(field.metric, []))
                 family.samples.append((name, field.convert(line.value)))
         failures = partial_failures(self.name, self._failures)
         if not read:

@@ -204,6 +204,6 @@ def _families(readings: Iterable[Reading]) -> list[Family]:
     found: dict[str, Family] = {}
     for metric, sample in readings:
         if (family := found.get(metric.name)) is None:
-            family = found[metric.name] = Family(metric)
+            family = found[metric.name] = Family(metric, [])
         family.samples.append(sample)
     return list(found.values())

@@ -262,5 +262,5 @@ def _of_runtime(
     together: Callable[[Sequence[float]], float],
 ) -> Family:
     if not values:
-        return Family(metric)
+        return Family(metric, [])
     return Family(metric, [(series(metric, runtime), together(values))])
