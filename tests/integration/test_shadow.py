@@ -29,12 +29,19 @@ def agent() -> Iterator[Agent]:
         yield running
 
 
+def shadow_of(agent: Agent) -> shadow_module.Shadow:
+    """Return what repeats calls for *agent*."""
+    shadow = agent._parts.determinism._shadow
+    assert shadow is not None
+    return shadow
+
+
 def sampled(agent: Agent, jitted: Callable[..., Any], *args: Any) -> Any:
     """Call *jitted* as a call that is sampled, and wait until it was dealt with."""
     outputs = jitted(*args)
     inner: Any = getattr(jitted, "_jitted", jitted)
     function = agent._context.table.of(inner.__wrapped__)
-    shadow = agent._parts.determinism._shadow
+    shadow = shadow_of(agent)
     shadow._due = 0
     for observe in agent._parts.sampling.observers:
         observe(Sample(function, inner, args, {}, outputs))
@@ -73,7 +80,7 @@ def test_a_repetition_that_differs_is_reported(agent: Agent) -> None:
     step = jax.jit(lambda x: x * 2)
     x = jnp.ones(3)
     step(x)
-    shadow = agent._parts.determinism._shadow
+    shadow = shadow_of(agent)
     function = agent._context.table.of(step.__wrapped__)
     for observe in agent._parts.sampling.observers:
         observe(Sample(function, step._jitted, (x,), {}, x * 3))
@@ -153,7 +160,7 @@ def test_arguments_that_are_donated_meanwhile_end_a_repetition(agent: Agent) -> 
     function = agent._context.table.of(step.__wrapped__)
     for observe in agent._parts.sampling.observers:
         observe(Sample(function, late, (x,), {}, outputs))
-    shadow = agent._parts.determinism._shadow
+    shadow = shadow_of(agent)
     until(lambda: not shadow._busy, "the repetition")
 
     assert shadow._worker.drain(10)
@@ -241,7 +248,7 @@ def test_an_end_of_the_program_waits_for_no_device(
     assert value(agent, CHECKS, outcome="passed") == 1
 
     ready[0] = False
-    shadow = agent._parts.determinism._shadow
+    shadow = shadow_of(agent)
     shadow._due = 0
     function = agent._context.table.of(step.__wrapped__)
     shadow.take(Sample(function, step._jitted, (x,), {}, step(x)))
@@ -279,6 +286,4 @@ def test_another_configuration_is_not_repeated(agent: Agent) -> None:
 def test_off_by_default() -> None:
     """Nothing is repeated, or even looked at, unless a user asks for it."""
     with instrumented(sample_rate=0) as agent:
-        observers = agent._parts.sampling.observers
-        shadow = agent._parts.determinism._shadow
-        assert shadow.take not in observers
+        assert agent._parts.determinism._shadow is None

@@ -8,8 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
-from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation, Result, merged
-from jaxmon.agent.checks.shadow import Shadow
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function, label
@@ -20,6 +18,8 @@ from jaxmon.exposition.families import Family, series
 
 
 if TYPE_CHECKING:
+    from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation, Result
+    from jaxmon.agent.checks.shadow import Shadow
     from jaxmon.agent.errors.part import Errors
     from jaxmon.agent.sampling.part import Sampling
 
@@ -44,11 +44,15 @@ class Determinism:
         self._context = context
         self._checks: dict[Function, _Checks] = {}
         self._reused: dict[Function, Tally] = {}
-        self._shadow = Shadow(context, self.checked)
+        self._shadow: Shadow | None = None
+        if context.settings.shadow_interval:
+            from jaxmon.agent.checks.shadow import Shadow  # noqa: PLC0415
+
+            self._shadow = Shadow(context, self.checked)
 
     def observe(self, sampling: Sampling, errors: Errors) -> None:
         """Have sampled calls repeated, and errors about keys counted."""
-        if self._context.settings.shadow_interval:
+        if self._shadow is not None:
             sampling.observers.append(self._shadow.take)
         errors.observers.append(self._on_error)
 
@@ -57,7 +61,8 @@ class Determinism:
 
     def stop(self) -> None:
         """Stop repeating calls."""
-        self._shadow.stop()
+        if self._shadow is not None:
+            self._shadow.stop()
 
     # --- taking ------------------------------------------------------------------
 
@@ -118,8 +123,9 @@ class Determinism:
             }
         for function, tally in list(self._reused.items()):
             found.setdefault(function.name, {})["key_reuse"] = tally.value
-        for function, reason in self._shadow.refusals():
-            found.setdefault(function.name, {})["not_repeated"] = reason
+        if self._shadow is not None:
+            for function, reason in self._shadow.refusals():
+                found.setdefault(function.name, {})["not_repeated"] = reason
         return found
 
     def collect(self) -> list[Family]:
@@ -173,6 +179,12 @@ def check_determinism(
     Raises:
         ValueError: fewer than two runs.
     """
+    from jaxmon.agent.checks.deviations import (  # noqa: PLC0415
+        DeterminismCheck,
+        Result,
+        merged,
+    )
+
     if runs < 2:  # noqa: PLR2004 - one run compares with nothing
         msg = f"runs={runs!r} compares nothing; give 2 or more"
         raise ValueError(msg)

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices import part as identity
-from jaxmon.agent.devices.nvml import Nvml
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family
-from jaxmon.exposition.plausible import Sieve
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.devices.nvml import Nvml
+    from jaxmon.exposition.plausible import Sieve
 
 
 EVERY = 5.0
@@ -53,7 +56,7 @@ class DeviceFigures:
         self._retry = 0.0
         self._warned = False
         self._devices: list[tuple[str, str]] = []
-        self._sieve = Sieve(log, "the driver of this process's devices")
+        self._sieve: Sieve | None = None
         self._found: tuple[float, list[Family]] | None = None
 
     def start(self) -> None:
@@ -85,9 +88,14 @@ class DeviceFigures:
         return {}
 
     def _look(self) -> None:
+        from jaxmon.agent.devices.nvml import Nvml  # noqa: PLC0415
+        from jaxmon.exposition.plausible import Sieve  # noqa: PLC0415
+
         began = time.monotonic()
         if began < self._retry or not self._known():
             return
+        if self._sieve is None:
+            self._sieve = Sieve(log, "the driver of this process's devices")
         with self._asking:
             try:
                 self._nvml = self._nvml or Nvml()
@@ -111,7 +119,7 @@ class DeviceFigures:
     @property
     def dropped(self) -> int:
         """How many figures of the driver could not be true, and were left out."""
-        return self._sieve.dropped
+        return 0 if self._sieve is None else self._sieve.dropped
 
     def _known(self) -> bool:
         """Tell whether there are devices to ask about, once JAX knows its own."""

@@ -9,8 +9,6 @@ from typing import Any
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.agent.devices import hardware as cuda
-from jaxmon.agent.devices import tpu
 from jaxmon.agent.jaxlink import backends
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.version import version
@@ -95,6 +93,8 @@ def tpus(devices: Sequence[Any]) -> dict[int, tuple[str, str]]:
     found = [device for device in devices if device.platform == "tpu"]
     if not found:
         return {}
+    from jaxmon.agent.devices import tpu  # noqa: PLC0415
+
     chips = tpu.identify(found)
     return {id_: (chip.uuid, chip.pci_bus_id) for id_, chip in chips.items()}
 
@@ -109,6 +109,8 @@ def hardware(device: Any) -> tuple[str, str]:
     # No number would be CUDA's first device.
     if device.platform != "gpu" or "cuda" not in version.lower() or ordinal is None:
         return "", ""
+    from jaxmon.agent.devices import hardware as cuda  # noqa: PLC0415
+
     found = cuda.identify(ordinal)
     return (found.uuid, found.pci_bus_id) if found else ("", "")
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.memory import profile as memory_profile
-from jaxmon.agent.memory.leaks import Leak, LeakDetector
-from jaxmon.agent.memory.profile import MemoryProfile, place
 from jaxmon.agent.source_lines import Sites
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.memory.leaks import Leak, LeakDetector
+    from jaxmon.agent.memory.profile import MemoryProfile
 
 
 LIMIT = 50
@@ -43,7 +45,7 @@ class Allocations:
         self._interval = context.settings.memory_lines_interval
         self._window = context.settings.leak_window
         self._sites = Sites(context.jax)
-        self._detector = LeakDetector(self._window)
+        self._detector: LeakDetector | None = None
         self._leaks: dict[str, Leak] = {}
         self._devices: tuple[str, ...] = ()
         self._last: MemoryProfile | None = None
@@ -81,13 +83,15 @@ class Allocations:
         Raises:
             ProfileError: JAX's profile cannot be read.
         """
+        from jaxmon.agent.memory.profile import MemoryProfile, read  # noqa: PLC0415
+
         if not backends.are_up(self._jax):
             self._forget()
             return MemoryProfile(time.time(), ())
         try:
             devices = {str(one): str(one.id) for one in self._jax.local_devices()}
             data = self._jax.profiler.device_memory_profile()
-            profile = memory_profile.read(data, self._sites, devices)
+            profile = read(data, self._sites, devices)
         except BaseException:
             # Nobody knows whether what was suspected still grows.
             with self._lock:
@@ -139,9 +143,10 @@ class Allocations:
             last, first, leaks = self._last, self._first, list(self._leaks.values())
         if last is None or first is None:
             return {}
+        from jaxmon.agent.memory.profile import rows  # noqa: PLC0415
+
         growth = {
-            _identity(row): row["bytes"]
-            for row in memory_profile.rows(last.growth_since(first))
+            _identity(row): row["bytes"] for row in rows(last.growth_since(first))
         }
         return {
             "time": last.time,
@@ -179,10 +184,13 @@ class Allocations:
         with self._lock:
             self._first = self._last = None
             self._devices, self._leaks = (), {}
-            self._detector = LeakDetector(self._window)
+            self._detector = None
 
     def _judge(self, profile: MemoryProfile) -> None:
+        from jaxmon.agent.memory.leaks import LeakDetector  # noqa: PLC0415
+
         before = self._leaks
+        self._detector = self._detector or LeakDetector(self._window)
         self._leaks = dict(self._detector.see(profile, time.monotonic()))
         for device, leak in self._leaks.items():
             if device not in before:
@@ -191,13 +199,15 @@ class Allocations:
 
 
 def _details(leak: Leak) -> dict[str, Any]:
+    from jaxmon.agent.memory.profile import rows  # noqa: PLC0415
+
     return {
         "device": leak.device,
         "growth_bytes": leak.growth_bytes,
         "seconds": leak.seconds,
         "lines": [
             {
-                **memory_profile.rows([one.line])[0],
+                **rows([one.line])[0],
                 "growth_bytes": one.growth_bytes,
                 "growth_arrays": one.growth_arrays,
             }
@@ -207,6 +217,8 @@ def _details(leak: Leak) -> dict[str, Any]:
 
 
 def _message(leak: Leak, details: dict[str, Any]) -> str:
+    from jaxmon.agent.memory.profile import place  # noqa: PLC0415
+
     lines = "".join(
         f"\n  {row['growth_bytes']:+,} bytes, {row['growth_arrays']:+,} arrays "
         f"at {place(row)}"
