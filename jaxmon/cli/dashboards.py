@@ -235,7 +235,6 @@ def diff(
     variables and empty members do not count.
     """
     from jaxmon.cli.pushed import DIFFERENT
-    from jaxmon.grafana.diff import diff as compare
     from jaxmon.grafana.plan import State
     from jaxmon.grafana.push import make_plan
 
@@ -254,7 +253,7 @@ def diff(
         else:
             output.line(f"{uid}: {step.state}: {step.reason}".rstrip(": "), err=True)
         if step.state is not State.V2:
-            for line in compare(step):
+            for line in step.diff():
                 output.line(line, colour=_COLOURS.get(line[:1]))
     same = all(step.state is State.UNCHANGED for step in plan.steps)
     ctx.exit(0 if same else DIFFERENT)

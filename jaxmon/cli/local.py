@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jaxmon.errors import CommandError
-from jaxmon.formats import json_text
 from jaxmon.http import client
+from jaxmon.http.urls import place_of, target_of
 from jaxmon.report.layout import clean
 
 
@@ -25,10 +25,11 @@ def fetch(whose: str, url: str) -> Any:
         CommandError: there is no such page; names *whose* it would be.
     """
     parts = urlsplit(url)
-    place = (parts.hostname or "", parts.port or 80)
     try:
-        answer = client.get(place, parts.path, seconds=_SECONDS, max_bytes=_MAX_BYTES)
-        told = json_text.parse(answer.body) if answer.status == HTTPStatus.OK else None
+        answer = client.get(
+            place_of(parts), target_of(parts), seconds=_SECONDS, max_bytes=_MAX_BYTES
+        )
+        told = answer.json() if answer.status == HTTPStatus.OK else None
     except (OSError, HTTPException, ValueError) as error:
         msg = f"{whose} at {url} does not answer: {error}"
         raise CommandError(msg) from error

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import unified_diff
 from enum import StrEnum
 
 from jaxmon.grafana.client import Observed, Stored, StoredAsV2
-from jaxmon.grafana.content import TAG, Dashboard, digest, is_tagged, pushed_digest
+from jaxmon.grafana.content import (
+    TAG,
+    Dashboard,
+    digest,
+    is_tagged,
+    lines,
+    pushed_digest,
+)
 
 
 class State(StrEnum):
@@ -49,6 +57,18 @@ class Step:
         Tell whether a push writes; *force* accepts what drifted, and nothing else.
         """
         return self.state in _WRITTEN or (force and self.state is State.DRIFTED)
+
+    def diff(self) -> list[str]:
+        """Return a unified diff, stored to desired; empty where nothing differs."""
+        uid, stored = self.desired.uid, self.observed
+        found, name = [], f"{uid} in Grafana: none"
+        if isinstance(stored, Stored):
+            found = lines(stored.body)
+            name = f"{uid} in Grafana, version {stored.version}"
+        desired = lines(self.desired.body)
+        return list(
+            unified_diff(found, desired, name, f"{uid} as generated", lineterm="")
+        )
 
 
 def decide(

@@ -8,13 +8,15 @@ that only accepts what was seen when planning, after a copy of it was written.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 
-from jaxmon.grafana import backup
+from jaxmon.files import whole as whole_file
 from jaxmon.grafana.client import ROOT_FOLDER, ConflictError, Grafana, Stored
 from jaxmon.grafana.content import Dashboard
 from jaxmon.grafana.plan import State, Step, decide
@@ -166,7 +168,7 @@ class Push:
         copy: Path | None = None
         try:
             if isinstance(step.observed, Stored) and step.state is State.DRIFTED:
-                copy = backup.save(
+                copy = back_up(
                     step.observed,
                     uid=step.desired.uid,
                     directory=self.backup_dir,
@@ -237,6 +239,30 @@ def unwritten(step: Step) -> Result:
         step.reason,
         stored.version if isinstance(stored, Stored) else None,
     )
+
+
+def back_up(stored: Stored, *, uid: str, directory: Path, now: datetime) -> Path:
+    """
+    Write the dashboard *uid* to a new file of *directory* and return its path.
+
+    Only this user can read it. Grafana's "Import" takes it as it is.
+
+    Raises:
+        OSError: it could not be written, down to the disk; nothing is left of it.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stem = f"{uid}-v{stored.version}-{now:%Y%m%dT%H%M%SZ}"
+    text = json.dumps(stored.body, indent=2, ensure_ascii=False) + "\n"
+    # Of a lone surrogate that is the escape that JSON has for it.
+    data = text.encode("utf-8", "backslashreplace")
+    for number in count(1):
+        path = directory / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
+        try:
+            whole_file.write(path, data, private=True, replace=False)
+        except FileExistsError:
+            continue
+        return path
+    raise AssertionError(stem)  # numbers do not end
 
 
 def _failed(step: Step, reason: str) -> Result:

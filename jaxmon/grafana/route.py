@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import ipaddress
 import os
 import ssl
 from collections.abc import Iterator, Mapping
@@ -16,10 +14,7 @@ from urllib.request import getproxies, proxy_bypass
 from jaxmon.errors import JaxmonError
 from jaxmon.http import client
 from jaxmon.http.stream import Bounds, Stream, connected
-from jaxmon.http.urls import without_user
-
-
-_PORTS = {"http": 80, "https": 443}
+from jaxmon.http.urls import credentials, is_loopback, place_of, without_user
 
 
 class RouteError(JaxmonError, ValueError):
@@ -72,7 +67,7 @@ class Route:
         """What the proxy is sent and nobody else is to see."""
         if self.proxy is None or not self.proxy.password:
             return ()
-        return unquote(self.proxy.password), self._basic(self.proxy)
+        return unquote(self.proxy.password), credentials(self.proxy)
 
     @contextmanager
     def stream(self, bounds: Bounds) -> Iterator[Stream]:
@@ -84,7 +79,7 @@ class Route:
             http.client.HTTPException: what the proxy answers is no HTTP.
         """
         first = self.proxy or self.server
-        with connected(_host_and_port(first), bounds) as stream:
+        with connected(place_of(first), bounds) as stream:
             host = self.server.hostname or ""
             if self.server.scheme == "https":
                 if self.proxy is not None:
@@ -105,15 +100,14 @@ class Route:
         if self.proxy is not None and self.server.scheme == "http":
             target = f"http://{self.server.netloc}{target}"
             headers = {**headers, **self._proxy_authorization()}
-        host, port = self.server.hostname or "", self.server.port
-        port = port or _PORTS[self.server.scheme]
+        host, port = place_of(self.server)
         headers = {"Host": self.server.netloc, **headers}
         client.send(
             stream, method, target, host=host, port=port, headers=headers, body=body
         )
 
     def _open_tunnel(self, stream: Stream) -> None:
-        host, port = _host_and_port(self.server)
+        host, port = place_of(self.server)
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         headers = {"Host": target, **self._proxy_authorization()}
         client.send(stream, "CONNECT", target, host=host, headers=headers)
@@ -125,28 +119,10 @@ class Route:
     def _proxy_authorization(self) -> dict[str, str]:
         if self.proxy is None or not (self.proxy.username and self.proxy.password):
             return {}
-        return {"Proxy-Authorization": f"Basic {self._basic(self.proxy)}"}
-
-    @staticmethod
-    def _basic(proxy: SplitResult) -> str:
-        user = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
-        return base64.b64encode(user.encode()).decode()
-
-
-def is_loopback(parts: SplitResult) -> bool:
-    """Tell whether an address is of this host."""
-    host = (parts.hostname or "").rstrip(".")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        return {"Proxy-Authorization": f"Basic {credentials(self.proxy)}"}
 
 
 def _variable(scheme: str) -> str:
     """Return the name of the variable that names the proxy for *scheme*."""
     lower = f"{scheme}_proxy"
     return lower if os.environ.get(lower) else lower.upper()
-
-
-def _host_and_port(parts: SplitResult) -> tuple[str, int]:
-    return parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)

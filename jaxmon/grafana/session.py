@@ -22,12 +22,11 @@ from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
 
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.files.bounded import require_regular
-from jaxmon.formats import json_text
-from jaxmon.grafana.route import Route, RouteError, is_loopback
+from jaxmon.grafana.route import Route, RouteError
 from jaxmon.http import client
 from jaxmon.http.redaction import Secrets
 from jaxmon.http.stream import Bounds, TooLargeError
-from jaxmon.http.urls import parts_of, without_user
+from jaxmon.http.urls import is_loopback, parts_of, without_user
 from jaxmon.report.layout import clean
 from jaxmon.version import version
 
@@ -251,7 +250,7 @@ def _answer(answer: client.Answer) -> Answer:
     data, problem = None, "something that is not JSON"
     if "json" in answer.type:
         try:
-            data = json_text.parse(answer.body)
+            data = answer.json()
         except ValueError as error:
             problem = f"JSON that cannot be used ({error})"
     return Answer(

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
-from typing import cast
+from typing import Any, cast
 
+from jaxmon.formats import json_text
 from jaxmon.http.stream import Bounds, Place, Stream, connected
 
 
@@ -37,6 +38,15 @@ class Answer:
     def type(self) -> str:
         """The media type, in lower case, ``""`` without one."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def json(self) -> Any:
+        """
+        Return what the body says.
+
+        Raises:
+            ValueError: it is no JSON that can be used.
+        """
+        return json_text.parse(self.body)
 
 
 def get(

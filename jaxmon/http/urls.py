@@ -1,16 +1,18 @@
-"""Addresses on the web, as somebody writes them."""
+"""Addresses on the web: what somebody writes, checked, and what its parts say."""
 
 from __future__ import annotations
 
+import base64
+import ipaddress
 import re
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 
 # All that an address consists of; the rest is written with a percent sign.
 _PLAIN = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
 _LABEL = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
-_SCHEMES = ("http", "https")
+_PORTS = {"http": 80, "https": 443}
 
 
 def parts_of(address: str) -> SplitResult:
@@ -27,7 +29,7 @@ def parts_of(address: str) -> SplitResult:
         host, port, parts = "", None, urlsplit("")
     # In brackets there is an address already, which has been looked at.
     named = ":" in host or _NAME.fullmatch(host)
-    usable = parts.scheme in _SCHEMES and named and port != 0
+    usable = parts.scheme in _PORTS and named and port != 0
     if not usable or not _PLAIN.fullmatch(address):
         msg = f"{without_user(address)!r} is no address; give http(s)://HOST/PATH"
         raise ValueError(msg)
@@ -39,3 +41,29 @@ def without_user(address: str) -> str:
     user, _, rest = address.rpartition("@")
     scheme, separator, _ = user.partition("://")
     return f"{scheme}{separator}{rest}" if separator else rest
+
+
+def place_of(parts: SplitResult) -> tuple[str, int]:
+    """Return host and port, the usual one of the scheme where none is given."""
+    return parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
+
+
+def target_of(parts: SplitResult) -> str:
+    """Return what to ask the host for: path and query."""
+    path = parts.path or "/"
+    return f"{path}?{parts.query}" if parts.query else path
+
+
+def is_loopback(parts: SplitResult) -> bool:
+    """Tell whether an address is of this host."""
+    host = (parts.hostname or "").rstrip(".")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def credentials(parts: SplitResult) -> str:
+    """Return user and password as basic authentication has them, in base64."""
+    user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return base64.b64encode(user.encode()).decode()

@@ -8,7 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.http.urls import parts_of, without_user
+from jaxmon.http.urls import (
+    credentials,
+    is_loopback,
+    parts_of,
+    place_of,
+    target_of,
+    without_user,
+)
 
 
 GOOD = (
@@ -129,3 +136,44 @@ def test_a_uid_of_a_data_source_is_plain_text(
     assert done.exit_code == 2
     assert "give printable characters without spaces" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "place", "target"),
+    [
+        ("http://h", ("h", 80), "/"),
+        ("https://h/a/b?c=d", ("h", 443), "/a/b?c=d"),
+        ("http://[::1]:9400/metrics", ("::1", 9400), "/metrics"),
+        ("https://user:word@h:1/?x", ("h", 1), "/?x"),
+    ],
+)
+def test_where_to_connect_and_what_to_ask_for(
+    address: str, place: tuple[str, int], target: str
+) -> None:
+    """The usual port where none is given, and a path in any case."""
+    parts = parts_of(address)
+    assert (place_of(parts), target_of(parts)) == (place, target)
+
+
+def test_credentials_are_those_that_the_address_means() -> None:
+    """What is written with percent signs is decoded before it is encoded in base64."""
+    assert credentials(parts_of("http://user:p%40ss@h")) == "dXNlcjpwQHNz"
+    assert credentials(parts_of("http://user@h")) == "dXNlcjo="
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        *[
+            ("127.0.0.1", True),
+            ("127.9.9.9", True),
+            ("[::1]", True),
+            ("LOCALHOST", True),
+        ],
+        *[("localhost.", True), ("app.localhost", True), ("localhost.example", False)],
+        *[("10.0.0.1", False), ("grafana.example.com", False), ("xlocalhost", False)],
+    ],
+)
+def test_which_addresses_are_of_this_host(host: str, here: bool) -> None:  # noqa: FBT001
+    """Nothing else is one, whatever it begins or ends with."""
+    assert is_loopback(parts_of(f"http://{host}/")) is here

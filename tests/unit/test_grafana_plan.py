@@ -8,7 +8,6 @@ import pytest
 
 from jaxmon.grafana.client import Stored, StoredAsV2
 from jaxmon.grafana.content import digest, parse
-from jaxmon.grafana.diff import diff
 from jaxmon.grafana.plan import State, decide
 
 
@@ -130,7 +129,7 @@ def test_every_state_is_decided():
 def test_a_diff_shows_content_only():
     """A diff names version and uid and shows what differs, without assigned numbers."""
     step = decide(DESIRED, stored(OLD), folder=FOLDER, taken={})
-    lines = diff(step)
+    lines = step.diff()
     assert lines[:2] == [
         "--- jaxmon-oncall in Grafana, version 3",
         "+++ jaxmon-oncall as generated",
@@ -144,4 +143,4 @@ def test_a_diff_shows_content_only():
 def test_a_diff_of_equal_content_is_empty():
     """Where nothing differs there is nothing to show."""
     step = decide(DESIRED, stored({**BODY, "id": 4}), folder=FOLDER, taken={})
-    assert diff(step) == []
+    assert step.diff() == []

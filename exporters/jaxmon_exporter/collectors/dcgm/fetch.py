@@ -6,7 +6,6 @@ For pages of our own agents, on Unix sockets, see `jaxmon.http.fetch`.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import ssl
 from http import HTTPStatus
@@ -17,7 +16,7 @@ from jaxmon.errors import JaxmonError
 from jaxmon.http import client
 from jaxmon.http.redaction import Secrets
 from jaxmon.http.stream import Bounds, TooLargeError, connected
-from jaxmon.http.urls import parts_of
+from jaxmon.http.urls import credentials, parts_of, place_of, target_of
 
 
 UNREACHABLE = "unreachable"
@@ -27,8 +26,6 @@ STATUS = "http_status"
 TOO_LARGE = "too_large"
 TLS = "tls"
 BROKEN = "broken"
-
-_PORTS = {"http": 80, "https": 443}
 
 
 class PageUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
@@ -106,31 +103,32 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
 
 
 def _exchange(parts: SplitResult, bounds: Bounds) -> client.Answer:
-    host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    place = place_of(parts)
     headers = {"Accept": "text/plain; version=0.0.4"}
     if parts.username is not None:
-        headers["Authorization"] = f"Basic {_basic(parts)}"
-    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        headers["Authorization"] = f"Basic {credentials(parts)}"
     with contextlib.ExitStack() as stack:
         try:
-            stream = stack.enter_context(connected((host, port), bounds))
+            stream = stack.enter_context(connected(place, bounds))
         except TimeoutError:
             raise
         except OSError as error:
             message = f"cannot connect: {error}"
             raise PageUnavailable(UNREACHABLE, message) from error
         if parts.scheme == "https":
-            stream.encrypt(ssl.create_default_context(), host)
-        client.send(stream, "GET", target, host=host, port=parts.port, headers=headers)
+            stream.encrypt(ssl.create_default_context(), place[0])
+        client.send(
+            stream,
+            "GET",
+            target_of(parts),
+            host=place[0],
+            port=parts.port,
+            headers=headers,
+        )
         return client.receive(stream, "GET")
-
-
-def _basic(parts: SplitResult) -> str:
-    user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
-    return base64.b64encode(user.encode()).decode()
 
 
 def _secrets(parts: SplitResult) -> Secrets:
     if not parts.password:
         return Secrets()
-    return Secrets(unquote(parts.password), _basic(parts))
+    return Secrets(unquote(parts.password), credentials(parts))
