@@ -7,8 +7,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 DURATION ?= 60
 ARGS ?=
-# Half of the time a test waits: for programs, intervals, sockets.
-JOBS ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
+# Two thirds of the time a test waits: for programs, intervals, sockets.
+JOBS ?= $(shell echo $$((3 * $$(nproc 2>/dev/null || echo 2))))
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -41,7 +41,7 @@ run: $(READY) ## Run the demo: training and serving on JAX, observed (DURATION=6
 
 .PHONY: test
 test: $(READY) packages lint ## Run lint and all tests (ARGS for pytest, JOBS in parallel).
-	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: packages
 packages: ## Install the programs that some tests need, when root on Debian.
