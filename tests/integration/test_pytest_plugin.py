@@ -161,21 +161,24 @@ def test_test_case_of_unittest_can_be_marked(run: Run) -> None:
     assert "compiles: 1 (allowed: 0)" in result.out
 
 
-@pytest.mark.parametrize(
-    ("mark", "message"),
-    [
-        ("1", r"takes names, such as compiles=1, not (1,)"),
-        ("compiles=-1", "compiles=-1 is no limit; give a whole number"),
-        ("compile=1", "unexpected keyword argument 'compile'"),
-    ],
-)
-def test_wrong_marks_fail_their_test(run: Run, mark: str, message: str) -> None:
+def test_wrong_marks_fail_their_test(run: Run) -> None:
     """A mark that cannot be used is said in a line, and does not pass unnoticed."""
-    result = run(f"@pytest.mark.jaxmon_budget({mark})\ndef test_it(): pass")
-    assert outcomes(result) == "1 failed"
-    assert f"@pytest.mark.jaxmon_budget: {message}" in result.out.replace(
-        "budget() got an ", ""
+    wrong = {
+        "1": "takes names, such as compiles=1, not (1,)",
+        "compiles=-1": "compiles=-1 is no limit; give a whole number",
+        "compile=1": "unexpected keyword argument 'compile'",
+    }
+    tests = (
+        f"@pytest.mark.jaxmon_budget({mark})\ndef test_{number}(): pass\n"
+        for number, mark in enumerate(wrong)
     )
+    result = run("".join(tests))
+    assert outcomes(result) == "3 failed"
+    for number, message in enumerate(wrong.values()):
+        section = result.out.partition(f"_ test_{number} _")[2].partition("\n___")[0]
+        assert f"@pytest.mark.jaxmon_budget: {message}" in section.replace(
+            "budget() got an ", ""
+        )
 
 
 REPORTED = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import tempfile
@@ -16,29 +17,52 @@ from tests.processes import HEAD, files
 from tests.support import Result
 
 
+# One agent after the other, each with settings and variables of its own.
 STARTED = """
-found = {}
-agent = jaxmon.instrument(**json.loads(sys.argv[1]))
-found.update(url=agent.url, socket=agent.socket)
-found["result"] = float(jax.jit(lambda x: x + 1)(1.0))
-found["calls"] = sum(
-    n for f in agent.collect() for s, n in f.samples if "jit_calls_total" in s)
+found = []
+for settings, environ in json.loads(sys.argv[1]):
+    os.environ.update(environ)
+    agent = jaxmon.instrument(**settings)
+    found.append({"url": agent.url, "socket": agent.socket})
+    found[-1]["result"] = float(jax.jit(lambda x: x + 1)(1.0))
+    found[-1]["calls"] = sum(
+        n for f in agent.collect() for s, n in f.samples if "jit_calls_total" in s)
+    jaxmon.uninstrument()
+    print("NEXT", file=sys.stderr, flush=True)
 print(json.dumps(found))
 """
 
 
+Start = tuple[dict[str, Any], dict[str, str]]
+Started = tuple[dict[str, Any], str]
+
+
 @pytest.fixture
-def start(
-    python_script: Callable[..., Result],
-) -> Callable[..., tuple[dict[str, Any], str]]:
+def starts(python_script: Callable[..., Result]) -> Callable[..., list[Started]]:
+    """
+    Return a function that starts agents in a process, one after the other, and returns
+    what each of them found and logged.
+    """
+
+    def run(cases: list[Start], before: str = "") -> list[Started]:
+        result = python_script(HEAD + before + STARTED, json.dumps(cases))
+        found = result.json()
+        assert [one["result"] for one in found] == [2.0] * len(cases)
+        assert [one["calls"] for one in found] == [1] * len(cases)
+        *logs, after = result.err.split("NEXT\n")
+        assert after == ""
+        return list(zip(found, logs, strict=True))
+
+    return run
+
+
+@pytest.fixture
+def start(starts: Callable[..., list[Started]]) -> Callable[..., Started]:
     """Return a function that starts an agent and returns what it found and logged."""
 
-    def run(settings: str, before: str = "", **env: str) -> tuple[dict[str, Any], str]:
-        result = python_script(HEAD + before + STARTED, settings, env=env)
-        found = result.json()
-        assert found["result"] == 2.0
-        assert found["calls"] == 1
-        return found, result.err
+    def run(settings: dict[str, Any], before: str = "", **environ: str) -> Started:
+        (only,) = starts([(settings, environ)], before)
+        return only
 
     return run
 
@@ -47,7 +71,7 @@ def test_a_busy_port_moves_on_and_says_so(start: Callable[..., Any]) -> None:
     """The next free port is taken, and the log names both."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        found, err = start(f'{{"port": {port}}}')
+        found, err = start({"port": port})
 
     assert f"port {port} is taken; jaxmon serves on " in err
     assert found["url"] is not None
@@ -69,7 +93,9 @@ def three_ports() -> Iterator[int]:
             return
 
 
-def test_the_port_of_the_sidecar_is_left_alone(start: Callable[..., Any]) -> None:
+def test_the_port_of_the_sidecar_is_left_alone(
+    starts: Callable[..., list[Started]],
+) -> None:
     """
     An agent that has to move on does not take the port that the sidecar will ask for,
     unless it was told to take exactly that one.
@@ -79,8 +105,9 @@ def test_the_port_of_the_sidecar_is_left_alone(start: Callable[..., Any]) -> Non
             f"import jaxmon.settings\njaxmon.settings.SIDECAR_PORT = {first + 1}\n"
         )
         before = f"import jaxmon.settings\n{sidecars}"
-        moved, _ = start(f'{{"port": {first}}}', before)
-        asked, _ = start(f'{{"port": {first + 1}}}', before)
+        (moved, _), (asked, _) = starts(
+            [({"port": first}, {}), ({"port": first + 1}, {})], before
+        )
 
     assert moved["url"] == f"http://127.0.0.1:{first + 2}/metrics"
     assert asked["url"] == f"http://127.0.0.1:{first + 1}/metrics"
@@ -90,7 +117,7 @@ def test_no_port_and_no_socket_is_silent(
     start: Callable[..., Any], run_dir: Path
 ) -> None:
     """With neither, the agent observes and serves nothing, without a word."""
-    found, err = start('{"port": null, "socket": false}')
+    found, err = start({"port": None, "socket": False})
 
     assert found["url"] is found["socket"] is None
     assert err == ""
@@ -100,16 +127,16 @@ def test_no_port_and_no_socket_is_silent(
 NOT_ADDRESSES = ["no.such.host.invalid", "192.0.2.1", "a" * 70, ""]
 
 
-@pytest.mark.parametrize("host", NOT_ADDRESSES)
 def test_a_host_that_cannot_be_bound_is_reported(
-    start: Callable[..., Any], host: str
+    starts: Callable[..., list[Started]],
 ) -> None:
     """The program goes on without a TCP port."""
-    found, err = start(f'{{"host": "{host}", "socket": false}}')
+    found = starts([({"host": one, "socket": False}, {}) for one in NOT_ADDRESSES])
 
-    assert found["url"] is None
-    assert "jaxmon serves no TCP port" in err
-    assert "Traceback" not in err
+    for host, (one, err) in zip(NOT_ADDRESSES, found, strict=True):
+        assert one["url"] is None, host
+        assert err.count("jaxmon serves no TCP port") == 1, host
+        assert "Traceback" not in err, host
 
 
 def make_file(path: Path) -> Path:
@@ -135,26 +162,31 @@ UNUSABLE: dict[str, tuple[Callable[[Path], Path], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", UNUSABLE)
 def test_an_unusable_run_directory_costs_the_socket_only(
-    start: Callable[..., Any], run_dir: Path, name: str
+    starts: Callable[..., list[Started]], run_dir: Path
 ) -> None:
     """
     The agent serves TCP, says what is wrong with the directory, and holds no lock.
     """
-    make, message = UNUSABLE[name]
-    directory = make(run_dir / "d")
+    directories = [
+        make(run_dir / f"d{number}")
+        for number, (make, _) in enumerate(UNUSABLE.values())
+    ]
     try:
-        found, err = start('{"port": 0}', JAXMON_RUN_DIR=str(directory))
+        found = starts(
+            [({"port": 0}, {"JAXMON_RUN_DIR": str(one)}) for one in directories]
+        )
     finally:
-        if directory.is_symlink():
-            directory.unlink()
+        for directory in directories:
+            if directory.is_symlink():
+                directory.unlink()
 
-    assert found["url"] is not None
-    assert found["socket"] is None
-    assert "jaxmon serves no Unix socket for the sidecar" in err
-    assert message in err
-    assert len(err.splitlines()) == 1
+    for (name, (_, message)), (one, err) in zip(UNUSABLE.items(), found, strict=True):
+        assert one["url"] is not None, name
+        assert one["socket"] is None, name
+        assert "jaxmon serves no Unix socket for the sidecar" in err, name
+        assert message in err, name
+        assert len(err.splitlines()) == 1, name
 
 
 def test_what_is_in_the_place_of_a_socket_costs_its_slot(
@@ -162,7 +194,7 @@ def test_what_is_in_the_place_of_a_socket_costs_its_slot(
 ) -> None:
     """Where it cannot be unlinked, the agent takes the next slot, and says nothing."""
     (run_dir / "agent-0.sock").mkdir()
-    found, err = start('{"port": null}')
+    found, err = start({"port": None})
 
     assert found["socket"] == str(run_dir / "agent-1.sock")
     assert err == ""
@@ -173,7 +205,7 @@ def test_a_missing_run_directory_is_made_for_this_user_only(
 ) -> None:
     """Parents are made as well, and nobody else may enter."""
     directory = run_dir / "a" / "b"
-    found, err = start('{"port": null}', JAXMON_RUN_DIR=str(directory))
+    found, err = start({"port": None}, JAXMON_RUN_DIR=str(directory))
 
     assert found["socket"] == str(directory / "agent-0.sock")
     assert directory.stat().st_mode & 0o777 == 0o700
