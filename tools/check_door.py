@@ -71,9 +71,7 @@ ALLOWED = {
 LATER: frozenset[str] = frozenset(
     {
         "jaxmon/agent/calls/part.py",
-        "jaxmon/agent/compiles/misses.py",
         "jaxmon/agent/counted.py",
-        "jaxmon/agent/errors/surfacing.py",
         "jaxmon/agent/ledger.py",
     }
 )

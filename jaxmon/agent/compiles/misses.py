@@ -11,14 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from time import perf_counter
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 from jaxmon.agent.calls.part import CallLayer
 from jaxmon.agent.compiles.payers import Payers
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.frames import CALL, Jitted, jitted_at, key_at
+from jaxmon.agent.jaxlink.frames import Jitted, entry_of, jitted_at, key_at
 from jaxmon.agent.jaxlink.probe import ending
 from jaxmon.agent.recompiles.miss_reasons import why_missed
 from jaxmon.indicators.endings import End, noting
@@ -98,20 +98,14 @@ class Misses:
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
         """
-        Observe ``pjit._infer_params`` or ``api._prepare_pmap``.
-
-        Both are asked on every miss, effects that miss every time included, and
+        Observe what JAX asks on every miss, effects that miss every time included, and
         also ahead of time, which is not a call.
         """
-        code = frame.f_code
-        if code.co_name == "cache_miss":
-            entry = id(frame)
-        elif code.co_name in CALL and (above := frame.f_back) is not None:
-            entry, code = id(above), above.f_code
-        else:
+        serving = entry_of(frame)
+        if serving is None:
             return None
-        calls = self._thread.calls
-        entered = self._calls.by_code(code)
+        entry, calls = id(serving), self._thread.calls
+        entered = self._calls.by_code(serving.f_code)
         if not self._clean():
             calls.pop(entry, None)  # a frame that is gone had this id
             if entered is None and not self._calls.codes_tell:
@@ -158,7 +152,7 @@ class Misses:
         (function.entered_missed if entered else function.other_missed).add()
 
     def on_done(self, frame: FrameType, original: Callable[..., Any]) -> None:
-        """Observe ``pjit._get_fastpath_data``, asked as a missed call succeeded."""
+        """Observe what JAX asks as a missed call has succeeded."""
         miss = self._thread.calls.pop(id(frame), None)
         if miss is None or miss.compiled:
             return
@@ -172,21 +166,3 @@ class Misses:
             return
         self._told.add((function, reason.name))
         self._events.add("miss", function.name, reason.text, reason=reason.name)
-
-
-def targets(jax: ModuleType) -> list[tuple[ModuleType, str]]:
-    """
-    Return the functions of *jax* to probe with `Misses.on_miss`.
-
-    Raises:
-        AttributeError: this JAX has no ``_infer_params``.
-    """
-    pjit: Any = jax._src.pjit  # noqa: SLF001
-    api: Any = jax._src.api  # noqa: SLF001
-    found = [(pjit, "_infer_params")]
-    # pmap had its own cache to 0.7; since 0.8 _prepare_pmap only checks arguments.
-    if hasattr(api, "_cpp_pmap") and hasattr(api, "_prepare_pmap"):
-        found.append((api, "_prepare_pmap"))
-    for module, name in found:
-        getattr(module, name)
-    return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from jaxmon import interrupts
@@ -20,13 +20,14 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink.failures import Stage
-from jaxmon.agent.jaxlink.frames import Jitted, jitted_at
-
-
-_BOUNDARY = "reraise_with_filtered_traceback"
-_MAX_STEPS = 100
-# What asks for memory without a call: arrays that are brought to a device.
-_PUTS = ("batched_device_put", "_batched_device_put_impl", "_device_put_impl")
+from jaxmon.agent.jaxlink.frames import (
+    Jitted,
+    asks_for_memory,
+    call_in,
+    is_below_boundary,
+    is_below_call,
+    jitted_at,
+)
 
 
 class Leaving:
@@ -63,7 +64,7 @@ class Leaving:
         if error is None or error.__traceback__ is None or not self._clean():
             return
         below = error.__traceback__.tb_next
-        call = _call_in(below)
+        call = call_in(below)
         if call is None:
             self._errors.uncaught(error, frame=frame.f_back)
             return
@@ -76,7 +77,7 @@ class Leaving:
         function = self._function_of(jitted)
         # JAX's check for nan runs a function again, operation by operation: the error
         # is the function's, which it leaves next.
-        if function.internal and _is_below(frame.f_back, "cache_miss"):
+        if function.internal and is_below_call(frame.f_back):
             return
         self._errors.left_call(function, error, frame.f_back)
 
@@ -90,13 +91,11 @@ class Leaving:
         """
         if failures.kind_of(error) != "oom":
             return
-        if _is_below(frame, _BOUNDARY):
+        if is_below_boundary(frame):
             return
-        puts = frame is not None and frame.f_code.co_name in _PUTS
-        stage: Stage = "dispatch" if puts else "wait"
-        # Older releases leave it to Python 3.11 to make the error, and that does so
-        # late, in the frame that handles it: a wrong place is worse than none.
-        late = sys.version_info < (3, 12) and not hasattr(type(error), "error_code")
+        stage: Stage = "dispatch" if asks_for_memory(frame) else "wait"
+        # A wrong place is worse than none.
+        late = failures.is_made_late(error)
         self._errors.uncaught(error, stage=stage, frame=None if late else frame)
 
 
@@ -149,26 +148,6 @@ class Births:
             except Exception:  # noqa: BLE001 - contained: the user's error goes on
                 self._guard.failed(self._site)
         return self._original.__get__(error, kind)
-
-
-def _call_in(traceback: TracebackType | None) -> FrameType | None:
-    """Return the outermost call of a jitted function in *traceback*."""
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_name == "cache_miss":
-            return traceback.tb_frame
-        traceback = traceback.tb_next
-    return None
-
-
-def _is_below(frame: FrameType | None, name: str) -> bool:
-    """Tell whether *frame* or one above it is of a function called *name*."""
-    for _ in range(_MAX_STEPS):
-        if frame is None:
-            return False
-        if frame.f_code.co_name == name:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _caller() -> FrameType | None:

@@ -10,6 +10,7 @@ a `MemoryError`. The table below was read off real errors (see the tests).
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Literal
@@ -201,6 +202,14 @@ def stage_of(error: BaseException) -> Stage | None:
 def is_verdict(error: AssertionError) -> bool:
     """Tell whether *error* was raised by JAX's own comparison of gradients."""
     return _passed(error, ("check_close", "_check_dtypes_match"))
+
+
+def is_made_late(error: BaseException) -> bool:
+    """
+    Tell whether *error*, of the runtime, is made in the frame that handles it: older
+    releases leave that to Python 3.11.
+    """
+    return sys.version_info < (3, 12) and not hasattr(type(error), "error_code")
 
 
 def named_in(error: BaseException) -> str | None:

@@ -3,21 +3,24 @@ Who is calling: the jitted function behind a frame of JAX.
 
 Hooks see frames, not arguments. The functions of JAX on the way from a jitted call
 to the compiler keep the user's function in variables whose names have not changed
-from 0.4.35 to 0.12; this module, `pmaps` and `calls` are the only places that know
-them.
+from 0.4.35 to 0.12.
 """
 
 from __future__ import annotations
 
 import os
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from jaxmon.agent.jaxlink import pmaps
+from jaxmon.agent.jaxlink.ownership import is_inside
 
 
 MAX_SOURCES = 10_000
 """Source lines of jitted functions that are remembered."""
+
+_MAX_STEPS = 100
+_PUTS = ("batched_device_put", "_batched_device_put_impl", "_device_put_impl")
 
 # A missed call: pjit's and pmap's ``cache_miss`` and, to 0.8, what it calls.
 CALL = ("cache_miss", "_python_pjit_helper")
@@ -26,7 +29,10 @@ CALL = ("cache_miss", "_python_pjit_helper")
 AHEAD = ("jit_trace", "lower", "trace", "eval_shape")
 
 
-_JAX = os.path.join("jax", "_src", "")  # noqa: PTH118 - part of a path
+# Where a ``cache_miss`` is a call's: JAX 0.8 has another one, of its own caches.
+_FILES = tuple(
+    [os.path.join("jax", "_src", name) for name in ("pjit.py", "api.py")]  # noqa: PTH118 - ends of paths
+)
 
 
 class Jitted(NamedTuple):
@@ -47,9 +53,56 @@ class Jitted(NamedTuple):
     call: bool
 
 
-def is_jax(frame: FrameType) -> bool:
-    """Tell whether *frame* runs code of JAX."""
-    return _JAX in frame.f_code.co_filename
+def is_call(frame: FrameType) -> bool:
+    """Tell whether *frame* serves a call that missed."""
+    code = frame.f_code
+    return code.co_name == "cache_miss" and code.co_filename.endswith(_FILES)
+
+
+def entry_of(frame: FrameType) -> FrameType | None:
+    """
+    Return the frame that serves the call for which *frame* has arguments looked at,
+    `None` for what is ahead of time.
+    """
+    name = frame.f_code.co_name
+    if name == "cache_miss":
+        return frame
+    return frame.f_back if name in CALL else None
+
+
+def call_in(traceback: TracebackType | None) -> FrameType | None:
+    """Return the outermost call of a jitted function in *traceback*."""
+    while traceback is not None:
+        if is_call(traceback.tb_frame):
+            return traceback.tb_frame
+        traceback = traceback.tb_next
+    return None
+
+
+def is_below_call(frame: FrameType | None) -> bool:
+    """Tell whether *frame* runs for a call of a jitted function that missed."""
+    return _is_below(frame, "cache_miss")
+
+
+def is_below_boundary(frame: FrameType | None) -> bool:
+    """Tell whether *frame* runs below a function of JAX that filters tracebacks."""
+    return _is_below(frame, "reraise_with_filtered_traceback")
+
+
+def _is_below(frame: FrameType | None, name: str) -> bool:
+    """Tell whether *frame* or one near above it is of a function called *name*."""
+    for _ in range(_MAX_STEPS):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == name:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def asks_for_memory(frame: FrameType | None) -> bool:
+    """Tell whether *frame* brings arrays to a device, which needs no call."""
+    return frame is not None and frame.f_code.co_name in _PUTS
 
 
 def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None:
@@ -60,13 +113,11 @@ def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None
         frame: a frame, live or from a traceback.
         above: where to look for the caller of *frame*, if not from it.
     """
-    name = frame.f_code.co_name
-    if not is_jax(frame):
-        # A function of the user's, whose variables are none of our business.
-        return None
-    if name in CALL:
+    # The variables of a function of the user's are none of our business.
+    code = frame.f_code
+    if code.co_name in CALL and code.co_filename.endswith(_FILES):
         return of_call(frame.f_locals, above or frame.f_back)
-    if name in AHEAD:
+    if code.co_name in AHEAD and is_inside(frame):
         return _ahead(frame)
     return None
 
@@ -135,7 +186,7 @@ def is_nested(frame: FrameType | None) -> bool:
     """Tell whether more than one jitted function is being entered on this stack."""
     entered = False
     while frame is not None:
-        if frame.f_code.co_name in ("cache_miss", "jit_trace"):
+        if frame.f_code.co_name == "jit_trace" or is_call(frame):
             if entered:
                 return True
             entered = True

@@ -29,7 +29,7 @@ from typing import Any
 from jaxmon import catalog, interrupts
 from jaxmon.agent.calls import part as calls
 from jaxmon.agent.calls.part import CallLayer
-from jaxmon.agent.compiles.misses import Misses, targets
+from jaxmon.agent.compiles.misses import Misses
 from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.compiles.payers import Payers
 from jaxmon.agent.errors.surfacing import Births, Leaving
@@ -39,6 +39,7 @@ from jaxmon.agent.jaxlink import listeners, methods
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.listeners import Listeners
 from jaxmon.agent.jaxlink.patches import Patches, Stand
+from jaxmon.agent.jaxlink.places import misses as targets
 from jaxmon.agent.jaxlink.probe import Observer, Probe
 from jaxmon.agent.parts import Parts
 from jaxmon.agent.recompiles import part as causes

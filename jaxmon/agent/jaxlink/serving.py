@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Generic, TypeVar
 
 from jaxmon import interrupts
-from jaxmon.agent.jaxlink.frames import AHEAD, is_jax, jitted_at
+from jaxmon.agent.jaxlink.frames import AHEAD, is_call, jitted_at
 
 
 _ENTRIES = frozenset(("cache_miss", *AHEAD))
@@ -62,7 +62,7 @@ class Serving(Generic[_Miss]):
             name = frame.f_code.co_name
             if name not in _ENTRIES:  # as dozens
                 pass
-            elif name == "cache_miss" and is_jax(frame):
+            elif is_call(frame):
                 miss = self._miss_of(id(frame))
                 if miss is None:
                     return None
