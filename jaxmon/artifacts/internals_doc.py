@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias
 
-from jaxmon.artifacts.markdown import page, table
+from jaxmon.artifacts.reference import page, table
 from jaxmon.artifacts.write import HEADER
 from jaxmon.catalog import HOOK_ACTIVE, Metric
 

@@ -1,22 +1,32 @@
-"""`docs/cli.md`: the help of every command."""
+"""Pages of reference, for people: commands, metrics, settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import Field, fields
+from typing import Any
 
 import click
 
-from jaxmon.artifacts.markdown import page
+from jaxmon import catalog
 from jaxmon.artifacts.write import HEADER
+from jaxmon.catalog import Metric
+from jaxmon.catalog.model import GAUGES
+from jaxmon.settings import PREFIX, Settings, declared, wanted
 
 
-PATH = "docs/cli.md"
-
+# Of a terminal.
 _WIDTH = 80
 
+_SOURCES = {
+    catalog.AGENT: "agent",
+    catalog.SIDECAR: "sidecar",
+    catalog.BOTH: "agent, sidecar",
+}
 
-def render(command: click.Command, name: str) -> str:
-    """Return the page for *command* and its subcommands, as *name* prints them."""
+
+def commands(command: click.Command, name: str) -> str:
+    """Return `docs/cli.md`: *command* and its subcommands, as *name* prints them."""
     return page(HEADER, "# Commands", *_sections(command, name, None))
 
 
@@ -40,3 +50,170 @@ def _sections(
             found = command.get_command(context, child)
             if found is not None and not found.hidden:
                 yield from _sections(found, child, context)
+
+
+def metrics(listed: Sequence[Metric] = catalog.METRICS) -> str:
+    """Return `docs/metrics.md`: how to read the figures, and a table for each group."""
+    groups = dict.fromkeys(metric.group for metric in listed)
+    tables = [
+        part
+        for group in groups
+        for part in (
+            f"## {group}",
+            _group([metric for metric in listed if metric.group == group]),
+        )
+    ]
+    return page(HEADER, "# Metrics", _introduction(), *tables)
+
+
+def _group(metrics: Sequence[Metric]) -> str:
+    rows = [
+        (
+            f"`{metric.name}`",
+            metric.kind,
+            _labels(metric),
+            metric.unit or "-",
+            _SOURCES[metric.sources],
+            metric.help + _buckets(metric) + _limits(metric),
+        )
+        for metric in metrics
+    ]
+    return table(("Metric", "Kind", "Labels", "Unit", "Page", "Meaning"), rows)
+
+
+def _labels(metric: Metric) -> str:
+    values = dict(metric.values)
+    cells = []
+    for label in metric.labels:
+        closed = f": {', '.join(values[label])}" if label in values else ""
+        cells.append(f"`{label}`{closed}")
+    return "<br>".join(cells) or "-"
+
+
+def _buckets(metric: Metric) -> str:
+    if not metric.buckets:
+        return ""
+    return f" Buckets: {', '.join(f'{bound:g}' for bound in metric.buckets)}."
+
+
+def _limits(metric: Metric) -> str:
+    if metric.limits in (None, (0, 1)):
+        return ""
+    low, high = metric.range
+    return f" From {low:g} to {high:g}."
+
+
+def _introduction() -> str:
+    calls, hits = catalog.JIT_CALLS.name, catalog.JIT_CACHE_HITS.name
+    compile_seconds = catalog.COMPILE_SECONDS.name
+    units = ", ".join(
+        f"{low:g} to {high:g} {unit}" for unit, (low, high) in GAUGES.items()
+    )
+    return f"""
+The *agent* runs inside the JAX process, the *sidecar* beside it. The sidecar
+relays every series of the agents on its host and adds `worker`, the slot of the
+process: scrape either, not both under the same job. Histograms appear as
+`_bucket`, `_sum` and `_count`. A series that JAX cannot give is absent, not zero:
+the CPU has no allocator figures, for example.
+
+A figure that the sidecar reads must be one that can be true: counters are not negative,
+and gauges lie in the range that is told with them, or goes with their unit:
+{units}.
+Drivers say 4294967295 for "not available", and worse; such a figure is left out,
+counted by `{catalog.DROPPED.name}{{what="figure"}}`, and logged once for its metric.
+A ratio of up to 1.01 is shown as 1: its two counters are not read at the same moment.
+
+`function` is `module.qualname` of the Python function that was jitted. Past
+`max_functions` distinct ones (see [settings](settings.md)) the rest share
+`function="other"`, and `{catalog.LABEL_OVERFLOW.name}` counts them.
+
+Queries to start from:
+
+- Cache hit rate by function; near 1 once a program is warm:
+  `rate({hits}[5m]) / rate({calls}[5m])`
+- Recompiles by function and cause; 0 once a program is warm:
+  `sum by (function, cause) (rate({catalog.RECOMPILES.name}[5m])) > 0`
+- Share of wall time that a process spends making programs ready:
+  `sum without (function, phase, le) (rate({compile_seconds}_sum[5m]))`
+- A compile that hangs, or takes very long:
+  `{catalog.COMPILE_OLDEST_SECONDS.name} > 300`
+- Hit rate of the persistent compilation cache:
+  `sum(rate({catalog.PERSISTENT_CACHE_REQUESTS.name}{{result="hit"}}[1h])) /
+  sum(rate({catalog.PERSISTENT_CACHE_REQUESTS.name}[1h]))`
+- Device memory in use, as a share of the limit:
+  `{catalog.DEVICE_MEMORY_BYTES.name}{{kind="in_use"}} / ignoring(kind)
+  {catalog.DEVICE_MEMORY_BYTES.name}{{kind="limit"}}`
+"""
+
+
+def settings(exporter: click.Command) -> str:
+    """Return `docs/settings.md`: fields of `Settings`, and options of *exporter*."""
+    return page(
+        HEADER,
+        "# Settings",
+        "## Agent",
+        "Give a setting to `jaxmon.instrument` by name, or set its variable; an\n"
+        "argument wins over the environment. A switch takes `1`, `true`, `yes`, `on`\n"
+        "or `0`, `false`, `no`, `off`; where `None` is allowed, so is `none`. A value\n"
+        "that cannot be used raises `jaxmon.SettingsError` before anything is hooked.",
+        _agent(),
+        "## Sidecar",
+        "Options of [`jaxmon exporter`](cli.md#jaxmon-exporter); an option wins over\n"
+        "its variable.",
+        _sidecar(exporter),
+    )
+
+
+def _agent() -> str:
+    rows = [
+        (
+            f"`{one.name}`",
+            f"`{PREFIX}{one.name.upper()}`",
+            f"`{one.default!r}`",
+            _takes(one),
+            declared(one).meaning,
+        )
+        for one in fields(Settings)
+    ]
+    return table(("Setting", "Variable", "Default", "Takes", "Meaning"), rows)
+
+
+def _takes(setting: Field[Any]) -> str:
+    words, known = wanted(setting), declared(setting)
+    if known.within is None:
+        return words
+    low, high = known.within
+    span = f"{low} to {high}"
+    ranged = words if span in words else f"{words}, {span}"
+    return f"{ranged}, or 0" if known.off else ranged
+
+
+def _sidecar(exporter: click.Command) -> str:
+    rows = []
+    for option in exporter.params:
+        if isinstance(option, click.Option) and not option.hidden:
+            # Some releases of click keep a sentinel, not None, for "no default".
+            default = option.to_info_dict()["default"]
+            nothing = default is False or default in (None, (), "")
+            shown = "-" if nothing else f"`{default}`"
+            variable = f"`{option.envvar}`" if option.envvar else "-"
+            rows.append((f"`{option.opts[0]}`", variable, shown, option.help or ""))
+    return table(("Option", "Variable", "Default", "Meaning"), rows)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; a ``|`` inside a cell is escaped."""
+    lines = [_row(head), _row(["---"] * len(head))]
+    lines += [_row([cell.replace("|", "\\|") for cell in row]) for row in rows]
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def page(*parts: str) -> str:
+    """
+    Return *parts* as one text, a blank line between them and a newline at the end.
+    """
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,9 @@ from jaxmon.errors import CommandError
 if TYPE_CHECKING:
     from jaxmon.artifacts.alerts import Options
     from jaxmon.artifacts.alerts.build import Format
+
+# Of promtool, and of amtool.
+_SECONDS = 60.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -135,14 +139,13 @@ def check(
     Runs promtool and amtool as well where they are installed. Writes nothing.
     """
     from jaxmon.artifacts import slo, write
-    from jaxmon.artifacts.alerts import check as tools
     from jaxmon.artifacts.alerts import render
 
     slos = slo.load(slo_file)
     options = _chosen(runbook_base, webhook, time_scale)
-    for tool in tools.missing_tools():
+    for tool in missing_tools():
         output.line(f"{tool} is not installed; its checks are left out", err=True)
-    reports = list(tools.problems(render(slos, options)))
+    reports = list(problems(render(slos, options)))
     if against:
         reports += write.check(against, render(slos, options, form=form))
     for report in reports:
@@ -161,3 +164,32 @@ def _chosen(
     given = {"runbook_base": runbook_base, "webhook": webhook}
     chosen = {name: value for name, value in given.items() if value is not None}
     return Options(scale=time_scale, **chosen)
+
+
+def missing_tools() -> list[str]:
+    """Return the programs that `problems` would run and cannot."""
+    return [tool for tool in ("promtool", "amtool") if shutil.which(tool) is None]
+
+
+def problems(files: Mapping[str, str]) -> Iterator[str]:
+    """Yield what promtool and amtool, as far as installed, find wrong with *files*."""
+    from jaxmon import subprocesses
+    from jaxmon.artifacts.alerts.build import ALERTMANAGER, ALERTS, RECORDING
+    from jaxmon.files import scratch
+
+    rules = ("check", "rules", "--lint=all", "--lint-fatal", RECORDING, ALERTS)
+    routing = ("check-config", ALERTMANAGER)
+    with scratch.directory("jaxmon-") as directory:
+        for name, text in files.items():
+            (directory / name).write_text(text, encoding="utf-8")
+        for tool, arguments in (("promtool", rules), ("amtool", routing)):
+            if (program := shutil.which(tool)) is None:
+                continue
+            command = [program, *arguments]
+            try:
+                done = subprocesses.run(command, seconds=_SECONDS, cwd=directory)
+            except OSError as error:  # TimeoutError, too
+                yield f"{tool}: {error}\n"
+                continue
+            if done.code:
+                yield f"{tool}: {done.out}{done.err}"

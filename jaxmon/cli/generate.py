@@ -28,20 +28,18 @@ def render() -> dict[str, str]:
         autoscaling,
         dashboards,
         internals_doc,
-        metrics_doc,
         options,
-        settings_doc,
+        reference,
     )
-    from jaxmon.artifacts import reference as cli_doc
     from jaxmon.artifacts.slo.load import DEFAULT
     from jaxmon.cli.main import load, main
 
     return {
-        cli_doc.PATH: cli_doc.render(main, "jaxmon"),
+        "docs/cli.md": reference.commands(main, "jaxmon"),
         internals_doc.PATH: internals_doc.render(names.SECTIONS, names.RELEASES),
-        metrics_doc.PATH: metrics_doc.render(),
+        "docs/metrics.md": reference.metrics(),
         options.PATH: options.render(),
-        settings_doc.PATH: settings_doc.render(load("exporter")),
+        "docs/settings.md": reference.settings(load("exporter")),
         "alerts/slo.yaml": DEFAULT.read_text(encoding="utf-8"),
         **_in("alerts", alerts.render()),
         **_in("dashboards", dashboards.render_all()),

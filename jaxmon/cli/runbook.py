@@ -1,14 +1,25 @@
-"""``jaxmon runbook``: what to do when an alert fires, without a browser."""
+"""
+``jaxmon runbook``: what to do when an alert fires, without a browser.
+
+There is one page for each alert, written by people, shipped with the package.
+"""
 
 from __future__ import annotations
 
 import difflib
 import sys
+from pathlib import Path
 
 import click
 
 from jaxmon.cli import output
 from jaxmon.errors import CommandError
+
+
+HEADINGS = ("Meaning", "Impact", "Diagnosis", "Mitigation")
+
+DIRECTORY = Path(__file__).resolve().parent.parent / "runbooks"
+"""A link to the directory in a source tree, the files themselves in a wheel."""
 
 
 @click.group
@@ -23,18 +34,17 @@ def list_names() -> None:
 
     Each is one line where the output goes elsewhere than to a terminal.
     """
-    from jaxmon.artifacts import runbooks
     from jaxmon.report.layout import wrapped
 
-    names = runbooks.names()
-    longest = max(map(len, names), default=0)
+    every = names()
+    longest = max(map(len, every), default=0)
     indent = " " * (longest + 2)
-    for name in names:
-        head, summary = f"{name:{longest}}  ", runbooks.summary(name)
+    for name in every:
+        head, meaning = f"{name:{longest}}  ", summary(name)
         if output.is_terminal(sys.stdout):
-            lines = wrapped(summary, output.report_width(), first=head, rest=indent)
+            lines = wrapped(meaning, output.report_width(), first=head, rest=indent)
         else:
-            lines = [f"{head}{summary}"]
+            lines = [f"{head}{meaning}"]
         output.lines(lines)
 
 
@@ -42,14 +52,30 @@ def list_names() -> None:
 @click.argument("name")
 def show(name: str) -> None:
     """Print the runbook of the alert NAME."""
-    from jaxmon.artifacts import runbooks
-
-    found = {one.lower(): one for one in runbooks.names()}
+    found = {one.lower(): one for one in names()}
     for spelling in (name.lower(), f"jaxmon{name.lower()}"):
         if spelling in found:
-            output.lines(runbooks.read(found[spelling]))
+            output.lines(read(found[spelling]))
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
     hint = f"similar are {', '.join(close)}" if close else "see: jaxmon runbook list"
     msg = f"no runbook {name!r}; {hint}"
     raise CommandError(msg)
+
+
+def names() -> list[str]:
+    """Return the names of all runbooks, which are those of the alerts."""
+    return sorted(path.stem for path in DIRECTORY.glob("*.md"))
+
+
+def read(name: str) -> str:
+    """Return the text of the runbook *name*, one of `names`."""
+    return (DIRECTORY / f"{name}.md").read_text(encoding="utf-8")
+
+
+def summary(name: str) -> str:
+    """Return the first sentence of what the alert *name* means."""
+    _, _, meaning = read(name).partition("## Meaning")
+    paragraph = " ".join(meaning.strip().partition("\n\n")[0].split())
+    sentence, dot, _ = paragraph.partition(". ")
+    return f"{sentence}." if dot else paragraph

@@ -14,8 +14,9 @@ from urllib.error import HTTPError
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.artifacts import alerts, runbooks
+from jaxmon.artifacts import alerts
 from jaxmon.catalog import BY_NAME
+from jaxmon.cli import runbook
 from jaxmon.cli.main import COMMANDS, load, main
 from tests.support import (
     ROOT,
@@ -28,7 +29,7 @@ from tests.support import (
 )
 
 
-NAMES = runbooks.names()
+NAMES = runbook.names()
 BIN = Path(sys.executable).parent
 
 # Commands that serve until they are stopped; their options are tried, no more.
@@ -43,13 +44,13 @@ _SUFFIX = re.compile(r"_(bucket|sum|count)$")
 def blocks(name, language):
     """Return the code blocks of one language in a runbook."""
     return [
-        text for found, text in _BLOCK.findall(runbooks.read(name)) if found == language
+        text for found, text in _BLOCK.findall(runbook.read(name)) if found == language
     ]
 
 
 def commands(name):
     """Return the `jaxmon` commands that a runbook mentions in passing."""
-    prose = _BLOCK.sub("", runbooks.read(name))
+    prose = _BLOCK.sub("", runbook.read(name))
     return [" ".join(one.split()) for one in _INLINE.findall(prose)]
 
 
@@ -146,11 +147,11 @@ def test_there_is_a_runbook_for_each_alert_and_no_other():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_runbook_has_four_parts(name):
     """Title, then Meaning, Impact, Diagnosis, Mitigation, none of them empty."""
-    title, *parts = re.split(r"^## ", runbooks.read(name), flags=re.MULTILINE)
+    title, *parts = re.split(r"^## ", runbook.read(name), flags=re.MULTILINE)
     headings = [part.partition("\n")[0] for part in parts]
 
     assert title.strip() == f"# {name}"
-    assert headings == list(runbooks.HEADINGS)
+    assert headings == list(runbook.HEADINGS)
     assert all(part.partition("\n")[2].strip() for part in parts)
 
 
@@ -223,14 +224,14 @@ def test_settings_that_runbooks_name_exist():
     """A threshold or key of slo.yaml that a runbook asks to change is one."""
     default = (ROOT / "alerts" / "slo.yaml").read_text()
     for name in NAMES:
-        text = " ".join(runbooks.read(name).split())
+        text = " ".join(runbook.read(name).split())
         for setting in re.findall(r"raise `([a-z_]+)`", text):
             assert f"{setting}:" in default, f"{name}: {setting}"
 
 
 def test_blocks_are_of_a_kind_that_is_tried():
     """No code block escapes the tests above."""
-    kinds = {kind for name in NAMES for kind, _ in _BLOCK.findall(runbooks.read(name))}
+    kinds = {kind for name in NAMES for kind, _ in _BLOCK.findall(runbook.read(name))}
 
     assert kinds == {"promql", "sh"}
     assert len(QUERIES) > len(NAMES)
@@ -262,7 +263,7 @@ def test_show_prints_a_runbook(name):
     result = CliRunner().invoke(main, ["runbook", "show", name])
 
     assert result.exit_code == 0
-    assert result.output == runbooks.read("JaxmonGpuXid")
+    assert result.output == runbook.read("JaxmonGpuXid")
 
 
 @pytest.mark.parametrize(

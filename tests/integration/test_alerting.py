@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.artifacts import alerts, runbooks
+from jaxmon.artifacts import alerts
+from jaxmon.cli import runbook
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
 from jaxmon.http.server import Server, metrics_handler
@@ -122,10 +123,10 @@ def test_a_failing_service_pages_and_recovers(
     assert path == "/page"
     assert (labels["job"], labels["route"]) == ("web", "/gen")
     assert (labels["severity"], labels["slo"]) == ("page", "request-error")
-    assert "of the events within" in page["annotations"]["description"]
+    assert "of events in the last" in page["annotations"]["description"]
     assert "'Requests succeed'" in page["annotations"]["summary"]
     name = page["annotations"]["runbook_url"].rpartition("/")[2]
-    assert (runbooks.DIRECTORY / name).is_file()
+    assert (runbook.DIRECTORY / name).is_file()
     assert {where for where, _ in webhook.alerts()} == {"/page"}
 
 

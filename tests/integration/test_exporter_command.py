@@ -107,7 +107,7 @@ def test_price_table_that_cannot_be_used(run_dir: Path, tmp_path: Path) -> None:
     )
     assert result.code == 1
     assert (
-        f"prices {table}, 'H100': 'cheap': a price is a model and dollars" in result.err
+        f"prices {table}, 'H100': 'cheap': expected a model and a price" in result.err
     )
 
 

@@ -10,10 +10,11 @@ import yaml
 from click.testing import CliRunner
 
 from jaxmon.artifacts import alerts, slo
-from jaxmon.artifacts.alerts import Alert, Options, check
+from jaxmon.artifacts.alerts import Alert, Options
 from jaxmon.artifacts.promql import gauge
 from jaxmon.artifacts.slo.load import DEFAULT
 from jaxmon.catalog import ACCELERATOR_UP
+from jaxmon.cli import alerts as command
 from jaxmon.cli.main import main
 from tests.support import ROOT, require_program
 
@@ -107,8 +108,8 @@ def test_the_tools_accept_what_is_built():
     require_program("promtool")
     require_program("amtool")
 
-    assert check.missing_tools() == []
-    assert list(check.problems(alerts.render())) == []
+    assert command.missing_tools() == []
+    assert list(command.problems(alerts.render())) == []
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_the_tools_notice_what_is_wrong(name, old, new):
     assert old in files[name]
     files[name] = files[name].replace(old, new)
 
-    assert len(list(check.problems(files))) == 1
+    assert len(list(command.problems(files))) == 1
 
 
 def test_quick_motion_divides_durations_only():

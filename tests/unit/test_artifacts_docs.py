@@ -7,8 +7,7 @@ from dataclasses import fields
 import click
 import pytest
 
-from jaxmon.artifacts import metrics_doc, settings_doc
-from jaxmon.artifacts import reference as cli_doc
+from jaxmon.artifacts import reference
 from jaxmon.artifacts.write import check
 from jaxmon.catalog import METRICS, Metric
 from jaxmon.cli import generate
@@ -31,7 +30,7 @@ def test_rendering_is_stable(monkeypatch):
 
 def test_every_metric_has_a_row():
     """The metrics page names each metric of the catalogue, below its group."""
-    text = metrics_doc.render()
+    text = reference.metrics()
     for metric in METRICS:
         assert f"\n| `{metric.name}` | {metric.kind} |" in text
         assert f"\n## {metric.group}\n" in text
@@ -53,14 +52,14 @@ def test_row_of_a_metric():
         "| `toy_seconds` | histogram | `toy`<br>`mood`: good, bad | seconds | agent "
         "| Time spent playing. Buckets: 0.5, 10. |"
     )
-    assert metrics_doc.render([metric]).endswith(f"\n{row}\n")
+    assert reference.metrics([metric]).endswith(f"\n{row}\n")
 
 
 @pytest.mark.parametrize("field", fields(Settings), ids=lambda field: field.name)
 def test_every_setting_has_a_row(field):
     """The settings page gives variable, default and a sentence for each setting."""
     start = f"| `{field.name}` | `{PREFIX}{field.name.upper()}` |"
-    text = settings_doc.render(click.Command("exporter"))
+    text = reference.settings(click.Command("exporter"))
     (row,) = [line for line in text.splitlines() if start in line]
     assert f"`{field.default!r}`" in row
     assert row.endswith(". |")
@@ -76,7 +75,7 @@ def test_options_of_the_sidecar_have_rows():
     def exporter(port, toy, secret):
         """Serve toys."""
 
-    text = settings_doc.render(exporter)
+    text = reference.settings(exporter)
     assert "| `--port` | `TOY_PORT` | `1` | TCP port. |\n" in text
     assert "| `--toy` | - | - | Toy to serve. |\n" in text
     assert "secret" not in text
@@ -98,7 +97,7 @@ def test_command_page_holds_the_help_of_every_command():
     def secret():
         """Stay unseen."""
 
-    text = cli_doc.render(toys, "toys")
+    text = reference.commands(toys, "toys")
     assert "\n## toys\n\n```text\nUsage: toys [OPTIONS] COMMAND" in text
     assert "\n## toys drum\n\n```text\nUsage: toys drum [OPTIONS]\n" in text
     assert "--loud" in text

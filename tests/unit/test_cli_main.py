@@ -234,7 +234,7 @@ def test_without_a_temporary_directory_there_is_one_line(
         raise FileNotFoundError(errno.ENOENT, reason)
 
     monkeypatch.setattr("tempfile.gettempdir", nowhere)
-    monkeypatch.setattr("jaxmon.artifacts.alerts.check.shutil.which", lambda name: name)
+    monkeypatch.setattr("jaxmon.cli.alerts.shutil.which", lambda name: name)
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, arguments)
 

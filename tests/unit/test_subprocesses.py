@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon import subprocesses
-from jaxmon.artifacts.alerts import check
+from jaxmon.cli import alerts
 from jaxmon.doctor import selftest
 from tests.support import until
 
@@ -96,6 +96,6 @@ def test_a_tool_that_hangs(monkeypatch, tmp_path):
     tool.write_text(f"#!{sys.executable}\nwhile True: print('x')")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(check, "_SECONDS", 0.5)
-    (report,) = check.problems({})
+    monkeypatch.setattr(alerts, "_SECONDS", 0.5)
+    (report,) = alerts.problems({})
     assert report == f"promtool: {tool} took longer than 0.5 s\n"

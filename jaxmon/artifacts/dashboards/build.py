@@ -1,13 +1,93 @@
-"""All dashboards as files."""
+"""The dashboards: which rows each has, and all of them as files."""
 
 from __future__ import annotations
 
 import warnings
 
 from jaxmon.artifacts import slo
-from jaxmon.artifacts.dashboards import debug, oncall
+from jaxmon.artifacts.dashboards.choices import ANNOTATIONS, VARIABLES
 from jaxmon.artifacts.dashboards.model import Dashboard
 from jaxmon.artifacts.dashboards.options import Options
+from jaxmon.artifacts.dashboards.rows import (
+    accelerators,
+    calls,
+    checks,
+    compiles,
+    errors,
+    functions,
+    gpus,
+    memory,
+    monitoring,
+    now,
+    processes,
+    programs,
+    requests,
+    services,
+    tpus,
+    training,
+    transfers,
+)
+from jaxmon.artifacts.slo import Slos
+
+
+def oncall(slos: Slos, *, runbooks: str) -> Dashboard:
+    """
+    Return what an alarmed reader needs: is it on fire, since when, who, what next.
+
+    Args:
+        slos: objectives and alert thresholds.
+        runbooks: address that a runbook's file name is appended to.
+    """
+    return Dashboard(
+        uid="jaxmon-oncall",
+        title="jaxmon / On-call",
+        description="Is it on fire, since when, who is affected, and where to look.",
+        since="now-3h",
+        variables=VARIABLES,
+        annotations=ANNOTATIONS,
+        rows=(
+            now.oncall(slos, runbooks),
+            services.oncall(slos),
+            now.budgets(slos),
+            requests.oncall(slos),
+            training.oncall(slos),
+            compiles.oncall(slos),
+            errors.oncall(),
+            memory.oncall(slos),
+            accelerators.oncall(),
+            monitoring.oncall(),
+        ),
+    )
+
+
+def debug(slos: Slos) -> Dashboard:
+    """Return what to find causes with: which function, process and device, and why."""
+    return Dashboard(
+        uid="jaxmon-debug",
+        title="jaxmon / Debug",
+        description="Which function, which process, which device, and why. Choose "
+        "them above; Service and Host narrow the other choices.",
+        since="now-1h",
+        variables=VARIABLES,
+        annotations=ANNOTATIONS,
+        rows=(
+            functions.debug(slos),
+            calls.debug(),
+            compiles.debug(),
+            programs.debug(),
+            requests.debug(),
+            training.debug(),
+            memory.debug(),
+            transfers.debug(),
+            checks.debug(),
+            errors.debug(),
+            accelerators.debug(),
+            gpus.debug(),
+            tpus.debug(),
+            processes.debug(),
+            monitoring.debug(),
+        ),
+    )
 
 
 def all_dashboards(options: Options | None = None) -> tuple[Dashboard, ...]:
@@ -20,8 +100,8 @@ def all_dashboards(options: Options | None = None) -> tuple[Dashboard, ...]:
     options = options or Options()
     slos = slo.load(options.slo)
     return (
-        oncall.dashboard(slos, runbooks=options.runbooks),
-        debug.dashboard(slos),
+        oncall(slos, runbooks=options.runbooks),
+        debug(slos),
     )
 
 

@@ -12,26 +12,26 @@ What comes out is text that Prometheus 2.42 parses.
 
 from __future__ import annotations
 
+from jaxmon.artifacts.promql.expressions import RATE_INTERVAL as RATE_INTERVAL
 from jaxmon.artifacts.promql.expressions import Expr as Expr
 from jaxmon.artifacts.promql.expressions import call as call
 from jaxmon.artifacts.promql.expressions import number as number
 from jaxmon.artifacts.promql.expressions import ratio as ratio
 from jaxmon.artifacts.promql.expressions import time as time
-from jaxmon.artifacts.promql.matchers import Matcher as Matcher
-from jaxmon.artifacts.promql.matchers import eq as eq
-from jaxmon.artifacts.promql.matchers import ne as ne
-from jaxmon.artifacts.promql.matchers import re as re
 from jaxmon.artifacts.promql.series import Counter as Counter
 from jaxmon.artifacts.promql.series import Histogram as Histogram
+from jaxmon.artifacts.promql.series import Matcher as Matcher
 from jaxmon.artifacts.promql.series import alerts as alerts
 from jaxmon.artifacts.promql.series import alerts_since as alerts_since
 from jaxmon.artifacts.promql.series import counter as counter
+from jaxmon.artifacts.promql.series import eq as eq
 from jaxmon.artifacts.promql.series import gauge as gauge
 from jaxmon.artifacts.promql.series import gauge_changes as gauge_changes
 from jaxmon.artifacts.promql.series import gauge_over as gauge_over
 from jaxmon.artifacts.promql.series import gauge_slope as gauge_slope
 from jaxmon.artifacts.promql.series import histogram as histogram
+from jaxmon.artifacts.promql.series import ne as ne
+from jaxmon.artifacts.promql.series import re as re
 from jaxmon.artifacts.promql.series import recorded as recorded
 from jaxmon.artifacts.promql.series import recorded_sum as recorded_sum
 from jaxmon.artifacts.promql.series import up as up
-from jaxmon.artifacts.promql.windows import RATE_INTERVAL as RATE_INTERVAL

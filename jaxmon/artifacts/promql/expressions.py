@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from jaxmon.artifacts.promql.shape import SCALAR, Shape
-from jaxmon.artifacts.promql.windows import checked
 
+
+RATE_INTERVAL = "$__rate_interval"
+"""Grafana's window for a rate: at least four scrapes."""
+
+_WINDOW = re.compile(r"\d+(ms|[smhdwy])|\$__(rate_interval|range|interval)")
 
 _ATOMIC, _COMPARED, _SET = 3, 1, 0
 _ADDED, _MULTIPLIED = 2, 2.5
@@ -192,3 +197,16 @@ def ratio(part: Expr, whole: Expr) -> Expr:
 
 def _on(labels: tuple[str, ...]) -> str:
     return f" on ({', '.join(labels)})" if labels else ""
+
+
+def checked(window: str) -> str:
+    """
+    Return *window* as it is.
+
+    Raises:
+        ValueError: it is not a duration, nor a variable of Grafana for one.
+    """
+    if not _WINDOW.fullmatch(window):
+        msg = f"{window!r} is not a window such as 5m, 1h or {RATE_INTERVAL}"
+        raise ValueError(msg)
+    return window

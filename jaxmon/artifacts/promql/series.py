@@ -1,6 +1,6 @@
 """
-What Prometheus stores: counters, gauges and histograms of the catalogue, recorded
-series, and its own ``up`` and ``ALERTS``.
+What Prometheus stores, and conditions on its labels: counters, gauges and histograms of
+the catalogue, recorded series, and its own ``up`` and ``ALERTS``.
 """
 
 from __future__ import annotations
@@ -8,15 +8,41 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jaxmon.artifacts.promql.expressions import Expr
-from jaxmon.artifacts.promql.matchers import Matcher, eq
+from jaxmon.artifacts.promql.expressions import RATE_INTERVAL, Expr, checked
 from jaxmon.artifacts.promql.shape import SCRAPED_LABELS, Shape, shape_of
-from jaxmon.artifacts.promql.windows import RATE_INTERVAL, checked
 from jaxmon.catalog import Metric
 
 
 # Alerts have the labels of their expression and their rule: too many to say.
 _ALERTS = Shape(frozenset(["ALERTS"]), unit="")
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """One condition on a label."""
+
+    label: str
+    operator: Literal["=", "!=", "=~", "!~"]
+    value: str
+
+    def __str__(self) -> str:
+        escaped = self.value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'{self.label}{self.operator}"{escaped}"'
+
+
+def eq(label: str, value: str) -> Matcher:
+    """Match series whose *label* is *value*."""
+    return Matcher(label, "=", value)
+
+
+def ne(label: str, value: str) -> Matcher:
+    """Match series whose *label* is not *value*."""
+    return Matcher(label, "!=", value)
+
+
+def re(label: str, pattern: str) -> Matcher:
+    """Match series whose *label* matches *pattern* in full."""
+    return Matcher(label, "=~", pattern)
 
 
 @dataclass(frozen=True, slots=True)
