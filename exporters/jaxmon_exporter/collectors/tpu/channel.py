@@ -8,11 +8,12 @@ Requests and replies are bytes, so grpcio needs no protobuf beside it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -27,14 +28,20 @@ _DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
 # What a server says when it does not have what was asked for, now or ever.
 _UNKNOWN = frozenset({"NOT_FOUND", "UNIMPLEMENTED", "INVALID_ARGUMENT"})
 
+# Of one reply; the largest that a runtime has are some 10 KiB.
+_MOST_BYTES = 1 << 20
+# What else a server sends is read as fast as it comes and can pile up meanwhile.
+_MOST_GROWTH = 48 << 20
+_CHECK_SECONDS = 0.05
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
 _OPTIONS = (
     # A proxy for the web is no way to a runtime of this host.
     ("grpc.enable_http_proxy", 0),
     # A poll is repeated anyway, by its own clock.
     ("grpc.enable_retries", 0),
     ("grpc.service_config_disable_resolution", 1),
-    # Of one reply; the largest that a runtime has are some 10 KiB.
-    ("grpc.max_receive_message_length", 1 << 20),
+    ("grpc.max_receive_message_length", _MOST_BYTES),
     # Connections of its own, which end with the channel.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.default_authority", "localhost"),
@@ -103,13 +110,14 @@ def ask(calls: Sequence[Call], seconds: float) -> list[Reply]:
     """
     if not calls:
         return []
-    end = time.monotonic() + seconds
     # Its core writes to stderr what it meets on a socket; the replies say that as well.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Where nobody ever listens it is not loaded: 20 MB.
+    # Where nobody ever listens it is not loaded: 15 MB, and a tenth of a second that
+    # does not count as the runtimes'.
     import grpc  # noqa: PLC0415 - see above
 
-    with ExitStack() as stack:
+    end = time.monotonic() + seconds
+    with contextlib.ExitStack() as stack:
         channels = {
             target: stack.enter_context(grpc.insecure_channel(_url(target), _OPTIONS))
             for target in dict.fromkeys(call.target for call in calls)
@@ -120,18 +128,31 @@ def ask(calls: Sequence[Call], seconds: float) -> list[Reply]:
             .future(call.request, timeout=max(0.0, end - time.monotonic()))
             for call in calls
         ]
-        return [_reply(grpc, future, end) for future in futures]
+        _wait(grpc, futures, end)
+        return [_reply(future) for future in futures]
 
 
-def _reply(grpc: Any, future: Any, end: float) -> Reply:
-    """Return what came of a call by *end*."""
-    try:
-        # gRPC has the same deadline. Waiting has one of its own all the same: for a
-        # core that does not get round to it.
-        error = future.exception(max(0.0, end - time.monotonic()))
-    except grpc.FutureTimeoutError:
+def _wait(grpc: Any, futures: Sequence[Any], end: float) -> None:
+    """Wait for all *futures* until *end*, or until a server floods this process."""
+    most = _resident_bytes() + _MOST_GROWTH
+    for future in futures:
+        while not future.done() and (left := end - time.monotonic()) > 0:
+            with contextlib.suppress(grpc.FutureTimeoutError):
+                future.exception(min(left, _CHECK_SECONDS))
+            if not future.done() and _resident_bytes() > most:
+                return
+
+
+def _resident_bytes() -> int:
+    pages = Path("/proc/self/statm").read_bytes().split()[1]
+    return int(pages) * _PAGE_BYTES
+
+
+def _reply(future: Any) -> Reply:
+    """Return what has come of a call."""
+    if not future.done():
         return SLOW
-    if error is not None:
+    if (error := future.exception()) is not None:
         return Failure(error.code().name)
     reply: bytes | None = future.result()
     return CUT_OFF if reply is None else reply
