@@ -8,9 +8,17 @@ unit and ``_total`` included). See `docs/metrics.md`, which is generated from he
 
 from __future__ import annotations
 
-from jaxmon.catalog import accelerators, calls, gpus, host, memory, process, tpus
-from jaxmon.catalog import gpu_activity as activity
-from jaxmon.catalog import indicators as marks
+from jaxmon.catalog import (
+    accelerators,
+    calls,
+    gpu_activity,
+    gpus,
+    host,
+    indicators,
+    memory,
+    process,
+    tpus,
+)
 from jaxmon.catalog.accelerators import *  # noqa: F403 - one table on several sheets
 from jaxmon.catalog.calls import *  # noqa: F403
 from jaxmon.catalog.gpu_activity import *  # noqa: F403
@@ -33,12 +41,12 @@ from jaxmon.catalog.values import *  # noqa: F403
 _SHEETS = (
     calls,
     memory,
-    marks,
+    indicators,
     process,
     host,
     accelerators,
     gpus,
-    activity,
+    gpu_activity,
     tpus,
 )
 

@@ -13,9 +13,9 @@ import click
 
 from jaxmon import rundir
 from jaxmon.cli import declared, output
-from jaxmon.cli.logs import LogFormatter
 from jaxmon.cli.signals import Signals, Stopped
 from jaxmon.errors import CommandError
+from jaxmon.report.layout import clean
 from jaxmon_exporter.options import PREFIX, Options
 
 
@@ -119,6 +119,25 @@ def command(
         service.stop()
     if reason:
         raise CommandError(reason)
+
+
+class LogFormatter(logging.Formatter):
+    """
+    Formats records of a log in which agents, drivers and servers are quoted.
+
+    A message is one harmless line, and what else belongs to it is indented, so that
+    nothing in it looks like another record.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return *record* as text."""
+        first, *rest = super().format(record).split("\n")
+        return "\n".join([clean(first), *(f"  {clean(one)}" for one in rest)])
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
+        """Return the message of *record* with the time and the rest."""
+        record.message = clean(record.message)
+        return super().formatMessage(record)
 
 
 @contextlib.contextmanager

@@ -113,7 +113,7 @@ def test_every_name_has_a_figure_once_all_collectors_tell() -> None:
     uuid = GPU_0
     gpm = [
         gauge(metric, 0.25, uuid)
-        for metric in vars(catalog.activity).values()
+        for metric in vars(catalog.gpu_activity).values()
         if isinstance(metric, catalog.Metric)
     ]
     families = DcgmNames("node-1").families([*reviewed("h100"), *gpm])

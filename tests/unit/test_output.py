@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from jaxmon.cli import output
 from jaxmon.cli.active import active
+from jaxmon.cli.exporter import LogFormatter
 from jaxmon.cli.lines import Log, Scene
-from jaxmon.cli.logs import LogFormatter
 from jaxmon.cli.main import COMMANDS, main
 from jaxmon.errors import CommandError, JaxmonError
 from tests.hostile_text import HOSTILE, harmful

@@ -12,9 +12,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
-from jaxmon.artifacts.alerts import compiles as compiling
-from jaxmon.artifacts.alerts import hardware, memory, starts
-from jaxmon.artifacts.alerts import monitoring as sight
+from jaxmon.artifacts.alerts import compiles, hardware, memory, monitoring, starts
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
 from jaxmon.artifacts.promql import gauge
 from jaxmon.artifacts.slo import Thresholds, durations
@@ -32,27 +30,27 @@ def cause_alerts(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
     """
     hour, day = (durations.scaled(one, scale) for one in ("1h", "1d"))
     yield _deploy_in_progress(thresholds, hour)
-    yield compiling.recompile_storm(thresholds)
-    yield compiling.cold_starts(thresholds)
+    yield compiles.recompile_storm(thresholds)
+    yield compiles.cold_starts(thresholds)
     yield memory.out_of_memory(thresholds)
     yield memory.device_memory_high(thresholds)
     yield memory.memory_leak(thresholds)
     yield memory.host_memory_growth(thresholds)
     yield _training_stalled(thresholds)
-    yield compiling.compile_stuck(thresholds)
-    yield compiling.programs_diverge(thresholds)
+    yield compiles.compile_stuck(thresholds)
+    yield compiles.programs_diverge(thresholds)
     yield from hardware.accelerator_lost(thresholds, day)
     yield hardware.gpu_xid(thresholds)
     yield hardware.gpu_ecc_errors(thresholds)
     yield hardware.gpu_needs_reset(thresholds)
     yield hardware.gpu_throttled(thresholds)
     yield hardware.tpu_runtime_down(thresholds)
-    yield sight.target_down(thresholds, day)
-    yield from sight.service_vanished(thresholds, hour)
-    yield sight.collector_down(thresholds, day)
-    yield sight.web_config_failed(thresholds)
-    yield sight.agent_silent(thresholds)
-    yield sight.agent_hook_inactive(thresholds)
+    yield monitoring.target_down(thresholds, day)
+    yield from monitoring.service_vanished(thresholds, hour)
+    yield monitoring.collector_down(thresholds, day)
+    yield monitoring.web_config_failed(thresholds)
+    yield monitoring.agent_silent(thresholds)
+    yield monitoring.agent_hook_inactive(thresholds)
 
 
 def _deploy_in_progress(thresholds: Thresholds, hour: str) -> Alert:
