@@ -16,29 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jaxmon.agent.jaxlink.names import NAMES
+
 
 PATCHABLE = (
-    ("jax", "jit"),
-    ("jax._src.pjit", "_cpp_pjit"),
-    ("jax", "pmap"),
-    ("jax._src.api", "_prepare_pmap"),
-    ("jax._src.compiler", "compile_or_get_cached"),
-    ("jax._src.compiler", "_cache_write"),
-    ("jax._src.compiler", "warnings"),
-    ("jax._src.lru_cache", "warnings"),
-    ("jax._src.pjit", "_infer_params"),
-    ("jax._src.pjit", "_python_pjit_helper"),
-    ("jax._src.pjit", "_run_python_pjit"),
-    ("jax._src.traceback_util", "_filtering_mode"),
-    ("jax._src.lax.lax", "_convert_element_type"),
-    ("jax._src.lax.lax", "stage"),
-    ("jaxlib.xla_client", "batched_device_put"),
-    ("jaxlib.xla_client", "batched_block_until_ready"),
-    ("jaxlib._jax", "batched_device_put"),
-    ("jaxlib._jax", "batched_block_until_ready"),
-    ("sys", "excepthook"),
-    ("threading", "excepthook"),
-    ("sys", "unraisablehook"),
+    *(name.path for name in NAMES if name.replaced),
+    "jax.jit",  # stays JAX's
+    "sys.excepthook",
+    "sys.unraisablehook",
+    "threading.excepthook",
 )
 
 LISTENERS = (
@@ -68,26 +54,26 @@ class Snapshot:
 
     threads: frozenset[threading.Thread]
     descriptors: frozenset[tuple[str, str]]
-    attributes: dict[tuple[str, str], Any] = field(hash=False)
+    attributes: dict[str, Any] = field(hash=False)
     listeners: dict[str, list[Any]] = field(hash=False)
     collectors: frozenset[Any] | None
 
 
 def snapshot() -> Snapshot:
     """Return the state of the process now."""
-    registry = _attribute("prometheus_client", "REGISTRY")
+    registry = _attribute("prometheus_client.REGISTRY")
     return Snapshot(
         threads=frozenset(threading.enumerate()),
         descriptors=frozenset(_descriptors()),
         attributes={
             place: value
             for place in PATCHABLE
-            if (value := _attribute(*place)) is not None
+            if (value := _attribute(place)) is not None
         },
         listeners={
             name: list(found)
             for name in LISTENERS
-            if (found := _attribute("jax._src.monitoring", name)) is not None
+            if (found := _attribute(f"jax._src.monitoring.{name}")) is not None
         },
         collectors=None
         if registry is None
@@ -120,7 +106,7 @@ def _leaks(before: Snapshot) -> Iterator[str]:
     for place, value in now.attributes.items():
         known = place in before.attributes
         if value is not before.attributes[place] if known else _ours(value):
-            yield f"{'.'.join(place)} is still {value!r}"
+            yield f"{place} is still {value!r}"
     for name, callbacks in now.listeners.items():
         new = _new(callbacks, before.listeners.get(name))
         for callback in new:
@@ -150,8 +136,17 @@ def _ours(value: Any) -> bool:
     return any(str(origin).partition(".")[0] in ours for origin in origins)
 
 
-def _attribute(module: str, name: str) -> Any:
-    return getattr(sys.modules.get(module), name, None)
+def _attribute(path: str) -> Any:
+    """Return what a loaded module, or a class in it, has at *path*, as it is kept."""
+    *owners, name = path.split(".")
+    for count in range(len(owners), 0, -1):
+        owner: Any = sys.modules.get(".".join(owners[:count]))
+        if owner is None:
+            continue
+        for one in owners[count:]:
+            owner = getattr(owner, one, None)
+        return None if owner is None else vars(owner).get(name)
+    return None
 
 
 def _descriptors() -> Iterator[tuple[str, str]]:

@@ -294,7 +294,7 @@ def test_a_hook_that_attaches_half_is_taken_off(
     agent = jaxmon.instrument(**SILENT)
     try:
         during = leaks.snapshot().attributes
-        place = ("jax._src.lax.lax", "_convert_element_type")
+        place = "jax._src.lax.lax._convert_element_type"
         assert during[place] is before.attributes[place]
         assert samples(agent)[f'{ACTIVE}{{hook="transfers"}}'] == 0
         assert samples(agent)[f'{ACTIVE}{{hook="misses"}}'] == 1
