@@ -40,6 +40,7 @@ def _sizes(
     jax: Any, agent: Any, name: str, makers: list[Callable[[int], Any]]
 ) -> Iterator[Row]:
     from jaxmon.agent.memory import pprof
+    from tests import inside
 
     kept: list[Any] = []
     for size in SIZES:
@@ -49,7 +50,7 @@ def _sizes(
         samples = len(pprof.read(data).samples)
         goal = 50.0 if size == SIZES[-1] and not name else None
         for what, work, at_most in (
-            ("counts and bytes by dtype", agent._parts.memory.look, None),  # noqa: SLF001
+            ("counts and bytes by dtype", inside.memory(agent).look, None),
             ("JAX's memory profile", jax.profiler.device_memory_profile, None),
             ("reading it", lambda data=data: pprof.read(data), goal),
             ("all of Agent.memory()", agent.memory, None),

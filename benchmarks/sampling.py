@@ -61,6 +61,8 @@ def _between_samples() -> Row:
 def _share(functions: int) -> Row:
     import jax
 
+    from tests import inside
+
     argument = jax.numpy.ones(())
     with agent(1) as running:
         jitted = []
@@ -73,7 +75,7 @@ def _share(functions: int) -> Row:
             jitted.append(jax.jit(work))
         for call in jitted:
             call(argument)
-        sampling = running._parts.sampling  # noqa: SLF001 - its own account
+        sampling = inside.sampling(running)
         before, started = sampling.spent, perf_counter()
         while perf_counter() - started < SECONDS:
             for call in islice(cycle(jitted), 1000):
@@ -125,6 +127,8 @@ def _truth(repeats: int, calls: int) -> Row:
     """
     import jax
 
+    from tests import inside
+
     def chain(x: Any) -> Any:
         return jax.lax.fori_loop(
             0, repeats, lambda _, y: jax.numpy.tanh(y @ x) / 300, x
@@ -143,7 +147,7 @@ def _truth(repeats: int, calls: int) -> Row:
             truth.append((perf_counter() - started) / calls)
         time.sleep(0.5)
         name = f"{chain.__module__}.{chain.__qualname__}"
-        sampled = running._parts.sampling.snapshot()[name]  # noqa: SLF001
+        sampled = inside.sampling(running).snapshot()[name]
     each = statistics.median(truth)
     return Row(
         name=f"sampled execution over truth, {each * 1e3:.1f} ms",

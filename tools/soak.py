@@ -31,6 +31,11 @@ import jaxmon
 from jaxmon.agent.events import LIMIT
 
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests import inside
+
+
 ROUNDS = 20
 # Warm-up: a quarter of the rounds. Allocators settle, rings fill.
 WARM = ROUNDS // 4
@@ -147,7 +152,7 @@ def soak(calls: int, recompiles: int, arrays: int, *, bare: bool) -> Iterator[Ro
 def events(agent: Any) -> dict[str, int]:
     """Return the number of events that are kept, by kind."""
     counts: dict[str, int] = {}
-    for event in agent._context.events.since():  # noqa: SLF001 - ours
+    for event in inside.events(agent).since():
         counts[event.kind] = counts.get(event.kind, 0) + 1
     return counts
 

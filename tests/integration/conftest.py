@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import inside
 from tests.fakes.agents import Raw, Serve, behaving, serving
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.nvml.build import build
@@ -43,7 +44,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
 @pytest.fixture
 def sampling(agent: Agent) -> Sampling:
     """Return what samples in the agent of the test."""
-    return agent._parts.sampling
+    return inside.sampling(agent)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent.memory import pprof
-from tests import support
+from tests import inside, support
 from tests.instrumented import instrumented, samples, value
 
 
@@ -78,6 +78,7 @@ def test_bytes_are_told_by_device(books: Any) -> None:
 LEAKING = """
 import json, sys, time
 import jax, jax.numpy as jnp, numpy as np, jaxmon
+from tests import inside
 agent = jaxmon.instrument(
     port=0, socket=False, memory_interval=0, memory_lines_interval=0.1, leak_window=1
 )
@@ -113,10 +114,10 @@ quiet = run(lambda: figures() and looks() > start + 3, keep=False) if (
     start := time.time()
 ) else None
 leaking = run(lambda: any(figures().values()), keep=True)
-event = agent._context.events.since(0, "leak")
+event = inside.events(agent).since(0, "leak")
 cleared = run(lambda: not any(figures().values()), keep=False)
 print(json.dumps([quiet, leaking, [e.details for e in event], event[0].message,
-      cleared, agent._parts.allocations.snapshot()["leaks"]]))
+      cleared, inside.allocations(agent).snapshot()["leaks"]]))
 jaxmon.uninstrument()
 """
 
@@ -174,7 +175,7 @@ def test_snapshot_tells_growth_since_the_first_look() -> None:
         agent.refresh()
         kept = [jnp.ones((100, 1000))]
         agent.refresh()
-        snapshot = agent._parts.allocations.snapshot()
+        snapshot = inside.allocations(agent).snapshot()
         (row,) = [
             row
             for row in snapshot["lines"]
@@ -192,7 +193,7 @@ def test_a_snapshot_takes_the_first_look() -> None:
     with instrumented() as agent:
         kept = jnp.ones(3)
 
-        assert agent._parts.allocations.snapshot()["bytes"] >= kept.nbytes
+        assert inside.allocations(agent).snapshot()["bytes"] >= kept.nbytes
 
 
 def test_looks_are_turned_off_by_the_setting() -> None:
@@ -203,7 +204,7 @@ def test_looks_are_turned_off_by_the_setting() -> None:
 
         assert not [one for one in samples(agent) if one.startswith("jaxmon_leak")]
         assert agent.memory().bytes >= kept.nbytes
-        assert agent._parts.allocations.lines()["lines"]
+        assert inside.allocations(agent).lines()["lines"]
 
 
 @pytest.mark.contained
@@ -211,7 +212,7 @@ def test_lines_for_a_report_never_raise(monkeypatch: pytest.MonkeyPatch) -> None
     """When JAX fails to tell who holds memory, the last look is what is reported."""
     with instrumented() as agent:
         kept = jnp.ones((50, 50))
-        told = agent._parts.allocations.lines()
+        told = inside.allocations(agent).lines()
 
         def fail() -> bytes:
             raise MemoryError
@@ -219,10 +220,10 @@ def test_lines_for_a_report_never_raise(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(jax.profiler, "device_memory_profile", fail)
 
         assert told["lines"]
-        assert agent._parts.allocations.lines() == told
+        assert inside.allocations(agent).lines() == told
         assert value(agent, "jaxmon_internal_errors_total") == 0
         monkeypatch.setattr(jax.profiler, "device_memory_profile", lambda: b"\x80")
-        assert agent._parts.allocations.lines(1)["lines"] == told["lines"][:1]
+        assert inside.allocations(agent).lines(1)["lines"] == told["lines"][:1]
         assert value(agent, "jaxmon_internal_errors_total") == 1
         with pytest.raises(pprof.ProfileError):
             agent.memory()
@@ -264,11 +265,12 @@ def test_a_look_keeps_no_array_and_makes_none() -> None:
 BEFORE = """
 import jax, jaxmon
 from jax._src import xla_bridge
+from tests import inside
 agent = jaxmon.instrument(port=0, socket=False, memory_lines_interval=0.1)
 agent.refresh()
 assert agent.memory().lines == ()
-assert agent._parts.allocations.lines() == {'time': None, 'lines': []}
-assert agent._parts.allocations.snapshot() == {}
+assert inside.allocations(agent).lines() == {'time': None, 'lines': []}
+assert inside.allocations(agent).snapshot() == {}
 assert not xla_bridge.backends_are_initialized()
 """
 

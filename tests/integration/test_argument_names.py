@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
+from tests import inside
 from tests.instrumented import instrumented
 
 
@@ -24,7 +25,7 @@ ONE, FOUR = np.ones(1, np.float32), np.ones(4, np.float32)
 
 def differences(agent: Agent) -> list[str]:
     """Return what is told of the only recompile."""
-    (event,) = agent._context.events.since(kind="recompile")
+    (event,) = inside.events(agent).since(kind="recompile")
     return [one["text"] for one in event.details["differences"]]
 
 
@@ -186,7 +187,7 @@ def test_numpy_arguments_that_miss_are_named_alike() -> None:
         jitted = jax.jit(other_parameters())
         x = jax.numpy.ones(1)
         jitted(x, x, x), jitted(x, x, ONE)
-        (event,) = agent._context.events.since(kind="miss")
+        (event,) = inside.events(agent).since(kind="miss")
 
     assert event.message.startswith("argument batch: ")
 

@@ -11,6 +11,7 @@ STARTING = """
 import contextlib, json, threading, urllib.request
 import jax, jaxmon
 from jax._src import xla_bridge
+from tests import inside
 
 began, joined = threading.Event(), threading.Event()
 
@@ -39,9 +40,9 @@ def page():
 waiting = page()
 agent.refresh()
 nothing = agent.memory().lines
-agent._parts.allocations.snapshot()
-agent._overview.whole()
-agent._parts.errors.reports.facts._devices()
+inside.allocations(agent).snapshot()
+inside.overview(agent)
+inside.oom(agent).facts._devices()
 assert starting.is_alive()
 joined.set()
 starting.join()

@@ -14,6 +14,7 @@ import jaxmon
 from jaxmon.agent.current import running
 from jaxmon.settings import Settings
 from jaxmon.testing.silent import SILENT
+from tests import inside
 from tests.support import run_python
 
 
@@ -219,7 +220,7 @@ def test_failure_of_a_hook_is_an_error(
     double: Any, monkeypatch: pytest.MonkeyPatch, agent: jaxmon.Agent
 ) -> None:
     """A budget does not pass because jaxmon failed to count."""
-    monkeypatch.setattr(agent._hooks.compiles, "_settle", None)
+    monkeypatch.setattr(inside.compiles(agent), "_settle", None)
     with (
         pytest.raises(jaxmon.JaxmonError, match="failed with JAX"),
         jaxmon.budget(compiles=0),

@@ -20,6 +20,7 @@ import pytest
 import jaxmon
 from jaxmon.agent import counted
 from jaxmon.agent.jaxlink import jit as codes
+from tests import inside
 from tests.instrumented import instrumented, value
 
 
@@ -161,7 +162,7 @@ def test_traced_calls_are_told_apart_where_codes_do_not_tell(
 
     monkeypatch.setattr(pjit, "_cpp_pjit", wrapper)
     with instrumented() as agent:
-        assert not agent._hooks._calls.codes_tell
+        assert not inside.calls(agent).codes_tell
         assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
 
 
@@ -171,16 +172,16 @@ def test_traced_calls_of_a_pmapped_function_are_told_apart() -> None:
     Pmapped functions have no code of their own; with one, variables are looked at.
     """
     with instrumented() as agent:
-        assert agent._hooks._calls.codes_tell
+        assert inside.calls(agent).codes_tell
         assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
         assert traced(agent, jax.pmap, jnp.ones((1, 3))) == (2 + 2, 1 + 1)
-        assert not agent._hooks._calls.codes_tell
+        assert not inside.calls(agent).codes_tell
 
 
 def test_functions_of_one_label_share_code() -> None:
     """Objects made anew again and again leave nothing behind but their label's code."""
     with instrumented() as agent:
-        layer = agent._hooks._calls
+        layer = inside.calls(agent)
         for _ in range(20):
             step = jax.jit(lambda x: x + 1)
             step(1.0)
@@ -224,7 +225,7 @@ def test_a_pmap_that_is_no_attribute_of_its_own_is_left_alone(
     monkeypatch.delattr(jax, "pmap")
     monkeypatch.setattr(jax, "__getattr__", {"pmap": pmap}.__getitem__)
     with instrumented() as agent:
-        assert agent._hooks.is_active("calls")
+        assert inside.hooks(agent).is_active("calls")
         assert jax.pmap is pmap
         assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
 
@@ -238,7 +239,7 @@ def test_a_layer_that_cannot_attach_has_touched_nothing(
     pjit, before = jax._src.pjit, jax._src.pjit._cpp_pjit
     monkeypatch.delattr(jax._src.api, "eval_shape")
     with instrumented() as agent:
-        assert not agent._hooks.is_active("calls")
+        assert not inside.hooks(agent).is_active("calls")
         assert pjit._cpp_pjit is before
         assert not isinstance(jax.jit(lambda x: x), counted.CountedFunction)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests import leaks
 from tests.processes import HEAD
-from tests.support import Result
+from tests.support import ROOT, Result
 
 
 CLOCKS = {
@@ -20,14 +20,15 @@ CLOCKS = {
 PROGRAM = """
 import functools, itertools, math, time
 import numpy as np
+from tests import inside
 agent = jaxmon.instrument(port=0, memory_interval=0.1, sample_rate=20)
 function = jax.jit(lambda x: x + 1)
 looks = threading.Semaphore(0)
-routine = agent._parts.memory._worker._routine
+routine = inside.memory(agent)._worker._routine
 def look():
     routine()
     looks.release()
-agent._parts.memory._worker._routine = look
+inside.memory(agent)._worker._routine = look
 PATCH
 for number in range(5):
     function(np.ones(3))
@@ -61,7 +62,7 @@ def test_a_clock_that_makes_no_sense_ends_no_thread(
     patch = "\n".join(f"time.{name} = {CLOCKS[clock]}" for name in names)
     program = HEAD + PROGRAM.replace("PATCH", "" if early else patch)
     head = f"import functools, itertools, time\n{patch}\n" if early else ""
-    result = python_script(head + program)
+    result = python_script(head + program, env={"PYTHONPATH": str(ROOT)})
 
     threads, lost, page = result.json()
     assert set(leaks.THREADS) <= set(threads)

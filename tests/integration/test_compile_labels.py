@@ -19,6 +19,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
+from tests import inside
 from tests.instrumented import instrumented, samples
 
 
@@ -299,6 +300,6 @@ def test_a_name_that_another_function_has_is_not_taken_for_it(
 def test_pages_and_reports_name_unknown_too(agent: Agent, compiled: Calls) -> None:
     """What `jaxmon explain` reads has the compiles of nobody in it."""
     jax.grad(sum_of_pmap)(ROWS)
-    functions = agent._overview.functions()["functions"]
+    functions = inside.overview(agent)["functions"]
 
     assert counts(agent)["unknown"] == functions["unknown"]["compiles"]["compiled"]

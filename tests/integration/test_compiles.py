@@ -17,6 +17,7 @@ import pytest
 import jaxmon
 from jaxmon import catalog
 from jaxmon.agent import Agent
+from tests import inside
 from tests.instrumented import instrumented, value
 
 
@@ -174,8 +175,8 @@ def test_a_listener_of_the_program_may_take_ours_off(agent: Agent) -> None:
         jax.monitoring.clear_event_listeners()
 
     assert any("backend_compile" in event for event in heard)
-    agent._hooks.compiles.settle()
-    tallies = [function.compiles for function in agent._table]
+    inside.compiles(agent).settle()
+    tallies = [function.compiles for function in inside.table(agent)]
     assert sum(one["failed"].value for one in tallies) == 1
     assert sum(one["compiled"].value for one in tallies) == 3
 
@@ -245,9 +246,9 @@ def test_without_the_hook_into_monitoring_outcomes_are_right(
     conclusion is drawn.
     """
     if without == "guard":
-        agent._guard.off.add("monitoring")
+        inside.guard(agent).off.add("monitoring")
     else:
-        agent._hooks._listeners.unregister()  # type: ignore[union-attr]
+        inside.listeners(agent).unregister()
     fresh()(np.ones(2, np.float32))
     fail(fresh().lower(np.ones(2, np.float32)))
 
@@ -321,7 +322,7 @@ def test_threads_that_compile_register_the_listeners_once(agent: Agent) -> None:
 
     def run() -> None:
         start.wait()
-        agent._hooks.compiles.listen()
+        inside.compiles(agent).listen()
 
     for _ in range(20):
         jax.monitoring.clear_event_listeners()

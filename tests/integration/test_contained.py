@@ -14,6 +14,7 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.guard import LIMIT
+from tests import inside
 from tests.bombs import ACTIVE, ERRORS, Bomb, InjectedError
 from tests.instrumented import instrumented, samples, value
 from tests.support import until
@@ -64,24 +65,23 @@ def into_observer(name: str, owner: str) -> Callable[[Agent, Bomb], None]:
     """Return what lets the observer called *name* of the agent's part *owner* fail."""
 
     def inject(agent: Agent, bomb: Bomb) -> None:
-        hooks = agent._hooks
-        for probe in hooks._probes:
+        for probe in inside.probes(agent):
             if getattr(probe._observe, "__name__", "") == name:
                 probe._observe = bomb
         if owner == "listeners":
-            setattr(hooks._listeners, f"_{name}", bomb)
+            setattr(inside.listeners(agent), f"_{name}", bomb)
         elif owner == "errors":
-            setattr(hooks._errors, name, bomb)
+            setattr(inside.errors(agent), name, bomb)
 
     return inject
 
 
 def into_call_layer(agent: Agent, bomb: Bomb) -> None:
-    agent._hooks._calls._table = Holder(of=bomb)  # type: ignore[assignment]
+    inside.calls(agent)._table = Holder(of=bomb)  # type: ignore[assignment]
 
 
 def into_signatures(agent: Agent, bomb: Bomb) -> None:
-    agent._hooks.compiles._recompiles._signatures.of = bomb  # type: ignore[method-assign]
+    inside.compiles(agent)._recompiles._signatures.of = bomb  # type: ignore[method-assign]
 
 
 class Holder:
@@ -166,7 +166,7 @@ def test_a_part_that_switches_itself_off_says_so(agent: Agent, part: str) -> Non
         try:
             Bomb()()
         except InjectedError:
-            agent._guard.failed(part)
+            inside.guard(agent).failed(part)
 
     after = {name: n for name, n in samples(agent).items() if name.startswith(ACTIVE)}
     series = f'{ACTIVE}{{hook="{PARTS[part]}"}}'
@@ -178,7 +178,7 @@ def test_work_that_fails_until_it_is_given_up_says_so(agent: Agent) -> None:
     """
     Programs are read by a thread of jaxmon's; once it gives up, that is to be seen.
     """
-    worker, bomb = agent._parts.programs._worker, Bomb()
+    worker, bomb = inside.programs(agent)._worker, Bomb()
     series = f'{ACTIVE}{{hook="programs"}}'
     assert series not in samples(agent)
     for _ in range(LIMIT):
@@ -206,7 +206,7 @@ def test_the_end_of_a_compile_is_contained(
     agent: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A failure as the compile returns is counted as well, and prints nothing."""
-    agent._hooks.compiles._unsettled = None  # type: ignore[assignment]
+    inside.compiles(agent)._unsettled = None  # type: ignore[assignment]
 
     assert jax.jit(lambda x: x * 2)(2.0) == 4
 

@@ -16,6 +16,7 @@ import pytest
 from jaxmon.agent import Agent
 from jaxmon.agent.guard import LIMIT
 from jaxmon.agent.worker import Worker
+from tests import inside
 from tests.bombs import ERRORS, Bomb
 from tests.instrumented import instrumented, samples, value
 from tests.support import until
@@ -34,20 +35,23 @@ def agent() -> Iterator[Agent]:
 SOURCES: dict[str, tuple[str, Callable[[Agent, Any], None]]] = {
     "compiles": (
         "compiles",
-        lambda agent, bomb: setattr(agent._hooks.compiles, "settle", bomb),
+        lambda agent, bomb: setattr(inside.compiles(agent), "settle", bomb),
     ),
     "memory": (
         "memory",
-        lambda agent, bomb: setattr(agent._parts.memory, "collect", bomb),
+        lambda agent, bomb: setattr(inside.memory(agent), "collect", bomb),
     ),
     "identity": (
         "identity",
-        lambda agent, bomb: setattr(agent._parts.identity, "collect", bomb),
+        lambda agent, bomb: setattr(inside.identity(agent), "collect", bomb),
     ),
-    "hooks": ("hooks", lambda agent, bomb: setattr(agent._hooks, "collect", bomb)),
+    "hooks": (
+        "hooks",
+        lambda agent, bomb: setattr(inside.hooks(agent), "collect", bomb),
+    ),
     "process": (
         "process",
-        lambda agent, bomb: setattr(agent._process, "collect", bomb),
+        lambda agent, bomb: setattr(inside.process(agent), "collect", bomb),
     ),
 }
 
@@ -81,12 +85,12 @@ def test_a_source_that_fails_for_long_comes_back(
     """
     A source is asked at every scrape, and nothing claims that it was switched off.
     """
-    healthy = agent._parts.identity.collect
-    agent._parts.identity.collect = Bomb()  # type: ignore[method-assign]
+    healthy = inside.identity(agent).collect
+    inside.identity(agent).collect = Bomb()  # type: ignore[method-assign]
     with caplog.at_level(logging.DEBUG, "jaxmon"):
         for _ in range(LIMIT + 2):
             agent.collect()
-    agent._parts.identity.collect = healthy  # type: ignore[method-assign]
+    inside.identity(agent).collect = healthy  # type: ignore[method-assign]
 
     assert value(agent, "jaxmon_build_info") == 1
     assert "switched off" not in caplog.text
@@ -108,7 +112,7 @@ def test_looks_at_memory_that_fail_for_long_come_back(
             monkeypatch.context() as patched,
         ):
             patched.setattr(Worker, "_pause", lambda _: 0.001)
-            patched.setattr(agent._parts.memory, "_live", bomb)
+            patched.setattr(inside.memory(agent), "_live", bomb)
             until(lambda: bomb.calls > LIMIT, "more failures than a hook may have")
             assert not any(series.startswith(arrays) for series in samples(agent))
         assert jax.jit(lambda x: x + 1)(1.0) == 2

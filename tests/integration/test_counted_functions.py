@@ -24,6 +24,7 @@ import pytest
 from jaxmon.agent import Agent, counted
 from jaxmon.agent.counted import CountedFunction
 from jaxmon.agent.jaxlink.probe import Probe
+from tests import inside
 from tests.instrumented import instrumented, value
 from tests.jitting import CASES, attributes_of, body, comparable, failure
 
@@ -286,7 +287,7 @@ def test_what_jax_makes_can_be_sent_by_value() -> None:
     there for a hook arrives as JAX's own, where jaxmon is not.
     """
     with instrumented() as agent:
-        patches = list(agent._hooks._patches._patches)
+        patches = inside.replaced(agent)
         probes = [one for one in patches if isinstance(one.ours, Probe)]
         sent = [pickle.dumps(one.ours) for one in probes]
 

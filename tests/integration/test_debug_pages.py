@@ -16,8 +16,9 @@ from urllib.error import HTTPError
 import pytest
 
 from jaxmon.agent.events import KINDS, LIMIT
+from tests import inside
 from tests.instrumented import instrumented
-from tests.support import http_get
+from tests.support import ROOT, http_get
 
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def test_the_overview_says_whose_it_is(agent):
 
 def test_events_by_kind_and_since(agent):
     """One kind, or what came after a number, and only that."""
-    log = agent._context.events
+    log = inside.events(agent)
     log.add("leak", None, "one", bytes=math.inf)
     log.add("oom", "f", "two")
     found = page(agent, "/debug/events?kind=leak")["events"]
@@ -163,7 +164,7 @@ def test_events_are_bounded_in_bytes(agent):
     However long the messages and rich the details, a page has a few megabytes at
     most, and the latest events are on it.
     """
-    log = agent._context.events
+    log = inside.events(agent)
     for number in range(LIMIT):
         for kind in KINDS:
             log.add(kind, "f", "x" * 5000, number=number, text="y" * 5000)
@@ -177,28 +178,31 @@ def test_events_are_bounded_in_bytes(agent):
 
 
 @pytest.mark.contained
-def test_a_part_that_fails_costs_its_own_figures(agent):
+def test_a_part_that_fails_costs_its_own_figures(
+    agent, monkeypatch: pytest.MonkeyPatch
+):
     """The page comes, says which part failed and why, and the failure is counted."""
     trouble = "\x1b[31mno such thing"
 
     def fail() -> dict[str, Any]:
         raise OSError(trouble)
 
-    agent._parts.cache.snapshot = fail
-    agent._parts.programs.snapshot = lambda: {1: {"flops": math.nan}}
+    monkeypatch.setattr(inside.cache(agent), "snapshot", fail)
+    odd = {1: {"flops": math.nan}}
+    monkeypatch.setattr(inside.programs(agent), "snapshot", lambda: odd)
     overview = page(agent, "/debug/overview")
 
     assert overview["problems"] == {"cache": f"OSError: {trouble}"}
     assert overview["cache"] is None
     assert overview["functions"]
     assert overview["memory"] is not None
-    assert agent._context.guard.failures()["snapshot_cache"] >= 1
+    assert inside.guard(agent).failures()["snapshot_cache"] >= 1
     assert page(agent, "/debug/functions")["problems"].keys() == {"cache"}
 
 
 def test_functions_are_bounded(agent):
     """Of thousands of functions the most expensive are told, and how many are not."""
-    table = agent._context.table
+    table = inside.table(agent)
     table._limit = 2000
     for number in range(1500):
         table.named(f"m.f{number}").observe_phase("trace", 1.0 + number)
@@ -218,6 +222,7 @@ import json, threading
 import jax, jaxmon, numpy as np
 from pathlib import Path
 from jaxmon.http.fetch import fetch_all
+from tests import inside
 
 agent = jaxmon.instrument(port=None)
 stop = threading.Event()
@@ -238,6 +243,7 @@ for _ in range(20):
         pages.append(isinstance(answer, str) and bool(json.loads(answer)))
 stop.set()
 for thread in threads: thread.join()
-print(json.dumps([all(pages), len(pages), sorted(agent._context.guard.failures())]))
+print(json.dumps([all(pages), len(pages), sorted(inside.guard(agent).failures())]))
 """
-    assert python_script(source).json() == [True, 80, []]
+    env = {"PYTHONPATH": str(ROOT)}
+    assert python_script(source, env=env).json() == [True, 80, []]

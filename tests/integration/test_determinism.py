@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import jaxmon
+from tests import inside
 from tests.instrumented import instrumented, samples, value
 
 
@@ -41,7 +42,7 @@ def test_a_deviation_is_measured_and_recorded() -> None:
     with instrumented() as agent:
         check = jaxmon.check_determinism(drifting, jnp.float32([1, 2]), runs=3)
         same = jaxmon.check_determinism(double, jnp.ones(3))
-        [event] = agent._context.events.since(kind="determinism")
+        [event] = inside.events(agent).since(kind="determinism")
 
         assert value(agent, CHECKS, function=name, outcome="failed") == 1
         assert value(agent, CHECKS, function=name, outcome="passed") == 0
@@ -147,6 +148,6 @@ def test_keys_used_twice_are_counted() -> None:
                 twice(jax.random.key(0))
 
         assert value(agent, "jaxmon_key_reuse_total") == 2
-        [first, _] = agent._context.events.since(kind="determinism")
+        [first, _] = inside.events(agent).since(kind="determinism")
         assert str(first.function).endswith("twice")
         assert first.message.startswith("a PRNG key was used twice")

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
+from tests import inside
 from tests.failing import FULL, fail, kinds
 from tests.instrumented import instrumented, value
 
@@ -96,7 +97,7 @@ def test_errors_of_a_call_have_their_kind(
     fail(lambda: jax.block_until_ready(jax.jit(function)(*args)))
 
     assert kinds(agent) == {(function.__name__, kind): 1}
-    (event,) = agent._context.events.since(kind="error")
+    (event,) = inside.events(agent).since(kind="error")
     assert event.details["error_kind"] == kind
     assert "test_errors.py:" in str(event.details["where"])
 
@@ -113,8 +114,8 @@ def test_an_error_keeps_nothing_alive(
     def program() -> weakref.ref[Held]:
         held = Held()
         args = () if function is makes_much else (1.0,)
-        agent._hooks.see_error(
-            fail(lambda: (held, jax.block_until_ready(jax.jit(function)(*args))))
+        inside.see_error(
+            agent, fail(lambda: (held, jax.block_until_ready(jax.jit(function)(*args))))
         )
         return weakref.ref(held)
 
@@ -122,7 +123,7 @@ def test_an_error_keeps_nothing_alive(
     gc.collect()
 
     assert found() is None
-    assert agent._parts.errors._seen_weakly == {}
+    assert inside.errors(agent)._seen_weakly == {}
     assert sum(kinds(agent).values()) == 1
 
 
@@ -136,7 +137,7 @@ def test_the_check_for_nan_has_its_kind(agent: Agent) -> None:
     with jax.debug_nans(new_val=True):
         fail(jax.jit(lambda x: jnp.log(x) + 1), -1.0)
         error = fail(jitted, -1.0)
-    agent._hooks.see_error(error)
+    inside.see_error(agent, error)
 
     first, second = kinds(agent)
     assert set(kinds(agent).values()) == {1}
@@ -190,7 +191,7 @@ def test_the_users_own_messages_can_be_kept_out(tmp_path: Path) -> None:
     with instrumented(report_dir=str(tmp_path), event_values=False) as agent:
         fail(jax.jit(raises), 1.0)
         fail(jax.jit(makes_much))
-        own, jaxs = agent._context.events.since(kind="error")
+        own, jaxs = inside.events(agent).since(kind="error")
 
     assert own.message == "ValueError"
     assert "Out of memory" in jaxs.message
@@ -235,9 +236,9 @@ def test_an_error_counts_when_there_is_no_memory_to_place_it(
     def exhausted(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(agent._parts.errors, "_where", exhausted)
-    monkeypatch.setattr(agent._context.events, "add", exhausted)
-    agent._parts.errors.observers.insert(0, exhausted)
+    monkeypatch.setattr(inside.errors(agent), "_where", exhausted)
+    monkeypatch.setattr(inside.events(agent), "add", exhausted)
+    inside.errors(agent).observers.insert(0, exhausted)
     fail(jax.jit(raises), 1.0)
 
     assert kinds(agent) == {("raises", "trace_error"): 1}

@@ -272,11 +272,12 @@ def test_donated_state_leaves_the_time_known(
 
 GOES_ON = """
 import json
+from tests import inside
 from tests.instrumented import instrumented
 from tests.sampled import BY_HAND, arm, calibrated, chain, figures, idle, operand, timed
 from jaxmon.agent.counted import taken
 with instrumented(**BY_HAND) as agent:
-    sampling = agent._parts.sampling
+    sampling = inside.sampling(agent)
     step, x = chain("slow", calibrated(0.6)), operand()
     timed(lambda: step(x))
     step(x).block_until_ready()
@@ -303,8 +304,9 @@ def test_caller_is_not_blocked() -> None:
 
 SEVERAL_DEVICES = """
 import jax, jax.numpy as jnp, jaxmon, time
+from tests import inside
 agent = jaxmon.instrument(port=None, socket=False, sample_rate=0.001)
-sampling = agent._parts.sampling
+sampling = inside.sampling(agent)
 def work(length):
     def f(x):
         return jax.lax.fori_loop(0, length, lambda _, y: jnp.tanh(y @ y), x)

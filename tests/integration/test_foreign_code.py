@@ -22,6 +22,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
+from tests import inside
 from tests.instrumented import instrumented
 from tests.instrumented import value as exported
 
@@ -206,7 +207,7 @@ def agent() -> Iterator[Agent]:
 
 
 def causes(agent: Agent) -> list[str]:
-    found = agent._context.events.since(kind="recompile")
+    found = inside.events(agent).since(kind="recompile")
     return [e.details["cause"] for e in found if "test_foreign" in str(e.function)]
 
 

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jaxmon.agent import Agent
 from jaxmon.exposition.encode import encode
+from tests import inside
 from tests.instrumented import instrumented
 
 
@@ -139,8 +140,8 @@ def test_odd_functions_switch_no_hook_off(agent: Agent, name: str) -> None:
     for label, _ in found:
         assert label.isprintable()
         assert len(label) <= 300
-    assert all(agent._hooks.active().values())
-    assert agent._guard.failures() == {}
+    assert all(inside.hooks(agent).active().values())
+    assert inside.guard(agent).failures() == {}
 
 
 def test_names_that_differ_in_what_no_page_can_say_have_a_series_each(
@@ -159,7 +160,7 @@ def test_names_that_differ_in_what_no_page_can_say_have_a_series_each(
 
 def test_a_program_of_xla_with_such_a_name_is_one_function(agent: Agent) -> None:
     """Where only JAX's words tell the name, it has the same label again."""
-    table = agent._table
+    table = inside.table(agent)
     before = len(list(table))
     first, second = table.named("g\udc80"), table.named("g\udc80")
 
@@ -176,7 +177,7 @@ def test_names_are_looked_at_without_asking_the_user(agent: Agent) -> None:
     with pytest.raises(OSError):  # noqa: PT011 - JAX asks, and so fails
         jax.jit(Raising())
     ours = Raising.asked
-    agent._hooks.detach()
+    inside.hooks(agent).detach()
     Raising.asked = 0
     with pytest.raises(OSError):  # noqa: PT011 - likewise
         jax.jit(Raising())

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxmon
+from tests import inside
 from tests.instrumented import instrumented, value
 
 
@@ -33,7 +34,7 @@ def test_right_and_wrong_gradients_are_told_apart() -> None:
         right = jaxmon.check_gradients(jnp.sin, (jnp.float32(1.0),), order=2)
         failed = jaxmon.check_gradients(wrong, (jnp.float32(1.5),))
         name = f"{__name__}.wrong"
-        [event] = agent._context.events.since(kind="determinism")
+        [event] = inside.events(agent).since(kind="determinism")
 
         assert value(agent, CHECKS, outcome="passed") == 1
         assert value(agent, CHECKS, outcome="failed", function=name) == 1

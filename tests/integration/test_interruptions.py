@@ -19,6 +19,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
+from tests import inside
 from tests.bombs import ACTIVE, ERRORS
 from tests.instrumented import instrumented, samples, value
 from tests.interruption import Alarm, LikeAFile, LikeOurs, alarms, run
@@ -76,7 +77,7 @@ def change(_: Agent) -> None:
 
 
 def sample(agent: Agent) -> None:
-    sampling = agent._parts.sampling
+    sampling = inside.sampling(agent)
     sampling._saved = 1.0
     SAMPLED(DATA)
     sampling.arm()
@@ -144,7 +145,7 @@ def test_the_program_gets_its_alarm_wherever_it_lands(
     assert lost == []
     assert heard >= len(tried) / 2  # some points are passed only at times
     assert dropped == []
-    assert agent._guard.failures() == {}
+    assert inside.guard(agent).failures() == {}
     look_from_another_thread(agent)
     assert value(agent, ERRORS) == 0
     assert value(agent, ACTIVE) == sum(one.startswith(ACTIVE) for one in samples(agent))
@@ -174,7 +175,7 @@ def look_from_another_thread(agent: Agent) -> None:
 
 
 def open_marks(agent: Agent) -> list[str]:
-    owner = agent._indicators.timeline._owner
+    owner = inside.indicators(agent).timeline._owner
     return [] if owner is None else [m.name for m in owner.marks if not m.end]
 
 

@@ -14,7 +14,7 @@ from jaxmon.agent.context import context_of
 from jaxmon.agent.memory.holdings import holdings
 from jaxmon.agent.memory.part import Memory
 from jaxmon.settings import Settings
-from tests import support
+from tests import inside, support
 from tests.instrumented import instrumented, value
 
 
@@ -280,7 +280,7 @@ def test_a_snapshot_tells_each_device() -> None:
     with instrumented() as agent:
         kept = jnp.ones((3, 5), jnp.float16)
         agent.refresh()
-        (device, *_) = agent._parts.memory.snapshot()["devices"]
+        (device, *_) = inside.memory(agent).snapshot()["devices"]
 
         assert device["device"] == "0"
         assert device["kind"] == "cpu"

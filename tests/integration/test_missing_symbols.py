@@ -11,6 +11,7 @@ import pytest
 
 import jaxmon
 from jaxmon.catalog import JIT_CACHE_HITS, JIT_CALLS
+from tests import inside
 from tests.bombs import ACTIVE, ERRORS
 from tests.instrumented import SILENT, instrumented, samples, value
 
@@ -87,7 +88,7 @@ def test_hits_are_not_claimed_where_misses_are_not_seen() -> None:
         jitted(1.0)
         jitted(1.0)
         assert value(agent, JIT_CACHE_HITS.name) == 1
-        agent._hooks._attached["misses"] = False
+        inside.lose_hook(agent, "misses")
 
         assert value(agent, JIT_CACHE_HITS.name) == 0
         assert value(agent, JIT_CALLS.name) == 2

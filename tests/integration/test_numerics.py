@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
+from tests import inside
 from tests.instrumented import instrumented, samples, value
 from tests.support import until
 
@@ -51,7 +52,7 @@ def test_nonfinite_values_are_counted(agent: Agent) -> None:
     """
     step, x = jax.jit(spoil), jnp.array([1.0, -1.0, 0.0, 2.0])
     step(x), step(x)
-    sampling = agent._parts.sampling
+    sampling = inside.sampling(agent)
     sampling.arm()
     outputs = step(x)
     truth = sum(
@@ -60,13 +61,13 @@ def test_nonfinite_values_are_counted(agent: Agent) -> None:
     )
     name = name_of(spoil)
     before = value(agent, "jaxmon_compiles_total")
-    until(lambda: agent._parts.numerics.snapshot().get(name), "outputs to be read")
+    until(lambda: inside.numerics(agent).snapshot().get(name), "outputs to be read")
 
     assert truth == 6
     assert samples(agent)[f'jaxmon_nonfinite_total{{name="{name}"}}'] == truth
     assert value(agent, "jaxmon_jit_calls_total", function=name) == 3
     assert value(agent, "jaxmon_compiles_total") == before
-    (event,) = agent._context.events.since(0, "numerics")
+    (event,) = inside.events(agent).since(0, "numerics")
     assert event.message == "6 of 8 values in the outputs of a call are not finite"
 
 
@@ -92,7 +93,7 @@ def test_promotions_to_float64_are_counted(agent: Agent) -> None:
     for function in (widen, widen_within, keep):
         jax.jit(function)(x)
     jax.jit(keep)(x.astype(jnp.float64))
-    agent._parts.programs.finish(30)
+    inside.programs(agent).finish(30)
 
     counted = {
         function: value(

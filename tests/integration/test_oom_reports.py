@@ -15,6 +15,7 @@ from jax.sharding import SingleDeviceSharding
 
 from jaxmon.agent import Agent, guard
 from jaxmon.agent.oom import text as oom_text
+from tests import inside
 from tests.failing import FULL, kinds
 from tests.instrumented import instrumented, value
 from tests.support import run_python
@@ -54,10 +55,10 @@ def test_a_report_is_strict_json_whatever_parts_say(agent: Agent) -> None:
         def snapshot(self) -> dict[str, Any]:
             return {"f": {"peak_bytes": 7, "flops": float("nan"), "x": object()}}
 
-    agent._parts.errors.reports.facts.parts = {"programs": Odd()}  # type: ignore[dict-item]
-    agent._hooks.see_error(RuntimeError_(FULL))
+    inside.oom(agent).facts.parts = {"programs": Odd()}  # type: ignore[dict-item]
+    inside.see_error(agent, RuntimeError_(FULL))
 
-    (path,) = agent._parts.errors.snapshot()["oom_reports"]
+    (path,) = inside.oom(agent).paths()
     report = json.loads(Path(path).read_text(), parse_constant=pytest.fail)
     assert report["programs"][0]["flops"] is None
 
@@ -79,21 +80,21 @@ class Broken:
 
 def report_again(agent: Agent) -> None:
     """Have an error reported as if the last one was long ago."""
-    agent._parts.errors.reports._due = 0
-    agent._hooks.see_error(RuntimeError_(FULL))
+    inside.oom(agent)._due = 0
+    inside.see_error(agent, RuntimeError_(FULL))
 
 
 @pytest.mark.contained
 def test_a_part_that_fails_costs_its_section_only(agent: Agent) -> None:
     """The report says what is missing, and the failure is counted."""
     broken: Any = Broken()
-    agent._parts.errors.reports.facts.parts = {
+    inside.oom(agent).facts.parts = {
         "programs": broken,
         "allocations": broken,
     }
     report_again(agent)
 
-    (path,) = agent._parts.errors.snapshot()["oom_reports"]
+    (path,) = inside.oom(agent).paths()
     report = json.loads(Path(path).read_text())
     assert "LookupError" in report["programs"]["unavailable"]
     assert "LookupError" in report["lines"]["unavailable"]
@@ -103,7 +104,7 @@ def test_a_part_that_fails_costs_its_section_only(agent: Agent) -> None:
 
 def test_arrays_in_the_hosts_memory_are_told_beside_the_others(agent: Agent) -> None:
     """They take nothing of the memory that ran out."""
-    facts = agent._parts.errors.reports.facts
+    facts = inside.oom(agent).facts
     device = jax.local_devices()[0]
     before = facts._live_arrays()
     # To 0.4 a CPU has one memory, its own.
@@ -127,7 +128,7 @@ def test_arrays_in_the_hosts_memory_are_told_beside_the_others(agent: Agent) -> 
 def test_a_part_that_keeps_failing_ends_no_reports(agent: Agent) -> None:
     """Whatever it is switched off for, what the others know is worth a report."""
     broken: Any = Broken()
-    agent._parts.errors.reports.facts.parts = {"programs": broken}
+    inside.oom(agent).facts.parts = {"programs": broken}
     for _ in range(2 * guard.LIMIT):
         report_again(agent)
 
@@ -138,11 +139,11 @@ def test_errors_without_a_report_are_in_the_next_one(agent: Agent) -> None:
     """Each report tells how many failed since the last."""
     report_again(agent)
     for _ in range(3):
-        agent._hooks.see_error(RuntimeError_(FULL))
+        inside.see_error(agent, RuntimeError_(FULL))
     report_again(agent)
     report_again(agent)
 
-    paths = agent._parts.errors.snapshot()["oom_reports"]
+    paths = inside.oom(agent).paths()
     reports = [json.loads(Path(path).read_text()) for path in paths]
     assert [one["failures_without_report"] for one in reports] == [0, 3, 0]
 
@@ -198,7 +199,7 @@ def test_a_look_at_the_lines_is_taken_where_it_is_cheap(
     With many arrays, or little memory, lines are those of the last regular look; where
     there was none, a look may take longer, but not for ever.
     """
-    facts = agent._parts.errors.reports.facts
+    facts = inside.oom(agent).facts
     seen: Any = Looks(looked=looked)
     facts.parts = {"allocations": seen}
 
@@ -213,12 +214,12 @@ def test_a_report_stays_within_its_bounds(agent: Agent) -> None:
         def snapshot(self) -> dict[str, Any]:
             return {f"f{n}": {"peak_bytes": n, "x": "y" * 2000} for n in range(500)}
 
-    agent._parts.errors.reports.facts.parts = {"programs": Large()}  # type: ignore[dict-item]
+    inside.oom(agent).facts.parts = {"programs": Large()}  # type: ignore[dict-item]
     for number in range(300):
-        agent._context.events.add("compile", "f" * 2000, "m" * 2000, n=number)
-    agent._hooks.see_error(RuntimeError_(FULL + "\n" + "buffer\n" * 100_000))
+        inside.events(agent).add("compile", "f" * 2000, "m" * 2000, n=number)
+    inside.see_error(agent, RuntimeError_(FULL + "\n" + "buffer\n" * 100_000))
 
-    (path,) = agent._parts.errors.snapshot()["oom_reports"]
+    (path,) = inside.oom(agent).paths()
     for suffix in (".json", ".txt"):
         assert 0 < Path(path).with_suffix(suffix).stat().st_size <= 256 * 1024
     assert json.loads(Path(path).read_text())["failure"]["text"].startswith(FULL)
@@ -232,11 +233,11 @@ def test_without_a_directory_the_log_says_why(
     taken.touch()
     with instrumented(report_dir=str(taken)) as agent:
         with caplog.at_level(logging.WARNING, "jaxmon"):
-            agent._hooks.see_error(RuntimeError_(FULL))
+            inside.see_error(agent, RuntimeError_(FULL))
 
         assert kinds(agent) == {("unknown", "oom"): 1}
         assert value(agent, REPORTS) == 0
-        assert agent._parts.errors.snapshot() == {"oom_reports": []}
+        assert inside.errors(agent).snapshot() == {"oom_reports": []}
     assert "cannot write its report" in caplog.text
     assert "JAXMON_REPORT_DIR" in caplog.text
 
@@ -246,9 +247,10 @@ def test_reports_never_start_the_backends(tmp_path: Path) -> None:
     program = """
 import sys, jax, jaxmon
 from jax._src import xla_bridge
+from tests import inside
 agent = jaxmon.instrument(port=None, socket=False, report_dir=sys.argv[1])
-agent._hooks.see_error(jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: x"))
-assert agent._parts.errors.reports.count == 1
+inside.see_error(agent, jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: x"))
+assert inside.oom(agent).count == 1
 assert not xla_bridge.backends_are_initialized()
 """
     run_python("-c", program, str(tmp_path)).ok()
@@ -260,17 +262,18 @@ def test_a_forked_child_reports_for_itself(tmp_path: Path) -> None:
 import os, sys, warnings
 warnings.simplefilter("ignore")
 import jax, jaxmon
+from tests import inside
 full = jax.errors.JaxRuntimeError
 agent = jaxmon.instrument(port=None, socket=False, report_dir=sys.argv[1])
-agent._hooks.see_error(full("RESOURCE_EXHAUSTED: parent"))
+inside.see_error(agent, full("RESOURCE_EXHAUSTED: parent"))
 pid = os.fork()
 if pid == 0:
-    agent._hooks.see_error(full("RESOURCE_EXHAUSTED: orphan"))
+    inside.see_error(agent, full("RESOURCE_EXHAUSTED: orphan"))
     own = jaxmon.instrument(port=None, socket=False, report_dir=sys.argv[1])
-    own._hooks.see_error(full("RESOURCE_EXHAUSTED: child"))
-    os._exit(own._parts.errors.reports.count)
+    inside.see_error(own, full("RESOURCE_EXHAUSTED: child"))
+    os._exit(inside.oom(own).count)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
-assert agent._parts.errors.reports.count == 1
+assert inside.oom(agent).count == 1
 """
     run_python("-c", program, str(tmp_path)).ok()
 

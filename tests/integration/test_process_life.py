@@ -15,7 +15,7 @@ import pytest
 
 from tests import leaks, support
 from tests.processes import HEAD, files
-from tests.support import Result
+from tests.support import ROOT, Result
 
 
 def is_locked(path: Path) -> bool:
@@ -221,13 +221,14 @@ def test_an_ended_process_leaves_a_free_slot(
 
 IMPATIENT = """
 import signal
+from tests import inside
 agent = jaxmon.instrument(port=None)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 def again():
     os.kill(os.getpid(), signal.SIGTERM)
     while True:  # another thread may take the signal, and the handler runs later
         pass
-agent._parts.memory.stop = again
+inside.memory(agent).stop = again
 os.kill(os.getpid(), signal.SIGTERM)
 while True:
     pass
@@ -238,7 +239,7 @@ def test_a_second_signal_at_the_end_prints_nothing(
     python_script: Callable[..., Result],
 ) -> None:
     """What its handler raises while the agent stops ends the agent's part of it."""
-    result = python_script(HEAD + IMPATIENT).ok()
+    result = python_script(HEAD + IMPATIENT, env={"PYTHONPATH": str(ROOT)}).ok()
 
     assert result.err == ""
 

@@ -18,6 +18,7 @@ from jaxmon.agent.jaxlink import profiler
 from jaxmon.agent.reports import profile
 from jaxmon.http import client
 from jaxmon.profile import table, xspace
+from tests import inside
 from tests.instrumented import instrumented, value
 from tests.support import until
 
@@ -79,7 +80,7 @@ def test_calls_are_counted_as_usual_meanwhile(agent: Agent) -> None:
     step(jnp.ones(3))
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, agent, "/debug/profile?seconds=0.5")
-        until(lambda: agent._profiler._running is not None, "a trace")
+        until(lambda: inside.profiler(agent)._running is not None, "a trace")
         for _ in range(10):
             step(jnp.ones(3))
         assert answer.result()[0] == 200
@@ -99,7 +100,7 @@ def test_the_programs_own_profile_is_not_disturbed(
     """A profile that the program begins while ours runs works; ours ends before."""
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, agent, "/debug/profile?seconds=60")
-        until(lambda: agent._profiler._running is not None, "a trace")
+        until(lambda: inside.profiler(agent)._running is not None, "a trace")
         with jax.profiler.trace(str(tmp_path)):
             jnp.ones(3).block_until_ready()
         status, body, headers = answer.result(timeout=90)
@@ -126,7 +127,7 @@ def test_one_trace_at_a_time(agent: Agent, tmp_path: Path) -> None:
     jnp.ones(3).block_until_ready()
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(get, agent, "/debug/profile?seconds=60")
-        until(lambda: agent._profiler._running is not None, "a trace")
+        until(lambda: inside.profiler(agent)._running is not None, "a trace")
         status, body, _ = get(agent, "/debug/profile?seconds=60")
         with jax.profiler.trace(str(tmp_path)):  # ends ours
             pass
@@ -146,7 +147,7 @@ def test_who_patches_the_profiler_after_us_is_left_alone(agent: Agent) -> None:
     jnp.ones(3).block_until_ready()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, agent, "/debug/profile?seconds=60")
-        until(lambda: agent._profiler._running is not None, "a trace")
+        until(lambda: inside.profiler(agent)._running is not None, "a trace")
         wrapped = module.ProfilerSession
 
         def theirs(*args: object) -> object:
@@ -181,7 +182,7 @@ def test_stopping_the_agent_ends_the_trace(run_dir: Path) -> None:
         with instrumented(socket=True) as agent:
             jnp.ones(3).block_until_ready()
             answer = pool.submit(get, agent, "/debug/profile?seconds=60")
-            until(lambda: agent._profiler._running is not None, "a trace")
+            until(lambda: inside.profiler(agent)._running is not None, "a trace")
             assert module.ProfilerSession is not original
         answer.exception(timeout=90)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests import support
+from tests import inside, support
 from tests.instrumented import instrumented, samples, value
 from tests.support import until
 
@@ -131,6 +131,7 @@ SPREAD = """
 import json, sys, time
 import jax, numpy as np, jaxmon
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tests import inside
 agent = jaxmon.instrument(port=None, socket=False)
 devices = jax.devices()
 def spread(x, count):
@@ -148,7 +149,7 @@ for call, argument in ((one, x), (some, spread(x, 2)), (every, spread(x, 4))):
     jax.block_until_ready(call(argument))
 jax.block_until_ready(replicas(x[:4]))
 deadline = time.monotonic() + 30
-programs = agent._parts.programs
+programs = inside.programs(agent)
 while len(found := programs.snapshot()) < 4 and time.monotonic() < deadline:
     time.sleep(0.02)
 print(json.dumps({k.rpartition(".")[2]: v["devices"] for k, v in found.items()}))
@@ -229,7 +230,7 @@ def test_functions_of_jax_itself_are_counted_only() -> None:
         assert {name.partition("{")[0] for name in internal(agent)} == {
             "jaxmon_programs_total"
         }
-        assert agent._parts.programs.snapshot() == {}
+        assert inside.programs(agent).snapshot() == {}
 
 
 def internal(agent: Any) -> list[str]:
@@ -277,16 +278,17 @@ if directory:
     jax.config.update("jax_compilation_cache_dir", directory)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+from tests import inside
 agent = jaxmon.instrument(port=None, socket=False)
 @jax.jit
 def model(x):
     return jax.numpy.tanh(x @ x.T).sum(axis=0) + {constant}
 model(np.ones((8, 5), np.float32))
 deadline = time.monotonic() + 30
-while not agent._parts.programs.snapshot() and time.monotonic() < deadline:
+while not inside.programs(agent).snapshot() and time.monotonic() < deadline:
     time.sleep(0.02)
-hits = agent._parts.cache.snapshot()["requests"]["hit"]
-print(json.dumps([agent._parts.programs.snapshot()["__main__.model"], hits]))
+hits = inside.cache(agent).snapshot()["requests"]["hit"]
+print(json.dumps([inside.programs(agent).snapshot()["__main__.model"], hits]))
 jaxmon.uninstrument()
 """
 
@@ -303,7 +305,9 @@ def test_ranks_that_run_one_program_agree_and_others_differ(tmp_path: Path) -> N
         path = tmp_path / place / "train.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text("\n" * lines + RANK.replace("{constant}", constant))
-        found, hits = support.run_python(str(path), cache).json()
+        found, hits = support.run_python(
+            str(path), cache, env={"PYTHONPATH": str(support.ROOT)}
+        ).json()
         return found, hits
 
     cache = str(tmp_path / "cache")

@@ -15,6 +15,7 @@ import pytest
 
 from jaxmon.agent import Agent, counted
 from jaxmon.agent.sampling.part import Sample, Sampling
+from tests import inside
 from tests.instrumented import instrumented, value
 from tests.sampled import (
     BY_HAND,
@@ -304,7 +305,7 @@ def test_functions_are_disarmed_with_the_agent() -> None:
     After `jaxmon.uninstrument` nothing waits for a call, and JAX's place is empty.
     """
     with instrumented(**BY_HAND) as agent:
-        sampling = agent._parts.sampling
+        sampling = inside.sampling(agent)
         step = jax.jit(lambda x: x + 1)
         step(1.0), step(1.0)
         arm(sampling)
@@ -323,12 +324,13 @@ def test_functions_are_disarmed_with_the_agent() -> None:
 
 ENDS_EARLY = """
 import jax, jax.numpy as jnp, jaxmon
+from tests import inside
 agent = jaxmon.instrument(port=None, socket=False, sample_rate=0.001)
 step = jax.jit(lambda x: jax.lax.fori_loop(0, 500, lambda _, y: jnp.tanh(y @ y), x))
 x = jnp.ones((400, 400))
 step(x)
 step(x)
-sampling = agent._parts.sampling
+sampling = inside.sampling(agent)
 sampling.arm()
 step(x)
 step(x)

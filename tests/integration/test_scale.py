@@ -16,6 +16,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
+from tests import inside
 from tests.instrumented import instrumented, samples, value
 
 
@@ -62,7 +63,7 @@ def test_five_thousand_functions_share_few_labels(agent: Agent) -> None:
             jitted = jax.jit(distinct(number))
             for _ in range(calls):
                 jitted(1.0)
-    table = agent._table
+    table = inside.table(agent)
     entered = {function.name: function.entered.value for function in table}
 
     assert value(agent, CALLS) == sum(entered.values()) == FUNCTIONS * calls
@@ -108,7 +109,7 @@ def test_functions_of_jax_leave_room_for_those_of_the_user(agent: Agent) -> None
     for number in range(LIMIT // 2):
         jax.jit(distinct(number)).lower(1.0)
 
-    names = {function.name for function in agent._table}
+    names = {function.name for function in inside.table(agent)}
     assert len([name for name in names if name.startswith(__name__)]) == LIMIT // 2
     assert len([name for name in names if name.startswith("jax.")]) <= LIMIT // 4
 
@@ -121,8 +122,8 @@ def test_lambdas_in_a_loop_leave_nothing_in_the_agent(agent: Agent) -> None:
         for _ in range(times):
             jax.jit(lambda x: x)(argument)
 
-    calls = agent._hooks._calls
-    causes = agent._hooks.compiles._recompiles._causes
+    calls = inside.calls(agent)
+    causes = inside.causes(agent)
     loop(20)
     jax.clear_caches()
     gc.collect()
@@ -137,8 +138,8 @@ def test_lambdas_in_a_loop_leave_nothing_in_the_agent(agent: Agent) -> None:
     assert (len(calls._entries), len(causes._seen), len(causes._last)) == before
     assert len(calls._entries) < 5
     assert value(agent, CALLS) == 2_220
-    assert agent._hooks.compiles.in_progress() == (0, 0.0)
-    assert len(agent._hooks.compiles._unsettled) == 0
+    assert inside.compiles(agent).in_progress() == (0, 0.0)
+    assert len(inside.compiles(agent)._unsettled) == 0
 
 
 class SelfReferring:
@@ -170,7 +171,7 @@ def test_an_instance_that_its_jitted_methods_refer_to_is_collected(
     gc.collect()
 
     assert reference() is None
-    assert agent._hooks._calls._entries == {}
+    assert inside.calls(agent)._entries == {}
 
 
 def test_a_miss_keeps_neither_arguments_nor_results(agent: Agent) -> None:
@@ -345,7 +346,7 @@ def test_jitting_from_many_threads_makes_one_entry_each() -> None:
         for thread in threads:
             thread.join()
 
-        entered = [function.entered.value for function in agent._table]
+        entered = [function.entered.value for function in inside.table(agent)]
         assert sorted(entered)[1:] == [32] * 20
         assert value(agent, OVERFLOW) == 0
         jaxmon.uninstrument()

@@ -14,6 +14,7 @@ import pytest
 from jaxmon.agent import Agent
 from jaxmon.agent.checks import shadow as shadow_module
 from jaxmon.agent.sampling.part import Sample
+from tests import inside
 from tests.instrumented import instrumented, value
 from tests.support import run_python, until
 
@@ -31,7 +32,7 @@ def agent() -> Iterator[Agent]:
 
 def shadow_of(agent: Agent) -> shadow_module.Shadow:
     """Return what repeats calls for *agent*."""
-    shadow = agent._parts.determinism._shadow
+    shadow = inside.determinism(agent)._shadow
     assert shadow is not None
     return shadow
 
@@ -40,10 +41,10 @@ def sampled(agent: Agent, jitted: Callable[..., Any], *args: Any) -> Any:
     """Call *jitted* as a call that is sampled, and wait until it was dealt with."""
     outputs = jitted(*args)
     inner: Any = getattr(jitted, "_jitted", jitted)
-    function = agent._context.table.of(inner.__wrapped__)
+    function = inside.table(agent).of(inner.__wrapped__)
     shadow = shadow_of(agent)
     shadow._due = 0
-    for observe in agent._parts.sampling.observers:
+    for observe in inside.sampling(agent).observers:
         observe(Sample(function, inner, args, {}, outputs))
     until(lambda: not shadow._busy, "the repetition")
     return outputs
@@ -68,7 +69,7 @@ def test_a_repeated_call_counts_as_a_check_only(agent: Agent) -> None:
     assert [now - then for now, then in zip(after, before, strict=True)] == [1, 0, 0, 0]
     assert value(agent, CHECKS, outcome="passed") == 1
     assert value(agent, DEVIATION) == 0
-    assert agent._parts.determinism.snapshot()[f"{__name__}.{step.__qualname__}"] == {
+    assert inside.determinism(agent).snapshot()[f"{__name__}.{step.__qualname__}"] == {
         "checks": {"passed": 1, "failed": 0},
         "deviation": 0,
         "gradient_checks": {},
@@ -81,8 +82,8 @@ def test_a_repetition_that_differs_is_reported(agent: Agent) -> None:
     x = jnp.ones(3)
     step(x)
     shadow = shadow_of(agent)
-    function = agent._context.table.of(step.__wrapped__)
-    for observe in agent._parts.sampling.observers:
+    function = inside.table(agent).of(step.__wrapped__)
+    for observe in inside.sampling(agent).observers:
         observe(Sample(function, step._jitted, (x,), {}, x * 3))
     until(lambda: not shadow._busy, "the repetition")
 
@@ -123,7 +124,7 @@ def test_side_effects_are_never_repeated(agent: Agent, fun: Any) -> None:
     jax.effects_barrier()
 
     assert len(counted) - before == (3 if fun is in_a_loop else 1)
-    [found] = agent._parts.determinism.snapshot().values()
+    [found] = inside.determinism(agent).snapshot().values()
     assert found == {"not_repeated": "effects"}
     assert value(agent, CHECKS) == 0
 
@@ -137,7 +138,7 @@ def test_donating_functions_are_not_repeated(agent: Agent) -> None:
     step(jnp.ones(3))
     sampled(agent, step, jnp.ones(3))
 
-    [found] = agent._parts.determinism.snapshot().values()
+    [found] = inside.determinism(agent).snapshot().values()
     assert found == {"not_repeated": "donates"}
 
 
@@ -157,8 +158,8 @@ def test_arguments_that_are_donated_meanwhile_end_a_repetition(agent: Agent) -> 
             return step(x)
 
     outputs, late = step(x), Late()
-    function = agent._context.table.of(step.__wrapped__)
-    for observe in agent._parts.sampling.observers:
+    function = inside.table(agent).of(step.__wrapped__)
+    for observe in inside.sampling(agent).observers:
         observe(Sample(function, late, (x,), {}, outputs))
     shadow = shadow_of(agent)
     until(lambda: not shadow._busy, "the repetition")
@@ -185,7 +186,7 @@ def test_arguments_that_may_change_or_are_large_are_not_repeated(
     sampled(agent, of_numpy, np.ones(3))
     sampled(agent, of_much, jnp.ones(30))
 
-    found = agent._parts.determinism.snapshot()
+    found = inside.determinism(agent).snapshot()
     assert [one["not_repeated"] for one in found.values()] == [
         "numpy_argument",
         "too_large",
@@ -198,6 +199,7 @@ import jax, jaxmon, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxmon.agent.sampling.part import Sample
 from jaxmon.agent.checks import shadow as shadow_module
+from tests import inside
 agent = jaxmon.instrument(
     port=None, socket=False, shadow_interval=0.1, sample_rate=0
 )
@@ -212,10 +214,10 @@ def spread(x):
 rows = jax.device_put(np.ones((4, 2)), NamedSharding(mesh, PartitionSpec("x")))
 for made, x in ((total, rows), (spread, jax.device_put(np.ones((4, 2))))):
     outputs = jax.jit(made)(x)
-    function = agent._context.table.of(made)
-    for observe in agent._parts.sampling.observers:
+    function = inside.table(agent).of(made)
+    for observe in inside.sampling(agent).observers:
         observe(Sample(function, jax.jit(made), (x,), {}, outputs))
-found = agent._parts.determinism.snapshot()
+found = inside.determinism(agent).snapshot()
 print(json.dumps({name: one for name, one in found.items()}))
 jaxmon.uninstrument()
 """
@@ -250,7 +252,7 @@ def test_an_end_of_the_program_waits_for_no_device(
     ready[0] = False
     shadow = shadow_of(agent)
     shadow._due = 0
-    function = agent._context.table.of(step.__wrapped__)
+    function = inside.table(agent).of(step.__wrapped__)
     shadow.take(Sample(function, step._jitted, (x,), {}, step(x)))
     thread = shadow._worker._thread
     shadow.stop()
@@ -280,10 +282,10 @@ def test_another_configuration_is_not_repeated(agent: Agent) -> None:
 
     assert traced
     assert value(agent, CHECKS) == 0
-    assert agent._parts.determinism.snapshot() == {}
+    assert inside.determinism(agent).snapshot() == {}
 
 
 def test_off_by_default() -> None:
     """Nothing is repeated, or even looked at, unless a user asks for it."""
     with instrumented(sample_rate=0) as agent:
-        assert agent._parts.determinism._shadow is None
+        assert inside.determinism(agent)._shadow is None

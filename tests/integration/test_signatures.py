@@ -15,6 +15,7 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.recompiles.signing import Signatures
+from tests import inside
 from tests.instrumented import instrumented
 
 
@@ -45,7 +46,7 @@ class Module:
 
 
 def causes(agent: Agent) -> list[str]:
-    return [e.details["cause"] for e in agent._context.events.since(kind="recompile")]
+    return [e.details["cause"] for e in inside.events(agent).since(kind="recompile")]
 
 
 def test_functions_arguments_and_static_values_die_with_the_program(
@@ -85,7 +86,7 @@ def test_static_values_can_be_kept_out_of_events() -> None:
         for token in ("secret-1", "secret-2"):
             f(np.float32(1), token=token)
 
-        (event,) = agent._context.events.since(kind="recompile")
+        (event,) = inside.events(agent).since(kind="recompile")
         assert event.message == "static argument token: str → another str"
         assert "secret" not in str(event)
 
@@ -105,7 +106,10 @@ def test_a_signature_that_fails_costs_the_words_only(
     results = [f(np.ones(size, np.float32)).shape for size in (1, 2)]
 
     assert results == [(1,), (2,)]
-    assert (causes(agent), agent._guard.failures()) == (["unknown"], {"causes": 2})
+    assert (causes(agent), inside.guard(agent).failures()) == (
+        ["unknown"],
+        {"causes": 2},
+    )
 
 
 def test_threads_that_recompile_at_once_each_have_their_cause(agent: Agent) -> None:
@@ -136,7 +140,7 @@ def test_a_static_part_made_anew_is_no_cause(agent: Agent, static: Any) -> None:
     for size in (1, 1, 2):
         f(Module(np.ones(size, np.float32), (static, "relu")))
 
-    (event,) = agent._context.events.since(kind="recompile")
+    (event,) = inside.events(agent).since(kind="recompile")
     assert event.details["cause"] == "shape"
     assert event.message == "argument module[0]: float32[1] → float32[2]"
 
@@ -147,7 +151,7 @@ def test_what_is_remembered_stays_bounded(agent: Agent) -> None:
     for size in range(1, 101):
         f(np.ones(size, np.float32))
 
-    histories = agent._hooks.compiles._recompiles._causes._seen
+    histories = inside.causes(agent)._seen
     history = histories[id(f.__wrapped__)]
     assert len(history.signatures) == 16
     assert causes(agent) == ["shape"] * 99
@@ -164,5 +168,5 @@ def test_a_user_function_of_a_familiar_name_is_not_taken_for_jax(agent: Agent) -
     for size in (1, 2):
         f(np.ones(size, np.float32))
 
-    (event,) = agent._context.events.since(kind="recompile")
+    (event,) = inside.events(agent).since(kind="recompile")
     assert event.message == "argument x: float32[1] → float32[2]"

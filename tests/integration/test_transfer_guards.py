@@ -13,6 +13,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent.sampling.part import Sample
+from tests import inside
 from tests.instrumented import instrumented, value
 from tests.support import until
 
@@ -41,8 +42,8 @@ def sample(agent: Any, x: Any) -> None:
     """Show a call with *x* to those who look at sampled calls."""
     jitted = jax.jit(same)
     outputs = jitted(x)
-    function = agent._context.table.of(same)
-    for observe in agent._parts.sampling.observers:
+    function = inside.table(agent).of(same)
+    for observe in inside.sampling(agent).observers:
         observe(Sample(function, jitted, (x,), {}, outputs))
 
 
@@ -63,7 +64,7 @@ def test_outputs_are_looked_at_for_numbers_that_are_not_finite() -> None:
     """A figure of 0 would say that all were."""
     with instrumented(nonfinite=True, sample_rate=0.001) as agent:
         sample(agent, jnp.ones(3, PACKED))
-        numerics = agent._parts.numerics
+        numerics = inside.numerics(agent)
         until(lambda: len(numerics.snapshot()) == 1, "the outputs to be read")
 
         [found] = numerics.snapshot().values()

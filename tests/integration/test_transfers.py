@@ -18,7 +18,7 @@ import jaxmon
 from jaxmon.agent.checks import deviations, numerics
 from jaxmon.agent.jaxlink import crossings, origins
 from jaxmon.agent.sampling.part import Sample
-from tests import leaks, support
+from tests import inside, leaks, support
 from tests.instrumented import instrumented, samples, value
 
 
@@ -121,7 +121,7 @@ def test_nothing_of_ours_stands_on_the_stack() -> None:
 def test_a_failure_of_ours_leaves_the_transfer_alone() -> None:
     """An observer that raises costs the figure, not the value."""
     with instrumented() as agent:
-        found = agent._parts.transfers._crossings
+        found = inside.transfers(agent)._crossings
         assert found is not None
         found._origins.of = lambda *_, **__: 1 / 0  # type: ignore[assignment, method-assign]
 
@@ -197,7 +197,7 @@ def test_below_a_mark_of_jaxmon_the_line_is_the_programs() -> None:
     with instrumented() as agent:
         array = double(1.0)
         jaxmon.activity("reading")(array.tolist)()
-        [line] = agent._parts.transfers.snapshot()["lines"]
+        [line] = inside.transfers(agent).snapshot()["lines"]
 
     assert line["file"].endswith("test_transfers.py")
 
@@ -206,13 +206,13 @@ def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
     """JAX converts them where nobody can count; a sampled call shows them, once."""
     large, small = np.ones(1 << 16, np.float32), np.ones(3)
     with instrumented(sample_rate=0) as agent:
-        function = agent._context.table.named("f")
+        function = inside.table(agent).named("f")
         for args in ((small,), (large, small), (large, large)):
-            for observe in agent._parts.sampling.observers:
+            for observe in inside.sampling(agent).observers:
                 observe(Sample(function, double, args, {}, None))
-        [event] = agent._context.events.since(kind="transfer")
+        [event] = inside.events(agent).since(kind="transfer")
 
-        assert agent._parts.transfers.snapshot()["arguments"] == {"f": 262_168}
+        assert inside.transfers(agent).snapshot()["arguments"] == {"f": 262_168}
         assert value(agent, COUNT) == 0
     assert event.function == "f"
     assert "each call sends 262,168 bytes to the device" in event.message
@@ -225,7 +225,7 @@ def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(20):
             code = compile("float(x)", f"<made {number}>", "eval")
             eval(code, {"x": double(1.0)})  # noqa: S307 - ours
-        found = agent._parts.transfers.snapshot()
+        found = inside.transfers(agent).snapshot()
 
         assert value(agent, COUNT, **READ) == 20
         assert len(found["lines"]) == 6

@@ -17,6 +17,7 @@ import pytest
 import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.agent.functions import Function
+from tests import inside
 from tests.failing import FULL, fail, kinds
 
 
@@ -60,7 +61,7 @@ def test_a_builtin_error_is_counted_once_and_its_like_again(agent: Agent) -> Non
     for _ in range(20):
         error = ValueError("INTERNAL: from a cached call")
         for _ in range(3):
-            agent._hooks.see_error(error)
+            inside.see_error(agent, error)
         del error
 
     assert kinds(agent) == {("unknown", "internal"): 20}
@@ -78,14 +79,14 @@ def test_seeing_an_error_keeps_nothing_alive(agent: Agent) -> None:
 
     def program() -> weakref.ref[Kept]:
         held = Kept()
-        agent._hooks.see_error(fail(throw, held))
+        inside.see_error(agent, fail(throw, held))
         return weakref.ref(held)
 
     found = program()
     gc.collect()
 
     assert found() is None
-    assert agent._parts.errors._seen_weakly == {}
+    assert inside.errors(agent)._seen_weakly == {}
 
 
 @pytest.mark.parametrize("made", [RuntimeError_, ValueError])
@@ -274,8 +275,8 @@ def test_a_function_that_the_message_names_is_charged(agent: Agent) -> None:
     """If there is exactly one of that name."""
     jax.jit(identity)(1.0)
 
-    agent._hooks.see_error(FloatingPointError("invalid value (nan) in jit(identity)"))
-    agent._hooks.see_error(FloatingPointError("invalid value (nan) in jit(nobody)"))
+    inside.see_error(agent, FloatingPointError("invalid value (nan) in jit(identity)"))
+    inside.see_error(agent, FloatingPointError("invalid value (nan) in jit(nobody)"))
 
     assert kinds(agent) == {("identity", "nan"): 1, ("unknown", "nan"): 1}
 
@@ -289,8 +290,8 @@ def test_observers_are_told_once(agent: Agent) -> None:
     def observe(function: Function, kind: str, error: BaseException) -> None:
         told.append((function.name.rpartition(".")[2], kind, type(error).__name__))
 
-    agent._parts.errors.observers.append(observe)
+    inside.errors(agent).observers.append(observe)
     error = fail(jax.jit(raises), 1.0)
-    agent._hooks.see_error(error)
+    inside.see_error(agent, error)
 
     assert told == [("raises", "trace_error", "ValueError")]

@@ -21,6 +21,7 @@ from jax import monitoring
 
 import jaxmon
 from jaxmon.agent.guard import Guard
+from tests import inside
 
 
 options = json.loads(sys.argv[1])
@@ -111,13 +112,13 @@ books = {
     ],
 }
 if agent is not None:
-    cache = agent._parts.cache
+    cache = inside.cache(agent)
     cache.look()
     books["snapshot"] = cache.snapshot()
     books["samples"] = {
         name: value for family in cache.collect() for name, value in family.samples
     }
-    log = agent._context.events.since(kind="cache")
+    log = inside.events(agent).since(kind="cache")
     books["log"] = [[event.message, event.details] for event in log]
     jaxmon.uninstrument()
 print(json.dumps(books))

@@ -21,6 +21,7 @@ from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jaxmon
+from tests import inside
 
 
 DEVICES = 4
@@ -262,10 +263,10 @@ def in_threads(_: object) -> None:
 
 
 case("threads", in_threads, out=(800, 3200))
-lines = agent._parts.transfers.snapshot()["lines"]
+lines = inside.transfers(agent).snapshot()["lines"]
 events = [
     [event.message, dict(event.details)]
-    for event in agent._context.events.since(kind="transfer")
+    for event in inside.events(agent).since(kind="transfer")
 ]
 jaxmon.uninstrument()
 jax.device_put(host)

@@ -22,6 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests import inside
+
 
 MIB = 1 << 20
 
@@ -192,10 +194,10 @@ class Notes:
         if self.agent is not None:
             with urllib.request.urlopen(self.agent.url, timeout=60) as page:
                 noted["page"] = page.read().decode()
-            noted["snapshot"] = self.agent._parts.errors.snapshot()
+            noted["snapshot"] = inside.errors(self.agent).snapshot()
             noted["events"] = [
                 [event.kind, event.function, event.message, dict(event.details)]
-                for event in self.agent._context.events.since()
+                for event in inside.events(self.agent).since()
                 if event.kind in ("error", "oom")
             ]
         print(json.dumps(noted))

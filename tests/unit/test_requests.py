@@ -165,6 +165,7 @@ def test_a_forked_child_leaves_the_parents_requests_alone(run_dir):
     program = """
 import os, sys, threading
 import jax, jaxmon
+from tests import inside
 from tests.instrumented import SILENT, samples
 
 def count(agent, route):
@@ -172,7 +173,7 @@ def count(agent, route):
                if s.startswith("jaxmon_requests_total") and f'"{route}"' in s)
 
 agent = jaxmon.instrument(**SILENT)
-figures = agent._indicators
+figures = inside.indicators(agent)
 locked, go = threading.Event(), threading.Event()
 def hold():
     with figures.timeline._lock, figures.routes.of("outer")._lock:

@@ -22,6 +22,7 @@ import jax
 
 import jaxmon
 from jaxmon.agent.guard import Guard
+from tests import inside
 from tests.programs.recompiles.cases import CASES
 
 
@@ -52,7 +53,7 @@ def listen(event: str, _: float, **__: object) -> None:
 Guard.strict = True
 agent = jaxmon.instrument(port=0, socket=False, memory_interval=0)
 jax.monitoring.register_event_duration_secs_listener(listen)
-events = agent._context.events
+events = inside.events(agent)
 found, absent, every = {}, [], []
 seen = 0
 for name, prepare in CASES.items():
