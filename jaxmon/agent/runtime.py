@@ -8,6 +8,7 @@ import functools
 import os
 from collections.abc import Callable
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from jaxmon import catalog, interrupts, rundir
 from jaxmon.agent import serving as local_socket
@@ -18,7 +19,6 @@ from jaxmon.agent.context import context_of
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.agent.memory.profile import MemoryProfile
 from jaxmon.agent.parts import Parts
 from jaxmon.agent.reports import collect
 from jaxmon.agent.reports import pages as debug
@@ -35,6 +35,10 @@ from jaxmon.indicators.figures import Indicators
 from jaxmon.resources.container import ContainerFamilies
 from jaxmon.resources.process import ProcessFamilies
 from jaxmon.settings import SIDECAR_PORT, Settings
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.memory.profile import MemoryProfile
 
 
 # How many ports after a busy one are tried.

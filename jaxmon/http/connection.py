@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,8 @@ from jaxmon.http.messages import (
 
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from jaxmon.http.listeners import Listener
     from jaxmon.http.routes import Answer
     from jaxmon.http.transport import Transport

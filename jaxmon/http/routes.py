@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import Future
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,12 +12,13 @@ from jaxmon.http.messages import Request, Response, error_response
 
 if TYPE_CHECKING:
     import socket
+    from concurrent.futures import Future
 
     from jaxmon.http.listeners import Listener
 
 Handler: TypeAlias = Callable[[Request], "Response | Future[Response]"]
 
-Answer: TypeAlias = Generator[Future[Any], Any, Response]
+Answer: TypeAlias = "Generator[Future[Any], Any, Response]"
 """A response in the making: yields what it waits for, and is sent its result."""
 
 _FOREIGN = (
@@ -61,7 +61,7 @@ class Router:
         if (gate := listener.gate) is None:
             return (yield from self._page(routes, request))
         refusal = gate.check(request)
-        if isinstance(refusal, Future):
+        if refusal is not None and not isinstance(refusal, Response):
             refusal = yield refusal
         response = refusal or (yield from self._page(routes, request))
         return response._replace(headers={**gate.headers, **response.headers})
@@ -73,7 +73,7 @@ class Router:
             return error_response(HTTPStatus.NOT_FOUND, f"the pages here are {pages}")
         try:
             response = handler(request)
-            if isinstance(response, Future):
+            if not isinstance(response, Response):
                 response = yield response
         except GeneratorExit:  # the client is gone, or the server stops
             raise

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.agent.cache.obstacles import Refused, Situation, obstacles
+from jaxmon.agent.cache.attempts import Refused
+from jaxmon.agent.cache.obstacles import Situation, obstacles
 
 
 HEALTHY = Situation(directory="/cache", asked=True, hits=3, size=10, free=100)

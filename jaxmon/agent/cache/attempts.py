@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
-from jaxmon.agent.cache.obstacles import Refused
 from jaxmon.agent.jaxlink.cache import JaxCache
 
 
 # Functions that are named for each reason.
 _FUNCTIONS = 50
+
+NAMED = 3
+"""Functions, and modules, that are named in words."""
+
+
+class Refused(NamedTuple):
+    """
+    Programs that were compiled and not kept, for one reason.
+
+    Attributes:
+        programs: how many.
+        seconds: what compiling them took.
+        functions: the same by function, at least for those that came first.
+    """
+
+    programs: int = 0
+    seconds: float = 0.0
+    functions: Mapping[str, float] = MappingProxyType({})
+
+    def __str__(self) -> str:
+        worst = sorted(self.functions, key=self.functions.__getitem__, reverse=True)
+        names = ", ".join(worst[:NAMED]) + (", ..." if len(worst) > NAMED else "")
+        many = "1 program" if self.programs == 1 else f"{self.programs:,} programs"
+        return f"{many} ({names}), {self.seconds:.1f} s of compiling"
 
 
 class Attempt:

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from jaxmon.agent.cache.attempts import NAMED, Refused
+
 
 RESET = "jax.experimental.compilation_cache.compilation_cache.reset_cache()"
 
 # Programs compiled faster than the threshold are worth a word when all of them
 # together took as long as this.
 _WORTH_SECONDS = 1.0
-
-_NAMED = 3
 
 
 class Obstacle(NamedTuple):
@@ -35,27 +35,6 @@ class Obstacle(NamedTuple):
     reason: str
     message: str
     advice: str
-
-
-class Refused(NamedTuple):
-    """
-    Programs that were compiled and not kept, for one reason.
-
-    Attributes:
-        programs: how many.
-        seconds: what compiling them took.
-        functions: the same by function, at least for those that came first.
-    """
-
-    programs: int = 0
-    seconds: float = 0.0
-    functions: Mapping[str, float] = MappingProxyType({})
-
-    def __str__(self) -> str:
-        worst = sorted(self.functions, key=self.functions.__getitem__, reverse=True)
-        names = ", ".join(worst[:_NAMED]) + (", ..." if len(worst) > _NAMED else "")
-        many = "1 program" if self.programs == 1 else f"{self.programs:,} programs"
-        return f"{many} ({names}), {self.seconds:.1f} s of compiling"
 
 
 class Situation(NamedTuple):
@@ -223,7 +202,7 @@ def _path_in_key(now: Situation) -> Obstacle | None:
     # One hit shows that the path is the one under which programs were kept.
     if now.hits or not now.elsewhere:
         return None
-    names = ", ".join(list(now.elsewhere)[:_NAMED])
+    names = ", ".join(list(now.elsewhere)[:NAMED])
     other = next((path for path in now.elsewhere.values() if path), None)
     advice = (
         "Mount it at the same path everywhere, or set "

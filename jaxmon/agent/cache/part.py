@@ -16,13 +16,12 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.cache import directory as cache_directory
 from jaxmon.agent.cache.attempts import Attempt, Refusals, refusal
 from jaxmon.agent.cache.directory import Listing
-from jaxmon.agent.cache.obstacles import Obstacle, Situation, obstacles
 from jaxmon.agent.cache.watch import CacheWatch
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
@@ -37,6 +36,10 @@ from jaxmon.agent.jaxlink.cache import (
 from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, series
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.cache.obstacles import Obstacle
 
 
 _EVERY = 30.0
@@ -327,6 +330,8 @@ class PersistentCache:
             self._worker.submit(self.look)
 
     def _obstacles(self) -> list[Obstacle]:
+        from jaxmon.agent.cache.obstacles import Situation, obstacles  # noqa: PLC0415
+
         jax, listing = self._jax, self._watch.listing
         return obstacles(
             Situation(

@@ -22,10 +22,8 @@ from jaxmon.agent.context import Context, Part
 from jaxmon.agent.events import Kind
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.memory.live import kinds
-from jaxmon.agent.oom import text as oom_text
 from jaxmon.agent.oom.directory import MAX_BYTES
 from jaxmon.agent.reports.json_types import plain
-from jaxmon.resources import host_memory
 from jaxmon.version import version
 
 
@@ -100,6 +98,9 @@ class Facts:
 
     def gather(self, failure: Failure, *, skipped: int) -> dict[str, Any]:
         """Return a report about *failure*; *skipped* others before it had none."""
+        from jaxmon.agent.oom.text import advice  # noqa: PLC0415
+        from jaxmon.resources import host_memory  # noqa: PLC0415
+
         host = self._part(host_memory.read)
         known = isinstance(host, host_memory.HostMemory)
         tight = not known or host.is_tight
@@ -122,7 +123,7 @@ class Facts:
                 for name, kind, most in _EVENTS
             },
         }
-        report["advice"] = self._part(lambda: oom_text.advice(report))
+        report["advice"] = self._part(lambda: advice(report))
         return report
 
     def _part(self, gather: Callable[[], Any]) -> Any:
@@ -206,7 +207,9 @@ class Facts:
         name = failure.function
         if name not in known:
             # Who waited cannot tell whose result it was; the size of the request may.
-            asked = oom_text.requested_bytes(failure.text)
+            from jaxmon.agent.oom.text import requested_bytes  # noqa: PLC0415
+
+            asked = requested_bytes(failure.text)
             name = next((one for one in known if _may_ask(known[one], asked)), "")
         return {
             "asked": {"function": name, **known[name]} if name else None,

@@ -16,7 +16,6 @@ from collections import deque
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import log
-from jaxmon.agent.oom import text as oom_text
 from jaxmon.agent.oom.directory import (
     MAX_REPORTS,
     ReportDirectory,
@@ -32,10 +31,10 @@ PAUSE_SECONDS = 10.0
 
 # The failing thread waits at most this long for its report.
 _WAIT_SECONDS = 2.0
-# Given back to Python when memory has run out, so that there is some to report with.
-# What runs out is address space, or what the kernel is willing to promise. `bytes`
-# takes both by `calloc`; as nothing is written there, none of it is resident.
-_RESERVE_BYTES = 2 << 20
+# Given back to Python when memory has run out, so that there is some to report with and
+# to load what that takes. What runs out is address space, or what the kernel is willing
+# to promise. `bytes` takes both by `calloc`; as nothing is written, none is resident.
+_RESERVE_BYTES = 4 << 20
 
 
 class OomReports:
@@ -120,13 +119,15 @@ class OomReports:
     # --- on the worker's thread --------------------------------------------------
 
     def _report(self, failure: Failure) -> None:
+        from jaxmon.agent.oom.text import render  # noqa: PLC0415
+
         skipped = self._skipped.value
         stem = stem_of(failure.time, next(self._numbers))
         try:
             report = self.facts.gather(failure, skipped=skipped - self._told)
             path = self._directory.write(
                 stem,
-                {".json": encoded(report), ".txt": oom_text.render(report)},
+                {".json": encoded(report), ".txt": render(report)},
             )
         except (ReportDirError, OSError, MemoryError) as error:
             # The disk may be full as well; the user should know what is missing.

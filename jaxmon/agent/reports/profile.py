@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from concurrent.futures import Future
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.guard import Guard
@@ -20,6 +19,10 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.profiler import Busy, Session, reserved
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.threads import DaemonThread
+
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 DEFAULT_SECONDS = 3.0
@@ -60,6 +63,8 @@ class Profiler:
             recording = self._begin(_seconds(request.query.get("seconds")))
         except Refused as refused:
             return error_response(refused.status, str(refused))
+        from concurrent.futures import Future  # noqa: PLC0415
+
         answer: Future[Response] = Future()
         thread = DaemonThread(
             "jaxmon-profile",
