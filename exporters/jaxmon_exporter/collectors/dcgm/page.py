@@ -9,11 +9,10 @@ first counts: those that say which GPU it is stand before all that users can cho
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-
-from jaxmon_exporter.collectors.dcgm.blank import known
 
 
 _LINE = re.compile(r"(DCGM_[A-Z0-9_]{1,100})\{(.*)\}[ \t]+(\S{1,64})(?:[ \t]+-?\d+)?")
@@ -21,6 +20,12 @@ _LINE = re.compile(r"(DCGM_[A-Z0-9_]{1,100})\{(.*)\}[ \t]+(\S{1,64})(?:[ \t]+-?\
 # whatever it holds.
 _BEGIN = re.compile(r'(?:^|,)([a-zA-Z_][a-zA-Z0-9_]{0,100}+)="')
 _MOST_OF_A_LINE = 8192
+# DCGM has numbers that say why there is none: "nothing yet", "not found", "not
+# supported" and "not permitted", for integers at the top of 64 bits and for floating
+# point from 2**47 on; some exporters print them as if they were figures. A percentage,
+# a temperature, or the bytes of a memory come nowhere near, and energy in mJ takes a
+# GPU six years at 700 W.
+_FIRST_BLANK = float(1 << 47)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,17 @@ def _line(line: bytes) -> Line | None:
         if value.endswith('"'):
             labels.setdefault(name, value[:-1])
     try:
-        return Line(match[1], labels, known(match[3]))
+        return Line(match[1], labels, _known(match[3]))
     except ValueError:
         return None
+
+
+def _known(text: str) -> float | None:
+    """
+    Return the number that *text* shows; `None` when it is blank or no finite number.
+
+    Raises:
+        ValueError: *text* is no number at all.
+    """
+    value = float(text)
+    return value if math.isfinite(value) and value < _FIRST_BLANK else None

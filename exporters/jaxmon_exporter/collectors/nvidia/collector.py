@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from jaxmon.exposition.families import Family
+from jaxmon.catalog import GPU_PROCESS_MEMORY_BYTES
+from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors.nvidia import calls as nvml_calls
 from jaxmon_exporter.collectors.nvidia import fields as nvml_fields
-from jaxmon_exporter.collectors.nvidia import mig, processes
+from jaxmon_exporter.collectors.nvidia import mig
 from jaxmon_exporter.collectors.nvidia.codes import DRIVER, LOST, Nvml
 from jaxmon_exporter.collectors.nvidia.device import (
     Device,
@@ -184,7 +185,7 @@ class NvidiaGpus:
             *mig.read(nvml, device, self._failures),
         ]
         if self._processes:
-            found += processes.read(nvml, device, self._failures, self._processes)
+            found += _processes(nvml, device, self._failures, self._processes)
         if device.unanswered and not found:
             # Drivers have many codes for a GPU that is dead, as for one that is busy.
             msg = "it answers nothing"
@@ -197,6 +198,39 @@ class NvidiaGpus:
             log.warning("GPU %s is lost: %s", device.uuid, cause or loss)
             self._failures[LOST[cause.value] if cause else "device_lost"] += 1
         device.lost = True
+
+
+def _processes(
+    nvml: Nvml, device: Device, failures: Counter[str], most: int
+) -> Iterator[Reading]:
+    """
+    Yield the *most* processes with most memory on *device*, the others as one.
+
+    A process number means nothing after its process, and each makes a series. They are
+    numbers of the driver's choice: in a container they may be those of the host.
+
+    Raises:
+        Lost: it does not answer.
+        NVMLError: the driver as a whole failed.
+    """
+    if not device.awake(_processes):
+        return
+    try:
+        running = nvml.nvmlDeviceGetComputeRunningProcesses_v3(device.handle)
+    except nvml.NVMLError as error:
+        device.judge(_processes, error, failures)
+        return
+    used: Counter[str] = Counter()
+    for process in running:
+        # The driver tells a container of processes but not always of their memory.
+        if process.usedGpuMemory is not None:
+            used[str(process.pid)] += process.usedGpuMemory
+    kept = used.most_common(most)
+    if rest := used.total() - sum(size for _, size in kept):
+        kept.append(("other", rest))
+    for pid, size in kept:
+        name = series(GPU_PROCESS_MEMORY_BYTES, device.uuid, pid)
+        yield GPU_PROCESS_MEMORY_BYTES, (name, size)
 
 
 def _families(readings: Iterable[Reading]) -> list[Family]:

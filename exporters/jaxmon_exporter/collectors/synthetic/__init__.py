@@ -1,1 +1,5 @@
-"""A fleet of accelerators that do not exist, for `--demo`."""
+"""
+A fleet of accelerators that do not exist, for `--demo`.
+
+`collector` plays its load over time, `gpus` what GPUs report beyond load and memory.
+"""

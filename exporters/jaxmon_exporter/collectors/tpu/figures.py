@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from math import fsum
 from typing import TypeVar
 
@@ -31,13 +32,12 @@ from jaxmon.catalog import (
     TPU_TRANSFER_SECONDS,
     Metric,
 )
-from jaxmon.exposition.families import Family, Sample, series
+from jaxmon.exposition.families import Family, Sample, labels_text, series
 from jaxmon_exporter.collectors.tpu import places as tpu_places
 from jaxmon_exporter.collectors.tpu import reading as tpu_reading
 from jaxmon_exporter.collectors.tpu.messages import CoreState, Distribution
 from jaxmon_exporter.collectors.tpu.places import Key, Place
 from jaxmon_exporter.collectors.tpu.reading import Reading
-from jaxmon_exporter.collectors.tpu.tpu_histogram import histogram
 
 
 T = TypeVar("T")
@@ -61,6 +61,7 @@ _WORST = (
 )
 
 _PERCENT = 100
+_MICROSECONDS = 1e6
 # Beyond this a float no longer tells neighbours apart.
 _EXACT = (1 << 53) - 1
 
@@ -162,7 +163,7 @@ class Figures:
         samples: list[Sample] = []
         for key, place in sorted(places.items(), key=lambda item: item[1]):
             labels = (self._uuids[place.chip], str(place.core))
-            samples += histogram(TPU_HLO_EXECUTION_SECONDS, labels, found[key])
+            samples += _histogram(TPU_HLO_EXECUTION_SECONDS, labels, found[key])
         return Family(TPU_HLO_EXECUTION_SECONDS, samples)
 
     def _processes(self) -> Iterator[Family]:
@@ -172,7 +173,7 @@ class Figures:
             for metric, labels, name in _LATENCIES:
                 told = [one for _, one in reading.distributions(name)]
                 # Sizes of buffers are apart there; their sum is exact.
-                yield Family(metric, histogram(metric, (runtime, *labels), told))
+                yield Family(metric, _histogram(metric, (runtime, *labels), told))
             for metric, name in _COUNTERS:
                 yield _of_runtime(metric, runtime, reading.values(name), sum)
             yield _of_runtime(
@@ -264,3 +265,50 @@ def _of_runtime(
     if not values:
         return Family(metric, [])
     return Family(metric, [(series(metric, runtime), together(values))])
+
+
+def _histogram(
+    metric: Metric, labels: Sequence[str], told: Sequence[Distribution]
+) -> list[Sample]:
+    """
+    Return the series of a histogram in seconds; *told* is in microseconds.
+
+    Its bounds are bounds of the runtime, so that all counts are exact: for each
+    bucket of *metric* the lowest one that is not below it.
+    """
+    if not told:
+        return []
+    count = sum(one.count for one in told)
+    text = labels_text(metric.labels, labels)
+    samples: list[Sample] = []
+    bounds = told[0].bounds
+    if all(one.bounds == bounds for one in told):
+        counts = [0] * (len(bounds) + 1)
+        for one in told:
+            for index, some in enumerate(one.counts):
+                counts[index] += some
+        running = list(accumulate(counts))
+        count = max(count, running[-1])
+        for bound, below in _kept(metric.buckets, bounds, running):
+            samples.append((f'{metric.name}_bucket{{{text},le="{bound}"}}', below))
+    seconds = sum(one.mean * one.count for one in told) / _MICROSECONDS
+    return [
+        *samples,
+        (f'{metric.name}_bucket{{{text},le="+Inf"}}', count),
+        (f"{metric.name}_sum{{{text}}}", seconds),
+        (f"{metric.name}_count{{{text}}}", count),
+    ]
+
+
+def _kept(
+    wanted: Sequence[float], bounds: Sequence[float], running: Sequence[int]
+) -> Iterator[tuple[float, int]]:
+    """Yield bound, in seconds, and number of observations below it."""
+    # Six digits: the name of a series must not depend on how a float rounds.
+    seconds = [float(f"{bound / _MICROSECONDS:.6g}") for bound in bounds]
+    chosen = {
+        next((index for index, bound in enumerate(seconds) if bound >= want), None)
+        for want in wanted
+    }
+    for index in sorted(index for index in chosen if index is not None):
+        yield seconds[index], running[index]
