@@ -1,10 +1,10 @@
 """
 The clients of a server: what each waits for, and who gives way to one more.
 
-One rule bounds them. To one more than there may be gives way who has kept the server
-waiting for longest, among those at the address that has most, but nobody at an address
-that has fewer than the newcomer's. Who does not keep the server waiting gives way only
-to an address that has fewer.
+One rule bounds them. Where there are as many as may be, the one that has kept the
+server waiting for longest gives way to a newcomer, of those at the address that has the
+most. Nobody gives way to an address that has more than its own, and who does not keep
+the server waiting gives way only to an address that has fewer.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 
 _Kind: TypeAlias = "dict[Connection, None]"
 
-# To each client that is answered.
+# For each client that may be answered at a time.
 _ASKING = 2
 _ENDING = 2
-# That one who has asked waits for another to be done, and that a response may rest in
-# the client's hands while others wait.
+# For a place to become free, and for a client to take some of its response.
 _PATIENCE_SECONDS = 1.0
 _LINGER_SECONDS = 1.0
 
@@ -105,7 +104,7 @@ class Connections:
 
     @property
     def due(self) -> float:
-        """When the time of the next is over, by `now`."""
+        """When the time of the first of them is over, by `now`."""
         return min((client.deadline for client in self), default=inf)
 
     def welcome(self, sock: socket.socket, listener: Listener, peer: str) -> None:
@@ -129,17 +128,22 @@ class Connections:
             else:
                 self._drop(client)
 
-    def turn(self) -> None:
-        """Do all that can be done without waiting, after the selector was asked."""
+    def turn(self, since: float) -> None:
+        """
+        Do all that can be done without waiting.
+
+        Args:
+            since: when the loop was last asked whose socket is ready. Whose time was
+                over by then has had it: a handler may have held up the loop meanwhile.
+        """
         while self._ready:
             client = self._ready.popleft()
             answer, pending = client.answer, client.pending
             if answer is not None and pending is not None and pending.done():
                 self._go_on_with(client, partial(_resume, answer, pending))
         self._answer()
-        moment = now()
-        for client in [one for one in self if one.deadline <= moment]:
-            if client.deadline <= moment:  # and not closed meanwhile
+        for client in [one for one in self if one.deadline <= since]:
+            if client.deadline <= since:  # and not closed meanwhile
                 self._end_the_time_of(client)
 
     def dismiss(self) -> None:

@@ -57,7 +57,7 @@ class Loop:
 
     def unwatch(self, sock: _Socket) -> None:
         """Have nothing called for *sock* any more; before it is closed."""
-        if sock in self._selector.get_map():
+        if sock.fileno() >= 0 and sock in self._selector.get_map():
             self._selector.unregister(sock)
 
     def later(self, seconds: float, call: _Call) -> None:

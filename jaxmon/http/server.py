@@ -61,9 +61,9 @@ class Server:
         local_routes: pages for clients of a Unix socket only, which its file's
             permissions guard.
         name: of the thread.
-        max_connections: how many clients are answered at a time, and half of those
-            that may be about to ask. The rule in `connections` says who gives way to
-            one more; where nobody does, who has asked gets 503 after a second.
+        max_connections: how many clients are answered at a time; twice as many may be
+            about to ask. The rule in `connections` says who gives way to one more;
+            where nobody does, who has asked gets 503 after a second.
         read_timeout: seconds for a client to send a request.
         write_timeout: seconds for a client to take a response.
         answer_timeout: seconds that a page made on another thread may take.
@@ -270,15 +270,16 @@ class Server:
         for seconds, call in self._chores:
             loop.later(seconds, partial(self._do, loop, seconds, call))
         while not self._stopping:
+            since = now()
             loop.turn(clients.due)
-            clients.turn()
+            clients.turn(since)
         for listener in list(self._listeners):
             self.close_listener(listener)
         clients.dismiss()
         end = now() + _GRACE_SECONDS
-        while clients and now() < end:
+        while clients and (since := now()) < end:
             loop.turn(min(end, clients.due))
-            clients.turn()
+            clients.turn(since)
 
     def _do(self, loop: Loop, seconds: float, call: Callable[[], None]) -> None:
         if self._stopping:
