@@ -17,7 +17,8 @@ import yaml
 
 from jaxmon.cli.main import load
 from jaxmon.settings import Settings
-from jaxmon_exporter.options import COLLECTORS, Options
+from jaxmon_exporter.collectors.registry import NAMES
+from jaxmon_exporter.options import Options
 from tests import schemas
 from tests.schemas import Document
 from tests.support import ROOT
@@ -184,9 +185,7 @@ def assert_known(document: Document) -> None:
         ours = {name for name in variables if name.startswith("JAXMON_")}
         port = int(variables.get("JAXMON_EXPORTER_PORT", Options(run_dir=Path()).port))
         assert ours <= options
-        assert set(variables.get("JAXMON_EXPORTER_DISABLE", "").split()) <= {
-            *COLLECTORS
-        }
+        assert set(variables.get("JAXMON_EXPORTER_DISABLE", "").split()) <= {*NAMES}
         assert [one["containerPort"] for one in container["ports"]] == [port]
         assert "livenessProbe" in container
         for kind, path in (

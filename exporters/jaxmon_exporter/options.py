@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.settings import SIDECAR_PORT
+from jaxmon_exporter.collectors.registry import NAMES
 
 
 PREFIX = "JAXMON_EXPORTER_"
 COMPAT = ("dcgm",)
-COLLECTORS = ("agents", "host", "nvml", "gpm", "dcgm", "tpu")
 
 _SECONDS = (0.1, 3600.0)
 
@@ -185,7 +185,7 @@ class Options:
         "Leave a collector out; repeat for more (in the variable, separate by spaces).",
         default=(),
         flag="--disable",
-        choices=COLLECTORS,
+        choices=NAMES,
     )
     prices: Mapping[str, float] = field(default_factory=dict)
     web_config: Path | None = _option(  # noqa: RUF009 - a field

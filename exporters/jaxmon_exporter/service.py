@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
@@ -23,13 +21,7 @@ from jaxmon.resources.container import ContainerFamilies
 from jaxmon.resources.process import ProcessFamilies
 from jaxmon.version import version
 from jaxmon_exporter import pages
-from jaxmon_exporter.collecting import Collector
-from jaxmon_exporter.collectors.agents.collector import Agents
-from jaxmon_exporter.collectors.host import Host
-from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus
-from jaxmon_exporter.collectors.nvidia.gpm import Gpm
-from jaxmon_exporter.collectors.nvidia.session import driver_is_here
-from jaxmon_exporter.collectors.tpu.collector import Tpus
+from jaxmon_exporter.collectors import registry
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.polling import Polling
 from jaxmon_exporter.precedence import unserved
@@ -73,9 +65,10 @@ class Service:
         self._errors: Counter[str] = Counter()
         self._gate = _gate(options.web_config) if options.web_config else None
         self._names = _names() if options.compat == "dcgm" else None
+        primary, secondary = registry.make(options, give_up)
         self._polling = Polling(
-            _collectors(options, give_up),
-            secondary=_secondary(options),
+            primary,
+            secondary=secondary,
             merge=partial(
                 unserved,
                 all_gpus=options.dcgm_all_gpus,
@@ -115,7 +108,7 @@ class Service:
         except (OSError, OverflowError) as error:
             msg = f"cannot listen on {host} port {wanted}: {_reason(error)}"
             raise CommandError(msg) from error
-        _load(self._options.disabled)
+        registry.load_libraries(self._options)
         self._polling.start()
         self._server.start()
         return port
@@ -201,22 +194,6 @@ def _reason(error: OSError | OverflowError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _load(disabled: Sequence[str]) -> None:
-    """
-    Load libraries before there are threads: while two of these load, they take turns
-    at every file, which is a tenth of the start.
-    """
-    needed = []
-    if "host" not in disabled:
-        needed.append("psutil")
-    if not {"nvml", "gpm"} <= set(disabled) and driver_is_here():
-        needed.append("pynvml")
-    for library in needed:
-        # Missing, or broken: its collector says so.
-        with contextlib.suppress(Exception, SystemExit):
-            import_module(library)
-
-
 # What few ask for is loaded when it is asked for: half a megabyte, and start-up.
 
 
@@ -236,36 +213,3 @@ def _prices(prices: Mapping[str, float]) -> Prices:
     from jaxmon_exporter.prices import Prices  # noqa: PLC0415 - see above
 
     return Prices(prices)
-
-
-def _demo() -> Collector:
-    from jaxmon_exporter.collectors.synthetic.collector import Demo  # noqa: PLC0415 - see above
-
-    return Demo()
-
-
-def _collectors(options: Options, give_up: Callable[[str], None]) -> list[Collector]:
-    known: dict[str, Callable[[], Collector]] = {
-        "host": lambda: Host(interval=options.host_interval, directories=options.disks),
-        "nvml": lambda: NvidiaGpus(
-            interval=options.nvml_interval,
-            processes=options.gpu_processes,
-            give_up=give_up if options.exit_on_driver_mismatch else None,
-        ),
-        "gpm": lambda: Gpm(
-            interval=options.gpm_interval, all_rates=options.compat == "dcgm"
-        ),
-        "tpu": lambda: Tpus(interval=options.tpu_interval),
-        # Last: agents tell of devices that no driver told us of.
-        "agents": lambda: Agents(options.run_dir, interval=options.agents_interval),
-    }
-    chosen = [make() for name, make in known.items() if name not in options.disabled]
-    return [*chosen, _demo()] if options.demo else chosen
-
-
-def _secondary(options: Options) -> list[Collector]:
-    if not options.dcgm or "dcgm" in options.disabled:
-        return []
-    from jaxmon_exporter.collectors.dcgm.collector import Dcgm  # noqa: PLC0415 - see above
-
-    return [Dcgm(options.dcgm, interval=options.dcgm_interval)]

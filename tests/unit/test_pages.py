@@ -18,7 +18,8 @@ from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.http.server import Request, Response
 from jaxmon_exporter import pages
-from jaxmon_exporter.options import COLLECTORS, Options
+from jaxmon_exporter.collectors.registry import NAMES
+from jaxmon_exporter.options import Options
 from jaxmon_exporter.service import Service
 
 
@@ -54,7 +55,7 @@ def test_service_answers_before_it_was_polled() -> None:
     summary = json.loads(pages.summary_page(service.summary)(GET).body)
     # An exporter of DCGM is read where one is named.
     named = {one["name"] for one in summary["collectors"]}
-    assert named == set(COLLECTORS) - {"dcgm"}
+    assert named == set(NAMES) - {"dcgm"}
     assert not any(one["polled"] for one in summary["collectors"])
 
 

@@ -1,0 +1,137 @@
+"""
+The collectors of the sidecar, in one list.
+
+A collector takes plain arguments; which options they come from stands here, as does
+what it needs. Its module is imported when it is made, so that one that is left out
+costs nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from jaxmon_exporter.collecting import Collector
+
+
+if TYPE_CHECKING:
+    from jaxmon_exporter.options import Options
+
+
+GiveUp: TypeAlias = Callable[[str], None]
+
+
+class Listed(NamedTuple):
+    """
+    One of the collectors.
+
+    Args:
+        name: for ``--disable``; the collector's own.
+        make: returns it as the options ask for, `None` where they do not.
+        library: returns the library that it will load, ``""`` where it will not.
+        fills_gaps: it has from others what the rest read at its source, and gives way.
+    """
+
+    name: str
+    make: Callable[[Options, GiveUp], Collector | None]
+    library: Callable[[], str] = str
+    fills_gaps: bool = False
+
+
+def _host(options: Options, _: GiveUp) -> Collector:
+    from jaxmon_exporter.collectors.host import Host  # noqa: PLC0415 - see above
+
+    return Host(interval=options.host_interval, directories=options.disks)
+
+
+def _nvml(options: Options, give_up: GiveUp) -> Collector:
+    from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus  # noqa: PLC0415 - see above
+
+    return NvidiaGpus(
+        interval=options.nvml_interval,
+        processes=options.gpu_processes,
+        give_up=give_up if options.exit_on_driver_mismatch else None,
+    )
+
+
+def _gpm(options: Options, _: GiveUp) -> Collector:
+    from jaxmon_exporter.collectors.nvidia.gpm import Gpm  # noqa: PLC0415 - see above
+
+    return Gpm(interval=options.gpm_interval, all_rates=options.compat == "dcgm")
+
+
+def _tpu(options: Options, _: GiveUp) -> Collector:
+    from jaxmon_exporter.collectors.tpu.collector import Tpus  # noqa: PLC0415 - see above
+
+    return Tpus(interval=options.tpu_interval)
+
+
+def _dcgm(options: Options, _: GiveUp) -> Collector | None:
+    if not options.dcgm:
+        return None
+    from jaxmon_exporter.collectors.dcgm.collector import Dcgm  # noqa: PLC0415 - see above
+
+    return Dcgm(options.dcgm, interval=options.dcgm_interval)
+
+
+def _agents(options: Options, _: GiveUp) -> Collector:
+    from jaxmon_exporter.collectors.agents.collector import Agents  # noqa: PLC0415 - see above
+
+    return Agents(options.run_dir, interval=options.agents_interval)
+
+
+def _demo(options: Options, _: GiveUp) -> Collector | None:
+    if not options.demo:
+        return None
+    from jaxmon_exporter.collectors.synthetic.collector import Demo  # noqa: PLC0415 - see above
+
+    return Demo()
+
+
+def _pynvml() -> str:
+    from jaxmon_exporter.collectors.nvidia.session import driver_is_here  # noqa: PLC0415 - see above
+
+    return "pynvml" if driver_is_here() else ""
+
+
+LISTED = (
+    Listed("host", _host, lambda: "psutil"),
+    Listed("nvml", _nvml, _pynvml),
+    Listed("gpm", _gpm, _pynvml),
+    Listed("tpu", _tpu),
+    Listed("dcgm", _dcgm, fills_gaps=True),
+    # After all that read devices: agents report devices that no driver shows us.
+    Listed("agents", _agents),
+    Listed("demo", _demo),
+)
+
+NAMES = tuple(one.name for one in LISTED if one.name != "demo")
+"""Those that run unless they are left out, or once their source is named."""
+
+
+def make(options: Options, give_up: GiveUp) -> tuple[list[Collector], list[Collector]]:
+    """Return the collectors that read a source, and those that fill gaps."""
+    primary: list[Collector] = []
+    secondary: list[Collector] = []
+    for one in _enabled(options):
+        if (collector := one.make(options, give_up)) is not None:
+            (secondary if one.fills_gaps else primary).append(collector)
+    return primary, secondary
+
+
+def load_libraries(options: Options) -> None:
+    """
+    Load what the collectors need before there are threads: while two of these load,
+    they take turns at every file, which is a tenth of the start.
+    """
+    for library in dict.fromkeys(one.library() for one in _enabled(options)):
+        if library:
+            # Missing, or broken: its collector says so.
+            with contextlib.suppress(Exception, SystemExit):
+                import_module(library)
+
+
+def _enabled(options: Options) -> Iterator[Listed]:
+    return (one for one in LISTED if one.name not in options.disabled)
