@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from jaxmon.agent.inspection import is_below
+from jaxmon.agent.jaxlink.jit import TYPE_NAME
 from jaxmon.agent.meters import Meter, Meters, metered
 
 
@@ -195,7 +196,7 @@ class SampledFunction(CountedFunction):
 
 for _type in (CountedFunction, SampledFunction):
     # Libraries know a jitted function by the name of its type: Haiku refuses one.
-    _type.__name__ = _type.__qualname__ = "PjitFunction"
+    _type.__name__ = _type.__qualname__ = TYPE_NAME
 
 
 def arm(counted: CountedFunction, waiting: Arm) -> None:

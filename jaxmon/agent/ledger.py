@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from jaxmon.agent.agent import Agent
 from jaxmon.agent.events import Event
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function, label
-from jaxmon.agent.inspection import name_of
+from jaxmon.agent.jaxlink.jit import compiled
 from jaxmon.agent.memory import profile as memory_profile
 from jaxmon.agent.memory.holdings import Growth, Holdings, holdings
 from jaxmon.agent.memory.profile import MemoryProfile
@@ -186,11 +186,7 @@ class Ledger:
         has seen it compile them.
         """
         seen = {f.name for f, figures in self._functions.items() if figures.compiles}
-        names = {
-            label(one)[0]
-            for one in gc.get_objects()
-            if name_of(type(one)) == "PjitFunction" and one._cache_size()  # noqa: SLF001
-        }
+        names = {label(one)[0] for one in compiled(gc.get_objects())}
         return frozenset(names - seen - {OTHER, UNKNOWN})
 
     def _transferred(self) -> tuple[Counter[str], Counter[Line]]:

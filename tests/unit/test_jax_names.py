@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from jaxmon.agent.jaxlink.names import NAMES, RELEASES, Name, check
 from jaxmon.catalog import Metric
 from tests.support import ROOT
+from tools import compat
 
 
 DOOR = ROOT / "jaxmon" / "agent" / "jaxlink"
@@ -30,6 +31,12 @@ def test_a_row_says_everything() -> None:
         assert all(" " in one for one in words), name.path
 
 
+def test_every_supported_release_has_a_column() -> None:
+    """The table has a mark for each release that `make compat` runs, and no other."""
+    supported = {release.removesuffix(".*") for _, release in compat.MATRIX}
+    assert set(RELEASES) == supported
+
+
 def test_no_name_stands_twice() -> None:
     """A name has one row."""
     counts = Counter(name.path for name in NAMES)
@@ -48,8 +55,7 @@ def test_a_group_has_several() -> None:
 
 def test_each_name_is_used() -> None:
     """A name that no module of the door has is a row too many."""
-    places = (path for path in DOOR.parent.rglob("*.py") if "names" not in path.parts)
-    sources = [path.read_text() for path in places]
+    sources = [path.read_text() for path in DOOR.glob("*.py")]
     unused = [n.path for n in NAMES if not any(n.word in one for one in sources)]
     assert unused == []
 

@@ -16,6 +16,7 @@ from jaxmon import interrupts
 from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.functions import Function, FunctionTable, label
 from jaxmon.agent.jaxlink import jit as codes
+from jaxmon.agent.jaxlink import places
 
 
 if TYPE_CHECKING:
@@ -66,11 +67,11 @@ class CallLayer:
         Raises:
             AttributeError: this JAX lacks one of the places; nothing was patched.
         """
-        pjit, api = jax._src.pjit, jax._src.api  # noqa: SLF001 - see above
-        original = pjit._cpp_pjit  # noqa: SLF001
+        maker = places.jit_maker(jax)
+        original = getattr(maker.owner, maker.name)
         # First, since it looks for a place that a future JAX may not have.
-        _unwrap_for_eval_shape(patches, api, self._guard)
-        patches.replace(pjit, "_cpp_pjit", self._counting_jit(original))
+        _unwrap_for_eval_shape(patches, jax, self._guard)
+        patches.replace(maker.owner, maker.name, self._counting_jit(original))
         if "pmap" in vars(jax):  # it may go, and there would still be calls to count
             patches.replace(jax, "pmap", self._counting_pmap(jax.pmap))
 
@@ -195,28 +196,15 @@ def _reference(
 
 
 def _unwrap_for_eval_shape(
-    patches: Patches, api: types.ModuleType, guard: Guard
+    patches: Patches, jax: types.ModuleType, guard: Guard
 ) -> None:
-    """
-    Let `jax.eval_shape` see the jitted function inside a `CountedFunction`.
+    """Let `jax.eval_shape` see the jitted function inside a `CountedFunction`."""
+    from jaxmon.agent.jaxlink import eval_shape  # noqa: PLC0415
 
-    Since JAX 0.9 it asks ``type(fun) is PjitFunction`` to honour static arguments,
-    which no stand-in can satisfy, and else calls ``jit(fun)``.
-    """
-    from jaxmon.agent.jaxlink.probe import Probe  # noqa: PLC0415
+    def unwrap(fun: object) -> Callable[..., Any] | None:
+        return jitted_of if isinstance(fun, CountedFunction) else None
 
-    code = getattr(api.eval_shape, "__wrapped__", api.eval_shape).__code__
-    if "PjitFunction" not in code.co_names:
-        return
-
-    def observe(
-        frame: types.FrameType, _: Callable[..., Any]
-    ) -> Callable[..., Any] | None:
-        if frame.f_code is code and isinstance(
-            frame.f_locals.get("fun"), CountedFunction
-        ):
-            return jitted_of
-        return None
-
-    probe = Probe(api.jit, observe, guard=guard, site="eval_shape")
-    patches.replace(api, "jit", probe)
+    found = eval_shape.stand_in(jax, unwrap, guard=guard, site="eval_shape")
+    if found is not None:
+        place, probe = found
+        patches.replace(place.owner, place.name, probe)

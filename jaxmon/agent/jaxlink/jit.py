@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from jaxmon.agent.inspection import name_of
@@ -19,10 +19,11 @@ def is_jitted(fun: object) -> bool:
     return name_of(type(fun)).endswith(TYPE_NAME)
 
 
-def has_programs(fun: object) -> bool:
-    """Tell whether *fun* is a jitted object of JAX that was compiled."""
-    jitted: Any = fun
-    return name_of(type(fun)) == TYPE_NAME and bool(jitted._cache_size())  # noqa: SLF001 - told nowhere else
+def compiled(objects: Iterable[Any]) -> Iterator[Any]:
+    """Yield those of *objects* that are jitted, and that JAX has programs for."""
+    for one in objects:
+        if name_of(type(one)) == TYPE_NAME and one._cache_size():  # noqa: SLF001 - told nowhere else
+            yield one
 
 
 def donates(fun: object) -> bool:

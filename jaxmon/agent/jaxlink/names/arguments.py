@@ -283,21 +283,10 @@ ARRAYS = (
         "yyy--",
         "class of a specification",
     ),
-    *each(
-        "<tree>.*",
-        "node_data children num_leaves",
-        "the tree of arguments",
-        ("recompiles by the cause tree_structure",),
-    ),
     Name(
         "<tree>.__class__.PyTreeDef",
         "the class of a tree",
         ("static arguments that are trees, in words",),
-    ),
-    Name(
-        "<device>.default_memory",
-        "memory of the device or the host",
-        (*_SHARDING, catalog.OFFLOADED_ARRAY_BYTES),
     ),
     Name(
         "<device>.__class__.Device",
