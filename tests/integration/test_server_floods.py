@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from threading import Event, Thread
+from select import select
+from threading import Barrier, Event, Thread
 
 import psutil
 import pytest
@@ -198,39 +199,65 @@ class TestAddresses:
 
 
 def flood(site: Site, stack: ExitStack, *, clients: int, read: bool) -> None:
-    """Have *clients* ask for the page over and over until *stack* is closed."""
-    over = Event()
+    """
+    Have *clients* ask for the page over and over until *stack* is closed; return once
+    each of them has begun.
+    """
+    over, begun = Event(), Barrier(5)
     threads = [
-        Thread(target=greedy, args=(site, over, clients // 4, read)) for _ in range(4)
+        Thread(target=greedy, args=(site, over, begun, clients // 4, read))
+        for _ in range(4)
     ]
     for thread in threads:
         stack.callback(thread.join)
         thread.start()
     stack.callback(over.set)
+    begun.wait(90)
 
 
-def greedy(site: Site, over: Event, clients: int, read: bool) -> None:  # noqa: FBT001
+def greedy(
+    site: Site,
+    over: Event,
+    begun: Barrier,
+    clients: int,
+    read: bool,  # noqa: FBT001
+) -> None:
     """Ask on *clients* connections, and come again when one is closed."""
-    requests = head_of("/metrics") * 100
+    asking: list[socket.socket | None] = [None] * clients
     with ExitStack() as stack:
-        asking: list[socket.socket | None] = [None] * clients
+        ask_on_each(site, stack, asking, read=read)
+        begun.wait(90)
         while not over.is_set():
-            for number in range(clients):
-                client = asking[number]
-                try:
-                    if client is None:
-                        client = stack.enter_context(site.connect())
-                        client.settimeout(0)
-                        asking[number] = client
-                    client.send(requests)
-                    while read and client.recv(1 << 18):
-                        pass
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    if client is not None:
-                        client.close()
-                    asking[number] = None
+            if ask_on_each(site, stack, asking, read=read) < clients:
+                continue
+            # A loop that spins would keep the server from running.
+            there = [client for client in asking if client is not None]
+            select(there if read else [], there, [], 0.1)
+
+
+def ask_on_each(
+    site: Site, stack: ExitStack, asking: list[socket.socket | None], *, read: bool
+) -> int:
+    """Ask as often as the kernel takes it; return how many have to wait."""
+    requests = head_of("/metrics") * 100
+    blocked = 0
+    for place, there in enumerate(asking):
+        client = there
+        try:
+            if client is None:
+                client = stack.enter_context(site.connect())
+                client.settimeout(0)
+                asking[place] = client
+            client.send(requests)
+            while read and client.recv(1 << 18):
+                pass
+        except BlockingIOError:
+            blocked += 1
+        except OSError:
+            if client is not None:
+                client.close()
+            asking[place] = None
+    return blocked
 
 
 def scrapes(site: Site, outcomes: Counter[str]) -> int:
