@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from jaxmon.report.advice import advise
-from jaxmon.report.model import Advice
-from jaxmon.report.read import read
+from jaxmon.report.model import Advice, read
 
 
 GIB = 1 << 30

@@ -40,7 +40,7 @@ def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
     """
     from jaxmon.cli.workers import pick
     from jaxmon.report.advice import advise
-    from jaxmon.report.read import read
+    from jaxmon.report.model import read
     from jaxmon.report.text import explanation
 
     found = pick(worker, run_dir)

@@ -76,7 +76,7 @@ def command(
     """
     from jaxmon.cli import workers
     from jaxmon.profile import table, xspace
-    from jaxmon.report.read import read
+    from jaxmon.report.model import read
     from jaxmon.report.text import heading
 
     chosen = workers.pick(worker, run_dir)

@@ -1,13 +1,17 @@
 """
-What an agent told, typed, and what to say to it. All text in it is harmless for a
-terminal.
+What an agent's debug pages say, typed, and what to say about it.
+
+The fields are called what the pages call them, and the code that judges and lays out
+reads nothing else. All text in it is harmless for a terminal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
+
+from jaxmon.report.typed import from_json, mapping
 
 
 Json: TypeAlias = Mapping[str, Any]
@@ -19,13 +23,13 @@ class Process:
     Whose report it is.
 
     Attributes:
-        observed: seconds since jaxmon was started there.
+        observed_seconds: since jaxmon was started there.
         now: Unix time of the report.
     """
 
     pid: int | None = None
     program: str = ""
-    observed: float = 0.0
+    observed_seconds: float = 0.0
     now: float = 0.0
     jax: str = ""
     jaxmon: str = ""
@@ -33,15 +37,40 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class Phase:
+    """One phase of compiling: how long it took in all."""
+
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """Checks of one kind, those that failed."""
+
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Determinism:
     """
-    The figures of one function; calls and hits are `None` where they are not counted.
+    Whether a function returns the same again.
 
     Attributes:
         not_repeated: why `shadow_interval` leaves it out, in a word.
     """
 
-    name: str
+    checks: Checks = field(default_factory=Checks)
+    gradient_checks: Checks = field(default_factory=Checks)
+    not_repeated: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """
+    The figures of one function; calls and hits are `None` where they are not counted.
+    """
+
+    name: str = ""
     internal: bool = False
     calls: int | None = None
     hits: int | None = None
@@ -49,17 +78,16 @@ class Function:
     compiles: Mapping[str, int] = field(default_factory=dict)
     recompiles: Mapping[str, int] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
-    phases: Mapping[str, float] = field(default_factory=dict)
+    phases: Mapping[str, Phase] = field(default_factory=dict)
     program: Mapping[str, float] = field(default_factory=dict)
     samples: Mapping[str, float] = field(default_factory=dict)
     numerics: Mapping[str, float] = field(default_factory=dict)
-    determinism: Mapping[str, float] = field(default_factory=dict)
-    not_repeated: str = ""
+    determinism: Determinism = field(default_factory=Determinism)
 
     @property
-    def lost(self) -> float:
-        """Seconds lost to tracing, lowering, compiling and loading."""
-        return sum(self.phases.values())
+    def compile_time(self) -> float:
+        """Seconds of tracing, lowering, compiling and loading."""
+        return sum(phase.seconds for phase in self.phases.values())
 
     @property
     def built(self) -> int:
@@ -71,33 +99,53 @@ class Function:
 class Event:
     """One thing that happened."""
 
-    number: int
-    time: float
-    kind: str
-    function: str
-    message: str
-    details: Json
+    number: int = 0
+    time: float = 0.0
+    kind: str = ""
+    function: str = ""
+    message: str = ""
+    details: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a call differs from those that a function was compiled for, in words."""
+
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Recompile:
-    """One recompile: its cause, and differences in words; ``omitted`` are not told."""
+    """One recompile, its cause and its differences, but for those *omitted*."""
 
-    time: float
-    function: str
-    cause: str
-    differences: tuple[str, ...]
-    omitted: int
-    seconds: float | None
+    time: float = 0.0
+    function: str = ""
+    cause: str = "unknown"
+    differences: tuple[Difference, ...] = ()
+    omitted: int = 0
+    seconds: float | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The differences in words."""
+        return tuple(one.text for one in self.differences if one.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
     """Why the persistent cache cannot hit."""
 
-    reason: str
-    message: str
-    advice: str
+    reason: str = ""
+    message: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """How often the persistent cache had a program, and how often not."""
+
+    hit: int = 0
+    miss: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +154,11 @@ class Cache:
 
     enabled: bool | None = None
     directory: str = ""
-    hits: int = 0
-    misses: int = 0
+    requests: Requests = field(default_factory=Requests)
     writes: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
-    saved: float = 0.0
-    bytes: float | None = None
+    saved_seconds: float = 0.0
+    size_bytes: float | None = None
     entries: int | None = None
     obstacles: tuple[Obstacle, ...] = ()
 
@@ -120,88 +167,137 @@ class Cache:
 class Device:
     """A device and its memory in bytes; `None` where JAX does not tell."""
 
-    name: str
-    kind: str
-    in_use: float | None
-    peak: float | None
-    limit: float | None
-    live_arrays: int | None
-    live_bytes: float | None
+    device: str = ""
+    kind: str = ""
+    in_use: float | None = None
+    peak: float | None = None
+    limit: float | None = None
+    live_arrays: int | None = None
+    live_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the devices hold."""
+
+    devices: tuple[Device, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """A source line that holds device memory."""
 
-    place: str
-    function: str
-    bytes: float
-    arrays: int
-    growth: float
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    bytes: float = 0.0
+    arrays: int = 0
+    growth_bytes: float = 0.0
 
-
-@dataclass(frozen=True, slots=True)
-class Looks:
-    """
-    When memory was looked at, line by line.
-
-    Attributes:
-        last: Unix time.
-        seconds: from the first look to the last one, in which lines grew.
-    """
-
-    last: float
-    seconds: float
+    @property
+    def place(self) -> str:
+        """File and line, as far as they are known."""
+        return _place(self.file, self.line)
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
     """Device memory that kept growing, and the lines that hold it."""
 
-    device: str
-    growth: float
-    seconds: float
-    lines: tuple[Line, ...]
+    device: str = ""
+    growth_bytes: float = 0.0
+    seconds: float = 0.0
+    lines: tuple[Line, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Allocations:
+    """
+    Device memory by source line.
+
+    Attributes:
+        time: Unix time of the last look, `None` where there was none.
+        seconds: from the first look to the last one, in which lines grew.
+    """
+
+    time: float | None = None
+    seconds: float = 0.0
+    lines: tuple[Line, ...] = ()
+    leaks: tuple[Leak, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """A source line that moves data between host and device."""
 
-    place: str
-    direction: str
-    how: str
-    count: int
-    bytes: float
-    seconds: float
+    file: str = ""
+    line: int = 0
+    direction: str = ""
+    how: str = ""
+    count: int = 0
+    bytes: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def place(self) -> str:
+        """File and line, as far as they are known."""
+        return _place(self.file, self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """What moves between host and device."""
+
+    lines: tuple[Transfer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Errors of all functions, and the paths of their reports in JSON."""
+
+    oom_reports: tuple[str, ...] = ()
+
+    @property
+    def readable_reports(self) -> list[str]:
+        """The paths of the texts that lie beside the reports in JSON."""
+        return [
+            f"{one.removesuffix('.json')}.txt" if one.endswith(".json") else one
+            for one in self.oom_reports
+            if one
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """Compiles that are running."""
+
+    count: int = 0
+    oldest_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that one agent told, in pages of that *schema*."""
+    """Everything that one agent says, in pages of that *schema*."""
 
     schema: int = 0
     process: Process = field(default_factory=Process)
+    compiling: Compiling = field(default_factory=Compiling)
     functions: tuple[Function, ...] = ()
-    recompiles: tuple[Recompile, ...] = ()
-    events: tuple[Event, ...] = ()
-    cache: Cache = field(default_factory=Cache)
-    devices: tuple[Device, ...] = ()
-    lines: tuple[Line, ...] = ()
-    looks: Looks | None = None
-    leaks: tuple[Leak, ...] = ()
-    transfers: tuple[Transfer, ...] = ()
-    oom_reports: tuple[str, ...] = ()
-    compiling: int = 0
-    compiling_seconds: float = 0.0
-    hooks_off: tuple[str, ...] = ()
-    failures: Mapping[str, int] = field(default_factory=dict)
     functions_left_out: int = 0
+    memory: Memory = field(default_factory=Memory)
+    allocations: Allocations = field(default_factory=Allocations)
+    cache: Cache = field(default_factory=Cache)
+    transfers: Transfers = field(default_factory=Transfers)
+    errors: Errors = field(default_factory=Errors)
+    hooks: Mapping[str, bool] = field(default_factory=dict)
+    internal_errors: Mapping[str, int] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+    recompiles: tuple[Recompile, ...] = ()
 
     @property
-    def lost(self) -> float:
-        """Seconds that all functions together lost to compiles."""
-        return sum(one.lost for one in self.functions)
+    def compile_time(self) -> float:
+        """Seconds that the compiles of all functions together took."""
+        return sum(one.compile_time for one in self.functions)
 
     def of_kind(self, kind: str) -> list[Event]:
         """Return the events of *kind*, oldest first."""
@@ -230,3 +326,26 @@ class Advice:
     def as_json(self) -> dict[str, Any]:
         """Return it in JSON types."""
         return {**asdict(self), "evidence": list(self.evidence)}
+
+
+def read(overview: object, events: object = None) -> Snapshot:
+    """
+    Return what the pages ``/debug/overview`` and ``/debug/events`` say, functions by
+    compile time.
+    """
+    happened = mapping(events).get("events")
+    found = from_json(Snapshot, {**mapping(overview), "events": happened})
+    recompiles = (
+        from_json(Recompile, {**e.details, "time": e.time, "function": e.function})
+        for e in found.of_kind("recompile")
+    )
+    functions = sorted(found.functions, key=_importance)
+    return replace(found, functions=tuple(functions), recompiles=tuple(recompiles))
+
+
+def _importance(function: Function) -> tuple[float, int]:
+    return -function.compile_time, -(function.calls or function.misses)
+
+
+def _place(file: str, line: int) -> str:
+    return f"{file}:{line}" if file and line else file

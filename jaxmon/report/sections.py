@@ -64,12 +64,14 @@ def functions(
     snapshot: Snapshot, width: int, *, most: int = _MOST_FUNCTIONS
 ) -> list[str]:
     """Return the functions by the time that they lost to compiles."""
-    lost, observed = snapshot.lost, snapshot.process.observed
-    if not snapshot.functions or not lost:
+    took, observed = snapshot.compile_time, snapshot.process.observed_seconds
+    if not snapshot.functions or not took:
         return []
     users = [one for one in snapshot.functions if not one.internal]
-    operations = [one for one in snapshot.functions if one.internal and one.lost]
-    shown = [one for one in users if one.lost or one.calls][:most]
+    operations = [
+        one for one in snapshot.functions if one.internal and one.compile_time
+    ]
+    shown = [one for one in users if one.compile_time or one.calls][:most]
     rows = [(one.name, [one]) for one in shown]
     if more := [one for one in users if one not in shown]:
         rows.append((f"{len(more)} more", more))
@@ -83,9 +85,9 @@ def functions(
         Column("AGAIN", 7),
         Column("LOST", 13),
     ]
-    heading = f"TIME LOST TO COMPILES: {duration(lost)}"
+    heading = f"TIME LOST TO COMPILES: {duration(took)}"
     if observed:
-        heading += f", {share(lost, observed)} of {duration(observed)}"
+        heading += f", {share(took, observed)} of {duration(observed)}"
     return [
         heading,
         *table(layout, (_function_row(*row) for row in rows), width=width),
@@ -119,7 +121,7 @@ def _function_row(name: str, entries: Sequence[Function]) -> list[str]:
         share(sum(hits), sum(calls)) if hits and sum(calls) else UNKNOWN,
         f"{sum(one.built for one in entries):,}",
         f"{again:,}",
-        duration(sum(one.lost for one in entries)),
+        duration(sum(one.compile_time for one in entries)),
     ]
 
 
@@ -152,7 +154,7 @@ def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:
     """Return the last recompiles; equal ones in a row share a line."""
     lines: list[str] = []
     newest = sorted(found, key=lambda one: -one.time)
-    groups = groupby(newest, key=lambda one: (one.cause, one.differences))
+    groups = groupby(newest, key=lambda one: (one.cause, one.texts))
     for (cause, differences), group in islice(groups, _MOST_RECOMPILES):
         same = list(group)
         facts = [f"{len(same)} alike"] if len(same) > 1 else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from jaxmon.report import SCHEMA
 from jaxmon.report.layout import (
     INDENT,
     UNKNOWN,
@@ -24,7 +25,6 @@ from jaxmon.report.layout import (
     wrapped,
 )
 from jaxmon.report.model import Device, Snapshot, Transfer
-from jaxmon.report.schema import SCHEMA
 from jaxmon.version import version
 
 
@@ -76,22 +76,23 @@ def programs(snapshot: Snapshot, width: int) -> list[str]:
 def cache(snapshot: Snapshot, width: int) -> list[str]:
     """Return what the persistent cache did, and why it could not do more."""
     found = snapshot.cache
-    if found.enabled is None and not found.hits and not found.misses:
+    hits, misses = found.requests.hit, found.requests.miss
+    if found.enabled is None and not hits and not misses:
         return []
     if not found.enabled or not found.directory:
         heading = "PERSISTENT CACHE: off"
     else:
-        heading = f"PERSISTENT CACHE: {counted(found.hits, 'hit')}, {found.misses:,} "
-        heading += "miss" if found.misses == 1 else "misses"
-        if found.saved > 0:
-            heading += f", {duration(found.saved)} saved"
+        heading = f"PERSISTENT CACHE: {counted(hits, 'hit')}, {misses:,} "
+        heading += "miss" if misses == 1 else "misses"
+        if found.saved_seconds > 0:
+            heading += f", {duration(found.saved_seconds)} saved"
     lines = [heading]
     if found.directory:
         facts = [found.directory]
         if found.entries is not None:
             facts.append(f"{found.entries:,} entries")
-        if found.bytes is not None:
-            facts.append(size(found.bytes))
+        if found.size_bytes is not None:
+            facts.append(size(found.size_bytes))
         if found.writes:
             facts.append(f"written {times(found.writes)}")
         lines += wrapped(", ".join(facts), width, first=INDENT, rest=INDENT * 2)
@@ -103,7 +104,7 @@ def cache(snapshot: Snapshot, width: int) -> list[str]:
 
 def devices(snapshot: Snapshot, width: int) -> list[str]:
     """Return what the devices hold."""
-    if not snapshot.devices:
+    if not snapshot.memory.devices:
         return []
     layout = [
         Column("DEVICE", right=False),
@@ -113,16 +114,16 @@ def devices(snapshot: Snapshot, width: int) -> list[str]:
         Column("LIVE ARRAYS", 13),
         Column("SIZE", 11),
     ]
-    rows = [_device(one) for one in snapshot.devices[:_MOST_DEVICES]]
+    rows = [_device(one) for one in snapshot.memory.devices[:_MOST_DEVICES]]
     lines = ["DEVICE MEMORY", *table(layout, rows, width=width)]
-    if rest := len(snapshot.devices) - _MOST_DEVICES:
+    if rest := len(snapshot.memory.devices) - _MOST_DEVICES:
         lines += [f"{INDENT}{rest} more"] if rest > 0 else []
     return lines
 
 
 def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
     """Return the source lines that hold most device memory."""
-    lines = [one for one in snapshot.lines if one.bytes]
+    lines = [one for one in snapshot.allocations.lines if one.bytes]
     if not lines:
         return []
     layout = [
@@ -132,12 +133,13 @@ def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
         Column("", 2),
         Column("ALLOCATED AT", right=False, cut=ending),
     ]
-    looked_once = snapshot.looks is not None and not snapshot.looks.seconds
+    found = snapshot.allocations
+    looked_once = found.time is not None and not found.seconds
     rows = [
         [
             size(one.bytes),
             f"{one.arrays:,}",
-            UNKNOWN if looked_once else _growth(one.growth),
+            UNKNOWN if looked_once else _growth(one.growth_bytes),
             "",
             f"{one.place} {one.function}".strip(),
         ]
@@ -148,7 +150,7 @@ def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
 
 def transfers(snapshot: Snapshot, width: int) -> list[str]:
     """Return the source lines that wait longest for transfers."""
-    lines = [one for one in snapshot.transfers if one.seconds >= _WORTH_SECONDS]
+    lines = [one for one in snapshot.transfers.lines if one.seconds >= _WORTH_SECONDS]
     if not lines:
         return []
     layout = [
@@ -181,7 +183,7 @@ def errors(snapshot: Snapshot, width: int) -> list[str]:
             told = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
             text = f"{one.name}: {told}"
             lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
-    for path in snapshot.oom_reports[-_MOST_REPORTS:]:
+    for path in snapshot.errors.readable_reports[-_MOST_REPORTS:]:
         text = f"report: {path}"
         lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
     return ["ERRORS", *lines] if lines else []
@@ -193,20 +195,20 @@ def notes(snapshot: Snapshot, width: int) -> list[str]:
     if snapshot.functions_left_out:
         left = counted(snapshot.functions_left_out, "further function")
         texts.append(f"{left} are left out here; the totals lack them.")
-    if left_out := [one for one in snapshot.functions if one.not_repeated]:
+    if left_out := [one for one in snapshot.functions if one.determinism.not_repeated]:
         told = ", ".join(
-            f"{one.name} ({one.not_repeated.replace('_', ' ')})"
+            f"{one.name} ({one.determinism.not_repeated.replace('_', ' ')})"
             for one in left_out[:_MOST_PLACES]
         )
         more = len(left_out) - _MOST_PLACES
         told += f" and {more} more" if more > 0 else ""
         texts.append(f"Not repeated to compare outputs (shadow_interval): {told}.")
-    if snapshot.hooks_off:
+    if off := [name for name, active in snapshot.hooks.items() if not active]:
         texts.append(
             f"These hooks do not observe, and their figures are missing: "
-            f"{', '.join(snapshot.hooks_off)}."
+            f"{', '.join(off)}."
         )
-    if failed := {site: n for site, n in snapshot.failures.items() if n}:
+    if failed := {site: n for site, n in snapshot.internal_errors.items() if n}:
         told = ", ".join(f"{site} {n:,}" for site, n in failed.items())
         texts.append(f"jaxmon itself failed, and some figures may be missing: {told}.")
     lines = []
@@ -231,10 +233,10 @@ def _memory_heading(snapshot: Snapshot) -> str:
     """
     Return the heading, with what the figures are worth: they are of the last look.
     """
-    heading, looks = "MEMORY BY SOURCE LINE", snapshot.looks
-    if looks is None:
+    heading, looks = "MEMORY BY SOURCE LINE", snapshot.allocations
+    if looks.time is None:
         return heading
-    heading += f", {ago(snapshot.process.now - looks.last)}"
+    heading += f", {ago(snapshot.process.now - looks.time)}"
     if looks.seconds:
         heading += f"; growth in the {duration(looks.seconds)} before"
     return heading
@@ -251,7 +253,7 @@ def _movement(line: Transfer) -> str:
 
 def _device(device: Device) -> list[str]:
     return [
-        f"{device.name} {device.kind}".strip(),
+        f"{device.device} {device.kind}".strip(),
         _known(device.in_use, size),
         _known(device.peak, size),
         _known(device.limit, size),

@@ -67,12 +67,14 @@ def heading(process: Process, worker: str, width: int) -> str:
 def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
     process = snapshot.process
     since = [
-        f"observed for {duration(process.observed)}",
+        f"observed for {duration(process.observed_seconds)}",
         f"JAX {process.jax}" if process.jax else "",
         f"Python {process.python}" if process.python else "",
     ]
-    if snapshot.compiling:
-        since.append(f"compiling now, for {duration(snapshot.compiling_seconds)}")
+    if snapshot.compiling.count:
+        since.append(
+            f"compiling now, for {duration(snapshot.compiling.oldest_seconds)}"
+        )
     return [
         heading(process, worker, width),
         shortened(" · ".join(filter(None, since)), width),
@@ -81,7 +83,7 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
 
 def _memory(snapshot: Snapshot, width: int) -> list[str]:
     """Return a line on the fullest device."""
-    known = [one for one in snapshot.devices if one.peak or one.live_bytes]
+    known = [one for one in snapshot.memory.devices if one.peak or one.live_bytes]
     if not known:
         return []
     device = max(known, key=lambda one: one.peak or one.live_bytes or 0)
@@ -90,10 +92,10 @@ def _memory(snapshot: Snapshot, width: int) -> list[str]:
         told += f" of {size(device.limit)}" if device.limit else ""
     else:
         told = f"{size(device.live_bytes or 0)} in live arrays at the last look"
-    line = f"DEVICE MEMORY: {told}, on device {device.name}"
+    line = f"DEVICE MEMORY: {told}, on device {device.device}"
     lines = [line]
-    if snapshot.lines:
-        top = snapshot.lines[0]
+    if snapshot.allocations.lines:
+        top = snapshot.allocations.lines[0]
         text = f"{INDENT}the largest part, {size(top.bytes)}, from "
         lines.append(text + ending(top.place, width - columns(text)))
     return [shortened(one, width) for one in lines]

@@ -7,7 +7,7 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.report.advice import advise
 from jaxmon.report.advice.words import WHAT_TO_DO, WHY
-from jaxmon.report.read import read
+from jaxmon.report.model import read
 from tests.reports import GIB, advice, function
 
 

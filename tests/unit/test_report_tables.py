@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.report import tables
-from jaxmon.report.read import read
-from jaxmon.report.schema import SCHEMA
+from jaxmon.report import SCHEMA, tables
+from jaxmon.report.model import read
 from jaxmon.version import version
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from jaxmon.report import layout, text
 from jaxmon.report.advice import advise
-from jaxmon.report.read import read
+from jaxmon.report.model import read
 
 
 MIB, GIB = 1 << 20, 1 << 30

@@ -13,7 +13,7 @@ from jaxmon.agent.parts import Parts
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.report.advice import advise
-from jaxmon.report.read import read
+from jaxmon.report.model import read
 from jaxmon.report.text import summary
 
 

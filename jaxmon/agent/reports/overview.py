@@ -19,7 +19,7 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.parts import Parts
 from jaxmon.agent.reports.collect import is_active
 from jaxmon.agent.reports.json_types import plain
-from jaxmon.report.schema import SCHEMA
+from jaxmon.report import SCHEMA
 from jaxmon.version import version
 
 

@@ -45,7 +45,7 @@ def recompiles(snapshot: Snapshot) -> Iterator[Advice]:
                 f"{function.name} was compiled again {times(count)}"
                 + _how_many_lately(function, cause, snapshot)
                 + (f" because {why}" if why else "; JAX does not tell why")
-                + f". Its compiles took {duration(function.lost)}.",
+                + f". Its compiles took {duration(function.compile_time)}.",
                 _differences(snapshot, function.name, cause),
                 what_to_do(cause),
             )
@@ -63,8 +63,9 @@ def scattered(snapshot: Snapshot) -> Iterator[Advice]:
     causes = Counter[str]()
     for one in few:
         causes.update(one.recompiles)
-    count, lost = causes.total(), sum(one.lost for one in few)
-    if count < _SCATTERED or lost < _SCATTERED_OF_TIME * snapshot.process.observed:
+    count, took = causes.total(), sum(one.compile_time for one in few)
+    observed = snapshot.process.observed_seconds
+    if count < _SCATTERED or took < _SCATTERED_OF_TIME * observed:
         return
     cause = causes.most_common(1)[0][0]
     why = f", mostly because {WHY[cause]}" if cause in WHY else ""
@@ -72,7 +73,7 @@ def scattered(snapshot: Snapshot) -> Iterator[Advice]:
         "recompiles",
         "",
         f"{counted(len(few), 'function')} were compiled again, {count:,} times in "
-        f"all{why}. Their compiles took {duration(lost)}.",
+        f"all{why}. Their compiles took {duration(took)}.",
         (),
         what_to_do(cause),
     )
@@ -80,11 +81,12 @@ def scattered(snapshot: Snapshot) -> Iterator[Advice]:
 
 def stuck(snapshot: Snapshot) -> Iterator[Advice]:
     """Look for a compile that does not end."""
-    if snapshot.compiling and snapshot.compiling_seconds >= _STUCK_SECONDS:
+    longest = snapshot.compiling.oldest_seconds
+    if snapshot.compiling.count and longest >= _STUCK_SECONDS:
         yield Advice(
             "compile_stuck",
             "",
-            f"A compile has been running for {duration(snapshot.compiling_seconds)}.",
+            f"A compile has been running for {duration(longest)}.",
             (),
             "Large unrolled loops compile for long: use jax.lax.scan. If other "
             "processes wait too, look which rank runs a program of its own.",
@@ -94,21 +96,21 @@ def stuck(snapshot: Snapshot) -> Iterator[Advice]:
 def operations(snapshot: Snapshot) -> Iterator[Advice]:
     """Look for time lost to operations outside of jit."""
     inside = [one for one in snapshot.functions if one.internal and one.built]
-    lost = sum(one.lost for one in inside)
+    took = sum(one.compile_time for one in inside)
     causes = Counter[str]()
     for one in inside:
         causes.update(one.recompiles)
     again = causes.total()
-    slow = lost >= _OPERATIONS_SECONDS and lost >= _COMPILE_SHARE * snapshot.lost
-    often = (
-        again >= _SCATTERED and lost >= _SCATTERED_OF_TIME * snapshot.process.observed
-    )
+    most = took >= _COMPILE_SHARE * snapshot.compile_time
+    slow = took >= _OPERATIONS_SECONDS and most
+    observed = snapshot.process.observed_seconds
+    often = again >= _SCATTERED and took >= _SCATTERED_OF_TIME * observed
     if not slow and not often:
         return
     built = sum(one.built for one in inside)
     finding = (
         f"Operations outside of jit were compiled one by one: "
-        f"{counted(built, 'program')} in {duration(lost)}"
+        f"{counted(built, 'program')} in {duration(took)}"
     )
     if often:
         cause = causes.most_common(1)[0][0]
@@ -149,10 +151,10 @@ def effects(snapshot: Snapshot) -> Iterator[Advice]:
 
 def cache(snapshot: Snapshot) -> Iterator[Advice]:
     """Look for what keeps the persistent cache from hitting."""
-    cache = snapshot.cache
+    cache, quick = snapshot.cache, snapshot.compile_time < _CACHE_WORTH_SECONDS
     for obstacle in cache.obstacles:
         # Most programs have no cache, and start quickly.
-        if obstacle.reason in _NO_CACHE and snapshot.lost < _CACHE_WORTH_SECONDS:
+        if obstacle.reason in _NO_CACHE and quick:
             continue
         yield Advice(
             "cache", obstacle.reason, _sentence(obstacle.message), (), obstacle.advice
@@ -173,14 +175,14 @@ def cache(snapshot: Snapshot) -> Iterator[Advice]:
 
 def start_up(snapshot: Snapshot) -> Iterator[Advice]:
     """Look for programs that mostly compile."""
-    observed, lost = snapshot.process.observed, snapshot.lost
+    observed, took = snapshot.process.observed_seconds, snapshot.compile_time
     known = any(one.reason in _NO_CACHE for one in snapshot.cache.obstacles)
-    if observed < _SETTLED_SECONDS or lost < _COMPILE_SHARE * observed or known:
+    if observed < _SETTLED_SECONDS or took < _COMPILE_SHARE * observed or known:
         return
     yield Advice(
         "compile_share",
         "",
-        f"Compiles took {share(lost, observed)} of the time: {duration(lost)} of "
+        f"Compiles took {share(took, observed)} of the time: {duration(took)} of "
         f"{duration(observed)}.",
         (),
         "Compile before the work begins, or keep programs between runs: set "
@@ -194,9 +196,9 @@ def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
     time, where a few sizes at the start do not, or by what they took lately, for
     after a week nothing is much.
     """
-    count, observed = function.recompiles[cause], snapshot.process.observed
+    count, observed = function.recompiles[cause], snapshot.process.observed_seconds
     often = function.calls is None or count >= _STORM_OF_CALLS * function.calls
-    long = function.lost >= _STORM_OF_TIME * observed
+    long = function.compile_time >= _STORM_OF_TIME * observed
     if count >= STORM and (often or long):
         return True
     lately = _lately(function, cause, snapshot)
@@ -216,7 +218,7 @@ def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompil
 def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
     """Return how many of the recompiles are recent, where not all can be."""
     count = len(_lately(function, cause, snapshot))
-    if not count or snapshot.process.observed <= _LATELY_SECONDS:
+    if not count or snapshot.process.observed_seconds <= _LATELY_SECONDS:
         return ""
     return f" ({count:,} of them in the last {duration(_LATELY_SECONDS)})"
 
@@ -229,8 +231,8 @@ def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ..
     """Return the latest differences in words, no two the same."""
     found: dict[str, None] = {}
     for one in reversed(snapshot.recompiles):
-        if one.function == function and one.cause == cause and one.differences:
-            found.setdefault(one.differences[0])
+        if one.function == function and one.cause == cause and one.texts:
+            found.setdefault(one.texts[0])
             if len(found) == _MOST_EVIDENCE:
                 break
     return tuple(found)

@@ -35,7 +35,7 @@ _MOST_OF_A_MESSAGE = 200
 def out_of_memory(snapshot: Snapshot) -> Iterator[Advice]:
     """Look for out-of-memory errors."""
     failures = sum(one.errors.get("oom", 0) for one in snapshot.functions)
-    reports = snapshot.oom_reports
+    reports = snapshot.errors.readable_reports
     if failures or reports:
         yield Advice(
             "oom",
@@ -49,15 +49,15 @@ def out_of_memory(snapshot: Snapshot) -> Iterator[Advice]:
 
 def memory_high(snapshot: Snapshot) -> Iterator[Advice]:
     """Look for devices that are nearly full, or were."""
-    for device in snapshot.devices:
+    for device in snapshot.memory.devices:
         if (finding := _crowded(device)) is not None:
             yield Advice(
                 "memory",
-                device.name,
+                device.device,
                 finding,
                 tuple(
                     f"{line.place} holds {size(line.bytes)}"
-                    for line in snapshot.lines[:_MOST_EVIDENCE]
+                    for line in snapshot.allocations.lines[:_MOST_EVIDENCE]
                 ),
                 "Free what these lines hold, donate arguments (donate_argnums), or "
                 "make the batch smaller, before it runs out.",
@@ -66,14 +66,14 @@ def memory_high(snapshot: Snapshot) -> Iterator[Advice]:
 
 def leaks(snapshot: Snapshot) -> Iterator[Advice]:
     """Look for memory that only grows."""
-    for leak in snapshot.leaks:
+    for leak in snapshot.allocations.leaks:
         yield Advice(
             "leak",
             leak.device,
-            f"Memory of device {leak.device} grew by {size(leak.growth)} in "
+            f"Memory of device {leak.device} grew by {size(leak.growth_bytes)} in "
             f"{duration(leak.seconds)} without a pause.",
             tuple(
-                f"{line.place} grew by {size(line.growth)}, to "
+                f"{line.place} grew by {size(line.growth_bytes)}, to "
                 f"{counted(line.arrays, 'array')}"
                 for line in leak.lines[:_MOST_EVIDENCE]
             ),
@@ -88,8 +88,8 @@ _DID = {"device_to_host": "fetched from", "sync": "waited for"}
 
 def transfers(snapshot: Snapshot) -> Iterator[Advice]:
     """Look for lines that fetch or copy in a loop."""
-    for line in snapshot.transfers:
-        if _in_a_loop(line, snapshot.process.observed):
+    for line in snapshot.transfers.lines:
+        if _in_a_loop(line, snapshot.process.observed_seconds):
             by = f" by {line.how}" if line.how else ""
             yield Advice(
                 "transfer",
@@ -146,11 +146,11 @@ def determinism(snapshot: Snapshot) -> Iterator[Advice]:
     for function in snapshot.functions:
         found, name = function.determinism, function.name
         told = [one for one in events if one.function == name]
-        if failed := int(found.get("checks_failed", 0)):
+        if failed := found.checks.failed:
             finding = f"{name} gave other outputs for the same inputs {times(failed)}."
             evidence = [e.message for e in told if "deviations" in e.details][-1:]
             yield Advice("determinism", name, finding, (*evidence,), DEVIATION)
-        if failed := int(found.get("gradient_checks_failed", 0)):
+        if failed := found.gradient_checks.failed:
             finding = f"A check of the gradients of {name} failed {times(failed)}."
             evidence = [e.message for e in told if "gradients" in e.message][-1:]
             yield Advice("gradients", name, finding, (*evidence,), GRADIENTS)
@@ -172,7 +172,7 @@ def _crowded(device: Device) -> str | None:
     ):
         if figure is not None and figure >= high * device.limit:
             part = share(figure, device.limit)
-            return f"Device {device.name} {verb} {part} of its {size(device.limit)}."
+            return f"Device {device.device} {verb} {part} of its {size(device.limit)}."
     return None
 
 

@@ -1,4 +1,4 @@
-"""Pages of an agent, read: from any version, or from something that is no agent."""
+"""Pages read, of an agent or of something that is none."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 from jaxmon.report import text
 from jaxmon.report.advice import advise
-from jaxmon.report.model import Snapshot
-from jaxmon.report.read import read
+from jaxmon.report.model import Snapshot, read
 from tests.unit.test_report_text import EVENTS, OVERVIEW
 
 
@@ -37,18 +36,16 @@ def test_what_an_agent_tells_is_typed():
     found = read(OVERVIEW, EVENTS)
 
     assert next(one.name for one in found.functions) == "train.step"
-    assert found.functions[0].lost == 74.0
+    assert found.functions[0].compile_time == 74.0
     assert found.functions[0].program["flops"] == 1.23e12
-    assert found.lost == pytest.approx(75.85)
+    assert found.compile_time == pytest.approx(75.85)
     assert [one.cause for one in found.recompiles] == ["dtype", "shape", "shape"]
-    assert found.recompiles[0].differences == (
-        "argument x: float32[64] → bfloat16[64]",
-    )
-    assert found.lines[0].place == "/srv/models/train.py:57"
-    assert found.transfers[0].seconds == 410.0
-    assert found.devices[0].name == "0"
-    assert found.cache.misses == 51
-    assert found.hooks_off == ("errors",)
+    assert found.recompiles[0].texts == ("argument x: float32[64] → bfloat16[64]",)
+    assert found.allocations.lines[0].place == "/srv/models/train.py:57"
+    assert found.transfers.lines[0].seconds == 410.0
+    assert found.memory.devices[0].device == "0"
+    assert found.cache.requests.miss == 51
+    assert found.hooks == {"calls": True, "errors": False}
 
 
 @pytest.mark.parametrize("page", [*ODD, 3.5, b"bytes"])
