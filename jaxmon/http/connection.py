@@ -49,22 +49,8 @@ class Connection:
         request: what it asked for, once it has said all of that.
         answer: the response in the making.
         pending: what *answer* waits for.
+        open: the handshake is done, and the client can be answered.
     """
-
-    __slots__ = (
-        "_head",
-        "_open",
-        "_rest",
-        "_unsent",
-        "answer",
-        "deadline",
-        "listener",
-        "peer",
-        "pending",
-        "progress",
-        "request",
-        "transport",
-    )
 
     def __init__(self, transport: Transport, listener: Listener, peer: str) -> None:
         self.transport = transport
@@ -74,14 +60,9 @@ class Connection:
         self.request: Request | None = None
         self.answer: Answer | None = None
         self.pending: Future[Any] | None = None
-        self._open = False
+        self.open = False
         self._head = bytearray()
         self._unsent = self._rest = memoryview(b"")
-
-    @property
-    def understands(self) -> bool:
-        """Whether a response can be sent: the handshake is done."""
-        return self._open
 
     def receive(self) -> bool:
         """
@@ -93,9 +74,9 @@ class Connection:
         """
         self.progress = now()
         try:
-            if not self._open:
+            if not self.open:
                 self.transport.handshake()
-                self._open = True
+                self.open = True
             while not self._is_complete():
                 if not (data := self.transport.receive(MAX_HEAD)):
                     raise ConnectionAbortedError

@@ -18,7 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jaxmon.http.connection import Connection
-from jaxmon.http.messages import RequestError, Response, error_response, now
+from jaxmon.http.messages import Request, RequestError, Response, error_response, now
 
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ class Timeouts(NamedTuple):
 
 class Connections:
     """
-    Used on the server's thread alone. Connections are *asking* until they have sent a
-    request, *waiting* until there is room to answer it, *answered* until they have
-    taken the response, and *ending* until they have closed as well: to close first over
-    bytes that were not read resets a connection, and the response in it is lost.
+    Used on the server's thread alone. Clients are *asking* until there is room to
+    answer their request, *answered* until they have taken the response, and *ending*
+    until they have closed as well: to close first over bytes that were not read resets
+    a connection, and the response in it is lost.
 
     Args:
         loop: watches their sockets.
@@ -89,10 +89,9 @@ class Connections:
         self._report = report
         # In the order in which they became so.
         self._asking: _Kind = {}
-        self._waiting: _Kind = {}
         self._answered: _Kind = {}
         self._ending: _Kind = {}
-        self._kinds = self._asking, self._waiting, self._answered, self._ending
+        self._kinds = self._asking, self._answered, self._ending
         # Their responses can be gone on with.
         self._ready: deque[Connection] = deque()
 
@@ -118,15 +117,12 @@ class Connections:
             return
         client = Connection(transport, listener, peer)
         client.deadline = client.progress + self._timeouts.read
-        # Most have asked by now, and are answered in this turn.
-        self._asking[client] = None
-        self._handle(client)
-        if client in self._asking:
-            del self._asking[client]
-            if self._has_room(self._asking, _ASKING * self._most, peer):
-                self._asking[client] = None
-            else:
-                self._drop(client)
+        if self._has_room(self._asking, _ASKING * self._most, peer, _has_not_asked):
+            self._asking[client] = None
+            # Most have said all by now, and are answered in this turn.
+            self._handle(client)
+        else:
+            self._drop(client)
 
     def turn(self, since: float) -> None:
         """
@@ -148,7 +144,7 @@ class Connections:
 
     def dismiss(self) -> None:
         """Close those whose response has not been begun."""
-        for client in [*self._asking, *self._waiting]:
+        for client in list(self._asking):
             self._close(client)
 
     def close(self) -> None:
@@ -186,7 +182,6 @@ class Connections:
             self._end(client)
         else:
             if has_asked:
-                self._become(self._waiting, client)
                 self._loop.unwatch(client.transport)
                 client.deadline = now() + _PATIENCE_SECONDS
             else:
@@ -196,30 +191,24 @@ class Connections:
 
     def _answer(self) -> None:
         """
-        Answer those who wait, as far as there is room. All who asked before this turn
-        are answered in it, so that one page may be made for all.
+        Answer those who have asked, as far as there is room: all in the same turn, so
+        that one page may be made for all of them.
         """
         full: set[str] = set()
-        for client in list(self._waiting):
-            if client.peer in full:
+        for client in list(self._asking):
+            if client.request is None or client.peer in full:
                 continue
             if self._has_room(self._answered, self._most, client.peer, _is_slow):
-                self._begin(client)
+                self._begin(client, client.request)
             else:
                 full.add(client.peer)
-        while len(self._waiting) > self._most:
-            peers = Counter(client.peer for client in self._waiting)
-            crowd = max(peers.values())
-            crowded = [one for one in self._waiting if peers[one.peer] == crowd]
-            self._turn_away(crowded[-1])
 
-    def _begin(self, client: Connection) -> None:
-        assert client.request is not None  # noqa: S101 - it has asked
+    def _begin(self, client: Connection, request: Request) -> None:
         self._become(self._answered, client)
         client.progress = now()
         client.deadline = client.progress + self._timeouts.answer
         sock = client.transport.sock
-        client.answer = self._router.answer(client.request, client.listener, sock)
+        client.answer = self._router.answer(request, client.listener, sock)
         self._go_on_with(client, partial(next, client.answer))
 
     def _go_on_with(self, client: Connection, step: Callable[[], Future[Any]]) -> None:
@@ -266,11 +255,6 @@ class Connections:
         else:
             self._end(client)
 
-    def _turn_away(self, client: Connection) -> None:
-        self.dropped += 1
-        status = HTTPStatus.SERVICE_UNAVAILABLE
-        self._refuse(client, error_response(status, "too many connections"))
-
     def _end(self, client: Connection) -> None:
         """Send nothing more, and wait for the client to close."""
         if len(self._ending) >= _ENDING * self._most:
@@ -284,17 +268,18 @@ class Connections:
             self._close(client)
 
     def _end_the_time_of(self, client: Connection) -> None:
-        if client in self._waiting:
-            self._turn_away(client)
-        elif client.pending is not None:
-            client.deadline = inf
-            client.pending.cancel()
-            assert client.answer is not None  # noqa: S101 - it is in the making
-            self._go_on_with(client, partial(client.answer.throw, TimeoutError()))
-        elif client in self._asking and client.understands:
+        if client in self._asking and client.request is not None:
+            self.dropped += 1
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            self._refuse(client, error_response(status, "too many connections"))
+        elif client in self._asking and client.open:
             status = HTTPStatus.REQUEST_TIMEOUT
             message = "the request did not arrive in time"
             self._refuse(client, error_response(status, message))
+        elif client.answer is not None and client.pending is not None:
+            client.deadline = inf
+            client.pending.cancel()
+            self._go_on_with(client, partial(client.answer.throw, TimeoutError()))
         else:
             self._close(client)
 
@@ -321,7 +306,7 @@ class Connections:
         clients: _Kind,
         most: int,
         peer: str,
-        is_slow: Callable[[Connection], bool] = lambda _: True,
+        is_slow: Callable[[Connection], bool],
     ) -> bool:
         """
         Tell whether one more at the address *peer* may be one of *clients*; another may
@@ -358,6 +343,11 @@ class Connections:
         self._loop.watch(
             client.transport, client.transport.wants, partial(self._handle, client)
         )
+
+
+def _has_not_asked(client: Connection) -> bool:
+    """Tell whether *client* has not said all of its request."""
+    return client.request is None
 
 
 def _is_slow(client: Connection) -> bool:
