@@ -152,7 +152,7 @@ def connected(place: Place, bounds: Bounds) -> Iterator[Stream]:
         stream.hang_up()
 
 
-def addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
+def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
     """
     Return what `socket.getaddrinfo` finds, at least one, within *seconds*.
 
@@ -190,7 +190,7 @@ def addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
 
 def _connected_to_host(host: str, port: int, bounds: Bounds) -> socket.socket:
     """Return a socket connected to the first address that answers."""
-    found = addresses(host, port, bounds.left())
+    found = _addresses(host, port, bounds.left())
     for number, (family, *_, address) in enumerate(found):
         untried = len(found) - number
         try:

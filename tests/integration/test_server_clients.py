@@ -303,6 +303,19 @@ class TestTls:
             assert [everything(one) for one in idle] == [b""] * 20
         assert self.errors == []
 
+    def test_what_follows_a_request_costs_nobody_the_response(
+        self, secure: int, certificate: Path
+    ) -> None:
+        """A body that nobody reads does not reset the connection, encrypted or not."""
+        trust = ssl.create_default_context(cafile=certificate)
+        with (
+            socket.create_connection(("127.0.0.1", secure), timeout=60) as plain,
+            trust.wrap_socket(plain, server_hostname="127.0.0.1") as client,
+        ):
+            client.sendall(head_of("/big", "Content-Length: 90000") + b"x" * 90_000)
+            assert everything(client).endswith(b"\r\n\r\n" + BIG)
+        assert self.errors == []
+
     def test_a_client_without_tls_is_turned_away(self, secure: int) -> None:
         """Plain HTTP on a TLS port ends that connection and is no error of ours."""
         with socket.create_connection(("127.0.0.1", secure), timeout=60) as client:
