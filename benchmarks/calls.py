@@ -40,7 +40,7 @@ def measure() -> list[Row]:
     """Return the bare call in nanoseconds and what each variant adds to it."""
     import jax
 
-    from jaxmon.agent.meters import metered
+    from jaxmon.agent.counters import metered
 
     argument = jax.numpy.ones(())
     with agent():
@@ -95,7 +95,7 @@ def measure() -> list[Row]:
 
 def _layer_alone() -> Row:
     from jaxmon.agent.counted import CountedFunction
-    from jaxmon.agent.meters import Meters
+    from jaxmon.agent.counters import Meters
 
     nothing = partial(abs)  # in C, as JAX's object is
     counted = CountedFunction(nothing, Meters(), lambda jitted: jitted)

@@ -23,9 +23,9 @@ import types
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
+from jaxmon.agent.counters import Meter, Meters, metered
 from jaxmon.agent.inspection import is_below
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
-from jaxmon.agent.meters import Meter, Meters, metered
 
 
 class Arm(Protocol):

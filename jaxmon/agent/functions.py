@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.counted import uncounted
-from jaxmon.agent.counters import Tally
+from jaxmon.agent.counters import Meters, Tally
 from jaxmon.agent.inspection import (
     ABSENT,
     field_of,
@@ -27,7 +27,6 @@ from jaxmon.agent.inspection import (
 )
 from jaxmon.agent.jaxlink.jit import exported
 from jaxmon.agent.jaxlink.ownership import is_module
-from jaxmon.agent.meters import Meters
 from jaxmon.catalog import COMPILE_SECONDS
 from jaxmon.exposition.histogram import Histogram
 

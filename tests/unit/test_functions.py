@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from jaxmon.agent.counters import metered
 from jaxmon.agent.functions import Function, FunctionTable, label
-from jaxmon.agent.meters import metered
 
 
 class Callable:

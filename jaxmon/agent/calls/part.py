@@ -10,9 +10,8 @@ import functools
 import types
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from jaxmon import interrupts
 from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.functions import Function, FunctionTable, label
 from jaxmon.agent.jaxlink import jit as codes
@@ -25,6 +24,10 @@ if TYPE_CHECKING:
 
 
 SITE = "calls"
+
+# Where objects of a type keep references to them, 0 where they cannot. To try one that
+# cannot raises, which costs twenty times as much.
+_WEAK = cast("Callable[[type], int]", vars(type)["__weakrefoffset__"].__get__)
 
 
 class CallLayer:
@@ -145,8 +148,9 @@ class CallLayer:
         Return the function that calls of what is made of *fun* count for, if they do.
         """
         try:
-            if self.active and self._guard.on(SITE) and not label(fun)[1]:
-                return self._table.of(fun)
+            if self.active and self._guard.on(SITE):
+                name, internal = label(fun)
+                return None if internal else self._table.named(name)
         except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
             self._guard.failed(SITE)
         return None
@@ -156,7 +160,7 @@ class CallLayer:
     ) -> Callable[..., Any]:
         """Return *jitted* so that it counts for *function*; *key* as in `entry`."""
         try:
-            again = functools.partial(self._again, function=function, key=key)
+            again = functools.partial(self._again, function, key)
             counted = CountedFunction(jitted, function.entered, again)
             # The reference's callback is C and drops the entry with the function,
             # before the key's id can belong to anything else.
@@ -170,7 +174,7 @@ class CallLayer:
         return counted
 
     def _again(
-        self, jitted: Callable[..., Any], function: Function, key: object
+        self, function: Function, key: object, jitted: Callable[..., Any]
     ) -> Callable[..., Any]:
         """
         Return *jitted*, a copy of what counts for *function* under *key*, so that it
@@ -188,11 +192,7 @@ def _reference(
     Several pmaps of one function share it as their key. A ``PjitInfo`` belongs to one
     *jitted*, and allows no references.
     """
-    try:
-        return weakref.ref(key, forget)
-    except TypeError as error:
-        interrupts.pass_on(error)
-        return weakref.ref(jitted, forget)
+    return weakref.ref(key if _WEAK(type(key)) else jitted, forget)
 
 
 def _unwrap_for_eval_shape(
