@@ -6,6 +6,7 @@ Whole processes, with and without, in turns.
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -17,22 +18,28 @@ from benchmarks.rows import Row, paired
 ROUNDS = 41
 STARTS = 7
 GOAL_MS = 15.0
+GOAL_PERCENT = 5.0
+GOAL_MB = 3.0
 SECONDS = 60
 
 INSTRUMENT = """
-import os, time
-import jax, jaxmon
+import os, sys, time
 
 def resident():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-jax.numpy.ones(3).block_until_ready()
-before, started = resident(), time.perf_counter()
+began = time.process_time()
+import jax
+theirs = time.process_time() - began
+modules, before, began = len(sys.modules), resident(), time.process_time()
+import jaxmon
 agent = jaxmon.instrument(port=0, socket=False)
-spent = time.perf_counter() - started
+ours = time.process_time() - began
+size, modules = resident() - before, len(sys.modules) - modules
 agent.collect()
-print(spent * 1e3, (resident() - before) / 1e6)
+page = resident() - before
+print(ours * 1e3, ours / theirs * 100, modules, size / 1e6, page / 1e6)
 jaxmon.uninstrument()
 """
 
@@ -43,11 +50,11 @@ def measure() -> list[Row]:
     for _ in range(ROUNDS):
         bare.append(_milliseconds("pass"))
         ours.append(_milliseconds("import jaxmon"))
-    agents = [
+    starts = [
         tuple(map(float, _python("-c", INSTRUMENT).stdout.split()))
         for _ in range(STARTS)
     ]
-    times, sizes = zip(*agents, strict=True)
+    times, shares, modules, sizes, pages = zip(*starts, strict=True)
     return [
         Row(
             name="python -c pass",
@@ -64,15 +71,30 @@ def measure() -> list[Row]:
             note="most in: " + ", ".join(_slowest()),
         ),
         Row(
-            name="jaxmon.instrument() after import jax",
+            name="jaxmon.instrument() after import jax, CPU",
             value=statistics.median(times),
             best=min(times),
             unit="ms",
         ),
         Row(
-            name="  resident memory added, first page included",
+            name="  of what import jax takes",
+            value=statistics.median(shares),
+            best=min(shares),
+            unit="%",
+            at_most=GOAL_PERCENT,
+        ),
+        Row(name="  modules loaded", value=statistics.median(modules), unit=""),
+        Row(
+            name="  resident memory added",
             value=statistics.median(sizes),
             best=min(sizes),
+            unit="MB",
+            at_most=GOAL_MB,
+        ),
+        Row(
+            name="  the same with the first page",
+            value=statistics.median(pages),
+            best=min(pages),
             unit="MB",
         ),
     ]
@@ -100,8 +122,11 @@ def _import_times(program: str) -> list[tuple[str, int]]:
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    # As programs run: with byte code that an earlier run has left.
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     return subprocess.run(
         [sys.executable, *arguments],
+        env=environ,
         capture_output=True,
         text=True,
         timeout=SECONDS,

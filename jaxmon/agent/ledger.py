@@ -4,7 +4,6 @@ What a program spends between two moments: compiles, recompiles, transfers, memo
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -12,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from jaxmon.agent.agent import Agent
 from jaxmon.agent.events import Event
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function, label
-from jaxmon.agent.jaxlink.jit import compiled
+from jaxmon.agent.jaxlink.jit import existing
 from jaxmon.agent.memory import profile as memory_profile
 from jaxmon.agent.memory.holdings import Growth, Holdings, holdings
 from jaxmon.agent.memory.profile import MemoryProfile
@@ -186,7 +185,7 @@ class Ledger:
         has seen it compile them.
         """
         seen = {f.name for f, figures in self._functions.items() if figures.compiles}
-        names = {label(one)[0] for one in compiled(gc.get_objects())}
+        names = {label(one)[0] for one in existing()}
         return frozenset(names - seen - {OTHER, UNKNOWN})
 
     def _transferred(self) -> tuple[Counter[str], Counter[Line]]:

@@ -81,6 +81,61 @@ def test_help_is_quick(arguments):
     assert loaded_by(code) == ["click"]
 
 
+# What an agent with default settings needs later, seldom or never.
+LATER = (
+    "asyncio",
+    "concurrent.futures",
+    "fractions",
+    "jaxmon.agent.cache.obstacles",
+    "jaxmon.agent.checks.deviations",
+    "jaxmon.agent.checks.shadow",
+    "jaxmon.agent.devices.hardware",
+    "jaxmon.agent.devices.nvml",
+    "jaxmon.agent.devices.tpu",
+    "jaxmon.agent.ledger",
+    "jaxmon.agent.memory.leaks",
+    "jaxmon.agent.memory.pprof",
+    "jaxmon.agent.memory.profile",
+    "jaxmon.agent.oom.text",
+    "jaxmon.exposition.parse",
+    "jaxmon.exposition.plausible",
+    "jaxmon.http.client",
+    "jaxmon.report.layout",
+    "jaxmon.resources.host_memory",
+    "jaxmon.tpus",
+    "logging.handlers",
+    "mmap",
+    "pytest",
+    "statistics",
+    "unicodedata",
+)
+
+
+def test_a_start_loads_what_an_agent_needs_at_once():
+    """
+    Whatever else it takes is loaded at the first look, report, check, page or budget,
+    so that programs that need none of it do not wait for it. The data of the start are
+    no dataclasses, each of which takes as long as several modules.
+    """
+    code = (
+        "import dataclasses, json, jax, sys\n"
+        "before, made = set(sys.modules), []\n"
+        "make = dataclasses._process_class\n"
+        "def counting(kind, *args):\n"
+        "    made.append(kind.__qualname__)\n"
+        "    return make(kind, *args)\n"
+        "dataclasses._process_class = counting\n"
+        "import jaxmon\n"
+        "jaxmon.instrument(port=0, socket=False)\n"
+        "loaded = set(sys.modules) - before\n"
+        "jaxmon.uninstrument()\n"
+        "print(json.dumps([sorted(set(sys.argv[1:]) & loaded), made]))"
+    )
+    loaded, made = run_python("-c", code, *LATER).json()
+    assert loaded == []
+    assert set(made) <= {"Context", "Settings"}
+
+
 def test_import_does_nothing():
     """Importing starts no thread, registers no handler and reads no setting."""
     code = (
