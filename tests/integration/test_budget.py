@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_more_compiles_than_allowed_fail(double: Any) -> None:
     message = str(caught.value)
     assert message.startswith("compiles: 2 (allowed: 1)\nrecompiles:\n")
     assert "doubled: shape 1" in message
-    assert "doubled: 2 in 0." in message
+    assert re.search(r"doubled: 2 in \d+\.\d", message)
     assert isinstance(caught.value, AssertionError)
     assert isinstance(caught.value, jaxmon.JaxmonError)
     assert running() is None

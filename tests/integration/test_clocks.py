@@ -104,4 +104,4 @@ def test_threads_that_are_patched_later_print_nothing(
     assert result.err == ""
     known, refused = result.out.splitlines()
     assert known == "False"
-    assert refused.startswith("threads have been patched since jaxmon was loaded")
+    assert refused.startswith("threading was patched after jaxmon was loaded")
