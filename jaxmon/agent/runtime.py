@@ -148,11 +148,12 @@ class RunningAgent(Agent):
         """
         Return what prints the report.
 
-        Loaded now, not at the end: a dataclass is made by `exec`, after which Python
-        no longer knows that an interrupt ends the program, and with which exit code.
+        Loaded and prepared now, not at the end: after an `exec` or `eval`, Python no
+        longer knows that an interrupt ends the program, and with which exit code.
         """
         from jaxmon.agent.reports import exit_report  # noqa: PLC0415 - few want a report
 
+        exit_report.prepare()
         return lambda: exit_report.write(exit_report.text(self._parts, self._overview))
 
     def _exit(self) -> None:

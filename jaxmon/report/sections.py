@@ -63,7 +63,7 @@ def findings(
 def functions(
     snapshot: Snapshot, width: int, *, most: int = _MOST_FUNCTIONS
 ) -> list[str]:
-    """Return the functions by the time that they lost to compiles."""
+    """Return the functions by compile time."""
     took, observed = snapshot.compile_time, snapshot.process.observed_seconds
     if not snapshot.functions or not took:
         return []
@@ -76,16 +76,16 @@ def functions(
     if more := [one for one in users if one not in shown]:
         rows.append((f"{len(more)} more", more))
     if operations:
-        rows.append((f"operations outside jit ({len(operations)})", operations))
+        rows.append((f"eager operations ({len(operations)})", operations))
     layout = [
         Column("FUNCTION", right=False),
         Column("CALLS", 10),
-        Column("HITS", 8),
+        Column("HIT RATE", 10),
         Column("COMPILES", 10),
-        Column("AGAIN", 7),
-        Column("LOST", 13),
+        Column("RECOMPILES", 12),
+        Column("COMPILE TIME", 14),
     ]
-    heading = f"TIME LOST TO COMPILES: {duration(took)}"
+    heading = f"COMPILE TIME: {duration(took)}"
     if observed:
         heading += f", {share(took, observed)} of {duration(observed)}"
     return [
@@ -114,13 +114,13 @@ def _finding(number: int, advice: Advice, width: int) -> list[str]:
 def _function_row(name: str, entries: Sequence[Function]) -> list[str]:
     calls = [one.calls for one in entries if one.calls is not None]
     hits = [one.hits for one in entries if one.hits is not None]
-    again = sum(sum(one.recompiles.values()) for one in entries)
+    recompiled = sum(sum(one.recompiles.values()) for one in entries)
     return [
         name,
         f"{sum(calls):,}" if calls else UNKNOWN,
         share(sum(hits), sum(calls)) if hits and sum(calls) else UNKNOWN,
         f"{sum(one.built for one in entries):,}",
-        f"{again:,}",
+        f"{recompiled:,}",
         duration(sum(one.compile_time for one in entries)),
     ]
 
@@ -133,8 +133,8 @@ def recompiles(snapshot: Snapshot, advice: Sequence[Advice], width: int) -> list
     lines = []
     advised = {one.subject for one in advice if one.topic == "recompile"}
     told_about = set[str]()
-    again = [f for f in snapshot.functions if f.recompiles and not f.internal]
-    for function in again[:_MOST_FUNCTIONS]:
+    found = [f for f in snapshot.functions if f.recompiles and not f.internal]
+    for function in found[:_MOST_FUNCTIONS]:
         causes = sorted(function.recompiles.items(), key=lambda one: -one[1])
         told = ", ".join(f"{cause} {n:,}" for cause, n in causes)
         text = f"{shortened(function.name, _MOST_OF_A_NAME)}: {told}"
@@ -145,9 +145,9 @@ def recompiles(snapshot: Snapshot, advice: Sequence[Advice], width: int) -> list
             told_about.add(causes[0][0])
             text = f"Advice: {what_to_do(causes[0][0])}"
             lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 2)
-    if rest := len(again) - _MOST_FUNCTIONS:
+    if rest := len(found) - _MOST_FUNCTIONS:
         lines += [f"{INDENT}and {rest} more functions"] if rest > 0 else []
-    return ["RECOMPILES, the latest ones first", *lines] if lines else []
+    return ["RECOMPILES (latest first)", *lines] if lines else []
 
 
 def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:

@@ -54,7 +54,7 @@ def programs(snapshot: Snapshot, width: int) -> list[str]:
         Column("FUNCTION", right=False),
         Column("PROGRAMS", 10),
         Column("FLOP", 9),
-        Column("TEMPORARY", 11),
+        Column("TEMP MEMORY", 13),
         Column("DISPATCH", 10),
         Column("EXECUTION", 11),
     ]
@@ -69,7 +69,7 @@ def programs(snapshot: Snapshot, width: int) -> list[str]:
         ]
         for one in known[:_MOST_FUNCTIONS]
     ]
-    heading = "PROGRAMS: the latest of each function; median times of sampled calls"
+    heading = "PROGRAMS (latest per function; median times of sampled calls)"
     return [heading, *table(layout, rows, width=width)]
 
 
@@ -131,7 +131,7 @@ def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
         Column("ARRAYS", 10),
         Column("GROWTH", 12),
         Column("", 2),
-        Column("ALLOCATED AT", right=False, cut=ending),
+        Column("SOURCE LINE", right=False, cut=ending),
     ]
     found = snapshot.allocations
     looked_once = found.time is not None and not found.seconds
@@ -156,10 +156,10 @@ def transfers(snapshot: Snapshot, width: int) -> list[str]:
     layout = [
         Column("COUNT", 9),
         Column("SIZE", 11),
-        Column("WAITED", 12),
+        Column("BLOCKED", 12),
         Column("", 2),
-        Column("WHAT", 21, right=False),
-        Column("AT", right=False, cut=ending),
+        Column("TRANSFER", 21, right=False),
+        Column("SOURCE LINE", right=False, cut=ending),
     ]
     rows = [
         [
@@ -236,10 +236,10 @@ def _memory_heading(snapshot: Snapshot) -> str:
     heading, looks = "MEMORY BY SOURCE LINE", snapshot.allocations
     if looks.time is None:
         return heading
-    heading += f", {ago(snapshot.process.now - looks.time)}"
+    taken = f"snapshot {ago(snapshot.process.now - looks.time)}"
     if looks.seconds:
-        heading += f"; growth in the {duration(looks.seconds)} before"
-    return heading
+        taken += f"; growth over the preceding {duration(looks.seconds)}"
+    return f"{heading} ({taken})"
 
 
 def _growth(growth: float) -> str:

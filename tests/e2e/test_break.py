@@ -82,7 +82,7 @@ FAULTS = {
     "errors": Expected(
         "JaxmonRequestErrorBudgetBurn",
         {"severity": "page", "route": "/complete", "slo": "request-error"},
-        r"job {job}, route /complete: [\d.]+% of the events",
+        r"job {job}, route /complete: [\d.]+% of events",
     ),
 }
 

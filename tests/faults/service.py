@@ -31,8 +31,8 @@ DISK = "jaxmon_host_disk_size_bytes"
 ELSEWHERE = """
 import functools, sys
 from pathlib import Path
-from jaxmon_exporter import service
-service.Host = functools.partial(service.Host, root=Path({root!r}))
+from jaxmon_exporter.collectors import host
+host.Host = functools.partial(host.Host, root=Path({root!r}))
 """
 
 # A clock that a file sets to another time.

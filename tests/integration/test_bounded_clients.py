@@ -217,9 +217,6 @@ def test_a_name_that_is_not_found_in_time(monkeypatch):
     try:
         with pytest.raises(TimeoutError, match="the name localhost was not found"):
             client.get(("localhost", 1), "/", seconds=SECONDS, max_bytes=1)
-        replies = ask([Call(("localhost", 1), "/x", b"")], SECONDS)
-        assert isinstance(replies[0], Failure)
-        assert replies[0].slow
     finally:
         over.set()
 

@@ -77,7 +77,7 @@ def into_observer(name: str, owner: str) -> Callable[[Agent, Bomb], None]:
 
 
 def into_call_layer(agent: Agent, bomb: Bomb) -> None:
-    inside.calls(agent)._table = Holder(of=bomb)  # type: ignore[assignment]
+    inside.calls(agent)._table = Holder(named=bomb)  # type: ignore[assignment]
 
 
 def into_signatures(agent: Agent, bomb: Bomb) -> None:

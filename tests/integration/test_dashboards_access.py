@@ -23,14 +23,14 @@ def test_an_unknown_token(site):
     site.grafana.tokens.clear()
     done = site.push()
     assert done.code == 1
-    assert "Grafana does not know the token (401 Invalid API key)" in done.err
+    assert "Grafana rejected the token (401 Invalid API key)" in done.err
 
 
 def test_a_token_that_may_only_read(site):
     """Grafana's words on the missing permission are shown, and the role to give."""
     done = site.push(GRAFANA_TOKEN=VIEWER)
     assert done.code == 1
-    assert "needs the role Editor" in done.err
+    assert "needs the Editor role" in done.err
     assert "Permissions needed" in done.err
 
 

@@ -266,7 +266,7 @@ def test_json_holds_everything(pushed):
         ('{"uid": "a b", "title": "t"}', "letters, digits, - or _"),
         ('{"uid": "a", "title": "t", "x": NaN}', "NaN"),
         ('{"uid": "a", "title": "On-call"}', "both have title='On-call'"),
-        ('{"uid": "a", "title": "t", "__inputs": [1]}', "import by hand"),
+        ('{"uid": "a", "title": "t", "__inputs": [1]}', "exported for manual import"),
         ('{"apiVersion": "v2", "spec": {}}', "new API"),
         ('{"uid": "a", "title": "t", "tags": "x"}', "give a list"),
     ],

@@ -37,7 +37,7 @@ CASES: dict[str, Case] = {
         },
         [],
         (
-            "10 functions were compiled again, 30 times in all, mostly because the "
+            "10 functions were recompiled, 30 times in all, mostly because the "
             "shape of an argument changed. Their compiles took 40.0 s."
         ),
         (),
@@ -55,7 +55,7 @@ CASES: dict[str, Case] = {
             }
         },
         [],
-        "Operations outside of jit were compiled one by one: 250 programs in 6.2 s.",
+        "Eager operations were compiled one by one: 250 programs in 6.2 s.",
         ("add 200, dot 50",),
         (
             "Put them into a jitted function; for set-up code and for the values of a "
@@ -76,8 +76,8 @@ CASES: dict[str, Case] = {
         },
         [],
         (
-            "Operations outside of jit were compiled one by one: 23 programs in 2.5 s, "
-            "22 of them again, mostly because the shape of an argument changed."
+            "Eager operations were compiled one by one: 23 programs in 2.5 s, "
+            "22 of them recompiles, mostly because the shape of an argument changed."
         ),
         ("unstack 23",),
         (
@@ -173,7 +173,7 @@ def test_recompiles_are_explained_with_their_latest_differences():
         Advice(
             "recompile",
             "train.step",
-            "train.step was compiled again 37 times because the shape of an argument "
+            "train.step was recompiled 37 times because the shape of an argument "
             "changed. Its compiles took 4.0 s.",
             (texts[4], texts[3], texts[1]),
             "Pad to a few fixed sizes (buckets), or drop the last, smaller batch.",
@@ -201,7 +201,7 @@ def test_a_storm_of_today_is_told_after_a_quiet_week():
     (found,) = advice(storm(300.0), **parts)
 
     assert found.finding.startswith(
-        "train.step was compiled again 5 times (5 of them in the last 10 min) because"
+        "train.step was recompiled 5 times (5 of them in the last 10 min) because"
     )
     assert advice(storm(700.0), **parts) == []
     assert advice(storm(300.0)[1:], **parts) == []
@@ -212,7 +212,7 @@ def test_every_cause_has_its_words(cause):
     """No cause of the catalogue is without a reason and without advice."""
     (found,) = advice(functions=function(recompiles={cause: STORM}))
 
-    assert found.finding.startswith("train.step was compiled again 5 times")
+    assert found.finding.startswith("train.step was recompiled 5 times")
     if cause == "unknown":
         assert "; JAX does not tell why. Its" in found.finding
         assert "JAX_EXPLAIN_CACHE_MISSES=1" in found.action

@@ -50,8 +50,8 @@ def test_growth_is_not_told_after_one_look() -> None:
     page = {"process": {"now": 100.0}, "allocations": looks}
 
     heading, titles, row = tables.memory_lines(read(page), 80)
-    assert heading == "MEMORY BY SOURCE LINE, 10 s ago"
-    assert titles.split() == ["SIZE", "ARRAYS", "GROWTH", "ALLOCATED", "AT"]
+    assert heading == "MEMORY BY SOURCE LINE (snapshot 10 s ago)"
+    assert titles.split() == ["SIZE", "ARRAYS", "GROWTH", "SOURCE", "LINE"]
     assert row.split() == ["4", "KiB", "2", "-", "a.py:3"]
 
 

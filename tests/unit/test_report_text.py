@@ -173,8 +173,8 @@ FINDINGS
        report: /var/lib/jaxmon/oom-4711-1.txt
      Advice: The report names the program that asked and the lines that held
      memory: free those first, donate arguments, or make the batch smaller.
-  2. train.step was compiled again 36 times (2 of them in the last 10 min)
-     because the shape of an argument changed. Its compiles took 1 min 14 s.
+  2. train.step was recompiled 36 times (2 of them in the last 10 min) because
+     the shape of an argument changed. Its compiles took 1 min 14 s.
        argument batch['tokens']: int32[64,1023] → int32[64,1024]
      Advice: Pad to a few fixed sizes (buckets), or drop the last, smaller
      batch.
@@ -185,13 +185,13 @@ FINDINGS
   4. The directory's path is part of the key.
      Advice: Mount it at the same path everywhere.
 
-TIME LOST TO COMPILES: 1 min 16 s, 1.0 % of 2 h 13 min
-  FUNCTION                           CALLS    HITS  COMPILES  AGAIN         LOST
-  train.step                        71,234  99.9 %        38     37   1 min 14 s
-  train.evaluate…s_of_one_batch        600  99.8 %         2      1        1.2 s
-  operations outside jit (1)             -       -        12      0       0.60 s
+COMPILE TIME: 1 min 16 s, 1.0 % of 2 h 13 min
+  FUNCTION                   CALLS  HIT RATE  COMPILES  RECOMPILES  COMPILE TIME
+  train.step                71,234    99.9 %        38          37    1 min 14 s
+  train.eval…_one_batch        600    99.8 %         2           1         1.2 s
+  eager operations (1)           -         -        12           0        0.60 s
 
-RECOMPILES, the latest ones first
+RECOMPILES (latest first)
   train.step: shape 36, dtype 1
     argument batch['tokens']: int32[64,1023] → int32[64,1024] (2 alike, 2.0 s,
         10 s ago)
@@ -200,9 +200,9 @@ RECOMPILES, the latest ones first
     Advice: Make it an ordinary argument, or let it take few values; an object
     needs __eq__ and __hash__ that compare values.
 
-PROGRAMS: the latest of each function; median times of sampled calls
-  FUNCTION                     PROGRAMS     FLOP  TEMPORARY  DISPATCH  EXECUTION
-  train.step                         38   1.23 T    3.2 GiB    210 µs      12 ms
+PROGRAMS (latest per function; median times of sampled calls)
+  FUNCTION                   PROGRAMS     FLOP  TEMP MEMORY  DISPATCH  EXECUTION
+  train.step                       38   1.23 T      3.2 GiB    210 µs      12 ms
 
 PERSISTENT CACHE: 1 hit, 51 misses, 2.0 s saved
   /var/cache/jax, 120 entries, 420 MiB, written 40 times
@@ -213,13 +213,13 @@ DEVICE MEMORY
   DEVICE                    IN USE       PEAK      LIMIT  LIVE ARRAYS       SIZE
   0 NVIDIA … 80GB HBM3    61.5 GiB     66 GiB     80 GiB        1,234   60.1 GiB
 
-MEMORY BY SOURCE LINE, 45 s ago; growth in the 2 h 12 min before
-       SIZE    ARRAYS      GROWTH  ALLOCATED AT
+MEMORY BY SOURCE LINE (snapshot 45 s ago; growth over the preceding 2 h 12 min)
+       SIZE    ARRAYS      GROWTH  SOURCE LINE
      48 GiB       310           0  /srv/models/train.py:57 init
     1.2 GiB       900      +3 MiB  …ong/path/to/some/package/metrics.py:31 keep
 
 TRANSFERS BETWEEN HOST AND DEVICE
-      COUNT       SIZE      WAITED  WHAT                 AT
+      COUNT       SIZE     BLOCKED  TRANSFER             SOURCE LINE
      71,234    278 KiB  6 min 50 s  to host, float()     train.py:80
 
 ERRORS
@@ -233,11 +233,11 @@ NOTES
 SUMMARY = """\
 ── jaxmon: python train.py --config configs/large.yaml ─────────────────────────
 
-TIME LOST TO COMPILES: 1 min 16 s, 1.0 % of 2 h 13 min
-  FUNCTION                           CALLS    HITS  COMPILES  AGAIN         LOST
-  train.step                        71,234  99.9 %        38     37   1 min 14 s
-  train.evaluate…s_of_one_batch        600  99.8 %         2      1        1.2 s
-  operations outside jit (1)             -       -        12      0       0.60 s
+COMPILE TIME: 1 min 16 s, 1.0 % of 2 h 13 min
+  FUNCTION                   CALLS  HIT RATE  COMPILES  RECOMPILES  COMPILE TIME
+  train.step                71,234    99.9 %        38          37    1 min 14 s
+  train.eval…_one_batch        600    99.8 %         2           1         1.2 s
+  eager operations (1)           -         -        12           0        0.60 s
 
 DEVICE MEMORY: 66 GiB at most of 80 GiB, on device 0
   the largest part, 48 GiB, from /srv/models/train.py:57
@@ -247,8 +247,8 @@ FINDINGS
        report: /var/lib/jaxmon/oom-4711-1.txt
      Advice: The report names the program that asked and the lines that held
      memory: free those first, donate arguments, or make the batch smaller.
-  2. train.step was compiled again 36 times (2 of them in the last 10 min)
-     because the shape of an argument changed. Its compiles took 1 min 14 s.
+  2. train.step was recompiled 36 times (2 of them in the last 10 min) because
+     the shape of an argument changed. Its compiles took 1 min 14 s.
        argument batch['tokens']: int32[64,1023] → int32[64,1024]
      Advice: Pad to a few fixed sizes (buckets), or drop the last, smaller
      batch.

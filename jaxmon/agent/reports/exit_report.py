@@ -21,6 +21,13 @@ from jaxmon.report.text import summary
 _PATIENCE = 2.0
 
 
+def prepare() -> None:
+    """Load and make what a report takes; dataclasses, and reading them, need `eval`."""
+    from jaxmon.agent.memory import leaks, profile  # noqa: F401, PLC0415 - for a look
+
+    read({}, {"events": [{"kind": "recompile"}]})
+
+
 def text(parts: Parts, overview: Overview) -> str:
     """Return the report as it is now; some milliseconds."""
     _look(parts)

@@ -1,5 +1,5 @@
 """
-Rules about compiles: what is compiled again, for long, one by one, or every time anew.
+Rules about compiles: what is recompiled, takes long, or is compiled one by one.
 
 What is worth a word and what is not stands in the constants here.
 """
@@ -33,7 +33,7 @@ _MOST_EVIDENCE = 3
 
 
 def recompiles(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for functions that are compiled again and again."""
+    """Look for functions that are recompiled again and again."""
     for function in snapshot.functions:
         for cause, count in _by_count(function):
             if function.internal or not _is_storm(function, cause, snapshot):
@@ -42,7 +42,7 @@ def recompiles(snapshot: Snapshot) -> Iterator[Advice]:
             yield Advice(
                 "recompile",
                 function.name,
-                f"{function.name} was compiled again {times(count)}"
+                f"{function.name} was recompiled {times(count)}"
                 + _how_many_lately(function, cause, snapshot)
                 + (f" because {why}" if why else "; JAX does not tell why")
                 + f". Its compiles took {duration(function.compile_time)}.",
@@ -52,7 +52,7 @@ def recompiles(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def scattered(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for many functions that are compiled again a few times each."""
+    """Look for many functions that are recompiled a few times each."""
     few = [
         one
         for one in snapshot.functions
@@ -72,7 +72,7 @@ def scattered(snapshot: Snapshot) -> Iterator[Advice]:
     yield Advice(
         "recompiles",
         "",
-        f"{counted(len(few), 'function')} were compiled again, {count:,} times in "
+        f"{counted(len(few), 'function')} were recompiled, {count:,} times in "
         f"all{why}. Their compiles took {duration(took)}.",
         (),
         what_to_do(cause),
@@ -94,22 +94,22 @@ def stuck(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def operations(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for time lost to operations outside of jit."""
+    """Look for time that eager operations take to compile."""
     inside = [one for one in snapshot.functions if one.internal and one.built]
     took = sum(one.compile_time for one in inside)
     causes = Counter[str]()
     for one in inside:
         causes.update(one.recompiles)
-    again = causes.total()
+    recompiled = causes.total()
     most = took >= _COMPILE_SHARE * snapshot.compile_time
     slow = took >= _OPERATIONS_SECONDS and most
     observed = snapshot.process.observed_seconds
-    often = again >= _SCATTERED and took >= _SCATTERED_OF_TIME * observed
+    often = recompiled >= _SCATTERED and took >= _SCATTERED_OF_TIME * observed
     if not slow and not often:
         return
     built = sum(one.built for one in inside)
     finding = (
-        f"Operations outside of jit were compiled one by one: "
+        f"Eager operations were compiled one by one: "
         f"{counted(built, 'program')} in {duration(took)}"
     )
     if often:
@@ -117,7 +117,7 @@ def operations(snapshot: Snapshot) -> Iterator[Advice]:
         # JAX makes the function of an operation anew for each set of its options.
         told = cause in WHY and cause != "new_function"
         why = f", mostly because {WHY[cause]}" if told else ""
-        finding += f", {again:,} of them again{why}"
+        finding += f", {recompiled:,} of them recompiles{why}"
     short = (f"{_short(one.name)} {one.built}" for one in inside[:_MOST_EVIDENCE])
     yield Advice(
         "operations",
