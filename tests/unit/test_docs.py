@@ -26,7 +26,13 @@ from tests.support import ROOT, require_program
 GENERATED = {"cli.md", "metrics.md", "settings.md"}
 DOCUMENTS = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "exporters/*/README.md", "runbooks/*.md")
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "exporters/*/README.md",
+        "examples/*.md",
+        "runbooks/*.md",
+    )
     for path in ROOT.glob(pattern)
     if path.name not in GENERATED
 )
@@ -95,6 +101,20 @@ def test_links_lead_somewhere(document: Path) -> None:
         path = document.parent / target if target else document
         assert path.exists(), target
         assert not heading or heading in headings(path), f"{target}#{heading}"
+
+
+def test_examples_are_described() -> None:
+    """Each example is linked from the page about them, with the way to start it."""
+    folder = ROOT / "examples"
+    text = (folder / "README.md").read_text()
+    examples = {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.*")
+        if path.is_file() and path.suffix not in (".md", ".pyc")
+    }
+    linked = set(re.findall(r"^\| \[.*?\]\((.*?)\)", text, re.MULTILINE))
+    started = set(re.findall(r"`[^`\n]*\bexamples/([^`\n]+)`", text))
+    assert examples == linked == started
 
 
 @pytest.mark.parametrize("path", ["docs/causes.md", "runbooks/JaxmonRecompileStorm.md"])
