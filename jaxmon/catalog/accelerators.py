@@ -1,4 +1,4 @@
-"""Accelerators of a host, as the sidecar sees them."""
+"""Accelerator metrics, as read by the sidecar."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ ACCELERATOR_INFO = _accelerators.info(
 )
 ACCELERATOR_UP = _accelerators.gauge(
     "jaxmon_accelerator_up",
-    "1 while the accelerator answers its driver, 0 when it is lost.",
+    "1 while the accelerator responds to its driver, 0 if it is lost.",
     "uuid",
     limits=(0, 1),
 )
 ACCELERATOR_UTILIZATION_RATIO = _accelerators.gauge(
     "jaxmon_accelerator_utilization_ratio",
-    "Share of the last sample period in which a kernel ran.",
+    "Fraction of the last sample period during which a kernel was running.",
     "uuid",
 )
 ACCELERATOR_MEMORY_USED_BYTES = _accelerators.gauge(
     "jaxmon_accelerator_memory_used_bytes",
-    "Memory in use on the accelerator, by all processes.",
+    "Accelerator memory in use, by all processes.",
     "uuid",
 )
 ACCELERATOR_MEMORY_SIZE_BYTES = _accelerators.gauge(
-    "jaxmon_accelerator_memory_size_bytes", "Memory of the accelerator.", "uuid"
+    "jaxmon_accelerator_memory_size_bytes", "Total accelerator memory.", "uuid"
 )
 ACCELERATOR_TEMPERATURE_CELSIUS = _accelerators.gauge(
     "jaxmon_accelerator_temperature_celsius",
@@ -45,16 +45,16 @@ ACCELERATOR_TEMPERATURE_CELSIUS = _accelerators.gauge(
     ("sensor", ("gpu", "memory")),
 )
 ACCELERATOR_POWER_WATTS = _accelerators.gauge(
-    "jaxmon_accelerator_power_watts", "Power drawn by the accelerator.", "uuid"
+    "jaxmon_accelerator_power_watts", "Power draw of the accelerator.", "uuid"
 )
 ACCELERATOR_POWER_LIMIT_WATTS = _accelerators.gauge(
     "jaxmon_accelerator_power_limit_watts",
-    "Power limit in force on the accelerator.",
+    "Enforced power limit of the accelerator.",
     "uuid",
 )
 ACCELERATOR_ENERGY_JOULES = _accelerators.counter(
     "jaxmon_accelerator_energy_joules_total",
-    "Energy used by the accelerator since its driver was loaded.",
+    "Energy consumed by the accelerator since the driver was loaded.",
     "uuid",
 )
 BORROWED = (
@@ -69,39 +69,39 @@ BORROWED = (
     ACCELERATOR_ENERGY_JOULES,
 )
 """
-What agents tell of their own devices where the sidecar has no driver to ask.
+Metrics that agents export for their own devices if the sidecar has no driver to query.
 """
 
 ACCELERATOR_COST_DOLLARS_PER_HOUR = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_cost_dollars_per_hour",
-    "Price of the accelerator, from the sidecar's price table.",
+    "Price of the accelerator per hour, from the sidecar's price table.",
     "uuid",
 )
 ACCELERATOR_MEMORY_FREE_BYTES = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_memory_free_bytes",
-    "Memory of the accelerator that nobody uses.",
+    "Free accelerator memory.",
     "uuid",
 )
 ACCELERATOR_MEMORY_RESERVED_BYTES = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_memory_reserved_bytes",
-    "Memory of the accelerator that driver and firmware keep for themselves.",
+    "Accelerator memory reserved by driver and firmware.",
     "uuid",
 )
 ACCELERATOR_CLOCK_HERTZ = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_clock_hertz",
-    "Clock of a part of the accelerator.",
+    "Clock frequency of an accelerator domain.",
     "uuid",
     ("clock", CLOCKS),
 )
 ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_temperature_margin_celsius",
-    "Degrees left until the accelerator slows itself down.",
+    "Temperature margin before the accelerator throttles.",
     "uuid",
     limits=(-200, 200),
 )
 ACCELERATOR_NUMA_NODE = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_numa_node",
-    "Memory node of the host that the accelerator is attached to.",
+    "NUMA node that the accelerator is attached to.",
     "uuid",
     limits=(0, 4095),
 )

@@ -20,7 +20,7 @@ _calls = Sheet("Calls")
 
 JIT_CALLS = _calls.counter(
     "jaxmon_jit_calls_total",
-    "Calls of jitted functions made by the program, not while tracing another.",
+    "Calls to jitted functions by the program, excluding calls made while tracing.",
     "function",
 )
 JIT_CACHE_HITS = _calls.counter(
@@ -30,24 +30,25 @@ JIT_CACHE_HITS = _calls.counter(
 )
 JIT_CACHE_MISSES = _calls.counter(
     "jaxmon_jit_cache_misses_total",
-    "Calls that left the C++ fast path, functions jitted before jaxmon included.",
+    "Calls that left the C++ fast path, including functions jitted before jaxmon "
+    "started.",
     "function",
 )
 ERRORS = _calls.counter(
     "jaxmon_errors_total",
-    "Exceptions that left a jitted call, or reached the top of a thread.",
+    "Exceptions raised by a jitted call, or uncaught at the top of a thread.",
     "function",
     ("kind", ERROR_KINDS),
 )
 DISPATCH_SECONDS = _calls.histogram(
     "jaxmon_dispatch_seconds",
-    "Host time of sampled calls: from the call to its return, device work queued.",
+    "Host time of sampled calls, from call to return (dispatch only).",
     "function",
     buckets=(1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 1.0, 10.0),
 )
 EXECUTION_SECONDS = _calls.histogram(
     "jaxmon_execution_seconds",
-    "Device time of sampled calls: from the start of their work to its end.",
+    "Device time of sampled calls, from the start of execution to its end.",
     "function",
     buckets=(1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
 )
@@ -58,34 +59,35 @@ _compile = Sheet("Compile")
 
 COMPILE_SECONDS = _compile.histogram(
     "jaxmon_compile_seconds",
-    "Time spent making a program ready to run, by phase.",
+    "Time spent tracing, lowering and compiling programs, by phase.",
     "function",
     ("phase", PHASES),
     buckets=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
 )
 COMPILES = _compile.counter(
     "jaxmon_compiles_total",
-    "Executables built or loaded from the persistent cache, and failures to.",
+    "Executables compiled or loaded from the persistent cache, and failed "
+    "attempts, by outcome.",
     "function",
     ("outcome", OUTCOMES),
 )
 RECOMPILES = _compile.counter(
     "jaxmon_recompiles_total",
-    "Calls that compiled a function which had been compiled before, by cause.",
+    "Calls that recompiled a function, by cause.",
     "function",
     ("cause", CAUSES),
 )
 COMPILES_IN_PROGRESS = _compile.gauge(
     "jaxmon_compiles_in_progress",
-    "Backend compiles, persistent cache look-ups included, running now.",
+    "Backend compiles in progress, including persistent cache lookups.",
 )
 COMPILE_OLDEST_SECONDS = _compile.gauge(
     "jaxmon_compile_oldest_seconds",
-    "Age of the oldest compile in progress, 0 when there is none.",
+    "Age of the oldest compile in progress; 0 if none.",
 )
 PERSISTENT_CACHE_REQUESTS = _compile.counter(
     "jaxmon_persistent_cache_requests_total",
-    "Look-ups in JAX's persistent compilation cache.",
+    "Lookups in JAX's persistent compilation cache, by result.",
     ("result", PERSISTENT_CACHE_RESULTS),
 )
 PERSISTENT_CACHE_WRITES = _compile.counter(
@@ -94,12 +96,12 @@ PERSISTENT_CACHE_WRITES = _compile.counter(
 )
 PERSISTENT_CACHE_ERRORS = _compile.counter(
     "jaxmon_persistent_cache_errors_total",
-    "Failures of the persistent cache, of which JAX only warns.",
+    "Persistent cache failures, which JAX only reports as warnings.",
     ("operation", PERSISTENT_CACHE_OPERATIONS),
 )
 PERSISTENT_CACHE_SAVED_SECONDS = _compile.counter(
     "jaxmon_persistent_cache_saved_seconds_total",
-    "Compile time that cache hits saved, retrieval deducted, by JAX's estimate.",
+    "Compile time saved by cache hits, net of retrieval time, as estimated by JAX.",
 )
 PERSISTENT_CACHE_SIZE_BYTES = _compile.gauge(
     "jaxmon_persistent_cache_size_bytes",
@@ -111,7 +113,8 @@ PERSISTENT_CACHE_ENTRIES = _compile.gauge(
 )
 PERSISTENT_CACHE_OBSTACLE = _compile.gauge(
     "jaxmon_persistent_cache_obstacle",
-    "1 while this keeps programs out of the persistent cache, or from being found.",
+    "1 while this reason prevents programs from being stored in, or found in, the "
+    "persistent cache.",
     ("reason", PERSISTENT_CACHE_OBSTACLES),
 )
 
@@ -121,60 +124,63 @@ _programs = Sheet("Programs")
 
 PROGRAMS = _programs.counter(
     "jaxmon_programs_total",
-    "Different programs built or loaded for a function.",
+    "Distinct programs compiled or loaded for a function.",
     "function",
 )
 PROGRAM_INFO = _programs.info(
     "jaxmon_program_info",
-    "Newest program of a function; hosts that differ here run different programs.",
+    "Latest program of a function; hosts with different fingerprints run "
+    "different programs.",
     "function",
     "fingerprint",
 )
 PROGRAM_FLOPS = _programs.gauge(
     "jaxmon_program_flops",
-    "Floating point operations by XLA's estimate, which counts a loop body once.",
+    "Floating-point operations of the latest program, as estimated by XLA (loop "
+    "bodies counted once).",
     "function",
 )
 PROGRAM_ACCESSED_BYTES = _programs.gauge(
     "jaxmon_program_accessed_bytes",
-    "Bytes read and written by XLA's estimate, which counts a loop body once.",
+    "Bytes read and written by the latest program, as estimated by XLA (loop "
+    "bodies counted once).",
     "function",
 )
 PROGRAM_ARGUMENT_BYTES = _programs.gauge(
     "jaxmon_program_argument_bytes",
-    "Device memory of the arguments of the newest program of a function.",
+    "Argument memory of a function's latest program.",
     "function",
 )
 PROGRAM_OUTPUT_BYTES = _programs.gauge(
     "jaxmon_program_output_bytes",
-    "Device memory of the outputs of the newest program of a function.",
+    "Output memory of a function's latest program.",
     "function",
 )
 PROGRAM_TEMPORARY_BYTES = _programs.gauge(
     "jaxmon_program_temporary_bytes",
-    "Device memory that the newest program of a function needs while it runs.",
+    "Temporary device memory of a function's latest program.",
     "function",
 )
 PROGRAM_PEAK_BYTES = _programs.gauge(
     "jaxmon_program_peak_bytes",
-    "Most device memory that the newest program of a function holds at a time.",
+    "Peak device memory of a function's latest program.",
     "function",
 )
 PROGRAM_CODE_BYTES = _programs.gauge(
     "jaxmon_program_code_bytes",
-    "Size of the code of the newest program of a function.",
+    "Code size of a function's latest program.",
     "function",
 )
 PROGRAM_FUSIONS = _programs.gauge(
-    "jaxmon_program_fusions", "Fusions in the newest program of a function.", "function"
+    "jaxmon_program_fusions", "Fusions in a function's latest program.", "function"
 )
 PROGRAM_INSTRUCTIONS = _programs.gauge(
     "jaxmon_program_instructions",
-    "HLO instructions in the newest program of a function.",
+    "HLO instructions in a function's latest program.",
     "function",
 )
 PROGRAM_DEVICES = _programs.gauge(
     "jaxmon_program_devices",
-    "Devices that the newest program of a function runs on, in all processes.",
+    "Number of devices a function's latest program runs on, across all processes.",
     "function",
 )

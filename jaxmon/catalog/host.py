@@ -12,28 +12,28 @@ _collectors = Sheet("Collectors", SIDECAR)
 
 COLLECTOR_SUCCESS = _collectors.gauge(
     "jaxmon_collector_success",
-    "1 when the last poll of a collector worked.",
+    "1 if the last poll of a collector succeeded.",
     "collector",
 )
 COLLECTOR_DURATION_SECONDS = _collectors.gauge(
     "jaxmon_collector_duration_seconds",
-    "Duration of the last finished poll of a collector.",
+    "Duration of a collector's last completed poll.",
     "collector",
 )
 COLLECTOR_AGE_SECONDS = _collectors.gauge(
     "jaxmon_collector_age_seconds",
-    "Age of the figures that a collector serves.",
+    "Age of the values a collector serves.",
     "collector",
 )
 COLLECTOR_ERRORS = _collectors.counter(
     "jaxmon_collector_errors_total",
-    "Failures of a collector, by reason.",
+    "Collector failures, by reason.",
     "collector",
     "reason",
 )
 AGENT_UP = _collectors.gauge(
     "jaxmon_agent_up",
-    "1 when the agent in this slot answered the last poll, 0 when it did not.",
+    "1 if the agent in this slot responded to the last poll, else 0.",
     "worker",
     limits=(0, 1),
 )
@@ -56,11 +56,12 @@ HOST_MEMORY_SIZE_BYTES = _host.gauge(
 )
 HOST_MEMORY_AVAILABLE_BYTES = _host.gauge(
     "jaxmon_host_memory_available_bytes",
-    "Memory of the host that programs can get without swapping.",
+    "Host memory available to programs without swapping.",
 )
 HOST_PRESSURE_SECONDS = _host.counter(
     "jaxmon_host_pressure_seconds_total",
-    "Time in which some, or all, tasks of the host waited for a resource.",
+    "Time during which some (or all) of the host's tasks were stalled on a "
+    "resource (PSI).",
     ("resource", PRESSURE_RESOURCES),
     ("kind", PRESSURE_KINDS),
 )
@@ -76,12 +77,13 @@ HOST_NETWORK_TRANSMIT_BYTES = _host.counter(
 )
 HOST_DISK_SIZE_BYTES = _host.gauge(
     "jaxmon_host_disk_size_bytes",
-    "Size of the file system that holds a directory, as the persistent cache's.",
+    "Size of the file system containing a watched directory, such as the "
+    "persistent cache's.",
     "directory",
 )
 HOST_DISK_AVAILABLE_BYTES = _host.gauge(
     "jaxmon_host_disk_available_bytes",
-    "Space that unprivileged programs can still use there.",
+    "Space available to unprivileged users on that file system.",
     "directory",
 )
 
@@ -91,36 +93,38 @@ _container = Sheet("Container", BOTH)
 
 CONTAINER_MEMORY_USED_BYTES = _container.gauge(
     "jaxmon_container_memory_used_bytes",
-    "Memory charged to the process's control group, page cache included.",
+    "Memory charged to the process's cgroup, including page cache.",
 )
 CONTAINER_MEMORY_WORKING_SET_BYTES = _container.gauge(
     "jaxmon_container_memory_working_set_bytes",
-    "The same less inactive page cache; what Kubernetes evicts by.",
+    "Cgroup memory minus inactive page cache (working set), which Kubernetes uses "
+    "for eviction.",
 )
 CONTAINER_MEMORY_LIMIT_BYTES = _container.gauge(
     "jaxmon_container_memory_limit_bytes",
-    "Memory beyond which the kernel kills; absent where there is no limit.",
+    "Cgroup memory limit, above which the kernel kills; absent if unlimited.",
 )
 CONTAINER_OOM_KILLS = _container.counter(
     "jaxmon_container_oom_kills_total",
-    "Processes of the control group that the kernel killed for want of memory.",
+    "Processes in the cgroup killed by the kernel's OOM killer.",
 )
 CONTAINER_CPU_SECONDS = _container.counter(
     "jaxmon_container_cpu_seconds_total",
-    "CPU time of the control group, by mode.",
+    "CPU time of the cgroup, by mode.",
     "mode",
 )
 CONTAINER_CPU_THROTTLED_SECONDS = _container.counter(
     "jaxmon_container_cpu_throttled_seconds_total",
-    "Time in which the control group could not run, its share being used up.",
+    "Time during which the cgroup was CPU-throttled.",
 )
 CONTAINER_CPU_LIMIT = _container.gauge(
     "jaxmon_container_cpu_limit",
-    "Cores that the control group may use; absent where there is no limit.",
+    "CPU limit of the cgroup in cores; absent if unlimited.",
 )
 CONTAINER_PRESSURE_SECONDS = _container.counter(
     "jaxmon_container_pressure_seconds_total",
-    "Time in which some, or all, tasks of the control group waited for a resource.",
+    "Time during which some (or all) of the cgroup's tasks were stalled on a "
+    "resource (PSI).",
     ("resource", PRESSURE_RESOURCES),
     ("kind", PRESSURE_KINDS),
 )

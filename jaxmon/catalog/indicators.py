@@ -1,6 +1,4 @@
-"""
-What a program says about itself: requests, what they wait in, and loops that train.
-"""
+"""Application metrics: requests, queues, batches and training loops."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ _requests = Sheet("Requests")
 
 REQUEST_SECONDS = _requests.histogram(
     "jaxmon_request_seconds",
-    "Time from request to response; cold when a compile happened on its behalf.",
+    "Request latency; a request is cold if a compile happened on its behalf.",
     "route",
     ("start", STARTS),
     # 0.2 s and 1 s are thresholds of the default SLOs.
@@ -22,20 +20,20 @@ REQUEST_SECONDS = _requests.histogram(
 )
 REQUESTS = _requests.counter(
     "jaxmon_requests_total",
-    "Requests that ended, by outcome; client_error is the caller's fault.",
+    "Finished requests, by outcome; client_error is the client's fault.",
     "route",
     ("outcome", REQUEST_OUTCOMES),
     ("start", STARTS),
 )
 REQUESTS_IN_PROGRESS = _requests.gauge(
-    "jaxmon_requests_in_progress", "Requests being served now.", "route"
+    "jaxmon_requests_in_progress", "Requests in progress.", "route"
 )
 QUEUE_DEPTH = _requests.gauge(
-    "jaxmon_queue_depth", "How many wait in a queue of the program.", "queue"
+    "jaxmon_queue_depth", "Number of items waiting in a queue of the program.", "queue"
 )
 BATCH_FILL_RATIO = _requests.histogram(
     "jaxmon_batch_fill_ratio",
-    "What was asked for of what a batch computes, padding included.",
+    "Batch fill: requested items as a fraction of the batch's capacity.",
     "route",
     buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 1.0),
 )
@@ -46,31 +44,29 @@ _training = Sheet("Training")
 
 STEP_SECONDS = _training.histogram(
     "jaxmon_step_seconds",
-    "Time from one step of a loop to the next, waiting for data included.",
+    "Step time, from one step of a loop to the next, including data wait.",
     "loop",
     buckets=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
 )
-STEPS = _training.counter(
-    "jaxmon_steps_total", "Steps of a loop that were finished.", "loop"
-)
+STEPS = _training.counter("jaxmon_steps_total", "Completed steps of a loop.", "loop")
 ITEMS = _training.counter(
     "jaxmon_items_total",
-    "Items (tokens, images, sequences) that a loop worked through.",
+    "Items (tokens, images, sequences) processed by a loop.",
     "loop",
     "item",
 )
 DATA_WAIT_SECONDS = _training.counter(
     "jaxmon_data_wait_seconds_total",
-    "Time that a loop waited for its next batch.",
+    "Time a loop spent waiting for its next batch.",
     "loop",
 )
 LAST_STEP_TIMESTAMP_SECONDS = _training.gauge(
     "jaxmon_last_step_timestamp_seconds",
-    "When a running loop began or last finished a step, as a Unix timestamp.",
+    "Unix time at which a running loop started or last completed a step.",
     "loop",
 )
 TIME_SECONDS = _training.counter(
     "jaxmon_time_seconds_total",
-    "Wall time of the program, split by what it was doing.",
+    "Wall time of the program, by activity.",
     "activity",
 )

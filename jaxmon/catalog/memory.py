@@ -1,4 +1,4 @@
-"""Memory, transfers, and what the numbers are like."""
+"""Memory, transfer and numeric-check metrics."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ _memory = Sheet("Memory")
 
 DEVICE_MEMORY_BYTES = _memory.gauge(
     "jaxmon_device_memory_bytes",
-    "Allocator figures of a local device; absent where JAX has none (CPU).",
+    "Allocator statistics of a local device; absent where JAX provides none (CPU).",
     "device",
     ("kind", MEMORY_KINDS),
 )
 DEVICE_ALLOCATIONS = _memory.counter(
     "jaxmon_device_allocations_total",
-    "Allocations made by the allocator of a local device.",
+    "Allocations made by a local device's allocator.",
     "device",
 )
 LIVE_ARRAYS = _memory.gauge(
     "jaxmon_live_arrays",
-    "Arrays that the program holds with a shard in the memory of a local device.",
+    "Live arrays with a shard in a local device's memory.",
     "device",
     "dtype",
 )
 LIVE_ARRAY_BYTES = _memory.gauge(
     "jaxmon_live_array_bytes",
-    "Bytes of the shards of live arrays in the memory of a local device.",
+    "Bytes of live array shards in a local device's memory.",
     "device",
     "dtype",
 )
 OFFLOADED_ARRAY_BYTES = _memory.gauge(
     "jaxmon_offloaded_array_bytes",
-    "Bytes of live arrays of a local device that are in the host's memory instead.",
+    "Bytes of a local device's live arrays that are offloaded to host memory.",
     "device",
 )
 LEAK_GROWTH_BYTES = _memory.gauge(
     "jaxmon_leak_growth_bytes",
-    "Growth of live bytes over a window in which they only grew; 0 otherwise.",
+    "Growth of live bytes over a window of steady growth (suspected leak); 0 "
+    "otherwise.",
     "device",
 )
 OOM_REPORTS = _memory.counter(
@@ -48,23 +49,23 @@ OOM_REPORTS = _memory.counter(
 )
 HOST_TRANSFERS = _memory.counter(
     "jaxmon_host_transfers_total",
-    "Transfers between host and device that the program made, explicitly or not.",
+    "Host-device transfers made by the program, explicit or implicit.",
     ("direction", TRANSFER_DIRECTIONS),
 )
 HOST_TRANSFER_BYTES = _memory.counter(
     "jaxmon_host_transfer_bytes_total",
-    "Bytes moved by transfers between host and device.",
+    "Bytes moved by host-device transfers.",
     ("direction", TRANSFER_DIRECTIONS),
 )
 HOST_TRANSFER_SECONDS = _memory.counter(
     "jaxmon_host_transfer_seconds_total",
-    "Time that the program was blocked in transfers, waiting for results included.",
+    "Time the program was blocked in transfers, including waiting for results.",
     ("direction", TRANSFER_DIRECTIONS),
 )
 
 HOST_SYNCS = _memory.counter(
     "jaxmon_host_syncs_total",
-    "Waits for the device that the program made by block_until_ready.",
+    "Device synchronizations by block_until_ready.",
 )
 HOST_SYNC_SECONDS = _memory.counter(
     "jaxmon_host_sync_seconds_total",
@@ -92,18 +93,19 @@ OUTPUT_DEVIATION = _numerics.gauge(
 )
 DETERMINISM_CHECKS = _numerics.counter(
     "jaxmon_determinism_checks_total",
-    "Second runs on the same input; passed when the outputs were identical.",
+    "Determinism checks (second runs on the same input), by outcome; passed if "
+    "outputs were identical.",
     "function",
     ("outcome", CHECK_OUTCOMES),
 )
 GRADIENT_CHECKS = _numerics.counter(
     "jaxmon_gradient_checks_total",
-    "Gradients compared with finite differences by jaxmon.check_gradients.",
+    "Gradient checks against finite differences by jaxmon.check_gradients, by outcome.",
     "function",
     ("outcome", CHECK_OUTCOMES),
 )
 KEY_REUSE = _numerics.counter(
     "jaxmon_key_reuse_total",
-    "Uses of a PRNG key that JAX's key-reuse checking refused.",
+    "PRNG key reuses rejected by JAX's key-reuse checker.",
     "function",
 )

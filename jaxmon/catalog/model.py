@@ -1,4 +1,4 @@
-"""What a metric is, and how a sheet of the catalogue declares some."""
+"""The metric type, and the sheets that declare metrics in the catalogue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import inf
 from typing import Literal, NamedTuple
 
 
-# The last two are for what others export and the sidecar passes on.
+# The last two are for metrics of other exporters that the sidecar passes on.
 Kind = Literal["counter", "gauge", "histogram", "info", "summary", "untyped"]
 Source = Literal["agent", "sidecar"]
 Label = str | tuple[str, tuple[str, ...]]
@@ -24,8 +24,8 @@ GAUGES = {
     "hertz": (0.0, 1e11),
 }
 """
-What a gauge in each unit can be, on any machine. What drivers say for "not available",
-such as the highest number of 32 or 64 bits, lies beyond it.
+Plausible range of a gauge by unit, on any machine. Drivers' values for "not available",
+such as the highest 32-bit or 64-bit integer, lie outside it.
 """
 
 # Bytes and joules are counted by the largest numbers that there are, or in small units.
@@ -37,7 +37,7 @@ _UNITS = (*GAUGES, "joules")
 
 class Metric(NamedTuple):
     """
-    One metric family: what it is called, what it means, who exports it.
+    One metric family: name, meaning and exporter.
 
     Args:
         name: full exposed name, base unit suffix included.
@@ -47,10 +47,10 @@ class Metric(NamedTuple):
         labels: label names in exposition order. The sidecar adds ``worker`` to
             every agent series that it relays.
         buckets: upper bounds of a histogram, without ``+Inf``.
-        sources: whose page carries it.
+        sources: who exports it.
         group: heading under which the documentation lists it.
-        values: the closed set of values of a label, where there is one.
-        limits: lowest and highest value that can be, where kind and unit do not tell.
+        values: closed sets of label values, by label.
+        limits: lowest and highest plausible value, if not implied by kind and unit.
     """
 
     name: str
@@ -67,8 +67,8 @@ class Metric(NamedTuple):
     @property
     def range(self) -> tuple[float, float]:
         """
-        Lowest and highest value that a sample can have; of a histogram, its counts and
-        its sum.
+        Lowest and highest plausible value of a sample; for a histogram, of its counts
+        and its sum.
         """
         if self.limits is not None:
             return self.limits
@@ -83,10 +83,11 @@ class Metric(NamedTuple):
 
 class Sheet:
     """
-    Metrics of one group, on the same pages.
+    Metrics of one group, with the same sources.
 
-    Each constructor makes one of its kind. Its text is the metric's help; the unit
-    follows from the name. A label with a closed set of values is given with them.
+    Each method creates a metric of that kind. Its text is the metric's help; the unit
+    follows from the name. A label with a closed set of values is passed together with
+    it.
 
     Args:
         group: see `Metric`.

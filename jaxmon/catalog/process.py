@@ -1,4 +1,4 @@
-"""Who a process is, and how it fares: jaxmon itself included."""
+"""Process identity and health, including jaxmon's own."""
 
 from __future__ import annotations
 
@@ -45,32 +45,32 @@ _self_of_sidecar = Sheet("Self", SIDECAR)
 
 INTERNAL_ERRORS = _self_of_both.counter(
     "jaxmon_internal_errors_total",
-    "Failures of jaxmon's own code, contained; the program was not disturbed.",
+    "Contained failures of jaxmon's own code; the program was not affected.",
     "site",
 )
 HOOK_ACTIVE = _self.gauge(
     "jaxmon_hook_active",
-    "1 while a hook observes, 0 when it could not attach or switched itself off.",
+    "1 while a hook is active, 0 if it could not attach or disabled itself.",
     "hook",
 )
 LABEL_OVERFLOW = _self.counter(
     "jaxmon_label_overflow_total",
-    "Look-ups of a label that did not fit and was reported as 'other'.",
+    "Lookups of labels beyond the limit, reported as 'other'.",
     "label",
 )
 DROPPED = _self_of_both.counter(
     "jaxmon_dropped_total",
-    "What jaxmon refused: beyond its bounds, or a figure that cannot be true.",
+    "Items dropped by jaxmon: beyond its limits, or implausible values.",
     ("what", ("connection", "figure", "program", "sample")),
 )
 WEB_CONFIG_SUCCESS = _self_of_sidecar.gauge(
     "jaxmon_web_config_success",
-    "1 while what --web-config and its certificates say is in force, 0 after a change "
-    "that cannot be used.",
+    "1 if the current --web-config and its certificates are in effect, 0 after an "
+    "invalid change.",
 )
 SCRAPE_SECONDS = _self_of_both.histogram(
     "jaxmon_scrape_seconds",
-    "Time spent collecting and encoding one page.",
+    "Time spent collecting and encoding one scrape response.",
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
 )
 

@@ -1,4 +1,4 @@
-"""The closed sets of values that labels have."""
+"""Closed sets of label values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ERROR_KINDS = (
 )
 PERSISTENT_CACHE_RESULTS = ("hit", "miss")
 PERSISTENT_CACHE_OPERATIONS = ("read", "write")
-# Why JAX's persistent cache cannot hit, or not for everybody.
+# Why JAX's persistent cache cannot hit, or not in every process.
 PERSISTENT_CACHE_OBSTACLES = (
     "disabled",
     "no_directory",
@@ -60,7 +60,7 @@ STARTS = ("cold", "warm")
 # double-bit ECC, NVLink, fallen off the bus, contained and uncontained ECC, GSP.
 CRITICAL_XIDS = ("48", "62", "64", "74", "79", "94", "95", "119", "120")
 REQUEST_OUTCOMES = ("success", "client_error", "error")
-# What an allocator holds for itself is its pool. A block is what one array may take of
+# The pool is what an allocator holds for itself. A block is what one array can take of
 # it: with much free and no large block, memory is fragmented.
 MEMORY_KINDS = (
     "in_use",
@@ -77,7 +77,7 @@ CLOCKS = ("graphics", "sm", "memory", "video")
 ENGINES = ("encoder", "decoder", "jpeg", "ofa")
 # Corrected errors cost nothing; uncorrected ones a program, or its results.
 SEVERITIES = ("corrected", "uncorrected")
-# Since the driver was loaded, and in the life of the GPU.
+# Since the driver was loaded, and over the lifetime of the GPU.
 ECC_SCOPES = ("volatile", "aggregate")
 THROTTLE_REASONS = (
     "power",
@@ -90,7 +90,8 @@ THROTTLE_REASONS = (
     "hw_thermal",
     "hw_power_brake",
 )
-# What no healthy host has for long: heat, a power supply or a board that gives in.
+# Never active for long on a healthy host: overheating, or a failing power supply or
+# board.
 UNDUE_THROTTLING = (
     "thermal",
     "board_limit",

@@ -154,7 +154,7 @@ def test_range_is_one(metric):
     asked = metric.group in (
         "Accelerators",
         "NVIDIA GPUs",
-        "Activity of NVIDIA GPUs",
+        "NVIDIA GPU activity",
         "TPUs",
     )
     if asked and metric.kind != "histogram" and "cost" not in metric.name:
