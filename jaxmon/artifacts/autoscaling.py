@@ -1,6 +1,6 @@
 """
-More replicas where device memory or queues run full: for Kubernetes's own autoscaler
-through prometheus-adapter, and for KEDA.
+Autoscaling on device memory and queue length: for the Kubernetes HPA through
+prometheus-adapter, and for KEDA.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def total(metric: Metric, by: str, scope: str) -> str:
 
 
 def _rules() -> list[dict[str, Any]]:
-    """Return rules of prometheus-adapter; it fills in what stands in <<brackets>>."""
+    """Return rules of prometheus-adapter; it fills in the <<brackets>>."""
     by, scope = "<<.GroupBy>>", "<<.LabelMatchers>>"
     of_pods = f"{ne('namespace', '')},{ne('pod', '')}"
     limit = _series(DEVICE_MEMORY_BYTES, eq("kind", "limit"), scope=of_pods)
@@ -130,8 +130,8 @@ def _scaled_object() -> dict[str, Any]:
                 "serverAddress": "http://prometheus-operated.monitoring:9090",
                 "query": query,
                 "threshold": f"{threshold:g}",
-                # Otherwise no answer is read as 0, and what was scaled out for a
-                # reason is taken away while monitoring is down.
+                # Otherwise a missing response is read as 0, and what was scaled out for
+                # a reason is taken away while monitoring is down.
                 "ignoreNullValues": "false",
             },
         }

@@ -38,7 +38,7 @@ class NameLike(Protocol):
 
     @property
     def group(self) -> str:
-        """What it stands for together with others."""
+        """The alternatives it belongs to; one of them suffices."""
         ...
 
     @property
@@ -51,7 +51,7 @@ Sections: TypeAlias = Sequence[tuple[str, Sequence[NameLike]]]
 
 
 def render(sections: Sections, releases: Sequence[str]) -> str:
-    """Return the page: how to read it, then one table for each of *sections*."""
+    """Return the document: how to read it, then one table for each of *sections*."""
     tables = [
         part
         for title, names in sections
@@ -76,19 +76,19 @@ def _rows(names: Sequence[NameLike]) -> Iterator[tuple[str, ...]]:
 
 
 _INTRODUCTION = f"""
-JAX has no public way to most of what jaxmon reports. So jaxmon uses names that JAX may
-change with any release. All of them are in `jaxmon/agent/jaxlink/`, and `make lint`
-refuses them elsewhere. `make compat` compares this page with every supported JAX.
+Most of what jaxmon reports has no public API in JAX, so jaxmon uses names that may
+change with any release of JAX. All of them are in `jaxmon/agent/jaxlink/`, and `make
+lint` rejects them elsewhere. `make compat` compares this page with every supported JAX.
 
-`jaxmon doctor` names what the JAX that is installed lacks, and what that costs. A hook
-that cannot attach says so once in the log and by `{HOOK_ACTIVE.name}`; everything else
-goes on.
+`jaxmon doctor` lists the names that the installed JAX lacks, and which metrics are
+missing because of that. A hook that cannot attach reports so once in the log and by
+`{HOOK_ACTIVE.name}`; everything else continues to work.
 
 - `jax._src.pjit._infer_params` is an attribute of a module or a class, or a field.
-- `jax._src.pjit:_cpp_pjit.cache_miss` is a function whose frames are looked at; with
-  `(fun)` behind it, it is a variable of theirs.
-- `<jitted>._cache_size` is an attribute of an object that JAX makes.
+- `jax._src.pjit:_cpp_pjit.cache_miss` is a function whose frames are inspected;
+  `(fun)` after it is a variable in those frames.
+- `<jitted>._cache_size` is an attribute of an object that JAX creates.
 - `/jax/core/...` is an event of `jax.monitoring`.
-- What stands in quotes is part of a text.
-- Of names that say *one of*, with the same words, one suffices.
+- Names in quotes are part of a message.
+- Of names with the same *one of* entry, one suffices.
 """

@@ -1,4 +1,4 @@
-"""Pages of reference, for people: commands, metrics, settings."""
+"""Reference documentation: commands, metrics, settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def commands(command: click.Command, name: str) -> str:
 def _sections(
     command: click.Command, name: str, parent: click.Context | None
 ) -> Iterator[str]:
-    # A context of its own: width and colour must not follow the terminal.
+    # A separate context: width and colour must not follow the terminal.
     context = click.Context(
         command,
         info_name=name,
@@ -53,7 +53,7 @@ def _sections(
 
 
 def metrics(listed: Sequence[Metric] = catalog.METRICS) -> str:
-    """Return `docs/metrics.md`: how to read the figures, and a table for each group."""
+    """Return `docs/metrics.md`: how to read the metrics, and a table for each group."""
     groups = dict.fromkeys(metric.group for metric in listed)
     tables = [
         part
@@ -78,7 +78,7 @@ def _group(metrics: Sequence[Metric]) -> str:
         )
         for metric in metrics
     ]
-    return table(("Metric", "Kind", "Labels", "Unit", "Page", "Meaning"), rows)
+    return table(("Metric", "Kind", "Labels", "Unit", "Source", "Meaning"), rows)
 
 
 def _labels(metric: Metric) -> str:
@@ -110,37 +110,38 @@ def _introduction() -> str:
         f"{low:g} to {high:g} {unit}" for unit, (low, high) in GAUGES.items()
     )
     return f"""
-The *agent* runs inside the JAX process, the *sidecar* beside it. The sidecar
-relays every series of the agents on its host and adds `worker`, the slot of the
-process: scrape either, not both under the same job. Histograms appear as
-`_bucket`, `_sum` and `_count`. A series that JAX cannot give is absent, not zero:
-the CPU has no allocator figures, for example.
+The *agent* runs inside the JAX process, the *sidecar* next to it. The sidecar relays
+every series of the agents on its host and adds `worker`, the slot of the process:
+scrape either, not both under the same job. Histograms appear as `_bucket`, `_sum` and
+`_count`. A series that JAX cannot provide is absent, not zero: the CPU has no allocator
+statistics, for example.
 
-A figure that the sidecar reads must be one that can be true: counters are not negative,
-and gauges lie in the range that is told with them, or goes with their unit:
+A value that the sidecar reads must be plausible: counters are not negative, and gauges
+lie in the range given with them, or in that of their unit:
 {units}.
-Drivers say 4294967295 for "not available", and worse; such a figure is left out,
-counted by `{catalog.DROPPED.name}{{what="figure"}}`, and logged once for its metric.
-A ratio of up to 1.01 is shown as 1: its two counters are not read at the same moment.
+Drivers report 4294967295 for "not available", for example; such a value is dropped,
+counted by `{catalog.DROPPED.name}{{what="figure"}}`, and logged once per metric.
+A ratio of up to 1.01 is exported as 1, because its two counters are not read
+at the same moment.
 
-`function` is `module.qualname` of the Python function that was jitted. Past
-`max_functions` distinct ones (see [settings](settings.md)) the rest share
+`function` is `module.qualname` of the Python function that was jitted. Beyond
+`max_functions` distinct functions (see [settings](settings.md)), all others share
 `function="other"`, and `{catalog.LABEL_OVERFLOW.name}` counts them.
 
-Queries to start from:
+Example queries:
 
 - Cache hit rate by function; near 1 once a program is warm:
   `rate({hits}[5m]) / rate({calls}[5m])`
 - Recompiles by function and cause; 0 once a program is warm:
   `sum by (function, cause) (rate({catalog.RECOMPILES.name}[5m])) > 0`
-- Share of wall time that a process spends making programs ready:
+- Fraction of wall time that a process spends compiling:
   `sum without (function, phase, le) (rate({compile_seconds}_sum[5m]))`
-- A compile that hangs, or takes very long:
+- A compile that hangs or takes very long:
   `{catalog.COMPILE_OLDEST_SECONDS.name} > 300`
 - Hit rate of the persistent compilation cache:
   `sum(rate({catalog.PERSISTENT_CACHE_REQUESTS.name}{{result="hit"}}[1h])) /
   sum(rate({catalog.PERSISTENT_CACHE_REQUESTS.name}[1h]))`
-- Device memory in use, as a share of the limit:
+- Device memory in use, as a fraction of the limit:
   `{catalog.DEVICE_MEMORY_BYTES.name}{{kind="in_use"}} / ignoring(kind)
   {catalog.DEVICE_MEMORY_BYTES.name}{{kind="limit"}}`
 """
@@ -152,14 +153,15 @@ def settings(exporter: click.Command) -> str:
         HEADER,
         "# Settings",
         "## Agent",
-        "Give a setting to `jaxmon.instrument` by name, or set its variable; an\n"
-        "argument wins over the environment. A switch takes `1`, `true`, `yes`, `on`\n"
-        "or `0`, `false`, `no`, `off`; where `None` is allowed, so is `none`. A value\n"
-        "that cannot be used raises `jaxmon.SettingsError` before anything is hooked.",
+        "Pass a setting to `jaxmon.instrument` by name, or set its variable;\n"
+        "arguments take precedence over the environment. Booleans are `1`, `true`,\n"
+        "`yes`, `on` or `0`, `false`, `no`, `off`; `none` stands for `None`, if\n"
+        "allowed. An invalid value raises `jaxmon.SettingsError` before anything is\n"
+        "hooked.",
         _agent(),
         "## Sidecar",
-        "Options of [`jaxmon exporter`](cli.md#jaxmon-exporter); an option wins over\n"
-        "its variable.",
+        "Options of [`jaxmon exporter`](cli.md#jaxmon-exporter); an option takes\n"
+        "precedence over its variable.",
         _sidecar(exporter),
     )
 

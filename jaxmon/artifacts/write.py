@@ -1,4 +1,4 @@
-"""Put generated files in place, or say how those in place differ."""
+"""Writes generated files, or compares them with the existing ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADER = f"<!-- {WARNING} -->"
 
 def write(root: Path, artifacts: Artifacts, *, owned: Iterable[str] = ()) -> list[str]:
     """
-    Make *root* hold *artifacts* and return the paths that changed.
+    Write *artifacts* below *root* and return the changed paths.
 
     Args:
         root: directory that the paths of *artifacts* are relative to.
@@ -69,10 +69,10 @@ def extra(root: Path, artifacts: Artifacts, owned: Iterable[str]) -> list[str]:
 
 def _read(path: Path) -> bytes | None:
     """
-    Return what is in the file *path*, `None` if there is none.
+    Return the content of the file *path*, `None` if it does not exist.
 
     Raises:
-        JaxmonError: something else is in its place.
+        JaxmonError: *path* is not a regular file.
     """
     if not path.exists():
         return None
@@ -89,7 +89,7 @@ def _diff(path: str, found: bytes, text: str) -> str:
         for line in difflib.unified_diff(
             found.decode(errors="replace").splitlines(keepends=True),
             text.splitlines(keepends=True),
-            f"{path} (as it is)",
+            f"{path} (current)",
             f"{path} (as generated)",
         )
     )

@@ -181,18 +181,18 @@ def test_a_service_shows_the_hardware_that_it_uses(
     """
     for job, expected in GPUS.items():
         for title in (
-            "Accelerator utilisation",
+            "Accelerator utilization",
             "Accelerator memory in use",
-            "Accelerators that answer",
+            "Accelerators up",
             "Load by accelerator",
         ):
             assert shown(Grafana(server, job), title, "uuid") == expected, (job, title)
     one_worker = Grafana(server, "plain", worker="1")
-    assert shown(one_worker, "Accelerators that answer", "uuid") == {"GPU-c2"}
+    assert shown(one_worker, "Accelerators up", "uuid") == {"GPU-c2"}
     chosen = Grafana(server, NODES, gpu="GPU-b2")
-    assert shown(chosen, "Accelerators that answer", "uuid") == {"GPU-b2"}
+    assert shown(chosen, "Accelerators up", "uuid") == {"GPU-b2"}
     pods = Grafana(server, "pods")
-    assert shown(pods, "Accelerators that answer", "instance") == {places["pod"]}
+    assert shown(pods, "Accelerators up", "instance") == {places["pod"]}
 
     hosts = {
         "server": {places["node a"]},

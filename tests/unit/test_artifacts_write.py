@@ -28,7 +28,7 @@ def test_check_shows_how_a_file_differs(tmp_path):
     write(tmp_path, ARTIFACTS)
     (tmp_path / "docs/a.md").write_text("one\n2")
     (report,) = check(tmp_path, ARTIFACTS)
-    assert report.startswith("changed: docs/a.md\n--- docs/a.md (as it is)\n")
+    assert report.startswith("changed: docs/a.md\n--- docs/a.md (current)\n")
     assert "\n-2\n\\ no newline at end of file\n+two\n" in report
 
 

@@ -61,18 +61,18 @@ def expression(title: str, column: str) -> str:
 @pytest.mark.parametrize(
     ("title", "column", "labels", "value"),
     [
-        ("Functions", "Time compiling", '{function="step"}', 40),
+        ("Functions", "Compile time", '{function="step"}', 40),
         ("Functions", "Mean backend compile", '{function="step"}', 40),
         ("Time spent compiling", "", '{phase="backend_compile"}', 40),
         ("Compile phases", "", '{phase="backend_compile"}', 40),
         ("Compile time by function", "", '{function="step"}', 40),
         ("Backend compile time by function", "", '{function="step"}', 40),
         ("Latency of cold requests", "p50", "{}", 75),
-        ("Share of cold requests", "", '{job="web", route="/gen"}', 1),
+        ("Cold request ratio", "", '{job="web", route="/gen"}', 1),
         ("Errors by kind", "", '{kind="oom"}', 1),
         ("Errors by function", "", '{function="step"}', 1),
         ("Errors over time", "", '{function="step", kind="oom"}', 1),
-        ("Persistent cache look-ups", "", '{result="hit"}', 9),
+        ("Persistent cache lookups", "", '{result="hit"}', 9),
         ("Persistent cache hit rate", "", '{job="web"}', 1),
         (
             "Persistent cache writes and errors",

@@ -41,7 +41,7 @@ TABLE = replace(
     ("panel", "changes", "message"),
     [
         (PANEL, {"title": ""}, "needs a title"),
-        (PANEL, {"text": "How many"}, "ends with a full stop"),
+        (PANEL, {"text": "How many"}, "ending with a full stop"),
         (PANEL, {"targets": ()}, "and a query"),
         (PANEL, {"width": 25}, "is 25 wide; give 1 to 24"),
         (
@@ -61,7 +61,7 @@ TABLE = replace(
             {"targets": (Target(CALLS.of_unit("furlongs")),)},
             "has the unit 'furlongs'; there are ",
         ),
-        (PANEL, {"kind": "heatmap"}, "is no heatmap of one histogram, but of "),
+        (PANEL, {"kind": "heatmap"}, "must be a heatmap of one histogram, not of "),
         (TABLE, {"labels": ("job",)}, r"labels \['function'\], not \['job'\]"),
         (TABLE, {"targets": (Target(CALLS),)}, "are not all named"),
         (TABLE, {"targets": TABLE.targets * 2}, "are not all named, each differently"),

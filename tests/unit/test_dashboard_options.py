@@ -29,7 +29,7 @@ def test_thresholds_follow_the_objectives(tmp_path: Path):
     other = render_all(Options(slo=path))["oncall.json"]
     for text, bound in ((RENDERED["oncall.json"], 0.001), (other, 0.005)):
         by_title = {one["title"]: one for one in panels(json.loads(text))}
-        for title in ("Share of requests that fail", "Request errors"):
+        for title in ("Request error ratio", "Request errors"):
             steps = by_title[title]["fieldConfig"]["defaults"]["thresholds"]["steps"]
             assert [one["value"] for one in steps] == [None, bound]
 

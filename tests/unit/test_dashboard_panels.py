@@ -133,7 +133,7 @@ def test_graphs_can_be_read(dashboard):
         assert (legend["showLegend"], legend["displayMode"]) == (True, "table")
         assert legend["calcs"] == ["lastNotNull", "max"]
         assert panel["options"]["tooltip"] == {"mode": "multi", "sort": "desc"}
-        lowest = -1 if panel["title"] == "Error budget left" else 0
+        lowest = -1 if panel["title"] == "Error budget remaining" else 0
         assert panel["fieldConfig"]["defaults"]["min"] == lowest
 
 

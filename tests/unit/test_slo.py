@@ -165,8 +165,8 @@ REFUSED = {
         changed("total: jaxmon_requests_total", "total: jaxmon_request_total"),
         8,
         (
-            "the catalogue has no metric 'jaxmon_request_total'; similar are "
-            "jaxmon_requests_total"
+            "the catalogue has no metric 'jaxmon_request_total'; did you mean "
+            "jaxmon_requests_total,"
         ),
     ),
     "metric that is like no other": (

@@ -1,4 +1,4 @@
-"""Alerts and what carries them to people: rules, routing, inhibition."""
+"""Alerting rules, routing and inhibition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alertmanager's configuration: who hears of what, and what is not worth saying."""
+"""Alertmanager configuration: routing and inhibition."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def configuration(options: Options) -> dict[str, Any]:
     """
     Return the configuration as a document, for Alertmanager 0.25 and later.
 
-    Notifications are grouped by alert, job and function. A page mutes the tickets of
-    the same objective; a stalled loop is late as well, and one page says both. A
-    deployment mutes tickets that are labelled as its noise, never a page. Groups wait
-    at least as long as rules take to be evaluated, so that what mutes arrives before
-    what is muted is sent.
+    Notifications are grouped by alert, job and function. A page inhibits tickets of the
+    same objective; a stalled loop is late as well, so one page covers both. A
+    deployment inhibits tickets labelled as deployment noise, never pages. Groups wait
+    at least one evaluation interval, so that inhibiting alerts arrive before inhibited
+    ones are sent.
     """
 
     def after(duration: str) -> str:

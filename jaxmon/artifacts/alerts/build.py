@@ -1,4 +1,4 @@
-"""Objectives and thresholds in, files for Prometheus and Alertmanager out."""
+"""Generates Prometheus and Alertmanager files from objectives and thresholds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def all_alerts(
     slos: Slos | None = None, options: Options | None = None
 ) -> tuple[Alert, ...]:
     """
-    Return every alert, complete with its runbook's address.
+    Return every alert with its runbook URL.
 
     Several alerts share a name where an objective has several conditions.
 

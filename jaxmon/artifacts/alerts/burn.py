@@ -16,8 +16,8 @@ def burn_alerts(slo: Slo, thresholds: Thresholds, scale: float) -> Iterator[Aler
     """
     Yield one alert for each pair of windows.
 
-    Both windows are read from the recording rules, whose names keep the nominal
-    window; only the guard against low traffic counts anew, over the long one.
+    Both windows are read from the recording rules, whose names keep the nominal window;
+    only the guard against low traffic is counted separately, over the long one.
     """
     for pair in burn.pairs(slo.window, burn_3x_severity=thresholds.burn_3x_severity):
         yield _alert(slo, pair, scale)

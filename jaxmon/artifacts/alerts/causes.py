@@ -54,7 +54,7 @@ def cause_alerts(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
 
 
 def _deploy_in_progress(thresholds: Thresholds, hour: str) -> Alert:
-    # A process that restarts again and again would mute its own alerts.
+    # A process that keeps restarting would inhibit its own alerts.
     restarts = thresholds.deploy_restarts
     return Alert(
         name=DEPLOY_ALERT,
@@ -62,15 +62,16 @@ def _deploy_in_progress(thresholds: Thresholds, hour: str) -> Alert:
         severity=INFO,
         summary="Processes of a job started recently; compiles are expected.",
         description=(
-            "The newest process of job {{ $labels.job }} started "
-            "{{ $value | humanizeDuration }} ago. Compile tickets are held back until "
-            f"it has run for {thresholds.deploy_window}."
+            "The latest process of job {{ $labels.job }} started "
+            "{{ $value | humanizeDuration }} ago. Compile tickets are held "
+            f"back until it has run for {thresholds.deploy_window}."
         ),
     )
 
 
 def _training_stalled(thresholds: Thresholds) -> Alert:
-    # The first step of a large model compiles for long; that is progress, for a while.
+    # The first step of a large model takes long to compile; that counts as progress for
+    # a while.
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS)
     compiling = (oldest > 0) < durations.seconds(thresholds.stuck_after)
     age = promql.time() - gauge(catalog.LAST_STEP_TIMESTAMP_SECONDS)

@@ -14,7 +14,8 @@ def recompile_storm(thresholds: Thresholds) -> Alert:
     """Alert on a function that keeps recompiling."""
     window = thresholds.recompile_window
     recompiles = counter(catalog.RECOMPILES).increase(window)
-    # Of one process: when ranks or replicas compile the same anew, each does so once.
+    # Per process: when all ranks or replicas recompile the same function, each does so
+    # once.
     worst = recompiles.sum(*PROCESS, "function").max("job", "function")
     return Alert(
         name="JaxmonRecompileStorm",
@@ -70,7 +71,7 @@ def programs_diverge(thresholds: Thresholds) -> Alert:
     run = ("job", "ranks")
     processes = gauge(catalog.PROCESS_COUNT)
     # Several runs may share a job: a run is the processes that know of as many ranks.
-    # Where those are more than that, they are several runs, and cannot be told apart.
+    # If there are more than that, they are several runs, which cannot be distinguished.
     ranks = processes.count_values("ranks", *PROCESS)
     alone = _of_run(processes, ranks).max(*run) >= ranks.count(*run)
     # What runs on every device that the run is seen to have is one program, or a hang.
@@ -82,7 +83,7 @@ def programs_diverge(thresholds: Thresholds) -> Alert:
     kinds = common.count(*run, "function", "fingerprint")
     different = kinds.count(*run, "function") > 1
     compiling = _of_run(gauge(catalog.COMPILES_IN_PROGRESS), ranks).max(*run) > 0
-    # While somebody compiles, the others are merely ahead.
+    # While one process compiles, the others are merely ahead.
     stuck = different.and_(alone, *run).unless(compiling, *run)
     return Alert(
         name="JaxmonProgramsDiverge",

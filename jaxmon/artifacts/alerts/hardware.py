@@ -22,8 +22,8 @@ def accelerator_lost(thresholds: Thresholds, day: str) -> Iterator[Alert]:
     Yield a page for devices in use or recently used by a program, and a ticket for the
     rest, which are usually drained, removed or reset on purpose.
 
-    The page has the labels of the program, for it is about that service; the ticket
-    those of the sidecar that reads the device.
+    The page has the labels of the program, because it is about that service; the ticket
+    has those of the sidecar that reads the device.
     """
     gpus, tpus = _lost_gpus(), _lost_tpus()
     # A GPU's uuid is that of no other in the world, and the sidecar that reads it may
@@ -60,7 +60,7 @@ def _used(window: str, which: Matcher) -> Expr:
 
 def _used_gpus(window: str, day: str) -> Expr:
     """Return the GPUs that programs used within *window*, in whole or in part."""
-    # A lost GPU tells nothing of its parts, which are its own for good.
+    # A lost GPU reports nothing about its MIG devices, which belong to it for good.
     parents = gauge_over(catalog.GPU_MIG_INFO, "last", day).max("uuid", "parent")
     parts = _used(window, promql.re("uuid", "MIG-.+"))
     wholes = parts.joined(parents, on=("uuid",), take=("parent",))
@@ -127,7 +127,7 @@ def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
 def gpu_needs_reset(thresholds: Thresholds) -> Alert:
     """Alert on a GPU that works, and should be reset when that suits."""
     action = gauge(catalog.GPU_RECOVERY_ACTION).max(*_DEVICE) > 0
-    # GPUs or drivers that tell no action tell what waits for one.
+    # GPUs or drivers that report no action report what is pending.
     rows = gauge(catalog.GPU_ROW_REMAP_PENDING).max(*_DEVICE) > 0
     pages = gauge(catalog.GPU_RETIRED_PAGES_PENDING).max(*_DEVICE) > 0
     return Alert(
@@ -146,7 +146,7 @@ def gpu_needs_reset(thresholds: Thresholds) -> Alert:
 def gpu_throttled(thresholds: Thresholds) -> Alert:
     """Alert on a GPU that is slow for its cooling or its board."""
     window = thresholds.throttled_window
-    # Its power limit holds a busy GPU down all day: that is what the limit is for.
+    # The power limit throttles a busy GPU all day: that is what the limit is for.
     undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
     share = counter(catalog.GPU_THROTTLE_SECONDS, undue).rate(window)
     return Alert(
@@ -164,7 +164,7 @@ def gpu_throttled(thresholds: Thresholds) -> Alert:
 
 def tpu_runtime_down(thresholds: Thresholds) -> Alert:
     """Alert on TPUs in use without runtime metrics."""
-    # Idle chips have no runtime: only beside a program that uses them is it missing.
+    # Idle chips have no runtime: it is only missing if a program uses them.
     used = gauge(catalog.RUNTIME_INFO, eq("platform", "tpu")).max(*_HOST)
     return Alert(
         name="JaxmonTpuRuntimeDown",

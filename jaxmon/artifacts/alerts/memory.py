@@ -76,8 +76,8 @@ def host_memory_growth(thresholds: Thresholds) -> Alert:
     grown = (growth / mean).max(*PROCESS) > thresholds.host_memory_growth
     return Alert(
         name="JaxmonHostMemoryGrowth",
-        # A program that starts grows; that must have left the window. The same
-        # Prometheus has figures of that name of every other program there is.
+        # A program that starts grows; that must have left the window. The same Many
+        # other programs export metrics of that name to Prometheus.
         expr=grown.and_(age > 2 * durations.seconds(window)).and_(
             gauge(catalog.BUILD_INFO), *PROCESS
         ),

@@ -1,4 +1,4 @@
-"""What an alert is, and how its rule file entry looks."""
+"""The alert model and its rule-file form."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jaxmon.artifacts.slo.thresholds import Severity
 RUNBOOKS = "https://github.com/jaxmon/jaxmon/blob/main/runbooks/"
 
 DEPLOY_NOISE = (("deploy", "expected"),)
-"""Label of alerts that a deployment fires; muted while one is in progress."""
+"""Label of alerts that a deployment causes; inhibited while one is in progress."""
 
 PROCESS = ("job", "instance", "worker")
-"""Labels that tell processes apart; without a sidecar there is no worker."""
+"""Labels that identify a process; without a sidecar there is no worker."""
 
 _LABEL = re.compile(r"\$labels\.(\w+)")
 
@@ -48,11 +48,10 @@ class Alert:
     Args:
         name: CamelCase, prefix Jaxmon; shared by the conditions of one objective.
         expr: fires for each series that it yields.
-        severity: ``page`` wakes somebody, ``ticket`` waits for the morning, ``info``
-            is for other alerts.
+        severity: ``page`` notifies immediately, ``ticket`` during working hours,
+            ``info`` only inhibits other alerts.
         summary: what is wrong, one static sentence.
-        description: the same with figures, as a template; only labels that *expr*
-            keeps.
+        description: the same with values, as a template; only labels that *expr* keeps.
         for_: how long *expr* must hold.
         labels: further labels of the alert.
         runbook_url: filled in by `all_alerts`.

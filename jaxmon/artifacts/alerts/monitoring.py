@@ -43,10 +43,10 @@ def service_vanished(thresholds: Thresholds, hour: str) -> Iterator[Alert]:
     now = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").or_(started)
     gone = served.or_(serving).unless(now)
     # The processes of a host that died are looked for in vain until they are evicted:
-    # that is no removal, so a page stays one.
+    # that is not a removal, so a page stays a page.
     own = (eq("alertname", name), eq("alertstate", "firing"), eq("severity", PAGE))
     expected = promql.up().max("job").or_(alerts(*own).max("job"))
-    # Alerts on its objectives end with its figures.
+    # Alerts on its objectives stop with its metrics.
     no_answer = (
         "none of its processes is reporting, so errors and latency are not visible."
     )
@@ -104,8 +104,8 @@ def web_config_failed(thresholds: Thresholds) -> Alert:
 
 
 def agent_silent(thresholds: Thresholds) -> Alert:
-    """Alert on a process that is there and does not answer."""
-    # A process that was killed leaves its socket as well, but nobody waits for it.
+    """Alert on a process that exists and does not respond."""
+    # A killed process leaves its socket as well, but no one waits for it.
     timeouts = counter(
         catalog.COLLECTOR_ERRORS,
         eq("collector", "agents"),

@@ -43,8 +43,8 @@ def power_group(scale: float) -> Group:
 
 
 def _process_power() -> Expr:
-    # Only GPUs tell their power, and only their uuid is that of no other in the world:
-    # agents may be scraped apart from the sidecar that reads their devices.
+    # Only GPUs report their power, and only their uuids are globally unique: agents may
+    # be scraped apart from the sidecar that reads their devices.
     gpus = promql.re("uuid", "GPU-.+")
     drawn = gauge(catalog.ACCELERATOR_POWER_WATTS, gpus).max("uuid")
     uses = gauge(catalog.DEVICE_INFO, gpus).max(*PROCESS, "uuid")

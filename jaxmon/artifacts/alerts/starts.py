@@ -1,4 +1,4 @@
-"""Processes that started a short while ago."""
+"""Recently started processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def youngest(within: str, *, restarts: float, hour: str) -> Expr:
 
     Args:
         within: age below which a process is young.
-        restarts: of one process within *hour*; more are no start but a crash loop.
+        restarts: of one process within *hour*; more count as a crash loop.
         hour: one hour, scaled.
     """
     started = gauge(catalog.PROCESS_START_TIME_SECONDS)

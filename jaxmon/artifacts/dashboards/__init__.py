@@ -1,4 +1,4 @@
-"""Dashboards for Grafana: what they show, and how that becomes JSON."""
+"""Grafana dashboards: model and rendering."""
 
 from __future__ import annotations
 

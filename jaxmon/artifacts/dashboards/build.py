@@ -36,12 +36,12 @@ def oncall(slos: Slos, *, runbooks: str) -> Dashboard:
 
     Args:
         slos: objectives and alert thresholds.
-        runbooks: address that a runbook's file name is appended to.
+        runbooks: URL to which a runbook's file name is appended.
     """
     return Dashboard(
         uid="jaxmon-oncall",
         title="jaxmon / On-call",
-        description="Is it on fire, since when, who is affected, and where to look.",
+        description="What is wrong, since when, who is affected, and where to look.",
         since="now-3h",
         variables=VARIABLES,
         annotations=ANNOTATIONS,
@@ -65,8 +65,10 @@ def debug(slos: Slos) -> Dashboard:
     return Dashboard(
         uid="jaxmon-debug",
         title="jaxmon / Debug",
-        description="Which function, which process, which device, and why. Choose "
-        "them above; Service and Host narrow the other choices.",
+        description=(
+            "Which function, process and device, and why. Select them above; Service "
+            "and Host narrow the other lists."
+        ),
         since="now-1h",
         variables=VARIABLES,
         annotations=ANNOTATIONS,
@@ -95,7 +97,7 @@ def all_dashboards(options: Options | None = None) -> tuple[Dashboard, ...]:
     Return every dashboard.
 
     Raises:
-        SloError: the file with the objectives cannot be used.
+        SloError: the file with the objectives is invalid.
     """
     options = options or Options()
     slos = slo.load(options.slo)
@@ -112,10 +114,10 @@ def render_all(options: Options | None = None) -> dict[str, str]:
     Needs grafana-foundation-sdk, which the extra ``dashboards`` brings.
 
     Raises:
-        SloError: the file with the objectives cannot be used.
+        SloError: the file with the objectives is invalid.
     """
     with warnings.catch_warnings():
-        # The SDK announces at import that the classic model is not its newest; it is
+        # The SDK announces at import that the classic model is not its latest; it is
         # the one that every Grafana from 10.4 on accepts.
         warnings.simplefilter("ignore", DeprecationWarning)
         # A fifth of a second and 20 MiB, which the models alone do without.

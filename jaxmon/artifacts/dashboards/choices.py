@@ -1,6 +1,4 @@
-"""
-What a reader chooses at the top of a dashboard, and what is drawn across its panels.
-"""
+"""Dashboard variables and annotations."""
 
 from __future__ import annotations
 
@@ -34,8 +32,10 @@ VARIABLES = (
         metric=catalog.BUILD_INFO,
         matchers=q.HOST,
         all_value=".*",
-        text="The slot of a process on its host. Series that Prometheus scrapes "
-        "from an agent have none; type .+ to leave those out.",
+        text=(
+            "The slot of a process on its host. Series scraped directly from an agent "
+            "have none; enter .+ to exclude them."
+        ),
     ),
     Variable(
         label="function",
@@ -61,7 +61,7 @@ ANNOTATIONS = (
         name="Starts",
         # Long enough for two scrapes a minute apart.
         expr=gauge_changes(catalog.PROCESS_START_TIME_SECONDS, "3m", *q.PROCESS) > 0,
-        title="Process started anew",
+        title="Process restarted",
         text=q.NAMED_PROCESS,
         color="blue",
     ),

@@ -1,11 +1,11 @@
 """
-Which hardware belongs to the chosen services: GPUs and hosts.
+Which hardware belongs to the selected services: GPUs and hosts.
 
-On one machine a sidecar tells of programs and hardware, under one job. In Kubernetes a
-DaemonSet reads the hardware, under a job of its own, and the programs have sidecars, or
-none. So GPUs are chosen by their uuid, which agents publish of the devices that they
-use, and hosts by their GPUs. A TPU's uuid is its place in its host; it is always read
-beside its program.
+On one machine a sidecar reports programs and hardware under one job. In Kubernetes a
+DaemonSet reports hardware under a separate job, and programs have sidecars, or none. So
+GPUs are selected by their uuid, which agents export for the devices they use, and hosts
+by their GPUs. A TPU's uuid is its position in its host; it is always read next to its
+program.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _RANGE = "$__range"
 
 def accelerator(metric: Metric) -> Expr:
     """
-    Return a gauge of the chosen GPUs, whoever reads them, and of the TPUs that the
-    chosen sidecars read.
+    Return a gauge of the selected GPUs, whichever sidecar reads them, and of the TPUs
+    that the selected sidecars read.
     """
     return gauge(metric, GPU).or_(gauge(metric, *HOST, _TPU))
 
@@ -79,7 +79,7 @@ def firing_since() -> Expr:
 
 def _about_chosen(series: Callable[..., Expr], *matchers: Matcher) -> Expr:
     # A variable without values matches what has no such label: at a site without GPUs
-    # that would be everybody's alerts.
+    # that would be the alerts of every service.
     gpus = series(*matchers, GPU, ne("uuid", ""))
     # Of a host that programs share, but not about the GPUs of others.
     hosts = series(*matchers, _OF_GPU, ne("instance", ""), eq("uuid", ""))
@@ -109,8 +109,10 @@ VARIABLES = (
         label="uuid",
         values='(?:GPU|MIG)-[^"]+',
         expr=_gpus(),
-        text="GPUs that the chosen processes use, or the chosen sidecars read; "
-        "whichever job their figures have.",
+        text=(
+            "GPUs used by the selected processes or read by the selected sidecars, "
+            "whatever their job."
+        ),
     ),
     Derived(
         name="host",
@@ -118,7 +120,7 @@ VARIABLES = (
         label="instance",
         values='[^"]+',
         expr=_seen(catalog.ACCELERATOR_INFO, GPU).max("instance"),
-        text="The sidecars that read the chosen GPUs.",
+        text="The sidecars that read the selected GPUs.",
         hidden=True,
     ),
 )

@@ -1,7 +1,7 @@
 """
-Panels of each kind, the lines in which they stand, and rows of such lines.
+Panels of each kind, and the lines and rows that hold them.
 
-Of a panel's number, title and queries follow the text; see `Panel` for the rest.
+A panel's text follows its number, title and queries; see `Panel` for the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def line(*panels: Panel, height: int = 8) -> Line:
 
 
 def stat(number: int, target: Target, *, text: str, no_value: str = "No data") -> Panel:
-    """Return one figure, named and coloured as its query is."""
+    """Return a single value, named and coloured like its query."""
     return Panel(
         id=number,
         title=target.legend,
@@ -54,7 +54,7 @@ def timeseries(  # noqa: PLR0913 - what a panel of this kind has, each with a de
     alerts: tuple[str, ...] = (),
     no_value: str = "",
 ) -> Panel:
-    """Return figures over time."""
+    """Return values over time."""
     return Panel(
         id=number,
         title=title,
@@ -84,7 +84,7 @@ def table(  # noqa: PLR0913 - what a panel of this kind has, each with a default
     alerts: tuple[str, ...] = (),
     no_value: str = "",
 ) -> Panel:
-    """Return figures of now, with a column for each query behind the *labels*."""
+    """Return current values, with a column for each query after the *labels*."""
     return Panel(
         id=number,
         title=title,

@@ -1,9 +1,9 @@
 """
-What a dashboard is to us: rows of panels with queries.
+Dashboard model: rows of panels with queries.
 
 Small enough to be read and compared, and free of any Grafana: a renderer turns it into
-JSON. Everything that would make a panel useless is refused when it is made: a legend
-with a label that the query drops, two units on one axis, a line that is not full.
+JSON. Invalid panels are rejected on construction: a legend label that the query drops,
+two units on one axis, a row that does not fill the grid.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Panel:
     One panel.
 
     Args:
-        id: stable: links to a panel hold it. Unique in the dashboard.
+        id: stable, because links to a panel contain it. Unique in the dashboard.
         title: unique in the dashboard.
         kind: Grafana's panel type.
         text: what it shows, why, and what to do; ends with a full stop.
@@ -212,15 +212,15 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Variable:
     """
-    A choice at the top of the dashboard: the values of a label.
+    A dashboard variable: the values of a label.
 
     Args:
         label: also the variable's name.
-        title: what stands before the choice.
-        metric: no histogram; its series have the label.
+        title: shown before the list.
+        metric: not a histogram; its series have the label.
         matchers: may refer to variables further left.
-        all_value: pattern for "All"; without, the values that were found.
-        text: what choosing does.
+        all_value: pattern for "All"; by default, the values that were found.
+        text: what selecting a value does.
     """
 
     label: str
@@ -248,16 +248,17 @@ class Variable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
     """
-    A choice that follows from the others: the values of a label in what a query yields.
+    A variable that follows from the others: the values of a label in the result of a
+        query.
 
     Args:
         name: of the variable.
-        title: what stands before the choice.
-        label: whose values it offers.
-        values: pattern of those that it offers.
-        expr: has the label; asked for the end of the chosen time.
-        text: what choosing does.
-        hidden: not shown, so that it always is everything that was found.
+        title: shown before the list.
+        label: the label whose values it offers.
+        values: pattern of the values that it offers.
+        expr: has the label; evaluated at the end of the selected time range.
+        text: what selecting a value does.
+        hidden: not shown, so that all values found are always selected.
     """
 
     name: str
@@ -301,7 +302,7 @@ class Dashboard:
     Args:
         uid: stable; part of its address.
         title: unique in its folder.
-        description: whom it is for.
+        description: its purpose.
         since: start of the time range, such as ``now-3h``.
     """
 
@@ -332,12 +333,12 @@ class Dashboard:
 
 def _problems(panel: Panel) -> Iterator[str]:
     if not (panel.title and panel.text.endswith(".") and panel.targets):
-        yield "needs a title, a text that ends with a full stop, and a query"
+        yield "needs a title, a text ending with a full stop, and a query"
     if not 0 <= panel.width <= WIDTH:
         yield f"is {panel.width} wide; give 1 to {WIDTH}"
     kinds = [BY_NAME[one].kind for one in panel.metrics if one in BY_NAME]
     if panel.kind == "heatmap" and kinds != ["histogram"]:
-        yield f"is no heatmap of one histogram, but of {list(panel.metrics)}"
+        yield f"must be a heatmap of one histogram, not of {list(panel.metrics)}"
     if panel.kind == "table":
         yield from _table_problems(panel)
     elif len({target.expr.shape.unit for target in panel.targets}) > 1:
@@ -349,7 +350,7 @@ def _problems(panel: Panel) -> Iterator[str]:
 def _target_problems(target: Target) -> Iterator[str]:
     expr, shape = target.expr, target.expr.shape
     if shape.labels is None or shape.unit is None:
-        yield f"{expr} has unknown labels or unit; aggregate it, or say of_unit()"
+        yield f"{expr} has unknown labels or unit; aggregate it, or use of_unit()"
         return
     if shape.unit not in UNITS:
         yield f"{expr} has the unit {shape.unit!r}; there are {sorted(UNITS)}"

@@ -1,4 +1,4 @@
-"""What differs from one site to the next."""
+"""Installation-specific options."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from jaxmon.artifacts.alerts.model import RUNBOOKS
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """
-    How dashboards are to be rendered.
+    How dashboards are rendered.
 
     Args:
-        runbooks: address that a runbook's file name is appended to.
+        runbooks: URL to which a runbook's file name is appended.
         datasource: uid of the data source to preselect; empty for Grafana's default.
-        refresh: how often Grafana asks again, such as ``30s``; empty for never.
-        slo: the site's ``slo.yaml``, for thresholds; by default what jaxmon ships.
+        refresh: how often Grafana refreshes, such as ``30s``; empty for never.
+        slo: your ``slo.yaml``, for thresholds; by default the one that jaxmon ships.
     """
 
     runbooks: str = RUNBOOKS

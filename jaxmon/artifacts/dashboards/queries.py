@@ -1,5 +1,5 @@
 """
-What the queries of the dashboards have in common: selections, figures, thresholds.
+Shared dashboard queries: selectors, expressions, thresholds.
 
 Series come from a sidecar, which adds ``worker`` to those that it relays, or straight
 from the agents. Prometheus should scrape one of the two: a sum over both counts
@@ -27,7 +27,7 @@ from jaxmon.artifacts.slo import Slo, Slos, durations
 
 
 JOB = re("job", "$job")
-# Of a sidecar's own figures, of a process, of a function, of one of its devices.
+# Of a sidecar's own metrics, of a process, of a function, of one of its devices.
 HOST = (JOB, re("instance", "$instance"))
 PROCESS = (*HOST, re("worker", "$worker"))
 FUNCTION = (*PROCESS, re("function", "$function"))
@@ -38,7 +38,7 @@ NAMED_PROCESS = "{{job}} {{instance}} {{worker}}"
 
 FIRING = (re("alertname", "Jaxmon.+"), eq("alertstate", "firing"))
 
-# Where a burn rate means a ticket in time, a ticket, a page in time, a page.
+# Burn rates that mean a slow ticket, a ticket, a slow page, a page.
 BURN = Thresholds(
     "green", ((1, "yellow"), (3, "orange"), (6, "semi-dark-red"), (14.4, "red"))
 )

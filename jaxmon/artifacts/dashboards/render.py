@@ -23,7 +23,7 @@ from jaxmon.artifacts.dashboards.options import Options
 
 
 TAG = "jaxmon"
-"""Marks our dashboards; they link to each other by it."""
+"""Identifies our dashboards, which link to each other by it."""
 
 # Grafana 11.0's. Every later Grafana migrates it; the new API of 12.0 refuses what
 # is newer than itself, as the SDK's own 42 is.

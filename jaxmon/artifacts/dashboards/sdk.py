@@ -1,4 +1,4 @@
-"""The parts of grafana-foundation-sdk that panels and dashboards share, put right."""
+"""Shared helpers around grafana-foundation-sdk, with workarounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 
 def link(link: Link) -> d.DashboardLink:
-    """Return a link that opens beside the dashboard."""
+    """Return a link that opens in a new tab."""
     built = classic.DashboardLink(link.title).type(d.DashboardLinkType.LINK)
     return placed(built.url(link.url).target_blank(target_blank=True).build())
 

@@ -1,5 +1,5 @@
 """
-PromQL from catalogue metrics, so that a wrong query cannot be written by accident.
+Type-checked PromQL from catalogue metrics.
 
 A counter can only be rated, a histogram only quantiled or bucket-counted, a gauge
 only read; labels must be the metric's own or the scraper's; a bucket bound must exist.

@@ -112,7 +112,7 @@ class Expr:
         window: str,
         resolution: str,
     ) -> Expr:
-        """Fold the values over *window*, evaluated anew every *resolution*."""
+        """Aggregate over *window* (subquery), evaluated every *resolution*."""
         subquery = f"({self.text})[{checked(window)}:{checked(resolution)}]"
         return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 
@@ -181,7 +181,7 @@ def time() -> Expr:
 
 def call(function: str, *arguments: Expr | str | float) -> Expr:
     """
-    Return ``function(arguments…)`` for functions without a rule of their own, such as
+    Return ``function(arguments…)`` for functions without a dedicated method, such as
     ``vector``, ``clamp_max``, ``sort_desc``.
     """
     shapes = [one.shape for one in arguments if isinstance(one, Expr)]
@@ -191,7 +191,7 @@ def call(function: str, *arguments: Expr | str | float) -> Expr:
 
 
 def ratio(part: Expr, whole: Expr) -> Expr:
-    """Return *part* / *whole*, nothing where *whole* is 0: no traffic is no answer."""
+    """Return *part* / *whole*, nothing where *whole* is 0."""
     return part / (whole > 0)
 
 

@@ -47,7 +47,7 @@ def re(label: str, pattern: str) -> Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """Series that only rise; on its own a counter says nothing."""
+    """Monotonic series; only useful with `rate` or `increase`."""
 
     selector: str
     shape: Shape = field(default=Shape(), compare=False, repr=False)
@@ -64,8 +64,8 @@ class Counter:
 
     def rise(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
         """
-        Return the rise over *window*, also of series that were born with a value: a
-        function's, with its first compile. `increase` takes that for a rise of 0.
+        Return the rise over *window*, including series whose first sample is nonzero,
+        such as a function's with its first compile, for which `increase` returns 0.
 
         Args:
             window: how far back.
@@ -76,8 +76,8 @@ class Counter:
 
     def mishaps(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
         """
-        Return `rise`, but for series that did not: where most are 0 all the time, as
-        counts of errors are, a third of the price.
+        Return `rise` only for series that changed; three times cheaper when most are 0,
+        as error counts are.
         """
         born = (self.total() > 0).unless(self._before(window, known) > 0)
         return born.or_(self.increase(window) > 0)
@@ -146,7 +146,7 @@ class Histogram:
         return self._series("bucket", eq("le", str(float(bound))))
 
     def buckets(self, *by: str, window: str = RATE_INTERVAL) -> Expr:
-        """Return the rise of each bucket, for a heatmap."""
+        """Return the increase of each bucket, for a heatmap."""
         series = self._series("bucket")
         rise = series.rise(window) if self.rare else series.increase(window)
         return rise.sum("le", *by)

@@ -1,5 +1,5 @@
 """
-What is known about a PromQL expression besides its text.
+Static properties of a PromQL expression.
 
 `jaxmon.artifacts.promql` works it out while a query is built, so that a dashboard can
 take its unit, name its metrics and refuse a legend with a label that is not there.

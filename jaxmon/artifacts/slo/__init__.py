@@ -1,8 +1,8 @@
 """
 Service-level objectives: the one place where targets and thresholds are written.
 
-`load` reads ``slo.yaml`` into `Slos`; dashboards, recording rules and alerts ask
-those for queries.
+`load` reads ``slo.yaml`` into `Slos`; dashboards, recording rules and alerts take their
+queries from those.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Ratio:
         return promql.call("clamp_min", events - good.or_(events * 0), 0)
 
     def scaled(self, scale: float) -> Self:
-        """Return itself: it has no duration of its own."""
+        """Return itself: it has no duration."""
         del scale
         return self
 
@@ -119,11 +119,12 @@ class Latency:
 @dataclass(frozen=True, slots=True)
 class Freshness:
     """
-    Time during which a timestamp lay more than *within* back.
+    Time during which a timestamp was older than *within*.
 
-    An event is one look at the timestamp, an error one that finds it stale. A series
-    that ends is not looked at: what has stopped is not late. Nor is a process that
-    compiles: that is progress, and JaxmonTrainingStalled knows when it is too long.
+    An event is one evaluation of the timestamp, an error one that finds it stale. A
+    series that has ended is not evaluated: what has stopped is not late. Nor is a
+    process that compiles: that is progress, and JaxmonTrainingStalled fires if it takes
+    too long.
     """
 
     timestamp: Selector
@@ -135,11 +136,11 @@ class Freshness:
         return (self.timestamp.metric,)
 
     def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """Return the number of looks."""
+        """Return the number of evaluations."""
         return self._late(matchers).over("count", window, self._resolution).sum(*by)
 
     def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """Return the number of looks that found it stale."""
+        """Return the number of evaluations that found it stale."""
         return self._late(matchers).over("sum", window, self._resolution).sum(*by)
 
     def scaled(self, scale: float) -> Self:

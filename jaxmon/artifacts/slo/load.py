@@ -42,7 +42,7 @@ def load(path: Path | None = None) -> Slos:
     Load the file *path*; defaults to the shipped one.
 
     Raises:
-        SloError: the file cannot be read, or says what cannot be used.
+        SloError: the file cannot be read or is invalid.
     """
     document = read(path or DEFAULT).mapping(
         ["slos"], ["service", "owner", "period", "alerts"]

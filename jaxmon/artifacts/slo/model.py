@@ -91,7 +91,7 @@ class Slo:
         return self.indicator.events(window, self.by, *matchers)
 
     def errors(self, window: str, *matchers: Matcher) -> Expr:
-        """Return how much of it was bad, 0 where none was."""
+        """Return the number of bad events, 0 if none."""
         return self.indicator.errors(window, self.by, *matchers)
 
     def error_ratio(self, window: str, *matchers: Matcher) -> Expr:

@@ -21,7 +21,7 @@ _POSIX_NAME = re.compile(
     r"\^?(?:alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper"
     r"|word|xdigit)"
 )
-# What stands for a set of characters, and what stands for one.
+# Escapes for a set of characters, and escapes for one.
 _SET = r"\\(?:[dswDSW]|[pP](?:[CLMNPSZ]|\{\^?[A-Za-z_]+\}))"
 _ONE = (
     r"\\(?:[afnrtv]|x[0-9A-Fa-f]{2}|x\{0*(?:10|[0-9A-Fa-f])?[0-9A-Fa-f]{1,4}\}"
@@ -55,10 +55,10 @@ class PatternError(ValueError):
 
 def check(pattern: str) -> None:
     """
-    Complain about what Prometheus would not take.
+    Check that Prometheus accepts *pattern*.
 
     Raises:
-        PatternError: it would refuse *pattern*.
+        PatternError: Prometheus would reject *pattern*.
     """
     position, depth = 0, 0
     # Whether there is something to repeat, and whether it is repeated already.
@@ -82,7 +82,7 @@ def check(pattern: str) -> None:
 
 def _next(pattern: str, position: int) -> tuple[int, str]:
     """
-    Return the end of what stands at *position*, and its kind: ``(``, ``)``, ``|``,
+    Return the end of the token at *position*, and its kind: ``(``, ``)``, ``|``,
     ``flags`` for all that follows, ``repeat``, or ``atom``.
     """
     if (found := _REPEAT.match(pattern, position)) is not None:

@@ -26,8 +26,8 @@ def selector(source: Source, *kinds: str) -> Selector:
     Return the series that a text such as ``name{label="value"}`` selects.
 
     Raises:
-        SloError: it is none, or the catalogue has no such metric, kind, label or
-            value.
+        SloError: the text is not a selector, or the catalogue has no such metric, kind,
+            label or value.
     """
     text = source.text()
     match = _SELECTOR.fullmatch(text)
@@ -61,7 +61,7 @@ def labels(source: Source, metrics: tuple[Metric, ...]) -> tuple[str, ...]:
 def _metric(source: Source, name: str) -> Metric:
     if name not in BY_NAME:
         close = difflib.get_close_matches(name, BY_NAME, 3, 0.5)
-        hint = f"similar are {', '.join(close)}" if close else "see docs/metrics.md"
+        hint = f"did you mean {', '.join(close)}?" if close else "see docs/metrics.md"
         source.fail(f"the catalogue has no metric {name!r}; {hint}")
     return BY_NAME[name]
 
@@ -82,7 +82,7 @@ def _matchers(source: Source, text: str) -> list[Matcher]:
 
 
 def _unescaped(source: Source, text: str) -> str:
-    """Return what *text*, a backslash and one character more, stands for."""
+    """Return the character that *text*, a backslash and one character, represents."""
     if text not in _ESCAPES:
         source.fail(
             f"invalid escape {text}; in PromQL strings, backslashes of regular "

@@ -27,20 +27,20 @@ _FLAGS = {
     **dict.fromkeys(("true", "yes", "on"), True),
     **dict.fromkeys(("false", "no", "off"), False),
 }
-# It stands in every rule; what is longer was pasted by mistake.
+# It is in every rule; anything longer was pasted by mistake.
 _LONGEST = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One value of a document, and where it stands."""
+    """One value of a document, and its position."""
 
     file: str
     node: yaml.Node
 
     def fail(self, problem: str) -> NoReturn:
         """
-        Complain about this value.
+        Reject this value.
 
         Raises:
             SloError: always; file, line and *problem*.

@@ -114,7 +114,8 @@ class Thresholds:
     accelerator_used: str = field(
         default="10m",
         metadata=_of(
-            "duration", "Window in which a program used it, so that its loss is a page."
+            "duration",
+            "Window in which a program used the device, so that its loss is a page.",
         ),
     )
     xid_window: str = field(
@@ -149,7 +150,8 @@ class Thresholds:
         ),
     )
     target_down_for: str = field(
-        default="5m", metadata=_of("duration", "How long a target must not answer.")
+        default="5m",
+        metadata=_of("duration", "How long a target must be unresponsive."),
     )
     vanished_for: str = field(
         default="5m",

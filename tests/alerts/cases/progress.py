@@ -53,7 +53,7 @@ CASES = {
             "22m": [
                 Firing(
                     {"severity": "info", "job": "web"},
-                    "The newest process of job web started 2m 0s ago. Compile "
+                    "The latest process of job web started 2m 0s ago. Compile "
                     "tickets are held back until it has run for 10m.",
                 )
             ]

@@ -1,4 +1,4 @@
-"""Accelerators as their driver sees them."""
+"""Accelerator panels."""
 
 from __future__ import annotations
 
@@ -31,28 +31,34 @@ def oncall() -> Row:
         line(
             timeseries(
                 701,
-                "Accelerator utilisation",
+                "Accelerator utilization",
                 Target(
                     hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO), named
                 ),
-                text="Share of time in which a kernel ran. Low while the service is "
-                "busy: the host is the bottleneck.",
+                text=(
+                    "Fraction of time a kernel was running. If low while the service "
+                    "is busy, the host is the bottleneck."
+                ),
                 maximum=1,
             ),
             timeseries(
                 702,
                 "Accelerator memory in use",
                 Target(promql.ratio(used.sum(*by), size.sum(*by)), named),
-                text="By all processes on the accelerator, JAX's preallocation "
-                "included; what JAX has left inside it is under Memory.",
+                text=(
+                    "Used by all processes on the accelerator, including JAX's "
+                    "preallocation; for free memory within that, see Memory."
+                ),
                 maximum=1,
             ),
             timeseries(
                 703,
                 "Power",
                 Target(hardware.accelerator(catalog.ACCELERATOR_POWER_WATTS), named),
-                text="Power drawn. Much less than usual under load: throttled, or "
-                "waiting for the host.",
+                text=(
+                    "Power draw. Much lower than usual under load: throttled, or "
+                    "waiting for the host."
+                ),
             ),
         ),
         line(
@@ -60,23 +66,24 @@ def oncall() -> Row:
                 704,
                 "Temperature",
                 Target(temperature, named),
-                text="The hottest sensor of each accelerator. Near its limit it slows "
-                "down.",
+                text="Hottest sensor of each accelerator. Near the limit it throttles.",
             ),
             timeseries(
                 705,
                 "Xid errors",
                 Target(xid, f"{named} Xid {{{{xid}}}}"),
-                text="Errors that NVIDIA's driver reported. 48, 79 and 95 among others "
-                "mean that the GPU or its work is lost.",
-                no_value="No Xid",
+                text=(
+                    "Errors reported by NVIDIA's driver. 48, 79 and 95, among others, "
+                    "mean that the GPU or its work is lost."
+                ),
+                no_value="No Xid errors",
                 alerts=("JaxmonGpuXid",),
             ),
             states(
                 706,
-                "Accelerators that answer",
+                "Accelerators up",
                 Target(hardware.accelerator(catalog.ACCELERATOR_UP), named),
-                text="Whether each accelerator answers its driver.",
+                text="Whether each accelerator responds to its driver.",
                 mappings=q.UP,
                 thresholds=q.below(1),
                 alerts=("JaxmonAcceleratorLost",),
@@ -85,20 +92,24 @@ def oncall() -> Row:
         line(
             timeseries(
                 707,
-                "Accelerators held down",
+                "Throttled accelerators",
                 Target(held > 0, f"{named} {{{{reason}}}}"),
-                text="Share of time in which heat, a power supply or the board held "
-                "the clock down. One accelerator slows its whole job.",
+                text=(
+                    "Fraction of time throttled by temperature, power supply or "
+                    "board. One slow accelerator slows its whole job."
+                ),
                 maximum=1,
                 no_value="None",
                 alerts=("JaxmonGpuThrottled",),
             ),
             timeseries(
                 708,
-                "Memory errors not corrected",
+                "Uncorrectable memory errors",
                 Target(gpus.uncorrected().increase().sum(*by) > 0, named),
-                text="Errors in the memory of accelerators that ECC could not correct. "
-                "Each ends the program that read them.",
+                text=(
+                    "Memory errors that ECC could not correct. Each terminates the "
+                    "program that reads the affected memory."
+                ),
                 no_value="None",
                 alerts=("JaxmonGpuEccErrors",),
             ),
@@ -108,7 +119,7 @@ def oncall() -> Row:
 
 
 def debug() -> Row:
-    """Return each accelerator: what it is, what it does, what it draws and costs."""
+    """Return per-accelerator identity, load, power and cost."""
     named = "{{instance}} {{uuid}}"
     by = ("job", "instance", "uuid")
     busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by)
@@ -127,8 +138,10 @@ def debug() -> Row:
                 1801,
                 "Accelerators",
                 Target(present, "Present"),
-                text="Model, driver and uuid of every accelerator. Different drivers "
-                "in one fleet: expect different kernels.",
+                text=(
+                    "Model, driver and uuid of every accelerator. Different drivers "
+                    "in one fleet may mean different kernels."
+                ),
                 labels=identity,
             ),
             table(
@@ -137,8 +150,10 @@ def debug() -> Row:
                 Target(busy, "Utilisation"),
                 Target(used, "Memory"),
                 Target(power, "Power"),
-                text="Each accelerator now; the idle one among busy ones waits for "
-                "its host.",
+                text=(
+                    "Current load of each accelerator; an idle one among busy ones is "
+                    "waiting for its host."
+                ),
                 labels=by,
                 sort="Utilisation",
             ),
@@ -146,23 +161,27 @@ def debug() -> Row:
         line(
             timeseries(
                 1803,
-                "Power of its limit",
+                "Power vs limit",
                 Target(promql.ratio(power, limit), named),
-                text="Power drawn, as a share of the limit in force. At 100 % the "
-                "clock is held down.",
+                text=(
+                    "Power draw as a fraction of the enforced limit. At 100 % the GPU "
+                    "throttles."
+                ),
             ),
             timeseries(
                 1804,
-                "Mean power by energy counter",
+                "Average power (energy counter)",
                 Target(drawn, named),
-                text="Energy used over time: steadier than sampled power, and what is "
-                "billed.",
+                text=(
+                    "Power derived from the energy counter: steadier than sampled "
+                    "power, and what is billed."
+                ),
             ),
             timeseries(
                 1805,
                 "Temperature by sensor",
                 Target(hot.max(*by, "sensor"), f"{named} {{{{sensor}}}}"),
-                text="Of the chip and of its memory.",
+                text="Chip and memory temperatures.",
             ),
         ),
         line(
@@ -175,9 +194,11 @@ def debug() -> Row:
                     ),
                     q.NAMED_PROCESS,
                 ),
-                text="Power of the GPUs that each process uses; processes that share "
-                "one show all of its power. Needs the recording rules of jaxmon.",
-                no_value="Not known here",
+                text=(
+                    "Power of the GPUs used by each process; a shared GPU counts in "
+                    "full for each process. Requires jaxmon's recording rules."
+                ),
+                no_value="No data",
             ),
             timeseries(
                 1816,
@@ -190,11 +211,13 @@ def debug() -> Row:
                     .topk(10),
                     "{{function}}",
                 ),
-                text="Power of the GPUs of each process, divided among its functions "
-                "by their device time: mean of the sampled calls, times all calls. "
-                "Needs the recording rules of jaxmon.",
+                text=(
+                    "Power of the GPUs of each process, apportioned to its "
+                    "functions by device time (mean of sampled calls times number "
+                    "of calls). Requires jaxmon's recording rules."
+                ),
                 stacked="normal",
-                no_value="Not known here",
+                no_value="No data",
             ),
         ),
         line(
@@ -202,10 +225,12 @@ def debug() -> Row:
                 1807,
                 "Cost of 1,000 steps",
                 Target(_cost_of_steps(1000), "{{job}}"),
-                text="Price of all accelerators of the job, by the sidecar's price "
-                "table, while 1,000 steps are made; of those that it uses, where "
-                "another job's sidecar reads them. Rises when steps slow down.",
-                no_value="No prices given",
+                text=(
+                    "Cost of all the job's accelerators per 1,000 steps, from the "
+                    "sidecar's price table; if another job's sidecar reads them, of "
+                    "the accelerators the job uses. Rises when steps slow down."
+                ),
+                no_value="No prices configured",
             ),
             height=6,
         ),

@@ -11,7 +11,7 @@ from jaxmon.catalog import Metric
 
 
 def debug() -> Row:
-    """Return execution and dispatch times, each in panels of its own."""
+    """Return execution and dispatch times, in separate panels."""
     nonfinite = counter(catalog.NONFINITE, *q.PROCESS).mishaps().sum("name")
     promotions = counter(catalog.FLOAT64_PROMOTIONS, *q.FUNCTION)
     return row(
@@ -22,18 +22,21 @@ def debug() -> Row:
                 2301,
                 "Execution time by function",
                 *_quantiles(catalog.EXECUTION_SECONDS),
-                text="Device time of sampled calls, from the start of their work to "
-                "its end: the median, and what 95 % stay below, of the ten slowest "
-                "functions. Longer after an upgrade, with the same program: the "
-                "compiler or the hardware.",
+                text=(
+                    "Device time of sampled calls, median and p95, of the ten slowest "
+                    "functions. Longer after an upgrade with the same program: the "
+                    "compiler or the hardware."
+                ),
             ),
             timeseries(
                 2302,
                 "Dispatch time by function",
                 *_quantiles(catalog.DISPATCH_SECONDS),
-                text="Host time of sampled calls, from the call to its return, of the "
-                "ten slowest functions. Not the time of the work; long where the "
-                "queue of the device is full, or arguments are many.",
+                text=(
+                    "Host time of sampled calls, from call to return, of the ten "
+                    "slowest functions. Not the execution time; long if the device "
+                    "queue is full or there are many arguments."
+                ),
             ),
         ),
         line(
@@ -41,15 +44,19 @@ def debug() -> Row:
                 2303,
                 "Non-finite outputs",
                 Target(nonfinite.topk(10), "{{name}}"),
-                text="NaN and infinite values in small outputs of sampled calls, "
-                "within an interval of the graph, where `nonfinite` is set.",
+                text=(
+                    "NaN and infinite values in small outputs of sampled calls, "
+                    "within an interval of the graph, if `nonfinite` is enabled."
+                ),
             ),
             timeseries(
                 2304,
                 "Promotions to float64",
                 Target(promotions.mishaps().sum("function").topk(10), "{{function}}"),
-                text="Programs built that compute in float64 although no argument is: "
-                "many times slower on most accelerators.",
+                text=(
+                    "Programs that compute in float64 although no argument is "
+                    "float64: many times slower on most accelerators."
+                ),
             ),
         ),
         collapsed=True,

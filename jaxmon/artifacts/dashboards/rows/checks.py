@@ -24,9 +24,11 @@ def debug() -> Row:
                 2201,
                 "Deviation between two runs",
                 Target(deviation, "{{function}}"),
-                text="Largest relative deviation of the last check of each function: "
-                "0 if both runs gave the same bits. A check is made by the program, or "
-                "of sampled calls with `shadow_interval`.",
+                text=(
+                    "Largest relative deviation in each function's last check; 0 if "
+                    "both runs were bit-identical. Checks are run by the program, or "
+                    "on sampled calls with `shadow_interval`."
+                ),
                 width=8,
                 no_value="no check",
             ),
@@ -49,10 +51,12 @@ def debug() -> Row:
             ),
             table(
                 2204,
-                "Keys used twice",
+                "PRNG key reuse",
                 Target(reuse.sum("function") > 0, "Uses"),
-                text="PRNG keys whose second use JAX's key-reuse checking refused. "
-                "Random numbers made from one key are the same numbers.",
+                text=(
+                    "PRNG key reuse rejected by JAX's key-reuse checker. The same key "
+                    "always produces the same random numbers."
+                ),
                 labels=("function",),
                 no_value="none",
             ),

@@ -1,4 +1,4 @@
-"""Compiles: how many, why, how long."""
+"""Compile panels."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def oncall(slos: Slos) -> Row:
                 401,
                 "Recompiles by cause",
                 Target(q.per_minute(recompiles.sum("cause")), "{{cause}}"),
-                text="Why functions were compiled again: shape and dtype point at the "
-                "data, static_argument and new_function at the code.",
+                text=(
+                    "Why functions recompiled: shape and dtype point to the data, "
+                    "static_argument and new_function to the code."
+                ),
                 stacked="normal",
                 alerts=("JaxmonRecompileStorm",),
             ),
@@ -36,15 +38,17 @@ def oncall(slos: Slos) -> Row:
                 Target(
                     q.per_minute(recompiles.sum("function")).topk(10), "{{function}}"
                 ),
-                text="The ten functions that compile most often again.",
+                text="The ten functions with the most recompiles.",
                 alerts=("JaxmonRecompileStorm",),
             ),
             timeseries(
                 403,
                 "Lowest cache hit rates",
                 Target(q.hit_rate("function").bottomk(10), "{{function}}"),
-                text="Calls served without tracing, of the ten functions with the "
-                "lowest share. Below the line calls pay for tracing or compiling.",
+                text=(
+                    "Cache hit rate of the ten functions with the lowest rate. Below "
+                    "the line, calls pay for tracing or compiling."
+                ),
                 maximum=1,
                 thresholds=q.objective(slos, "cache-hit-rate"),
                 alerts=q.alert_of(slos, "cache-hit-rate"),
@@ -55,23 +59,30 @@ def oncall(slos: Slos) -> Row:
                 404,
                 "Time spent compiling",
                 Target(phases, "{{phase}}"),
-                text="Time that all processes spent making programs ready, by phase, "
-                "counted when a phase is done, within an interval of the graph.",
+                text=(
+                    "Time all processes spent tracing, lowering and compiling, by "
+                    "phase, per graph interval; counted when a phase ends."
+                ),
                 stacked="normal",
             ),
             timeseries(
                 405,
                 "Compiles in progress",
                 Target(running.topk(20), "{{job}} {{instance}}"),
-                text="Programs being compiled or read from the persistent cache now, "
-                "by the twenty hosts with most. All at once: they share no cache.",
+                text=(
+                    "Programs currently being compiled or loaded from the persistent "
+                    "cache, on the 20 hosts with the most. Many hosts at once: they "
+                    "do not share a cache."
+                ),
             ),
             timeseries(
                 406,
                 "Oldest compile in progress",
                 Target(oldest.topk(20), "{{job}} {{instance}}"),
-                text="Age of the compile that runs longest, of the twenty worst hosts. "
-                "Past the line it is probably stuck, and the process with it.",
+                text=(
+                    "Age of the longest-running compile, on the 20 worst hosts. Above "
+                    "the line it is probably stuck, and so is the process."
+                ),
                 thresholds=q.above(durations.seconds(slos.thresholds.stuck_after)),
                 alerts=("JaxmonCompileStuck",),
             ),
@@ -92,10 +103,12 @@ def _recompiles() -> Line:
             1301,
             "Recompiles by function and cause",
             Target(recompiles.increase("$__range").sum(*by) > 0, "Recompiles"),
-            text="Recompiles within the chosen time. For shape, pad the input to few "
-            "shapes; for new_function, jit once, outside the loop.",
+            text=(
+                "Recompiles in the selected time range. For shape, pad inputs to a "
+                "few shapes; for new_function, jit once, outside the loop."
+            ),
             labels=by,
-            no_value="No recompile",
+            no_value="No recompiles",
             sort="Recompiles",
             alerts=("JaxmonRecompileStorm",),
         ),
@@ -106,7 +119,7 @@ def _recompiles() -> Line:
                 q.per_minute(recompiles.rate().sum(*by)).topk(10),
                 "{{function}} {{cause}}",
             ),
-            text="When the functions and causes that recompile most did so.",
+            text="Recompiles over time of the functions and causes with the most.",
             alerts=("JaxmonRecompileStorm",),
         ),
     )
@@ -124,21 +137,22 @@ def _durations() -> tuple[Line, ...]:
                 1303,
                 "Compile phases",
                 Target(q.known(seconds.mean("phase")), "{{phase}}"),
-                text="Mean time of each phase. trace and lower cost the host's Python; "
-                "cache_retrieval grows with a slow shared file system.",
+                text=(
+                    "Mean time per phase. trace and lower are Python time on the "
+                    "host; cache_retrieval grows with a slow shared file system."
+                ),
             ),
             heatmap(
                 1304,
                 "Compiles by duration",
                 Target(backend.buckets(), "{{le}}"),
-                text="How many backend compiles took how long.",
+                text="Distribution of backend compile times.",
             ),
             timeseries(
                 1305,
                 "Backend compile time by function",
                 Target(slowest, "{{function}}"),
-                text="Mean of the compiles that ended, of the ten functions whose "
-                "compiles take longest.",
+                text="Mean backend compile time of the ten slowest functions.",
             ),
         ),
         line(
@@ -148,9 +162,11 @@ def _durations() -> tuple[Line, ...]:
                 Target(
                     (seconds.sum.rise().sum("function") > 0).topk(10), "{{function}}"
                 ),
-                text="Time that a function cost in all phases, first calls and "
-                "recompiles, within an interval of the graph: what to precompile or to "
-                "cache first.",
+                text=(
+                    "Compile time per function in all phases, including first calls "
+                    "and recompiles, per graph interval: precompile or cache the "
+                    "largest first."
+                ),
             ),
             timeseries(
                 1307,
@@ -164,8 +180,10 @@ def _durations() -> tuple[Line, ...]:
                 1308,
                 "Compiles in progress by process",
                 Target(running, q.NAMED_PROCESS),
-                text="Which processes compile now. All at once: they compile the same "
-                "program for want of a shared cache.",
+                text=(
+                    "Processes currently compiling. All at once: they compile the "
+                    "same program because they share no cache."
+                ),
                 stacked="normal",
             ),
         ),
@@ -180,18 +198,23 @@ def _cache() -> Line:
     return line(
         timeseries(
             1309,
-            "Persistent cache look-ups",
+            "Persistent cache lookups",
             Target(asked.sum("result"), "{{result}}"),
-            text="Hits and misses of JAX's compilation cache on disk, within an "
-            "interval of the graph. None at all: jax_compilation_cache_dir is not set.",
+            text=(
+                "Hits and misses of JAX's compilation cache on disk, within an "
+                "interval of the graph. No data: jax_compilation_cache_dir is not set."
+            ),
             stacked="normal",
         ),
         timeseries(
             1310,
             "Persistent cache hit rate",
             Target(q.share(hits.sum("job"), asked.sum("job")), "{{job}}"),
-            text="Share of look-ups that hit, by service. Low after a deployment that "
-            "changed no model: the key differs, often by version or directory.",
+            text=(
+                "Hit rate by service. If low after a deployment that did not change "
+                "the model, the cache key differs, often because of a version or "
+                "directory."
+            ),
             maximum=1,
         ),
     )

@@ -11,10 +11,10 @@ from jaxmon.artifacts.promql import counter
 
 
 def oncall() -> Row:
-    """Return what fails, and what starts over."""
+    """Return error and restart panels."""
     # Also of a function whose first call fails: its series begin at 1.
     errors = counter(catalog.ERRORS, *q.FUNCTION).mishaps()
-    # Long enough for a process that is kept waiting before it may start again.
+    # Long enough for a process that must back off before it can restart.
     starts = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, "10m", *q.PROCESS)
     return row(
         6,
@@ -24,10 +24,12 @@ def oncall() -> Row:
                 501,
                 "Errors by kind",
                 Target(errors.sum("kind"), "{{kind}}"),
-                text="Exceptions that left a jitted call, within an interval of the "
-                "graph. oom: see device memory; nan and invalid_argument: see the "
-                "input; internal: see the driver.",
-                no_value="No error",
+                text=(
+                    "Exceptions raised by jitted calls, per graph interval. oom: see "
+                    "device memory; nan and invalid_argument: see the input; "
+                    "internal: see the driver."
+                ),
+                no_value="No errors",
                 stacked="normal",
                 alerts=("JaxmonOutOfMemory",),
             ),
@@ -35,16 +37,17 @@ def oncall() -> Row:
                 502,
                 "Errors by function",
                 Target(errors.sum("function").topk(10), "{{function}}"),
-                text="The ten functions that raise most, within an interval of the "
-                "graph.",
-                no_value="No error",
+                text="The ten functions with the most errors, per graph interval.",
+                no_value="No errors",
             ),
             timeseries(
                 503,
-                "Starts of processes",
+                "Process restarts",
                 Target(starts.sum("job", "instance").topk(20), "{{job}} {{instance}}"),
-                text="Processes that started anew in a slot within ten minutes, on the "
-                "twenty hosts with most. Several: a crash loop; see the log.",
+                text=(
+                    "Process restarts per slot within ten minutes, on the 20 hosts "
+                    "with the most. Several mean a crash loop; see the log."
+                ),
             ),
         ),
     )
@@ -66,16 +69,18 @@ def debug() -> Row:
                 text="Exceptions within the chosen time. Their messages are in the log "
                 "of the process.",
                 labels=by,
-                no_value="No error",
+                no_value="No errors",
                 sort="Errors",
             ),
             timeseries(
                 1702,
                 "Errors over time",
                 Target(raised.mishaps().sum(*by).topk(10), "{{function}} {{kind}}"),
-                text="Exceptions within an interval of the graph. What fails together "
-                "began together: compare with starts of processes, and with other "
-                "functions.",
+                text=(
+                    "Exceptions within an interval of the graph. Failures that start "
+                    "together are often related: compare with process restarts and "
+                    "other functions."
+                ),
                 alerts=("JaxmonOutOfMemory",),
             ),
         ),

@@ -1,4 +1,4 @@
-"""Jitted functions: who is called, who hits the cache, who costs most."""
+"""Function panels: calls, cache hits, compile cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxmon.artifacts.slo import Slos
 RANGE = "$__range"
 
 _ONLY = Link(
-    "Show this function only",
+    "Show only this function",
     "/d/jaxmon-debug?var-function=${__value.text}&${job:queryparam}"
     "&${instance:queryparam}&${worker:queryparam}&${datasource:queryparam}"
     "&${__url_time_range}",
@@ -21,7 +21,7 @@ _ONLY = Link(
 
 
 def debug(slos: Slos) -> Row:
-    """Return every function on a line of its own, then calls and misses over time."""
+    """Return a table of functions, then calls and misses over time."""
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
     misses = counter(catalog.JIT_CACHE_MISSES, *q.FUNCTION).rate().sum("function")
     return row(
@@ -49,8 +49,10 @@ def debug(slos: Slos) -> Row:
                 1104,
                 "Cache misses by function",
                 Target(misses.topk(10), "{{function}}"),
-                text="Calls that left the fast path, of the ten functions that do so "
-                "most. Not every one compiles, but every one costs Python.",
+                text=(
+                    "Calls that left the fast path, of the ten functions with the "
+                    "most. Not all of them compile, but all of them run Python code."
+                ),
             ),
         ),
     )
@@ -74,12 +76,14 @@ def _table(slos: Slos) -> Panel:
             "Recompiles",
             q.above(1, slos.thresholds.recompiles),
         ),
-        Target(seconds.sum("function"), "Time compiling"),
+        Target(seconds.sum("function"), "Compile time"),
         Target(q.known(backend), "Mean backend compile"),
         Target(errors.sum("function"), "Errors", q.above(1)),
-        text="Each jitted function: rates now, sums over the chosen time. Sorted by "
-        "the time that its compiles took.",
+        text=(
+            "Each jitted function: current rates, and totals over the selected time "
+            "range. Sorted by compile time."
+        ),
         labels=("function",),
         cell_links=(("function", _ONLY),),
-        sort="Time compiling",
+        sort="Compile time",
     )

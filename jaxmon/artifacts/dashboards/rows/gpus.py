@@ -1,4 +1,4 @@
-"""What only the driver of NVIDIA GPUs tells: errors, links, throttling, activity."""
+"""NVIDIA-specific panels: errors, links, throttling, activity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CURRENT, _SM = eq("kind", "current"), eq("clock", "sm")
 
 
 def debug() -> Row:
-    """Return what each GPU suffered, what its links carry, what its parts do."""
+    """Return error, link and activity panels."""
     # Only critical Xids have a series from the start; the others are born with 1.
     xid = (
         counter(catalog.GPU_XID_ERRORS, hardware.GPU)
@@ -37,8 +37,10 @@ def debug() -> Row:
                     .max(*_BY, "reason"),
                     f"{_NAMED} {{{{reason}}}}",
                 ),
-                text="Share of time in which each reason held the clock down; reasons "
-                "overlap. Power is normal under load, heat is not.",
+                text=(
+                    "Fraction of time throttled, by reason; reasons overlap. Power is "
+                    "normal under load, temperature is not."
+                ),
                 maximum=1,
                 no_value="Not known here",
                 alerts=("JaxmonGpuThrottled",),
@@ -56,8 +58,10 @@ def debug() -> Row:
                         catalog.GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
                     ),
                 ),
-                text="Data over all NVLinks of each accelerator, both ways. An "
-                "accelerator below its peers waits for one of them.",
+                text=(
+                    "Traffic over all NVLinks of each accelerator, both directions. "
+                    "One below its peers is waiting for one of them."
+                ),
                 no_value="No NVLink",
             ),
             timeseries(
@@ -73,8 +77,10 @@ def debug() -> Row:
                         catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
                     ),
                 ),
-                text="Data between each accelerator and its host. Much of it during "
-                "steps: arrays that are moved to and fro.",
+                text=(
+                    "Traffic between each accelerator and its host. High traffic "
+                    "during steps: arrays are being moved back and forth."
+                ),
                 no_value="Not known here",
             ),
         ),
@@ -83,8 +89,10 @@ def debug() -> Row:
                 1806,
                 "Xid errors by GPU",
                 Target(xid, "Errors"),
-                text="Errors that NVIDIA's driver reported within the chosen time; its "
-                "Xid catalogue says what each means.",
+                text=(
+                    "Errors reported by NVIDIA's driver in the selected time range; "
+                    "see NVIDIA's Xid catalogue."
+                ),
                 width=16,
                 labels=(*_BY, "xid"),
                 no_value="No Xid",
@@ -95,8 +103,10 @@ def debug() -> Row:
                 1819,
                 "Link errors",
                 *_link_errors(),
-                text="Errors and repairs of NVLink and PCIe. Repairs cost time; a link "
-                "that has many is about to fail, or sits loose.",
+                text=(
+                    "NVLink and PCIe errors and recoveries. Recoveries cost time; a "
+                    "link with many is about to fail, or is loose."
+                ),
                 no_value="None",
             ),
             height=6,
@@ -105,20 +115,22 @@ def debug() -> Row:
             table(
                 1811,
                 "Memory health",
-                Target(uncorrected().increase("$__range").sum(*_BY), "Not corrected"),
+                Target(uncorrected().increase("$__range").sum(*_BY), "Uncorrected"),
                 Target(
                     gauge(catalog.GPU_ROW_REMAP_PENDING, hardware.GPU).max(*_BY),
-                    "Waiting for a reset",
+                    "Reset pending",
                 ),
                 Target(
                     gauge(catalog.GPU_ROW_REMAP_FAILURE, hardware.GPU).max(*_BY),
-                    "Not replaced",
+                    "Remap failed",
                 ),
-                text="Memory errors within the chosen time, and whether bad rows wait "
-                "for a reset or could not be replaced.",
+                text=(
+                    "Memory errors in the selected time range, and whether row "
+                    "remappings are pending a reset or have failed."
+                ),
                 labels=_BY,
                 no_value="Not known here",
-                sort="Not corrected",
+                sort="Uncorrected",
                 alerts=("JaxmonGpuEccErrors", "JaxmonGpuNeedsReset"),
             ),
             height=6,
@@ -126,8 +138,10 @@ def debug() -> Row:
         line(
             table(
                 1818,
-                "State of each GPU",
-                Target(_state(catalog.GPU_RECOVERY_ACTION), "Asks for", q.above(1)),
+                "GPU state",
+                Target(
+                    _state(catalog.GPU_RECOVERY_ACTION), "Recovery action", q.above(1)
+                ),
                 Target(_state(catalog.GPU_PERFORMANCE_STATE), "State"),
                 Target(
                     _state(catalog.GPU_PCIE_LINK_GENERATION, _CURRENT),
@@ -138,12 +152,14 @@ def debug() -> Row:
                     _state(catalog.GPU_PCIE_LINK_WIDTH, eq("kind", "maximum")), "Of"
                 ),
                 Target(_state(catalog.GPU_FABRIC_STATE), "Fabric"),
-                text="What the driver asks for (1 reset, 2 reboot, 3 and more drain "
-                "first), performance state from 0, the fastest, and the PCIe link. An "
-                "idle GPU lowers the generation, none lowers the lanes.",
+                text=(
+                    "Requested recovery action (1 reset, 2 reboot, 3 and above drain "
+                    "first), performance state (0 is fastest) and PCIe link. Idle "
+                    "GPUs lower the generation; the width should never change."
+                ),
                 labels=_BY,
                 no_value="Not known here",
-                sort="Asks for",
+                sort="Recovery action",
                 alerts=("JaxmonGpuNeedsReset",),
             ),
             height=6,
@@ -153,17 +169,22 @@ def debug() -> Row:
                 1812,
                 "Tensor cores busy",
                 *_activity(catalog.GPU_TENSOR_ACTIVE_RATIO),
-                text="Share of cycles in which tensor cores worked: what a program "
-                "gets out of the accelerator. Low on a busy one: other work, or waits.",
+                text=(
+                    "Fraction of cycles the tensor cores were active: how well the "
+                    "program uses the accelerator. Low on a busy GPU: other work, or "
+                    "stalls."
+                ),
                 maximum=1,
                 no_value="Not known here",
             ),
             timeseries(
                 1813,
-                "Multiprocessors busy",
+                "SMs busy",
                 *_activity(catalog.GPU_SM_ACTIVE_RATIO),
-                text="Mean share of time in which a multiprocessor had work. Below the "
-                "utilisation: kernels too small for the accelerator.",
+                text=(
+                    "Mean fraction of time an SM had work. Below utilization: kernels "
+                    "too small for the GPU."
+                ),
                 maximum=1,
                 no_value="Not known here",
             ),
@@ -171,8 +192,10 @@ def debug() -> Row:
                 1814,
                 "Memory bandwidth in use",
                 *_activity(catalog.GPU_DRAM_ACTIVE_RATIO),
-                text="Share of the bandwidth of the accelerator's memory. Near 80 % "
-                "the program is bound by it.",
+                text=(
+                    "Fraction of peak memory bandwidth. Near 80 % the program is "
+                    "memory-bound."
+                ),
                 maximum=1,
                 no_value="Not known here",
             ),
@@ -180,15 +203,17 @@ def debug() -> Row:
         line(
             timeseries(
                 1817,
-                "Clock of the multiprocessors",
+                "SM clock",
                 Target(_state(catalog.ACCELERATOR_CLOCK_HERTZ, _SM), _NAMED),
-                text="Lower under load than that of its peers: held down, see "
-                "throttling by reason.",
+                text=(
+                    "Lower than its peers under load: throttled, see Throttling by "
+                    "reason."
+                ),
                 no_value="Not known here",
             ),
             timeseries(
                 1820,
-                "Memory of MIG devices in use",
+                "MIG memory in use",
                 Target(
                     promql.ratio(
                         _state(catalog.GPU_MIG_MEMORY_USED_BYTES),
@@ -196,9 +221,9 @@ def debug() -> Row:
                     ),
                     _NAMED,
                 ),
-                text="Of each part of a divided GPU, by the uuid that programs see.",
+                text="Memory in use per MIG device, by the uuid that programs see.",
                 maximum=1,
-                no_value="No MIG device",
+                no_value="No MIG devices",
             ),
         ),
         collapsed=True,

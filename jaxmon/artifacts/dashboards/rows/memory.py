@@ -33,9 +33,11 @@ def oncall(slos: Slos) -> Row:
                 601,
                 "Device memory in use",
                 Target(promql.ratio(used, limit).topk(20), named),
-                text="Share of what JAX may allocate, on the twenty fullest devices. "
-                "At the line the next allocation is in danger. CPUs have no such "
-                "figure.",
+                text=(
+                    "Fraction of JAX's memory limit in use, on the 20 fullest "
+                    "devices. At the line the next allocation may fail. Not available "
+                    "on CPUs."
+                ),
                 maximum=1,
                 thresholds=q.above(slos.thresholds.device_memory),
                 alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
@@ -44,16 +46,20 @@ def oncall(slos: Slos) -> Row:
                 602,
                 "Bytes of live arrays",
                 Target(held.sum(*by).topk(20), named),
-                text="What programs hold on the twenty devices with most. It rises and "
-                "never falls: something keeps references.",
+                text=(
+                    "Live array bytes on the 20 devices with the most. If it only "
+                    "ever rises, something is keeping references."
+                ),
                 alerts=("JaxmonMemoryLeak", "JaxmonHostMemoryGrowth"),
             ),
             timeseries(
                 603,
                 "Live arrays",
                 Target(arrays.sum(*by).topk(20), named),
-                text="How many arrays programs hold on the twenty devices with most. "
-                "Steady in a program without leaks.",
+                text=(
+                    "Number of live arrays on the 20 devices with the most. Steady in "
+                    "a program without leaks."
+                ),
             ),
         ),
         line(
@@ -61,16 +67,20 @@ def oncall(slos: Slos) -> Row:
                 604,
                 "Resident memory by process",
                 Target(resident.sum(*q.BY_PROCESS).topk(20), q.NAMED_PROCESS),
-                text="Host memory of the twenty largest processes. Growth without end: "
-                "a leak, often of arrays kept on the host or of compiled programs.",
+                text=(
+                    "Host memory of the twenty largest processes. Unbounded growth: a "
+                    "leak, often of host arrays or compiled programs."
+                ),
                 alerts=("JaxmonHostMemoryGrowth",),
             ),
             timeseries(
                 605,
                 "Host memory available",
                 Target(host.bottomk(20), "{{job}} {{instance}}"),
-                text="Share of a host's memory that programs can still get, of the "
-                "twenty with least. Near 0 the kernel kills the largest process.",
+                text=(
+                    "Available host memory as a fraction of total, on the 20 hosts "
+                    "with the least. Near 0 the OOM killer kills the largest process."
+                ),
                 maximum=1,
             ),
         ),
@@ -97,8 +107,10 @@ def debug() -> Row:
                 1601,
                 "Device memory by kind",
                 Target(memory, f"{named} {{{{kind}}}}"),
-                text="in_use against limit is what is left; peak is the most there was "
-                "since the start. peak near limit: the next batch may not fit.",
+                text=(
+                    "limit minus in_use is free; peak is the maximum since startup. "
+                    "peak near limit: the next batch may not fit."
+                ),
                 alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
             ),
             timeseries(
@@ -113,15 +125,19 @@ def debug() -> Row:
                 1606,
                 "Live bytes by dtype",
                 Target(dtypes > 0, f"{named} {{{{dtype}}}}"),
-                text="What the program holds on each device, by dtype. float64 in a "
-                "float32 program: something is promoted.",
+                text=(
+                    "Live array bytes per device, by dtype. float64 in a float32 "
+                    "program: something is being promoted."
+                ),
             ),
             timeseries(
                 1607,
                 "Suspected leak",
                 Target(leak, named),
-                text="Bytes by which source lines only grew within the agent's window. "
-                "Above 0 the agent's event names the lines.",
+                text=(
+                    "Steady growth by source line within the agent's window. If above "
+                    "0, the agent's event names the lines."
+                ),
                 alerts=("JaxmonMemoryLeak",),
             ),
         ),
@@ -130,22 +146,28 @@ def debug() -> Row:
                 1603,
                 "Live arrays by device",
                 Target(arrays, named),
-                text="Arrays that the program holds. A slope is a leak: lists of "
-                "results, closures, exceptions kept.",
+                text=(
+                    "Live arrays. A steady slope is a leak: stored results, closures "
+                    "or exceptions."
+                ),
             ),
             timeseries(
                 1604,
                 "Mean size of a live array",
                 Target(size.of_unit("bytes"), named),
-                text="Falls while many small arrays pile up: scalars that were never "
-                "fetched, metrics kept on the device.",
+                text=(
+                    "Falls as small arrays accumulate: scalars never read back, "
+                    "metrics kept on the device."
+                ),
             ),
             table(
                 1605,
                 "Devices",
                 Target(devices, "Devices"),
-                text="What JAX runs on. cpu where a GPU or TPU is expected: the plugin "
-                "did not load.",
+                text=(
+                    "The devices JAX uses. If it shows cpu where a GPU or TPU is "
+                    "expected, the plugin did not load."
+                ),
                 labels=info,
             ),
         ),

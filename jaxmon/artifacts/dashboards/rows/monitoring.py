@@ -1,4 +1,4 @@
-"""The monitoring itself: targets, collectors, hooks."""
+"""Monitoring health: targets, collectors, hooks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from jaxmon.artifacts.dashboards.model import Line, Mapping, Row, Target
 from jaxmon.artifacts.promql import counter, gauge, histogram
 
 
-_IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "in force", "green"))
+_IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))
 _HOOKS = (Mapping("0", "inactive", "red"), Mapping("1", "active", "green"))
 
 
 def oncall() -> Row:
-    """Return whether the other figures can be trusted."""
+    """Return panels that show whether the other data can be trusted."""
     hooks = gauge(catalog.HOOK_ACTIVE, *q.PROCESS).min("hook")
     collectors = hardware.host(catalog.COLLECTOR_SUCCESS)
     age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
@@ -24,7 +24,7 @@ def oncall() -> Row:
     named = "{{instance}} {{collector}}"
     return row(
         9,
-        "Can these figures be trusted?",
+        "Can this data be trusted?",
         line(
             states(
                 801,
@@ -39,18 +39,22 @@ def oncall() -> Row:
                 802,
                 "Collectors",
                 Target(collectors.min(*by), named),
-                text="Whether the last poll of each collector worked. nvml is down on "
-                "a host without NVIDIA driver, which is no fault.",
+                text=(
+                    "Whether the last poll of each collector succeeded. nvml is "
+                    "down on hosts without an NVIDIA driver, which is normal."
+                ),
                 mappings=q.UP,
                 thresholds=q.below(1),
                 alerts=("JaxmonCollectorDown",),
             ),
             timeseries(
                 803,
-                "Age of collected figures",
+                "Age of collected data",
                 Target(age.max(*by), named),
-                text="How old what a sidecar serves is. It grows when a driver or an "
-                "agent hangs.",
+                text=(
+                    "Age of the data served by each sidecar. Grows when a driver or "
+                    "an agent hangs."
+                ),
                 alerts=("JaxmonCollectorDown",),
             ),
         ),
@@ -59,8 +63,10 @@ def oncall() -> Row:
                 804,
                 "Hooks",
                 Target(hooks, "{{hook}}"),
-                text="Whether each of the agent's hooks observes, in every process. "
-                "Without one, the figures that it feeds are missing.",
+                text=(
+                    "Whether each agent hook is active, in every process. The metrics "
+                    "of an inactive hook are missing."
+                ),
                 mappings=_HOOKS,
                 thresholds=q.below(1),
                 alerts=("JaxmonAgentHookInactive",),
@@ -69,15 +75,17 @@ def oncall() -> Row:
                 805,
                 "Internal errors",
                 Target(failed.mishaps().sum("site"), "{{site}}"),
-                text="Failures of jaxmon's own code, contained. Please report them.",
+                text="Contained failures of jaxmon's own code. Please report them.",
                 no_value="None",
             ),
             states(
                 806,
-                "Agents that answer their sidecar",
+                "Agents up",
                 Target(gauge(catalog.AGENT_UP, *q.PROCESS), "{{instance}} {{worker}}"),
-                text="Whether the process in each slot answers. Down: it was killed, "
-                "or hangs; the alert knows which.",
+                text=(
+                    "Whether the process in each slot responds. If down, it was "
+                    "killed or is hung; the alert says which."
+                ),
                 mappings=q.UP,
                 thresholds=q.below(1),
                 alerts=("JaxmonAgentSilent",),
@@ -105,17 +113,19 @@ def _agents() -> tuple[Line, ...]:
                 2001,
                 "Hooks by process",
                 Target(hooks, f"{q.NAMED_PROCESS} {{{{hook}}}}"),
-                text="Which hook of which agent observes. An inactive one could not "
-                "attach to this JAX, or switched itself off after failures.",
+                text=(
+                    "Hook status per agent. An inactive hook could not attach to this "
+                    "JAX, or disabled itself after failures."
+                ),
                 mappings=_HOOKS,
                 thresholds=q.below(1),
                 alerts=("JaxmonAgentHookInactive",),
             ),
             timeseries(
                 2002,
-                "Time to make a page",
+                "Scrape duration",
                 Target(q.known(scrape), q.NAMED_PROCESS),
-                text="How long 95 % of the scrapes of each agent or sidecar take.",
+                text="p95 scrape rendering time of each agent or sidecar.",
             ),
         ),
         line(
@@ -123,14 +133,16 @@ def _agents() -> tuple[Line, ...]:
                 2003,
                 "Label overflow",
                 Target(q.per_minute(overflow), "{{label}}"),
-                text="Look-ups per minute that ended in 'other'. Raise max_functions, "
-                "or stop making new functions.",
+                text=(
+                    "Lookups per minute that ended in 'other'. Increase "
+                    "max_functions, or stop creating new functions."
+                ),
             ),
             timeseries(
                 2004,
-                "Refused work",
+                "Dropped items",
                 Target(q.per_minute(dropped), "{{what}}"),
-                text="What jaxmon refused to stay within its bounds.",
+                text="Items jaxmon dropped to stay within its limits.",
             ),
             timeseries(
                 2005,
@@ -138,7 +150,7 @@ def _agents() -> tuple[Line, ...]:
                 Target(
                     failed.sum(*q.BY_PROCESS, "site"), f"{q.NAMED_PROCESS} {{{{site}}}}"
                 ),
-                text="Contained failures of jaxmon's own code, by process and place.",
+                text="Contained failures of jaxmon's own code, by process and site.",
                 no_value="None",
             ),
         ),
@@ -156,14 +168,16 @@ def _sidecars() -> tuple[Line, ...]:
         line(
             timeseries(
                 2006,
-                "Duration of collection",
+                "Collection duration",
                 Target(took.max(*by), named),
-                text="How long the last poll of each collector took. A driver that "
-                "slows down shows here before it hangs.",
+                text=(
+                    "Duration of each collector's last poll. A slowing driver shows "
+                    "here before it hangs."
+                ),
             ),
             timeseries(
                 2007,
-                "Age of a collector's figures",
+                "Data age by collector",
                 Target(age.max(*by), named),
                 text="How old what each collector serves is.",
                 alerts=("JaxmonCollectorDown",),
@@ -181,12 +195,15 @@ def _sidecars() -> tuple[Line, ...]:
                 2011,
                 "Web configuration",
                 Target(config.max("instance"), "{{instance}}"),
-                text="Whether what a sidecar's web configuration and its certificates "
-                "say is in force. After a change that cannot be used, what was stays.",
+                text=(
+                    "Whether a sidecar's current web configuration and certificates "
+                    "are in effect. After an invalid change, the previous ones stay "
+                    "in effect."
+                ),
                 mappings=_IN_FORCE,
                 thresholds=q.below(1),
                 alerts=("JaxmonWebConfigFailed",),
-                no_value="No sidecar has one",
+                no_value="Not configured",
             )
         ),
     )
@@ -201,8 +218,10 @@ def _versions() -> Line:
             2009,
             "Versions of JAX and its platform",
             Target(running, "Processes"),
-            text="Processes by version. More than one line for a service: versions "
-            "are mixed, and results or speed may differ from host to host.",
+            text=(
+                "Processes by version. Several lines for one service: mixed versions, "
+                "so results or speed may differ between hosts."
+            ),
             width=16,
             labels=runtime,
         ),

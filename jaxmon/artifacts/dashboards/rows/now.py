@@ -1,4 +1,4 @@
-"""Is it on fire, and since when."""
+"""Current status panels."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SEVERITIES = (
 
 
 def oncall(slos: Slos, runbooks: str) -> Row:
-    """Return what an alarmed reader looks at first."""
-    return row(1, "Is it on fire?", _headline(slos), _alerts(runbooks))
+    """Return the headline panels."""
+    return row(1, "Current status", _headline(slos), _alerts(runbooks))
 
 
 def budgets(slos: Slos) -> Row:
@@ -56,18 +56,23 @@ def budgets(slos: Slos) -> Row:
                 113,
                 "Burn rate over one hour",
                 *burn,
-                text="How fast each error budget goes, as a multiple of the pace at "
-                "which it lasts. Alerts page at 14.4 (and 6 over six hours) and file "
-                "tickets at 3 and 1. Needs the recording rules of jaxmon.",
+                text=(
+                    "Burn rate of each error budget; 1 uses it up exactly over the "
+                    "period. Alerts page at 14.4 (and at 6 over six hours) and file "
+                    "tickets at 3 and 1. Requires jaxmon's recording rules."
+                ),
                 thresholds=q.BURN,
                 alerts=tuple(slo.alert for slo in slos),
             ),
             timeseries(
                 114,
-                "Error budget left",
+                "Error budget remaining",
                 *left,
-                text="What is left of each error budget in its period. Below 0 the "
-                "objective is missed. Needs the recording rules of jaxmon.",
+                text=(
+                    "Remaining error budget of each objective in its period. "
+                    "Below 0 the objective is missed. Requires jaxmon's recording "
+                    "rules."
+                ),
                 # Further below, it only hides the others.
                 minimum=-1,
                 maximum=1,
@@ -86,24 +91,31 @@ def _headline(slos: Slos) -> Line:
         stat(
             101,
             Target(firing.count().or_(_ZERO), "Firing", q.above(1)),
-            text="Alerts that page or file a ticket, firing now. The table below names "
-            "them and links their runbooks.",
+            text=(
+                "Number of firing pages and tickets. The table below lists them with "
+                "their runbooks."
+            ),
         ),
         stat(
             102,
-            Target(burning, "Fastest burn", q.BURN),
-            text="How fast the fastest-burning error budget goes now; at 1 it lasts "
-            "exactly as long as it should. Needs the recording rules of jaxmon.",
+            Target(burning, "Highest burn rate", q.BURN),
+            text=(
+                "Burn rate of the fastest-burning error budget; 1 uses it up "
+                "exactly over the period. Requires jaxmon's recording rules."
+            ),
         ),
         stat(
             103,
             Target(
                 recorded(BUDGET_REMAINING, q.JOB).min(),
-                "Least budget left",
+                "Lowest budget remaining",
                 q.BUDGET_LEFT,
             ),
-            text="What is left of the error budget that is nearest its end. Below 0 "
-            "the objective is missed. Needs the recording rules of jaxmon.",
+            text=(
+                "Remaining budget of the objective closest to exhausting it. "
+                "Below 0 the objective is missed. Requires jaxmon's recording "
+                "rules."
+            ),
         ),
         stat(
             104,
@@ -112,7 +124,7 @@ def _headline(slos: Slos) -> Line:
                 "Request errors",
                 q.budget(slos, "request-error"),
             ),
-            text="Share of requests that failed through no fault of the caller.",
+            text="Fraction of requests that failed with a server error.",
         ),
         stat(
             105,
@@ -121,21 +133,27 @@ def _headline(slos: Slos) -> Line:
                 "Warm p95",
                 q.latency(slos, "warm-latency"),
             ),
-            text="Latency that 95 % of warm requests stay below; those that waited for "
-            "a compile are left out.",
+            text=(
+                "p95 latency of warm requests, excluding those that waited for a "
+                "compile."
+            ),
         ),
         stat(
             106,
             Target(q.step_age().max(), "Oldest step", stalled),
-            text="Time since the slowest running loop finished a step. When it only "
-            "grows, a loop is stuck.",
-            no_value="No loop",
+            text=(
+                "Time since the slowest running loop finished a step. If it keeps "
+                "growing, a loop is stuck."
+            ),
+            no_value="No loops",
         ),
         stat(
             107,
             Target(q.recompiling(), "Recompiles", q.above(q.storm(slos))),
-            text="Calls per minute that compiled a function anew, in the process and "
-            "of the function with most. A warm program has none.",
+            text=(
+                "Recompiles per minute of the worst function and process. A warm "
+                "program has none."
+            ),
         ),
         stat(
             108,
@@ -144,15 +162,17 @@ def _headline(slos: Slos) -> Line:
                 "Targets down",
                 q.above(1),
             ),
-            text="Agents or sidecars that Prometheus cannot scrape: until they are "
-            "back, every other panel is blind to them.",
+            text=(
+                "Agents or sidecars that Prometheus cannot scrape; no other panel "
+                "includes them."
+            ),
         ),
         height=4,
     )
 
 
 def _alerts(runbooks: str) -> Line:
-    # Which of these an alert has depends on what it is about.
+    # Which of these labels an alert has depends on its subject.
     identity = ("severity", "alertname", "job", *_CONCERNED)
     firing = hardware.firing()
     since = time() - hardware.firing_since().min(*identity)
@@ -161,26 +181,28 @@ def _alerts(runbooks: str) -> Line:
             111,
             "Firing alerts",
             Target(since.and_(firing.max(*identity), *identity), "For"),
-            text="What fires, for whom, and for how long. The name opens the runbook. "
-            "While JaxmonDeployInProgress is here, compile noise is muted.",
+            text=(
+                "Firing alerts, their subject and duration. The name links to the "
+                "runbook. While JaxmonDeployInProgress is listed, compile tickets are "
+                "inhibited."
+            ),
             width=15,
             mappings=_SEVERITIES,
             labels=identity,
             cell_links=(
                 ("alertname", Link("Runbook", f"{runbooks}${{__value.text}}.md")),
             ),
-            no_value="Nothing fires",
+            no_value="No firing alerts",
             sort="For",
         ),
         states(
             112,
             "Alerts over time",
             Target(firing.max("alertname", "job"), "{{alertname}} {{job}}"),
-            text="When each alert fired. What began first is often the cause of the "
-            "rest.",
+            text="When each alert fired. The first is often the cause of the others.",
             mappings=(Mapping("1", "firing", "red"),),
             thresholds=Thresholds("red", ()),
-            no_value="Nothing fired",
+            no_value="No alerts",
         ),
         height=7,
     )

@@ -1,4 +1,4 @@
-"""Processes and hosts beneath JAX."""
+"""Process and host panels."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ def _processes() -> tuple[Line, ...]:
                 1901,
                 "CPU by process",
                 Target(cpu, q.NAMED_PROCESS),
-                text="100 % is one core. A training process at one core exactly is "
-                "often bound by Python: data loading, or dispatch.",
+                text=(
+                    "100 % is one core. A training process at exactly one core is "
+                    "often limited by Python: data loading or dispatch."
+                ),
             ),
             timeseries(
                 1902,
@@ -48,8 +50,10 @@ def _processes() -> tuple[Line, ...]:
                 1903,
                 "File descriptors in use",
                 Target(descriptors, q.NAMED_PROCESS),
-                text="Share of what the process may open. At 100 % it can open neither "
-                "files nor connections.",
+                text=(
+                    "Open file descriptors as a fraction of the limit. At 100 % the "
+                    "process can open no more files or connections."
+                ),
                 maximum=1,
                 thresholds=q.above(0.8),
             ),
@@ -69,7 +73,10 @@ def _processes() -> tuple[Line, ...]:
                 1905,
                 "Age of processes",
                 Target(age.max(*q.BY_PROCESS), q.NAMED_PROCESS),
-                text="Time since each process started; a saw tooth is a crash loop.",
+                text=(
+                    "Time since each process started; a saw-tooth pattern is a crash "
+                    "loop."
+                ),
             ),
         ),
     )
@@ -83,31 +90,37 @@ def _containers() -> Line:
     return line(
         timeseries(
             1909,
-            "Container memory of its limit",
+            "Container memory vs limit",
             Target(
                 promql.ratio(used.max(*q.BY_PROCESS), limit.max(*q.BY_PROCESS)),
                 q.NAMED_PROCESS,
             ),
-            text="Working set of the control group of each process. At 100 % the "
-            "kernel kills, and no alert of JAX sees why.",
+            text=(
+                "Working set of each process's cgroup. At 100 % the OOM killer "
+                "strikes, which JAX cannot report."
+            ),
             maximum=1,
             thresholds=q.above(0.9),
             no_value="No limit",
         ),
         timeseries(
             1910,
-            "Container held back",
+            "Container CPU throttling",
             Target(held.max(*q.BY_PROCESS).of_unit(""), q.NAMED_PROCESS),
-            text="Seconds per second, over its threads, in which the control group "
-            "could not run, its CPU limit being used up. Steps jitter then.",
+            text=(
+                "Seconds per second, summed over threads, that the cgroup was "
+                "CPU-throttled. Causes step-time jitter."
+            ),
             no_value="No limit",
         ),
         timeseries(
             1911,
-            "Killed for want of memory",
+            "OOM kills",
             Target(killed.max(*q.BY_PROCESS) > 0, q.NAMED_PROCESS),
-            text="Processes of the control group that the kernel killed: a worker of "
-            "the data loader, for example, whose loss hangs the loop.",
+            text=(
+                "Processes in the cgroup killed by the OOM killer: for example a "
+                "data-loader worker, whose loss hangs the loop."
+            ),
             no_value="None",
         ),
     )
@@ -136,23 +149,27 @@ def _hosts() -> tuple[Line, ...]:
                 1906,
                 "Host CPU by mode",
                 Target(cpu, "{{mode}}"),
-                text="What all cores of the chosen hosts do. iowait points at storage, "
-                "steal at a crowded machine.",
+                text=(
+                    "CPU time of the selected hosts, by mode. iowait points to "
+                    "storage, steal to an overcommitted machine."
+                ),
                 stacked="percent",
             ),
             timeseries(
                 1907,
                 "Host load per CPU",
                 Target(load.of_unit(""), named),
-                text="Runnable threads per core. Above 1 they queue, and the input "
-                "pipeline with them.",
+                text=(
+                    "Load per core. Above 1, threads queue, and so does the input "
+                    "pipeline."
+                ),
                 thresholds=q.above(1),
             ),
             timeseries(
                 1908,
                 "Host memory available to programs",
                 Target(available, named),
-                text="What programs can get without swapping.",
+                text="Memory available without swapping.",
             ),
         ),
         line(
@@ -160,8 +177,10 @@ def _hosts() -> tuple[Line, ...]:
                 1912,
                 "Host pressure",
                 Target(waited.max(*by, "resource"), f"{named} {{{{resource}}}}"),
-                text="Share of time in which some task waited for CPU, memory or "
-                "storage. Memory pressure comes before the kernel kills.",
+                text=(
+                    "Fraction of time some task was stalled on CPU, memory or I/O "
+                    "(PSI). Memory pressure precedes OOM kills."
+                ),
                 maximum=1,
                 no_value="Not known here",
             ),
@@ -170,19 +189,23 @@ def _hosts() -> tuple[Line, ...]:
                 "Host network",
                 Target(sent, f"{named} sent"),
                 Target(received, f"{named} received"),
-                text="Traffic of all network cards of each host: input data, "
-                "checkpoints, and collectives that leave the host.",
+                text=(
+                    "Traffic of all physical network interfaces: input data, "
+                    "checkpoints and cross-host collectives."
+                ),
                 no_value="Not known here",
             ),
             timeseries(
                 1914,
-                "Disk left",
+                "Free disk space",
                 Target(left, f"{named} {{{{directory}}}}"),
-                text="Of the file systems that the sidecar was told of, as the "
-                "persistent cache's. A full one makes JAX compile everything again.",
+                text=(
+                    "File systems configured with --disk, such as the persistent "
+                    "cache's. If that is full, JAX recompiles everything."
+                ),
                 maximum=1,
                 thresholds=q.below(0.1),
-                no_value="No --disk given",
+                no_value="No --disk configured",
             ),
         ),
     )

@@ -1,4 +1,4 @@
-"""Programs: how large they are, whether hosts run the same, and the cache on disk."""
+"""Program and persistent cache panels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxmon.catalog import Metric
 
 def debug() -> Row:
     """
-    Return the newest program of each function, and what the persistent cache holds.
+    Return the latest program of each function, and the content of the persistent cache.
     """
     obstacles = gauge(catalog.PERSISTENT_CACHE_OBSTACLE, *q.PROCESS)
     # Most of it while a process starts, before it is scraped for the first time.
@@ -35,8 +35,10 @@ def debug() -> Row:
                 Target(
                     gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS), "Of"
                 ),
-                text="Number of each process in its JAX cluster, and how many there "
-                "are: which host a rank in a log or a trace is.",
+                text=(
+                    "Index of each process in its JAX cluster, and the total: maps a "
+                    "rank in a log or trace to a host."
+                ),
                 labels=q.BY_PROCESS,
                 sort="Of",
             ),
@@ -45,10 +47,9 @@ def debug() -> Row:
         line(
             timeseries(
                 2402,
-                "Obstacles to the persistent cache",
+                "Persistent cache obstacles",
                 Target(obstacles.sum("job", "reason"), "{{job}} {{reason}}"),
-                text="Processes in which something keeps programs out of the cache, or "
-                "from being found; `jaxmon explain` says what to do.",
+                text="Processes with a cache obstacle; `jaxmon explain` has a remedy.",
                 width=8,
             ),
             timeseries(
@@ -64,15 +65,19 @@ def debug() -> Row:
                 2404,
                 "Compile time saved by the cache",
                 Target(saved.sum("job"), "{{job}}"),
-                text="Time of compiling that hits saved within an interval of the "
-                "graph, by JAX's own estimate, which counts whole seconds.",
+                text=(
+                    "Compile time saved by cache hits per graph interval, as "
+                    "estimated by JAX in whole seconds."
+                ),
             ),
             timeseries(
                 2405,
                 "Size of the persistent cache",
                 Target(size.max("job", "instance"), "{{job}} {{instance}}"),
-                text="As each process sees its directory; hosts that share one should "
-                "agree.",
+                text=(
+                    "Cache size as seen by each process; hosts that share a directory "
+                    "should agree."
+                ),
             ),
         ),
         collapsed=True,
@@ -83,12 +88,12 @@ def _table() -> Panel:
     def largest(metric: Metric, heading: str) -> Target:
         return Target(gauge(metric, *q.FUNCTION).max("function"), heading)
 
-    # How many different newest programs the chosen processes have of one function.
+    # Number of different latest programs of one function across the selected processes.
     info = gauge(catalog.PROGRAM_INFO, *q.FUNCTION)
     different = info.count("function", "fingerprint").count("function")
     return table(
         2401,
-        "Newest program of each function",
+        "Latest program of each function",
         Target(different, "Versions", q.above(2)),
         largest(catalog.PROGRAM_DEVICES, "Devices"),
         largest(catalog.PROGRAM_FLOPS, "FLOPs"),
@@ -98,9 +103,11 @@ def _table() -> Panel:
         largest(catalog.PROGRAM_PEAK_BYTES, "Peak"),
         largest(catalog.PROGRAM_FUSIONS, "Fusions"),
         largest(catalog.PROGRAM_INSTRUCTIONS, "Instructions"),
-        text="By XLA's own account; the largest where processes differ. Processes "
-        "of one mesh that run several versions of a program wait for each other for "
-        "ever; those that serve apart may. Loop bodies count once in FLOPs.",
+        text=(
+            "XLA's analysis; the largest value if processes differ. Processes of one "
+            "mesh with different versions of a program deadlock; independent servers "
+            "may differ. FLOPs count loop bodies once."
+        ),
         labels=("function",),
         alerts=("JaxmonProgramsDiverge",),
         sort="Temporary",

@@ -26,16 +26,20 @@ def oncall(slos: Slos) -> Row:
                 201,
                 "Requests by outcome",
                 Target(outcome, "{{outcome}}"),
-                text="Requests that ended, per second. A fall is as bad as a rise of "
-                "errors: look whether callers still reach the service.",
+                text=(
+                    "Completed requests per second. A drop is as bad as a rise in "
+                    "errors: check whether clients still reach the service."
+                ),
                 stacked="normal",
             ),
             timeseries(
                 202,
-                "Share of requests that fail",
+                "Request error ratio",
                 Target(q.share(q.failed().sum(*by), q.served().sum(*by)), named),
-                text="Errors of the service per request, by route; the line is the "
-                "objective. Errors of the caller do not count.",
+                text=(
+                    "Server errors per request, by route; the line is the objective. "
+                    "Client errors do not count."
+                ),
                 thresholds=q.budget(slos, "request-error"),
                 alerts=q.alert_of(slos, "request-error"),
             ),
@@ -43,8 +47,10 @@ def oncall(slos: Slos) -> Row:
                 203,
                 "Requests in progress",
                 Target(gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*by), named),
-                text="Requests being served now. When they pile up while their rate "
-                "falls, something blocks: a compile, a device, a lock.",
+                text=(
+                    "Requests in progress. If they pile up while the rate falls, "
+                    "something is blocking: a compile, a device, a lock."
+                ),
                 alerts=("JaxmonServiceVanished",),
             ),
         ),
@@ -53,8 +59,11 @@ def oncall(slos: Slos) -> Row:
                 204,
                 "Latency of warm requests",
                 *_quantiles("warm", 0.5, 0.95, 0.99),
-                text="Requests that waited for no compile; the line is the objective "
-                "for p95. A slow p99 with a good p50 points at queueing or GC.",
+                text=(
+                    "Requests that did not wait for a compile; the line is the "
+                    "objective for p95. A slow p99 with a good p50 points at queueing "
+                    "or GC."
+                ),
                 thresholds=q.latency(slos, "warm-latency"),
                 alerts=q.alert_of(slos, "warm-latency"),
             ),
@@ -64,14 +73,16 @@ def oncall(slos: Slos) -> Row:
                 *_quantiles("cold", 0.5, 0.95),
                 text="Requests that waited for a compile. Warm up at deployment and "
                 "share a persistent cache to have none.",
-                no_value="No cold request",
+                no_value="No cold requests",
             ),
             timeseries(
                 206,
-                "Share of cold requests",
+                "Cold request ratio",
                 Target(q.share(cold, every), named),
-                text="Requests that waited for a compile, per request. Expected after "
-                "a start; otherwise shapes vary: see recompiles by cause.",
+                text=(
+                    "Fraction of requests that waited for a compile. Expected after "
+                    "startup; otherwise shapes vary: see Recompiles by cause."
+                ),
                 thresholds=q.budget(slos, "cold-start"),
                 alerts=(*q.alert_of(slos, "cold-start"), "JaxmonColdStarts"),
             ),
@@ -79,23 +90,28 @@ def oncall(slos: Slos) -> Row:
         line(
             timeseries(
                 207,
-                "Waiting in queues",
+                "Queue depth",
                 Target(
                     gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum("job", "queue"),
                     "{{job}} {{queue}}",
                 ),
-                text="What waits in front of the devices. Growing while batches are "
-                "full: more replicas. Growing while they are not: something blocks.",
-                no_value="No queue is named",
+                text=(
+                    "Items waiting in the program's queues. Growing while batches are "
+                    "full: add replicas. Growing while they are not: something is "
+                    "blocking."
+                ),
+                no_value="No queues",
             ),
             timeseries(
                 208,
-                "Fill of batches",
+                "Batch fill",
                 Target(q.known(_fill().mean(*by)), named),
-                text="Share of a batch that was asked for; the rest is padding, "
-                "computed for nothing. Low under load: batches close too early.",
+                text=(
+                    "Requested fraction of each batch; the rest is padding. Low under "
+                    "load: batches close too early."
+                ),
                 maximum=1,
-                no_value="No batch is counted",
+                no_value="No batches",
             ),
         ),
     )
@@ -113,42 +129,47 @@ def debug() -> Row:
                 1401,
                 "Warm requests by latency",
                 Target(q.request_seconds("warm").buckets(), "{{le}}"),
-                text="How many warm requests took how long. Two bands: two kinds of "
-                "requests, or some that wait for something.",
+                text=(
+                    "Latency distribution of warm requests. Two bands: two kinds of "
+                    "requests, or some that are waiting for something."
+                ),
             ),
             heatmap(
                 1402,
                 "Cold requests by latency",
                 Target(q.request_seconds("cold").buckets(), "{{le}}"),
-                text="How many requests that paid for a compile took how long.",
+                text="Latency distribution of cold requests.",
             ),
             timeseries(
                 1403,
                 "p95 by route and start",
                 Target(q.known(p95), "{{job}} {{route}} {{start}}"),
-                text="Latency that 95 % of the requests of a route stay below, cold "
-                "and warm apart.",
+                text="p95 latency per route, cold and warm separately.",
             ),
         ),
         line(
             timeseries(
                 1404,
-                "Waiting in queues by process",
+                "Queue depth by process",
                 Target(
                     gauge(catalog.QUEUE_DEPTH, *q.PROCESS),
                     f"{q.NAMED_PROCESS} {{{{queue}}}}",
                 ),
-                text="What waits in each process. One longer than its peers': a slow "
-                "process, or requests that are spread unevenly.",
-                no_value="No queue is named",
+                text=(
+                    "Queue depth of each process. One longer than its peers': a slow "
+                    "process, or uneven load balancing."
+                ),
+                no_value="No queues",
             ),
             heatmap(
                 1405,
                 "Batches by fill",
                 Target(_fill().buckets(), "{{le}}"),
-                text="How many batches were how full. A band below one half: buckets "
-                "too coarse for the sizes that come.",
-                no_value="No batch is counted",
+                text=(
+                    "Distribution of batch fill. A band below one half: buckets too "
+                    "coarse for the incoming sizes."
+                ),
+                no_value="No batches",
             ),
         ),
     )

@@ -1,4 +1,4 @@
-"""Which service it is."""
+"""Service overview."""
 
 from __future__ import annotations
 
@@ -59,8 +59,10 @@ def oncall(slos: Slos) -> Row:
                 121,
                 "Services",
                 *columns,
-                text="One line for each service; the colours are those of the "
-                "objectives. The name opens its Debug dashboard.",
+                text=(
+                    "One row per service, coloured by its objectives. The name links "
+                    "to the Debug dashboard."
+                ),
                 labels=("job",),
                 cell_links=(("job", _DEBUG),),
                 sort="Burn",

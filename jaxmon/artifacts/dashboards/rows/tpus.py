@@ -1,4 +1,4 @@
-"""TPUs as the runtimes of the programs on them tell of them."""
+"""TPU panels, from the TPU runtimes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxmon.artifacts.promql import counter, gauge, histogram
 
 
 def debug() -> Row:
-    """Return load, times, and where each core stands."""
+    """Return load, times, and the position of each core."""
     named = "{{instance}} {{uuid}}"
     by_core = ("job", "instance", "uuid", "core")
     executions = histogram(catalog.TPU_HLO_EXECUTION_SECONDS, *q.HOST)
@@ -23,31 +23,37 @@ def debug() -> Row:
                 2501,
                 "TPU duty cycle",
                 Target(gauge(catalog.TPU_DUTY_CYCLE_RATIO, *q.HOST), named),
-                text="Share of time in which each chip worked. One below its peers: "
-                "they wait for it, or it waits for its host.",
+                text=(
+                    "Fraction of time each chip was busy. One below its peers: they "
+                    "are waiting for it, or it is waiting for its host."
+                ),
                 maximum=1,
-                no_value="No TPU",
+                no_value="No TPUs",
             ),
             timeseries(
                 2502,
-                "TPU programs in the queue",
+                "TPU queued programs",
                 Target(
                     gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST), f"{named} {{{{core}}}}"
                 ),
-                text="Programs dispatched and not done, by core. Always 0: the host "
-                "is too slow. Growing: the chip is.",
-                no_value="No TPU",
+                text=(
+                    "Programs dispatched but not finished, by core. Always 0: the "
+                    "host is the bottleneck. Growing: the chip is."
+                ),
+                no_value="No TPUs",
             ),
             states(
                 2503,
-                "TPU runtimes that answer",
+                "TPU runtimes up",
                 Target(
                     gauge(catalog.TPU_RUNTIME_UP, *q.HOST), "{{instance}} {{runtime}}"
                 ),
-                text="Whether the runtime of each process answers; none does while "
-                "no program uses the chips.",
+                text=(
+                    "Whether each process's runtime responds; none does while no "
+                    "program uses the chips."
+                ),
                 mappings=q.UP,
-                no_value="No TPU",
+                no_value="No TPUs",
                 alerts=("JaxmonTpuRuntimeDown",),
             ),
         ),
@@ -59,9 +65,8 @@ def debug() -> Row:
                     q.known(executions.quantile(0.95, *by_core)).topk(10),
                     f"{named} {{{{core}}}} 95 %",
                 ),
-                text="Time that programs took on the slowest cores, as the runtime "
-                "measures it.",
-                no_value="No TPU",
+                text="Execution time on the slowest cores, as measured by the runtime.",
+                no_value="No TPUs",
             ),
             timeseries(
                 2505,
@@ -69,15 +74,17 @@ def debug() -> Row:
                 Target(
                     q.known(transfers.quantile(0.95, "direction")), "{{direction}} 95 %"
                 ),
-                text="Time of transfers over the network of the data center, and to "
-                "and from the host for them.",
-                no_value="One slice",
+                text=(
+                    "Time of inter-slice (DCN) transfers, including their host "
+                    "transfers."
+                ),
+                no_value="Single slice",
             ),
         ),
         line(
             table(
                 2506,
-                "Where each TPU core stands",
+                "TPU core position",
                 Target(
                     gauge(catalog.TPU_CORE_PROGRAM_ID, *q.HOST).max(*by_core), "Program"
                 ),
@@ -98,10 +105,13 @@ def debug() -> Row:
                     "Error",
                     q.above(1),
                 ),
-                text="Run, instruction and waiting programs of each core. Standing "
-                "still while programs wait: a hang; the sidecar's log says where.",
+                text=(
+                    "Run, program counter and queued programs of each core. No "
+                    "progress with programs queued means a hang; see the sidecar's "
+                    "log."
+                ),
                 labels=by_core,
-                no_value="No TPU",
+                no_value="No TPUs",
                 sort="Waiting",
             )
         ),
@@ -112,10 +122,12 @@ def debug() -> Row:
                 Target(
                     gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST), named
                 ),
-                text="Share of the bandwidth of each chip's memory. Near 80 % the "
-                "program is bound by it.",
+                text=(
+                    "Fraction of each chip's peak memory bandwidth. Near 80 % the "
+                    "program is memory-bound."
+                ),
                 maximum=1,
-                no_value="No TPU",
+                no_value="No TPUs",
             ),
             timeseries(
                 2508,
@@ -128,9 +140,11 @@ def debug() -> Row:
                     ),
                     "{{instance}} 95 %",
                 ),
-                text="Time of collective operations from end to end. One host above "
-                "the others holds all of them up.",
-                no_value="One slice",
+                text=(
+                    "End-to-end collective time. One host above the others delays all "
+                    "of them."
+                ),
+                no_value="Single slice",
             ),
             timeseries(
                 2509,
@@ -145,17 +159,19 @@ def debug() -> Row:
                     counter(catalog.TPU_DCN_RETRANSMIT_BYTES, *q.HOST)
                     .rate()
                     .sum("job", "instance"),
-                    "{{instance}} sent again",
+                    "{{instance}} retransmitted",
                 ),
-                text="Sent over the data center's network, and of that sent again: "
-                "a lossy network.",
-                no_value="One slice",
+                text=(
+                    "Bytes sent over the DCN, and retransmitted. Retransmits mean a "
+                    "lossy network."
+                ),
+                no_value="Single slice",
             ),
         ),
         line(
             timeseries(
                 2510,
-                "Faults of TPU links",
+                "TPU link health",
                 Target(
                     gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST),
                     "{{instance}} {{runtime}}",
@@ -164,7 +180,7 @@ def debug() -> Row:
                 "faults, 10 unusable.",
                 maximum=10,
                 thresholds=q.above(1, 6),
-                no_value="Not told by this libtpu",
+                no_value="Not reported by this libtpu",
             ),
             timeseries(
                 2511,
@@ -173,11 +189,10 @@ def debug() -> Row:
                     gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST),
                     "{{instance}} {{runtime}}",
                 ),
-                text="Of the chip that is throttled most: 0 not at all, 10 all of the "
-                "time.",
+                text="Worst throttling of any chip: 0 none, 10 constant.",
                 maximum=10,
                 thresholds=q.above(1, 5),
-                no_value="Not told by this libtpu",
+                no_value="Not reported by this libtpu",
             ),
             timeseries(
                 2512,
@@ -190,8 +205,8 @@ def debug() -> Row:
                     ),
                     "{{instance}}",
                 ),
-                text="Errors of the communication between slices, per minute.",
-                no_value="One slice",
+                text="Inter-slice communication errors per minute.",
+                no_value="Single slice",
             ),
         ),
         collapsed=True,

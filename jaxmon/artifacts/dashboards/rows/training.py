@@ -1,4 +1,4 @@
-"""Loops: steps, data, time lost."""
+"""Training loop panels."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def oncall(slos: Slos) -> Row:
                 301,
                 "Steps per second",
                 Target(counter(catalog.STEPS, *q.PROCESS).rate().sum(*by), named),
-                text="Steps that the processes of a loop finish. A drop to 0 with the "
-                "process alive is a hang.",
+                text=(
+                    "Steps completed per second. A drop to 0 with the process alive "
+                    "is a hang."
+                ),
                 alerts=("JaxmonTrainingStalled",),
             ),
             timeseries(
@@ -38,15 +40,19 @@ def oncall(slos: Slos) -> Row:
                     Target(q.known(steps.quantile(p, *by)), f"p{p * 100:g} {named}")
                     for p in (0.5, 0.99)
                 ),
-                text="From one step to the next, waiting for data included. p99 far "
-                "above p50: recompiles, checkpoints, or one slow host.",
+                text=(
+                    "From one step to the next, including data wait. p99 far above "
+                    "p50: recompiles, checkpoints, or one slow host."
+                ),
             ),
             timeseries(
                 303,
-                "Share of step time spent waiting for data",
+                "Data wait ratio",
                 Target(q.share(waited, stepped), named),
-                text="How much of a step the input pipeline costs. Near 0 the devices "
-                "are the limit, near 1 the data.",
+                text=(
+                    "Fraction of step time spent waiting for data. Near 0 the devices "
+                    "are the bottleneck, near 1 the input pipeline."
+                ),
                 maximum=1,
             ),
         ),
@@ -55,8 +61,10 @@ def oncall(slos: Slos) -> Row:
                 304,
                 "Age of the last step",
                 Target(q.step_age().max(*by), named),
-                text="Time since a running loop finished a step, of its slowest "
-                "process. The line is where the alert fires.",
+                text=(
+                    "Time since the slowest process of a running loop finished a "
+                    "step. The line is the alert threshold."
+                ),
                 thresholds=q.above(durations.seconds(slos.thresholds.stalled_after)),
                 alerts=(*q.alert_of(slos, "step-freshness"), "JaxmonTrainingStalled"),
             ),
@@ -64,16 +72,20 @@ def oncall(slos: Slos) -> Row:
                 305,
                 "Time by activity",
                 Target(activity, "{{activity}}"),
-                text="What the processes do with their wall time. Everything that is "
-                "no step is lost to training.",
+                text=(
+                    "Wall time by activity. Anything other than step is lost to "
+                    "training."
+                ),
                 stacked="percent",
             ),
             timeseries(
                 306,
                 "Items per second",
                 Target(items, f"{named} {{{{item}}}}"),
-                text="Tokens, images or sequences that the loops work through: the "
-                "throughput that is paid for.",
+                text=(
+                    "Tokens, images or sequences processed per second: the effective "
+                    "throughput."
+                ),
             ),
         ),
     )
@@ -93,21 +105,25 @@ def debug() -> Row:
                 1501,
                 "Steps by duration",
                 Target(steps.buckets(), "{{le}}"),
-                text="How many steps took how long. A second band far above the first: "
-                "steps that recompile, or wait for a checkpoint.",
+                text=(
+                    "Distribution of step times. A second band far above the first: "
+                    "steps that recompile or wait for a checkpoint."
+                ),
             ),
             timeseries(
                 1502,
                 "Mean step time by process",
                 Target(q.known(steps.mean(*by)), named),
-                text="In a collective program all wait for the slowest; where times "
-                "differ without one, look at the slow host.",
+                text=(
+                    "With collectives, all processes wait for the slowest; if times "
+                    "differ without collectives, check the slow host."
+                ),
             ),
             timeseries(
                 1503,
                 "Data wait by process",
                 Target(waited, named),
-                text="Share of the time that each process waits for its next batch.",
+                text="Fraction of time each process waits for its next batch.",
                 maximum=1,
             ),
         ),

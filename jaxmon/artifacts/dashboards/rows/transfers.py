@@ -10,7 +10,7 @@ from jaxmon.artifacts.promql import counter
 
 
 def debug() -> Row:
-    """Return what each process moves, and how long that holds it up."""
+    """Return transfer and sync panels."""
     by = (*q.BY_PROCESS, "direction")
     named = f"{q.NAMED_PROCESS} {{{{direction}}}}"
     transfers = counter(catalog.HOST_TRANSFERS, *q.PROCESS).rate().sum(*by)
@@ -20,31 +20,37 @@ def debug() -> Row:
     waited = counter(catalog.HOST_SYNC_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     return row(
         21,
-        "Transfers and waits",
+        "Transfers and syncs",
         line(
             timeseries(
                 2101,
                 "Transfers",
                 Target(transfers, named),
                 Target(waits, f"{q.NAMED_PROCESS} waits"),
-                text="Transfers and waits per second. As many as steps: a line of the "
-                "training loop reads a value each time, and the device idles "
-                "meanwhile; `jaxmon explain` names the line.",
+                text=(
+                    "Transfers and syncs per second. As many as steps: a line of the "
+                    "training loop reads a value each time, and the device idles "
+                    "meanwhile; `jaxmon explain` names the line."
+                ),
             ),
             timeseries(
                 2102,
                 "Bytes transferred",
                 Target(moved, named),
-                text="What is moved per second. NumPy arguments of cached calls are "
-                "not seen.",
+                text=(
+                    "Bytes transferred per second. NumPy arguments of cached calls "
+                    "are not included."
+                ),
             ),
             timeseries(
                 2103,
-                "Time blocked by transfers",
+                "Time blocked on transfers",
                 Target(blocked, named),
                 Target(waited, f"{q.NAMED_PROCESS} waits"),
-                text="Share of the time of one thread that transfers and waits block, "
-                "waiting for results included; more than one where threads do.",
+                text=(
+                    "Fraction of one thread's time blocked on transfers and syncs, "
+                    "including waiting for results; can exceed 1 with several threads."
+                ),
             ),
         ),
         collapsed=True,
