@@ -96,7 +96,7 @@ def test_useless_panel_is_refused(panel, changes, message):
 )
 def test_line_that_is_not_full_is_refused(panels):
     """Each line of a row is 24 wide."""
-    with pytest.raises(ValueError, match="is no line 24 wide"):
+    with pytest.raises(ValueError, match="do not add up to 24"):
         Line(panels)
 
 
@@ -113,8 +113,8 @@ def test_panels_of_a_line_share_its_width(given, widths):
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        (replace(PANEL, title="Other"), r"id \[1\] given twice"),
-        (replace(PANEL, id=2), r"title \['Calls'\] given twice"),
+        (replace(PANEL, title="Other"), r"id \[1\] is given twice"),
+        (replace(PANEL, id=2), r"title \['Calls'\] is given twice"),
     ],
 )
 def test_ids_and_titles_are_given_once(second, message):

@@ -14,6 +14,7 @@ from jaxmon.catalog import BY_NAME
 from tests.rendered import DASHBOARDS, EVERY_DASHBOARD, panels
 
 
+SELECTOR = re.compile(r"\b[a-zA-Z_:][\w:]*\{([^}]*)\}")
 COUNTERS = re.compile(r"\b\w+_(?:total|bucket|count|sum)\b")
 
 
@@ -69,7 +70,10 @@ def test_query_selects_by_job(panel, target):
     GPUs that belong to them, or what reads those.
     """
     assert target["datasource"]["uid"] == "${datasource}"
-    for selector in re.findall(r"\b[a-zA-Z_:][\w:]*\{([^}]*)\}", target["expr"]):
+    bare = re.sub(SELECTOR, "", target["expr"])
+    bare = re.sub(r"_(?:bucket|count|sum)\b", "", bare)
+    assert not set(re.findall(r"\w+", bare)) & BY_NAME.keys()
+    for selector in re.findall(SELECTOR, target["expr"]):
         if 'uuid=~"$gpu"' in selector or 'instance=~"$host"' in selector:
             continue
         assert 'job=~"$job"' in selector

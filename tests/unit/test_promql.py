@@ -18,6 +18,7 @@ from jaxmon.artifacts.promql import (
     gauge_over,
     gauge_slope,
     histogram,
+    ne,
     number,
     ratio,
     re,
@@ -32,6 +33,7 @@ from jaxmon.catalog import (
     JIT_CACHE_HITS,
     JIT_CALLS,
     LIVE_ARRAYS,
+    REQUESTS,
 )
 from tests.support import require_program
 
@@ -176,6 +178,7 @@ def test_prometheus_accepts_every_expression(tmp_path: Path) -> None:
         (lambda: counter(LIVE_ARRAYS), "is a gauge, not a counter"),
         (lambda: histogram(JIT_CALLS), "is a counter, not a histogram"),
         (lambda: counter(JIT_CALLS, eq("phase", "x")), "has no label 'phase'; it has"),
+        (lambda: counter(REQUESTS, ne("start", "hot")), "start='hot' never occurs on"),
         (lambda: histogram(COMPILE_SECONDS).at_most(2), "has no bucket 2; it has 0.01"),
         (lambda: counter(JIT_CALLS).rate("5 minutes"), "is not a window such as"),
         (lambda: histogram(COMPILE_SECONDS).quantile(95), "is not within 0 to 1"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from jaxmon_exporter.collectors.registry import LISTED, NAMES, make
 from jaxmon_exporter.options import Options
-from tests.support import run_python
+from tests.support import ROOT, run_python
 
 
 HERE = Path("/nowhere")
@@ -53,3 +54,10 @@ def test_what_is_left_out_is_not_loaded() -> None:
     )
     found = run_python("-c", script).ok().out
     assert found == "['jaxmon_exporter.collectors.registry']\n"
+
+
+def test_collectors_are_in_the_picture() -> None:
+    """The picture of the architecture names each collector that reads a source."""
+    page = (ROOT / "docs/architecture.md").read_text()
+    picture = page.split("```")[1]
+    assert [name for name in NAMES if not re.search(rf"\b{name}\b", picture)] == []

@@ -45,9 +45,10 @@ def accelerator(metric: Metric) -> Expr:
     return gauge(metric, GPU).or_(gauge(metric, *HOST, _TPU))
 
 
-def host(metric: Metric) -> Expr:
+def host(metric: Metric, *matchers: Matcher) -> Expr:
     """Return a gauge of the chosen sidecars, and of those that read the chosen GPUs."""
-    return gauge(metric, *HOST).or_(gauge(metric, _OF_GPU))
+    own = gauge(metric, *HOST, *matchers)
+    return own.or_(gauge(metric, _OF_GPU, *matchers))
 
 
 def host_rate(metric: Metric, *matchers: Matcher) -> Expr:

@@ -174,8 +174,11 @@ class Line:
 
     def __post_init__(self) -> None:
         if sum(self.widths) != WIDTH or min(self.widths) < 1:
-            sizes = [(one.id, one.width) for one in self.panels]
-            msg = f"{sizes} is no line {WIDTH} wide"
+            sizes = {one.id: one.width or "shared" for one in self.panels}
+            msg = (
+                f"the widths of panels {sizes} do not add up to {WIDTH}; leave out all "
+                f"widths, or give widths that leave equal shares to the others"
+            )
             raise ValueError(msg)
 
     @property
@@ -322,7 +325,7 @@ class Dashboard:
         titles = [one.title for one in self.panels]
         for what, values in (("id", ids), ("title", titles)):
             if twice := [value for value, n in Counter(values).items() if n > 1]:
-                msg = f"{self.uid}: {what} {twice} given twice"
+                msg = f"{self.uid}: {what} {twice} is given twice; choose another"
                 raise ValueError(msg)
 
     @property
@@ -342,7 +345,8 @@ def _problems(panel: Panel) -> Iterator[str]:
     if panel.kind == "table":
         yield from _table_problems(panel)
     elif len({target.expr.shape.unit for target in panel.targets}) > 1:
-        yield f"has several units: {[one.expr.shape.unit for one in panel.targets]}"
+        units = [one.expr.shape.unit for one in panel.targets]
+        yield f"has several units: {units}; make a panel of each"
     for target in panel.targets:
         yield from _target_problems(target)
 

@@ -268,6 +268,13 @@ def _check(metric: Metric, matchers: tuple[Matcher, ...], *kinds: str) -> None:
                 f"{', '.join(allowed)}"
             )
             raise ValueError(msg)
+        values = dict(metric.values).get(matcher.label)
+        if values and matcher.operator in ("=", "!=") and matcher.value not in values:
+            msg = (
+                f"{matcher.label}={matcher.value!r} never occurs on {metric.name}; "
+                f"values are {', '.join(values)}"
+            )
+            raise ValueError(msg)
 
 
 def _selector(name: str, matchers: tuple[Matcher, ...]) -> str:
