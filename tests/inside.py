@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from jaxmon.agent import Agent
+from jaxmon.agent.adapters import Marks, Process
+from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls.part import CallLayer
 from jaxmon.agent.checks.determinism import Determinism
@@ -25,76 +27,85 @@ from jaxmon.agent.jaxlink.listeners import Listeners
 from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.memory.lines import Allocations
 from jaxmon.agent.memory.part import Memory
+from jaxmon.agent.observers import Observers
 from jaxmon.agent.oom.part import OomReports
+from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.causes import Causes
+from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.reports.profile import Profiler
+from jaxmon.agent.runtime import Runtime
 from jaxmon.agent.sampling.part import Sampling
 from jaxmon.agent.transfers.part import Transfers
 from jaxmon.indicators.figures import Indicators
-from jaxmon.resources.process import ProcessFamilies
 
 
-PartT = TypeVar("PartT")
+PartT = TypeVar("PartT", bound=Part)
+
+
+def runtime(agent: Agent) -> Runtime:
+    """Return what works behind *agent*."""
+    found = runtime_of(agent)
+    assert found is not None, "this agent is switched off"
+    return found
 
 
 def part(agent: Agent, kind: type[PartT]) -> PartT:
     """Return the part of class *kind*."""
-    hooks_of = agent._hooks
-    known = (
-        *agent._parts.by_name.values(),
-        *(hooks_of.compiles, hooks_of._calls, hooks_of._listeners),
-        *(agent._parts.errors.reports, agent._profiler, agent._process),
-    )
-    for one in known:
-        if isinstance(one, kind):
-            return one
-    msg = f"this agent has no {kind.__name__}"
-    raise LookupError(msg)
+    found = runtime(agent).part(kind)
+    if found is None:
+        msg = f"this agent has no {kind.__name__}"
+        raise LookupError(msg)
+    return found
 
 
 def hooks(agent: Agent) -> Hooks:
     """Return all hooks."""
-    return agent._hooks
+    return runtime(agent).hooks
 
 
 def events(agent: Agent) -> EventLog:
     """Return what happened, in words."""
-    return agent._context.events
+    return runtime(agent).context.events
 
 
 def table(agent: Agent) -> FunctionTable:
     """Return the functions and their figures."""
-    return agent._context.table
+    return runtime(agent).context.table
 
 
 def guard(agent: Agent) -> Guard:
     """Return what contains failures."""
-    return agent._context.guard
+    return runtime(agent).context.guard
+
+
+def observers(agent: Agent) -> Observers:
+    """Return who is told of what."""
+    return runtime(agent).context.observers
 
 
 def overview(agent: Agent) -> dict[str, Any]:
     """Return what the page of that name tells."""
-    return agent._overview.whole()
+    return runtime(agent).overview.whole()
 
 
 def see_error(agent: Agent, error: BaseException | None) -> None:
     """Report *error* as one that nobody caught."""
-    agent._hooks.see_error(error)
+    errors(agent).see(error)
 
 
 def lose_hook(agent: Agent, name: str) -> None:
     """Have the hook called *name* observe no more, as if it had no place in JAX."""
-    agent._hooks._attached[name] = False
+    hooks(agent).lose(name)
 
 
 def probes(agent: Agent) -> list[Probe]:
     """Return what stands in for functions of JAX."""
-    return agent._hooks._probes
+    return hooks(agent).probes
 
 
 def replaced(agent: Agent) -> list[Any]:
     """Return the attributes that are replaced now."""
-    return list(agent._hooks._patches._patches)
+    return list(hooks(agent).patches._patches)
 
 
 # --- the parts ------------------------------------------------------------------------
@@ -117,7 +128,7 @@ def calls(agent: Agent) -> CallLayer:
 
 def causes(agent: Agent) -> Causes:
     """Return what finds out why something is compiled again."""
-    return agent._hooks.compiles._recompiles._causes
+    return part(agent, Recompiles)._causes
 
 
 def compiles(agent: Agent) -> Compiles:
@@ -142,7 +153,9 @@ def identity(agent: Agent) -> Identity:
 
 def listeners(agent: Agent) -> Listeners:
     """Return what listens to `jax.monitoring`."""
-    return part(agent, Listeners)
+    found = hooks(agent).listeners
+    assert found is not None, "it could not attach"
+    return found
 
 
 def memory(agent: Agent) -> Memory:
@@ -160,9 +173,9 @@ def oom(agent: Agent) -> OomReports:
     return part(agent, OomReports)
 
 
-def process(agent: Agent) -> ProcessFamilies:
+def process(agent: Agent) -> Process:
     """Return what reads the figures of the process."""
-    return part(agent, ProcessFamilies)
+    return part(agent, Process)
 
 
 def profiler(agent: Agent) -> Profiler:
@@ -182,7 +195,7 @@ def sampling(agent: Agent) -> Sampling:
 
 def indicators(agent: Agent) -> Indicators:
     """Return what the program says about itself."""
-    return agent._indicators
+    return part(agent, Marks).figures
 
 
 def transfers(agent: Agent) -> Transfers:

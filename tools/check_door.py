@@ -61,7 +61,6 @@ _COMMON = frozenset(
 # Rules that a module may break, and why.
 ALLOWED = {
     ("jaxmon/agent/inspection.py", "D7"): "packages whose classes can be trusted",
-    ("jaxmon/agent/source_lines.py", "D7"): "libraries, by the name of their package",
     ("jaxmon/agent/recompiles/parameters.py", "D5"): "code of the user's function",
     ("jaxmon/artifacts/internals_doc.py", "D1"): "says how to read the table",
     ("tools/check_door.py", "D1"): "this rule",

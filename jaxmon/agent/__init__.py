@@ -7,5 +7,5 @@ agent that runs needs is loaded with it, so that nothing goes wrong there withou
 """
 
 from jaxmon.agent.agent import Agent as Agent
-from jaxmon.agent.current import instrument as instrument
-from jaxmon.agent.current import uninstrument as uninstrument
+from jaxmon.agent.start import instrument as instrument
+from jaxmon.agent.start import uninstrument as uninstrument

@@ -5,83 +5,61 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jaxmon.agent.context import Context
-from jaxmon.agent.functions import FunctionTable
-from jaxmon.agent.guard import Guard
 from jaxmon.exposition.families import Family
 from jaxmon.settings import Settings
 
 
 if TYPE_CHECKING:
     from jaxmon.agent.checks.determinism import Determinism
-    from jaxmon.agent.jaxlink.hooks import Hooks
     from jaxmon.agent.memory.profile import MemoryProfile
-    from jaxmon.agent.parts import Parts
-    from jaxmon.agent.reports.overview import Overview
-    from jaxmon.agent.reports.profile import Profiler
-    from jaxmon.indicators.figures import Indicators
-    from jaxmon.resources.container import ContainerFamilies
-    from jaxmon.resources.process import ProcessFamilies
+    from jaxmon.agent.runtime import Runtime
 
 
 class Agent:
     """
     What `jaxmon.instrument` returns.
 
-    As it is here it is switched off: it observes nothing, and everything that it can be
-    asked has an answer, without JAX. One that runs is a `RunningAgent`.
+    One that is switched off observes nothing, and everything that it can be asked has
+    an answer, without JAX.
 
     Attributes:
         settings: the settings in force.
-        url: where the metrics are, `None` when no TCP port is open.
-        running: whether it observes.
     """
 
-    if TYPE_CHECKING:  # what only one that runs has; for our own tests and tools
-        _container: ContainerFamilies
-        _hooks: Hooks
-        _indicators: Indicators
-        _overview: Overview
-        _parts: Parts
-        _process: ProcessFamilies
-        _profiler: Profiler
-
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, runtime: Runtime | None = None) -> None:
         self.settings = settings
-        self.url: str | None = None
-        self.running = False
-        self._guard = Guard()
-        self._table = FunctionTable(settings.max_functions)
-        self._context = Context(None, settings, self._guard, self._table)
+        self._runtime = runtime
 
     def __repr__(self) -> str:
         state = "running" if self.running else "stopped"
         return f"<jaxmon.Agent {state} url={self.url!r} socket={self.socket!r}>"
 
     @property
+    def running(self) -> bool:
+        """Whether it observes."""
+        return self._runtime is not None and self._runtime.running
+
+    @property
+    def url(self) -> str | None:
+        """Where the metrics are, `None` when no TCP port is open."""
+        return None if self._runtime is None else self._runtime.serving.url
+
+    @property
     def socket(self) -> str | None:
         """Path of the Unix socket, `None` when there is none."""
-        return None
+        return None if self._runtime is None else self._runtime.serving.socket
 
     @property
     def determinism(self) -> Determinism:
         """Where the outcomes of checks are kept."""
         from jaxmon.agent.checks.determinism import Determinism  # noqa: PLC0415
 
-        return Determinism(self._context)
+        found = None if self._runtime is None else self._runtime.part(Determinism)
+        if found is None:
+            from jaxmon.agent.context import context_of  # noqa: PLC0415
 
-    def start(self) -> None:
-        """Attach the hooks and serve. Nothing that goes wrong in serving is raised."""
-
-    def stop(self) -> None:
-        """
-        Detach the hooks, stop threads, close sockets and unlink their files.
-
-        Harmless when repeated.
-        """
-
-    def abandon(self) -> None:
-        """Leave everything to the parent process; called in a forked child."""
+            found = Determinism(context_of(None, self.settings))
+        return found
 
     def refresh(self) -> None:
         """
@@ -90,6 +68,8 @@ class Agent:
 
         Costs about 2 µs for each live array. What fails is counted, not raised.
         """
+        if self._runtime is not None:
+            self._runtime.refresh()
 
     def memory(self) -> MemoryProfile:
         """
@@ -102,12 +82,19 @@ class Agent:
         Raises:
             ProfileError: JAX's memory profile cannot be read.
         """
+        from jaxmon.agent.memory.lines import Allocations  # noqa: PLC0415
         from jaxmon.agent.memory.profile import MemoryProfile  # noqa: PLC0415
 
-        return MemoryProfile(time.time(), ())
+        found = None if self._runtime is None else self._runtime.part(Allocations)
+        return MemoryProfile(time.time(), ()) if found is None else found.profile()
 
     def collect(self) -> list[Family]:
         """
         Return every family of the page. Any thread; about 20 µs for each function.
         """
-        return []
+        return [] if self._runtime is None else self._runtime.collect()
+
+
+def runtime_of(agent: Agent) -> Runtime | None:
+    """Return what works behind *agent*, `None` where it is switched off."""
+    return agent._runtime  # noqa: SLF001 - of the same module

@@ -1,15 +1,15 @@
-"""What every part of an agent is given, and what it gives back."""
+"""What every part of an agent is given."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.guard import Guard
-from jaxmon.exposition.families import Family
+from jaxmon.agent.observers import Observers
 from jaxmon.settings import Settings
 
 
@@ -24,6 +24,7 @@ class Context:
         guard: contains failures of our own code.
         table: the functions and their figures.
         events: what happened, in words.
+        observers: who is told of what.
     """
 
     jax: Any
@@ -31,31 +32,9 @@ class Context:
     guard: Guard
     table: FunctionTable
     events: EventLog = field(default_factory=EventLog)
+    observers: Observers = field(default_factory=Observers)
 
 
-class Part(Protocol):
-    """Something that observes, and has figures of its own."""
-
-    def start(self) -> None:
-        """Start what runs beside the program. Raises nothing."""
-        ...
-
-    def stop(self) -> None:
-        """Stop it and forget what it held. Harmless when repeated."""
-        ...
-
-    def collect(self) -> list[Family]:
-        """Return the figures as they are now; quick, any thread."""
-        ...
-
-    def snapshot(self) -> dict[str, Any]:
-        """
-        Return what a person who looks into this process wants to know, figures
-        included. JSON types only; milliseconds at most, any thread.
-        """
-        ...
-
-
-def context_of(jax: ModuleType, settings: Settings) -> Context:
+def context_of(jax: ModuleType | None, settings: Settings) -> Context:
     """Return a fresh context for one agent."""
     return Context(jax, settings, Guard(), FunctionTable(settings.max_functions))

@@ -1,155 +1,47 @@
-"""The agent of this process: at most one, started and stopped by the user."""
+"""The agent of this process: at most one."""
 
 from __future__ import annotations
 
 import os
 import threading
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Unpack
 
-from jaxmon import interrupts
-from jaxmon.agent.agent import Agent
-from jaxmon.agent.guard import Guard, log
-from jaxmon.errors import JaxmonError
-from jaxmon.settings import Settings, load
+from jaxmon.agent.agent import Agent, runtime_of
 
 
-if TYPE_CHECKING:
-    from jaxmon.options import Options
+class Slot:
+    """
+    Where it is kept.
 
-
-class _Current:
-    """The agent of this process."""
+    Attributes:
+        lock: held while one starts or stops.
+        agent: the last that was started, unless it was stopped.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.agent: Agent | None = None
-        self.watches_forks = False
+        self._watches_forks = False
+
+    def watch_forks(self) -> None:
+        """Have a forked child leave the agent to its parent."""
+        # Python offers no way to take a fork handler off, so there is one for good.
+        if not self._watches_forks:
+            self._watches_forks = True
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        agent, self.agent = self.agent, None
+        self.lock = threading.RLock()
+        runtime = None if agent is None else runtime_of(agent)
+        if runtime is not None:
+            runtime.abandon()
 
 
-_current = _Current()
-
-
-def instrument(**options: Unpack[Options]) -> Agent:
-    """
-    Start observing JAX in this process and serve what is seen.
-
-    A second call returns the agent that runs already; settings that differ are
-    reported and ignored. Settings are described by `jaxmon.settings.Settings`.
-
-    Example:
-        >>> import jaxmon
-        >>> agent = jaxmon.instrument(port=0)
-        >>> print(agent.url)  # doctest: +SKIP
-        http://127.0.0.1:40953/metrics
-
-    Whatever else goes wrong is one warning: the agent that is returned then is switched
-    off, and the program as it was.
-
-    Raises:
-        SettingsError: a setting that cannot be used.
-        JaxmonError: JAX cannot be imported.
-    """
-    settings = load(options)
-    if not settings.enabled:
-        return Agent(settings)
-    # First, because the import may start an agent: `jaxmon run` waits for it.
-    jax = _jax()
-    with _current.lock:
-        running = _current.agent
-        if running is not None and running.running:
-            if options and settings != running.settings:
-                log.warning(
-                    "jaxmon runs already with %s; %s is ignored. Call "
-                    "jaxmon.uninstrument() first to change settings.",
-                    running.settings,
-                    settings,
-                )
-            return running
-        try:
-            return _start(jax, settings)
-        # A module of the program that has the name of one of Python's may end it.
-        except (Exception, SystemExit) as error:
-            interrupts.pass_on(error)
-            if Guard.strict:
-                raise
-            log.warning(
-                "jaxmon could not start, the program runs without it: %s: %s",
-                type(error).__name__,
-                error,
-            )
-            return Agent(settings)
-
-
-def uninstrument() -> None:
-    """
-    Stop observing and leave attributes, listeners, threads and files as found.
-
-    Harmless when nothing runs. Functions jitted meanwhile keep working.
-    """
-    with _current.lock:
-        if _current.agent is not None:
-            _current.agent.stop()
-            _current.agent = None
+slot = Slot()
+"""That of this process."""
 
 
 def running() -> Agent | None:
     """Return the agent that runs in this process, if one does."""
-    agent = _current.agent
+    agent = slot.agent
     return agent if agent is not None and agent.running else None
-
-
-def _start(jax: ModuleType, settings: Settings) -> Agent:
-    from jaxmon.agent.runtime import RunningAgent  # noqa: PLC0415 - what may go wrong
-
-    agent = RunningAgent(jax, settings)
-    _watch_forks()
-    # Known before it starts, so that a fork meanwhile finds what to abandon.
-    _current.agent = agent
-    try:
-        agent.start()
-    except BaseException:
-        _current.agent = None
-        raise
-    return agent
-
-
-def _jax() -> ModuleType:
-    problem: str | None = None
-    try:
-        return import_module("jax")
-    # Its own check of versions, or a file of the program with a name of Python's, may
-    # raise anything, or end the program.
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - said in a sentence
-        interrupts.pass_on(error)
-        problem = _in_a_sentence(error)
-    # Here, so that the sentence is all there is to read.
-    msg = (
-        f"jaxmon.instrument() needs JAX, and importing it failed: {problem}. Install "
-        "the build for your hardware, or `pip install 'jaxmon[jax]'` to try it out."
-    )
-    raise JaxmonError(msg)
-
-
-def _in_a_sentence(error: BaseException) -> str:
-    """Return what *error* says, as a part of one sentence."""
-    text = " ".join(str(error).split()).rstrip(".")
-    if isinstance(error, ImportError) and text:
-        return text
-    name = type(error).__name__
-    return f"{name}: {text}" if text else name
-
-
-def _watch_forks() -> None:
-    # Python offers no way to take a fork handler off, so there is one for good.
-    if not _current.watches_forks:
-        _current.watches_forks = True
-        os.register_at_fork(after_in_child=_after_fork)
-
-
-def _after_fork() -> None:
-    agent, _current.agent = _current.agent, None
-    _current.lock = threading.RLock()
-    if agent is not None:
-        agent.abandon()

@@ -8,13 +8,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from jaxmon.agent.agent import Agent
+from jaxmon.agent.agent import Agent, runtime_of
 from jaxmon.agent.events import Event
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function, label
 from jaxmon.agent.jaxlink.jit import existing
 from jaxmon.agent.memory import profile as memory_profile
 from jaxmon.agent.memory.holdings import Growth, Holdings, holdings
 from jaxmon.agent.memory.profile import MemoryProfile
+from jaxmon.agent.runtime import Runtime
+from jaxmon.agent.transfers.part import Transfers
 from jaxmon.errors import JaxmonError
 
 
@@ -111,8 +113,8 @@ class Ledger:
         memory: bool = False,
     ) -> None:
         self._agent = agent
-        self._parts = agent._parts  # noqa: SLF001 - one package
-        self._context = self._parts.context
+        self._runtime = _runtime_of(agent)
+        self._context = self._runtime.context
         self._failures = Counter(self._context.guard.failures())
         self._check()
         self._held = self._look() if memory else None
@@ -153,7 +155,7 @@ class Ledger:
         )
 
     def _check(self) -> None:
-        hooks = self._agent._hooks  # noqa: SLF001 - one package
+        hooks = self._runtime.hooks
         failures = self._context.guard.failures()
         for hook in _HOOKS:
             if (
@@ -189,7 +191,8 @@ class Ledger:
         return frozenset(names - seen - {OTHER, UNKNOWN})
 
     def _transferred(self) -> tuple[Counter[str], Counter[Line]]:
-        found = self._parts.transfers.snapshot()
+        part = self._runtime.part(Transfers)
+        found = {} if part is None else part.snapshot()
         directions = found.get("directions")
         if not directions:
             msg = (
@@ -215,7 +218,7 @@ class Ledger:
     def _look(self) -> tuple[Holdings, MemoryProfile | None]:
         held = holdings(self._context.jax)
         try:
-            return held, self._parts.allocations.profile()
+            return held, self._agent.memory()
         except JaxmonError:  # without it we know how much, but not whose
             return held, None
 
@@ -238,12 +241,20 @@ def totals(agent: Agent) -> tuple[int, int, float]:
     """
     Return compiles, recompiles and seconds of all functions since *agent* started.
     """
-    found = [_figures(function) for function in agent._table]  # noqa: SLF001
+    found = [_figures(function) for function in _runtime_of(agent).context.table]
     return (
         sum(one.compiles for one in found),
         sum(one.causes.total() for one in found),
         sum(one.seconds for one in found),
     )
+
+
+def _runtime_of(agent: Agent) -> Runtime:
+    runtime = runtime_of(agent)
+    if runtime is None:
+        msg = "jaxmon is switched off: nothing is counted"
+        raise JaxmonError(msg)
+    return runtime
 
 
 def _figures(function: Function) -> _Figures:

@@ -12,8 +12,9 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from jaxmon.agent.current import instrument, uninstrument
+from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.jaxlink.names import check
+from jaxmon.agent.start import instrument, uninstrument
 
 
 _CALLS = 3
@@ -38,7 +39,8 @@ def run() -> dict[str, Any]:
         probe: Any = jax.jit(increment)
         for _ in range(_CALLS):
             probe(1.0)
-        overview = agent._overview.whole()  # noqa: SLF001 - of our own package
+        runtime = runtime_of(agent)
+        overview = runtime.overview.whole() if runtime is not None else {}
         name = f"{__name__}.{increment.__qualname__}"
         figures = overview["functions"].get(name, {})
         expected = {"calls": _CALLS, "hits": _CALLS - 1, "misses": 1}

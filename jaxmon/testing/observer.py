@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 from jaxmon.agent import Agent
-from jaxmon.agent.current import instrument, running, uninstrument
+from jaxmon.agent.current import running
+from jaxmon.agent.start import instrument, uninstrument
 from jaxmon.testing.silent import SILENT
 
 

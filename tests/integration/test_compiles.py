@@ -322,7 +322,7 @@ def test_threads_that_compile_register_the_listeners_once(agent: Agent) -> None:
 
     def run() -> None:
         start.wait()
-        inside.compiles(agent).listen()
+        inside.hooks(agent).heard()
 
     for _ in range(20):
         jax.monitoring.clear_event_listeners()

@@ -69,7 +69,8 @@ def into_observer(name: str, owner: str) -> Callable[[Agent, Bomb], None]:
             if getattr(probe._observe, "__name__", "") == name:
                 probe._observe = bomb
         if owner == "listeners":
-            setattr(inside.listeners(agent), f"_{name}", bomb)
+            kind = {"on_event": "events", "on_duration": "durations"}[name]
+            setattr(inside.listeners(agent), kind, Each(bomb))
         elif owner == "errors":
             setattr(inside.errors(agent), name, bomb)
 
@@ -84,9 +85,24 @@ def into_signatures(agent: Agent, bomb: Bomb) -> None:
     inside.compiles(agent)._recompiles._signatures.of = bomb  # type: ignore[method-assign]
 
 
+class Each:
+    """A mapping that has *value* under every key."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def get(self, _: object) -> object:
+        return self._value
+
+
 class Holder:
+    """A table without functions, which has *attributes* besides."""
+
     def __init__(self, **attributes: object) -> None:
         self.__dict__.update(attributes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
 
 
 # hook: how to break it

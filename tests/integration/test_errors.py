@@ -238,7 +238,7 @@ def test_an_error_counts_when_there_is_no_memory_to_place_it(
 
     monkeypatch.setattr(inside.errors(agent), "_where", exhausted)
     monkeypatch.setattr(inside.events(agent), "add", exhausted)
-    inside.errors(agent).observers.insert(0, exhausted)
+    inside.observers(agent).error.insert(0, exhausted)
     fail(jax.jit(raises), 1.0)
 
     assert kinds(agent) == {("raises", "trace_error"): 1}

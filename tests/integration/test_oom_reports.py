@@ -55,7 +55,7 @@ def test_a_report_is_strict_json_whatever_parts_say(agent: Agent) -> None:
         def snapshot(self) -> dict[str, Any]:
             return {"f": {"peak_bytes": 7, "flops": float("nan"), "x": object()}}
 
-    inside.oom(agent).facts.parts = {"programs": Odd()}  # type: ignore[dict-item]
+    inside.oom(agent).facts.programs = Odd().snapshot
     inside.see_error(agent, RuntimeError_(FULL))
 
     (path,) = inside.oom(agent).paths()
@@ -88,10 +88,8 @@ def report_again(agent: Agent) -> None:
 def test_a_part_that_fails_costs_its_section_only(agent: Agent) -> None:
     """The report says what is missing, and the failure is counted."""
     broken: Any = Broken()
-    inside.oom(agent).facts.parts = {
-        "programs": broken,
-        "allocations": broken,
-    }
+    facts = inside.oom(agent).facts
+    facts.programs, facts.lines = broken.snapshot, broken
     report_again(agent)
 
     (path,) = inside.oom(agent).paths()
@@ -128,7 +126,7 @@ def test_arrays_in_the_hosts_memory_are_told_beside_the_others(agent: Agent) -> 
 def test_a_part_that_keeps_failing_ends_no_reports(agent: Agent) -> None:
     """Whatever it is switched off for, what the others know is worth a report."""
     broken: Any = Broken()
-    inside.oom(agent).facts.parts = {"programs": broken}
+    inside.oom(agent).facts.programs = broken.snapshot
     for _ in range(2 * guard.LIMIT):
         report_again(agent)
 
@@ -201,7 +199,7 @@ def test_a_look_at_the_lines_is_taken_where_it_is_cheap(
     """
     facts = inside.oom(agent).facts
     seen: Any = Looks(looked=looked)
-    facts.parts = {"allocations": seen}
+    facts.lines = seen
 
     assert facts._lines({"arrays": arrays}, tight=tight)["look"] is look
     assert facts._lines({"unavailable": "why"}, tight=tight)["look"] is False
@@ -214,7 +212,7 @@ def test_a_report_stays_within_its_bounds(agent: Agent) -> None:
         def snapshot(self) -> dict[str, Any]:
             return {f"f{n}": {"peak_bytes": n, "x": "y" * 2000} for n in range(500)}
 
-    inside.oom(agent).facts.parts = {"programs": Large()}  # type: ignore[dict-item]
+    inside.oom(agent).facts.programs = Large().snapshot
     for number in range(300):
         inside.events(agent).add("compile", "f" * 2000, "m" * 2000, n=number)
     inside.see_error(agent, RuntimeError_(FULL + "\n" + "buffer\n" * 100_000))
@@ -237,7 +235,7 @@ def test_without_a_directory_the_log_says_why(
 
         assert kinds(agent) == {("unknown", "oom"): 1}
         assert value(agent, REPORTS) == 0
-        assert inside.errors(agent).snapshot() == {"oom_reports": []}
+        assert inside.overview(agent)["errors"] == {"oom_reports": []}
     assert "cannot write its report" in caplog.text
     assert "JAXMON_REPORT_DIR" in caplog.text
 

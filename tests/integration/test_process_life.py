@@ -159,7 +159,7 @@ import multiprocessing, warnings
 warnings.simplefilter("ignore")
 
 def work(x):
-    running = jaxmon.agent.current._current.agent is not None
+    running = jaxmon.agent.current.slot.agent is not None
     return [running, float(jax.jit(lambda y: y + 1)(x))]
 
 if __name__ == "__main__":
@@ -335,7 +335,7 @@ def test_disabled_touches_nothing(
 import sys, threading, jaxmon
 agent = jaxmon.instrument()
 print("jax" in sys.modules, threading.active_count(), agent.url, agent.collect())
-agent.refresh(); agent.stop(); jaxmon.uninstrument(); repr(agent)
+agent.refresh(); agent.collect(); jaxmon.uninstrument(); repr(agent)
 """
     result = python_script(source, env={"JAXMON_ENABLED": "0"}).ok()
 

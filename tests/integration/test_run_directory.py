@@ -33,7 +33,7 @@ import signal, sys
 # Before there are threads, which would take the signal.
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 from pathlib import Path
-from jaxmon.agent import serving as local_socket
+from jaxmon.agent import serving
 from jaxmon.agent.serving import LocalSocket
 from jaxmon.http.server import Response, Server
 name, every = sys.argv[2], float(sys.argv[3])
@@ -316,12 +316,12 @@ def test_comings_and_goings_are_never_seen_as_broken(
 REAL = """
 import json, sys
 import jax, jaxmon
-from jaxmon.agent import serving as local_socket
-local_socket.EVERY = 0.05
+from jaxmon.agent import serving
+serving.EVERY = 0.05
 agent = jaxmon.instrument()
 for line in sys.stdin:
     print(json.dumps([agent.socket, agent.running]), flush=True)
-agent.stop()
+jaxmon.uninstrument()
 print(json.dumps([agent.socket, agent.running]), flush=True)
 """
 

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import pytest
 
 from jaxmon.agent import Agent, counted
-from jaxmon.agent.sampling.part import Sample, Sampling
+from jaxmon.agent.observers import Sample
+from jaxmon.agent.sampling.part import Sampling
 from tests import inside
 from tests.instrumented import instrumented, value
 from tests.sampled import (
@@ -76,14 +77,14 @@ def test_an_armed_function_is_what_it_was(agent: Agent, sampling: Sampling) -> N
     assert value(agent, "jaxmon_jit_calls_total", function=label) == 3
 
 
-def test_observers_see_sampled_calls(sampling: Sampling) -> None:
+def test_observers_see_sampled_calls(agent: Agent, sampling: Sampling) -> None:
     """An observer is given the call on its thread; one that fails leaves the others."""
     seen: list[tuple[Any, ...]] = []
 
     def observe(sample: Sample) -> None:
         seen.append((sample.jitted, sample.args, sample.kwargs, sample.outputs))
 
-    sampling.observers.append(observe)
+    inside.observers(agent).sample.append(observe)
     step = jax.jit(lambda x, y: {"sum": x + y})
     x = jnp.ones(3)
     step(x, y=x), step(x, y=x)
@@ -100,13 +101,15 @@ def test_observers_see_sampled_calls(sampling: Sampling) -> None:
 
 
 @pytest.mark.ground_truth
-def test_any_call_may_be_the_sampled_one(sampling: Sampling) -> None:
+def test_any_call_may_be_the_sampled_one(agent: Agent, sampling: Sampling) -> None:
     """
     Not only the one that follows on the timer: where long runs and short ones take
     turns, it mostly comes round during a long one.
     """
     seen: list[int] = []
-    sampling.observers.append(lambda sample: seen.append(sample.args[0].size))
+    inside.observers(agent).sample.append(
+        lambda sample: seen.append(sample.args[0].size)
+    )
     step = jax.jit(lambda x: x + 1)
     short, long = jnp.ones(3), jnp.ones(7)
     step(short), step(long), step(short), step(long)
@@ -254,7 +257,7 @@ def test_a_failing_sample_is_contained(agent: Agent, sampling: Sampling) -> None
     window = sampling._window
     assert window is not None
     window._on_end = fail
-    sampling.observers.append(fail)
+    inside.observers(agent).sample.append(fail)
     arm(sampling)
 
     assert step(1.0) == 2

@@ -13,7 +13,7 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.checks import shadow as shadow_module
-from jaxmon.agent.sampling.part import Sample
+from jaxmon.agent.observers import Sample
 from tests import inside
 from tests.instrumented import instrumented, value
 from tests.support import run_python, until
@@ -44,7 +44,7 @@ def sampled(agent: Agent, jitted: Callable[..., Any], *args: Any) -> Any:
     function = inside.table(agent).of(inner.__wrapped__)
     shadow = shadow_of(agent)
     shadow._due = 0
-    for observe in inside.sampling(agent).observers:
+    for observe in inside.observers(agent).sample:
         observe(Sample(function, inner, args, {}, outputs))
     until(lambda: not shadow._busy, "the repetition")
     return outputs
@@ -83,7 +83,7 @@ def test_a_repetition_that_differs_is_reported(agent: Agent) -> None:
     step(x)
     shadow = shadow_of(agent)
     function = inside.table(agent).of(step.__wrapped__)
-    for observe in inside.sampling(agent).observers:
+    for observe in inside.observers(agent).sample:
         observe(Sample(function, step._jitted, (x,), {}, x * 3))
     until(lambda: not shadow._busy, "the repetition")
 
@@ -159,7 +159,7 @@ def test_arguments_that_are_donated_meanwhile_end_a_repetition(agent: Agent) -> 
 
     outputs, late = step(x), Late()
     function = inside.table(agent).of(step.__wrapped__)
-    for observe in inside.sampling(agent).observers:
+    for observe in inside.observers(agent).sample:
         observe(Sample(function, late, (x,), {}, outputs))
     shadow = shadow_of(agent)
     until(lambda: not shadow._busy, "the repetition")
@@ -197,7 +197,7 @@ SPREAD = """
 import json
 import jax, jaxmon, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxmon.agent.sampling.part import Sample
+from jaxmon.agent.observers import Sample
 from jaxmon.agent.checks import shadow as shadow_module
 from tests import inside
 agent = jaxmon.instrument(
@@ -215,7 +215,7 @@ rows = jax.device_put(np.ones((4, 2)), NamedSharding(mesh, PartitionSpec("x")))
 for made, x in ((total, rows), (spread, jax.device_put(np.ones((4, 2))))):
     outputs = jax.jit(made)(x)
     function = inside.table(agent).of(made)
-    for observe in inside.sampling(agent).observers:
+    for observe in inside.observers(agent).sample:
         observe(Sample(function, jax.jit(made), (x,), {}, outputs))
 found = inside.determinism(agent).snapshot()
 print(json.dumps({name: one for name, one in found.items()}))

@@ -15,9 +15,14 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
+from jaxmon.agent.adapters import Marks
+from jaxmon.agent.context import context_of
+from jaxmon.agent.current import running
 from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.agent.parts import Parts
-from jaxmon.agent.runtime import RunningAgent
+from jaxmon.agent.parts import parts_of
+from jaxmon.agent.serving import Serving
+from jaxmon.agent.transfers.part import Transfers
+from jaxmon.indicators.timeline import Timeline
 from tests import leaks
 from tests.bombs import ACTIVE, Bomb, InjectedError
 from tests.instrumented import SILENT, samples
@@ -209,21 +214,23 @@ def test_a_jax_that_is_another_is_one_line(
 
 def places() -> list[tuple[Any, str]]:
     """Return what is called while an agent starts."""
-    steps = [name for name in vars(Hooks) if name.startswith("_attach_")]
-    parts = {
-        type(part) for part in vars(Parts(CONTEXT)).values() if hasattr(part, "start")
-    }
+    kinds = {type(part) for part in parts_of(CONTEXT, Timeline(1))}
+    parts = [
+        (kind, name)
+        for kind in sorted(kinds, key=lambda one: one.__name__)
+        for name in ("attach", "start")
+        if name in vars(kind)
+    ]
     return [
-        *((Hooks, name) for name in ("attach", *sorted(steps))),
-        *((part, "start") for part in sorted(parts, key=lambda one: one.__name__)),
-        (RunningAgent, "_serve"),
-        (RunningAgent, "_listen_unix"),
+        (Hooks, "attach"),
+        (Marks, "attach"),
+        *parts,
+        (Serving, "start"),
+        (Serving, "_listen_unix"),
     ]
 
 
-CONTEXT: Any = jaxmon.agent.context.context_of(
-    jax, jaxmon.instrument(enabled=False).settings
-)
+CONTEXT: Any = context_of(jax, jaxmon.instrument(enabled=False).settings)
 
 
 @pytest.mark.parametrize(
@@ -242,32 +249,20 @@ def test_a_failure_at_any_step_takes_everything_off_again(  # noqa: PLR0917
     name: str,
     error: type[BaseException],
 ) -> None:
-    """
-    Hooks, listeners, threads, sockets, files; or it costs one hook, and that is said.
-    """
+    """Hooks, listeners, threads, sockets and files; the program runs without it."""
     jax.jit(lambda x: x + 1)(1.0)  # backends and their threads are up
     before = leaks.snapshot()
     monkeypatch.setattr(owner, name, Bomb(error))
 
     agent = jaxmon.instrument(port=0)
-    one_hook = name.startswith("_attach_")
-    inactive = {s for s, n in samples(agent).items() if s.startswith(ACTIVE) and not n}
-    ran = agent.running
+    assert not agent.running
     assert float(jax.jit(lambda x: x + 2)(1.0)) == 3
-    if not ran:
-        assert leaks.leaked(before) == []
-        assert list(run_dir.iterdir()) == []
-        assert jaxmon.agent.current.running() is None
+    assert leaks.leaked(before) == []
+    assert list(run_dir.iterdir()) == []
+    assert running() is None
     jaxmon.uninstrument()
 
     assert leaks.leaked(before) == []
-    assert ran is one_hook
-    hook = name.removeprefix("_attach_")
-    hook = "out_of_memory" if hook == "births" else hook
-    # Causes need two hooks besides themselves.
-    needs_it = {"causes"} if hook in {"misses", "compiles"} else set()
-    off = {f'{ACTIVE}{{hook="{one}"}}' for one in {hook, *needs_it}}
-    assert inactive == (off if one_hook else set())
     [record] = caplog.records
     assert record.exc_info is None
     monkeypatch.undo()
@@ -276,20 +271,70 @@ def test_a_failure_at_any_step_takes_everything_off_again(  # noqa: PLR0917
     jaxmon.uninstrument()
 
 
+# Those that have a place in JAX of their own.
+HOOKS = [
+    "monitoring",
+    "compiles",
+    "persistent_cache",
+    "misses",
+    "errors",
+    "uncaught",
+    "out_of_memory",
+    "transfers",
+    "calls",
+    "sampling",
+]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
 def test_a_hook_that_attaches_half_is_taken_off(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hook: str
 ) -> None:
     """
-    What it replaced before it failed is JAX's own again, while the others observe.
+    What it replaced before it failed is JAX's own again, while the others observe, and
+    one sentence says so.
     """
+    jax.jit(lambda x: x + 1)(1.0)
     before = leaks.snapshot()
-    whole = Hooks._attach_transfers
+    whole = Hooks.attach
 
-    def half(self: Hooks) -> None:
-        whole(self)
+    def attach(self: Hooks, name: str, take: Any, **needs: Any) -> None:
+        def half(at: Any) -> None:
+            take(at)
+            raise InjectedError
+
+        whole(self, name, half if name == hook else take, **needs)
+
+    monkeypatch.setattr(Hooks, "attach", attach)
+    agent = jaxmon.instrument(port=0)
+    try:
+        during = samples(agent)
+        active = {s.split('"')[1]: n for s, n in during.items() if s.startswith(ACTIVE)}
+        assert float(jax.jit(lambda x: x + 2)(1.0)) == 3
+    finally:
+        jaxmon.uninstrument()
+    # Causes need two hooks besides themselves.
+    lost = {hook, "causes"} if hook in {"misses", "compiles"} else {hook}
+    assert {*active} == {*HOOKS, "causes"}
+    assert {name for name, on in active.items() if not on} == lost
+    assert leaks.leaked(before) == []
+    [record] = caplog.records
+    assert record.exc_info is None
+    assert f"{hook!r} cannot attach" in record.getMessage()
+
+
+def test_what_a_hook_replaced_is_put_back_when_it_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is JAX's own while the agent runs without that hook."""
+    before = leaks.snapshot()
+    whole = Transfers._take
+
+    def half(self: Transfers, at: Any) -> None:
+        whole(self, at)
         raise InjectedError
 
-    monkeypatch.setattr(Hooks, "_attach_transfers", half)
+    monkeypatch.setattr(Transfers, "_take", half)
     agent = jaxmon.instrument(**SILENT)
     try:
         during = leaks.snapshot().attributes

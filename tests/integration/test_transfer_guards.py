@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxmon
-from jaxmon.agent.sampling.part import Sample
+from jaxmon.agent.observers import Sample
 from tests import inside
 from tests.instrumented import instrumented, value
 from tests.support import until
@@ -43,7 +43,7 @@ def sample(agent: Any, x: Any) -> None:
     jitted = jax.jit(same)
     outputs = jitted(x)
     function = inside.table(agent).of(same)
-    for observe in inside.sampling(agent).observers:
+    for observe in inside.observers(agent).sample:
         observe(Sample(function, jitted, (x,), {}, outputs))
 
 

@@ -17,7 +17,7 @@ import pytest
 import jaxmon
 from jaxmon.agent.checks import deviations, numerics
 from jaxmon.agent.jaxlink import crossings, origins
-from jaxmon.agent.sampling.part import Sample
+from jaxmon.agent.observers import Sample
 from tests import inside, leaks, support
 from tests.instrumented import instrumented, samples, value
 
@@ -208,7 +208,7 @@ def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
     with instrumented(sample_rate=0) as agent:
         function = inside.table(agent).named("f")
         for args in ((small,), (large, small), (large, large)):
-            for observe in inside.sampling(agent).observers:
+            for observe in inside.observers(agent).sample:
                 observe(Sample(function, double, args, {}, None))
         [event] = inside.events(agent).since(kind="transfer")
 

@@ -16,7 +16,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from jaxmon.agent.functions import Function
+from jaxmon.agent.observers import SeenError
 from tests import inside
 from tests.failing import FULL, fail, kinds
 
@@ -287,10 +287,11 @@ def test_observers_are_told_once(agent: Agent) -> None:
     """
     told: list[tuple[str, str, str]] = []
 
-    def observe(function: Function, kind: str, error: BaseException) -> None:
-        told.append((function.name.rpartition(".")[2], kind, type(error).__name__))
+    def observe(seen: SeenError) -> None:
+        name = seen.function.name.rpartition(".")[2]
+        told.append((name, seen.kind, type(seen.error).__name__))
 
-    inside.errors(agent).observers.append(observe)
+    inside.observers(agent).error.append(observe)
     error = fail(jax.jit(raises), 1.0)
     inside.see_error(agent, error)
 

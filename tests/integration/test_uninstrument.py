@@ -21,7 +21,7 @@ import pytest
 import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.agent.counted import CountedFunction
-from tests import leaks
+from tests import inside, leaks
 from tests.instrumented import SILENT, instrumented, value
 
 
@@ -106,7 +106,7 @@ def test_uninstrument_without_an_agent_does_nothing() -> None:
     with instrumented() as agent:
         jaxmon.uninstrument()
         jaxmon.uninstrument()
-        agent.stop()
+        inside.runtime(agent).stop()
 
     assert jax.jit is PLAIN_JIT
 

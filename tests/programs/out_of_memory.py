@@ -194,7 +194,7 @@ class Notes:
         if self.agent is not None:
             with urllib.request.urlopen(self.agent.url, timeout=60) as page:
                 noted["page"] = page.read().decode()
-            noted["snapshot"] = inside.errors(self.agent).snapshot()
+            noted["snapshot"] = inside.overview(self.agent)["errors"]
             noted["events"] = [
                 [event.kind, event.function, event.message, dict(event.details)]
                 for event in inside.events(self.agent).since()

@@ -50,8 +50,8 @@ def listeners(monitoring: Monitoring) -> Listeners:
     return Listeners(
         monitoring,
         Guard(),
-        on_event=lambda _: None,
-        on_duration=lambda *_: None,
+        events={},
+        durations={},
     )
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from jaxmon.agent.jaxlink.source_lines import Frame
 from jaxmon.agent.memory import pprof
 from jaxmon.agent.memory.pprof import ProfileError, Sample
-from jaxmon.agent.source_lines import Frame
 
 
 def varint(value: int) -> bytes:

@@ -168,7 +168,7 @@ def test_executables_that_find_no_place_are_refused_and_the_rest_let_go() -> Non
             kept.append(weakref.ref(executable))
             programs.take(function, executable)
         del executable
-        assert 30 <= programs.refused.value < 100
+        assert 30 <= programs.dropped()["program"] < 100
         assert sum(ref() is not None for ref in kept) <= 64
     finally:
         threading.Timer(0.05, gate.set).start()

@@ -9,8 +9,8 @@ import jax
 import pytest
 
 from jaxmon import demo
-from jaxmon.agent import source_lines as sites
-from jaxmon.agent.source_lines import UNKNOWN, Frame, Sites, shown
+from jaxmon.agent.jaxlink import source_lines as sites
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN, Frame, Sites, shown
 from jaxmon.indicators import decorate
 
 

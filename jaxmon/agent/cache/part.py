@@ -26,6 +26,7 @@ from jaxmon.agent.cache.watch import CacheWatch
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink import places
 from jaxmon.agent.jaxlink.cache import (
     SUFFIX,
     JaxCache,
@@ -33,6 +34,10 @@ from jaxmon.agent.jaxlink.cache import (
     is_refusal,
     written,
 )
+from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.listeners import CACHE_STORED, TIME_SAVED
+from jaxmon.agent.jaxlink.patches import Stand
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, series
@@ -54,7 +59,7 @@ class _Thread(threading.local):
     attempt: Attempt | None = None
 
 
-class PersistentCache:
+class PersistentCache(Part):
     """
     Counts look-ups, writes and errors, and tells what is in the way.
 
@@ -67,6 +72,8 @@ class PersistentCache:
         clock: seconds, for telling that it hangs.
     """
 
+    name = "cache"
+
     def __init__(
         self,
         context: Context,
@@ -74,6 +81,7 @@ class PersistentCache:
         look: Callable[..., Listing] = cache_directory.look,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._module = context.jax
         self._jax = JaxCache(context.jax)
         self._watch = CacheWatch(self._jax, look=look, clock=clock)
         self._events = context.events
@@ -137,13 +145,14 @@ class PersistentCache:
         if self._thread.attempt is not None:
             self._thread.attempt.stored = True
 
-    def saved(self, seconds: float) -> None:
+    def saved(self, seconds: float, name: str | None = None) -> None:
         """
         Add what a hit saved.
 
         JAX keeps whole seconds of compile time, so a program that compiled in less
         than one "saves" less than nothing; a counter must not fall.
         """
+        del name
         with self._lock:
             # In this order, what is no number is 0 as well.
             self._saved += max(0.0, seconds)
@@ -188,6 +197,19 @@ class PersistentCache:
 
     # --- life --------------------------------------------------------------------
 
+    def attach(self, hooks: Hooks) -> None:
+        """See what JAX writes, and why it does not."""
+        hooks.hear({CACHE_STORED: self.stored}, {TIME_SAVED: self.saved})
+        hooks.attach("persistent_cache", self._take, needs=("cache",))
+
+    def _take(self, at: Places) -> None:
+        at.probe(*places.cache_writes(self._module), self.on_write)
+        observers = self.on_warning, self.on_refusal
+        for place, observe in zip(places.warners(self._module), observers, strict=True):
+            warnings = getattr(*place)
+            warn = at.stand_in(warnings.warn, observe)
+            at.replace(*place, Stand(warnings, {"warn": warn}))
+
     def start(self) -> None:
         """Start the thread that looks at the directory."""
         self._worker.start()
@@ -214,6 +236,14 @@ class PersistentCache:
                 )
 
     # --- reading -----------------------------------------------------------------
+
+    def explain(self) -> Explanation:
+        """Return the figures and the obstacles."""
+        return Explanation({"cache": self.snapshot}, {"cache": self._by_function})
+
+    def _by_function(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.snapshot()["functions"]
+        return found
 
     def snapshot(self) -> dict[str, Any]:
         """Return the figures, also by function, and the obstacles in words."""

@@ -10,17 +10,19 @@ import functools
 import types
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from jaxmon import catalog
+from jaxmon.agent.context import Context
 from jaxmon.agent.counted import CountedFunction, jitted_of
-from jaxmon.agent.functions import Function, FunctionTable, label
+from jaxmon.agent.families import active, series_of
+from jaxmon.agent.functions import Function, label
+from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import jit as codes
 from jaxmon.agent.jaxlink import places
-
-
-if TYPE_CHECKING:
-    from jaxmon.agent.guard import Guard
-    from jaxmon.agent.jaxlink.patches import Patches
+from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.part import Explanation, Part
+from jaxmon.exposition.families import Family
 
 
 SITE = "calls"
@@ -30,7 +32,7 @@ SITE = "calls"
 _WEAK = cast("Callable[[type], int]", vars(type)["__weakrefoffset__"].__get__)
 
 
-class CallLayer:
+class CallLayer(Part):
     """
     Counts what `jax.jit` and `jax.pmap` make, and knows which functions these are.
 
@@ -39,44 +41,72 @@ class CallLayer:
     before us counts too, and nothing of the user's runs below our frame. Functions of
     JAX itself are not counted.
 
-    Args:
-        table: where the figures go.
-        guard: contains failures.
-        made: told of each object that counts.
-
     Attributes:
         codes_tell: whether `by_code` knows each function that is counted.
     """
 
-    def __init__(
-        self,
-        table: FunctionTable,
-        guard: Guard,
-        made: Callable[[Function, CountedFunction], None],
-    ) -> None:
-        self._table = table
-        self._guard = guard
-        self._made = made
+    name = "calls"
+
+    def __init__(self, context: Context) -> None:
+        self._jax = context.jax
+        self._table = context.table
+        self._guard = context.guard
+        self._made = context.observers.made
+        self._hooks: Hooks | None = None
         self._entries: dict[int, tuple[Function, weakref.ref[Any]]] = {}
         self._codes: dict[int, tuple[Function, types.CodeType]] = {}
         self._makers: dict[Function, Callable[..., Any]] = {}
         self.codes_tell = True
         self.active = True
 
-    def install(self, patches: Patches, jax: types.ModuleType) -> None:
-        """
-        Patch *jax*. Functions made earlier are seen by the miss path only.
+    def attach(self, hooks: Hooks) -> None:
+        """Patch JAX. Functions made earlier are seen by the miss path only."""
+        self._hooks = hooks
+        hooks.attach(SITE, self._take, needs=("eval_shape",))
 
-        Raises:
-            AttributeError: this JAX lacks one of the places; nothing was patched.
-        """
+    def _take(self, at: Places) -> None:
+        jax = self._jax
         maker = places.jit_maker(jax)
         original = getattr(maker.owner, maker.name)
         # First, since it looks for a place that a future JAX may not have.
-        _unwrap_for_eval_shape(patches, jax, self._guard)
-        patches.replace(maker.owner, maker.name, self._counting_jit(original))
+        _unwrap_for_eval_shape(at, jax, self._guard)
+        at.undo_by(self._rest)
+        at.replace(maker.owner, maker.name, self._counting_jit(original))
         if "pmap" in vars(jax):  # it may go, and there would still be calls to count
-            patches.replace(jax, "pmap", self._counting_pmap(jax.pmap))
+            at.replace(jax, "pmap", self._counting_pmap(jax.pmap))
+
+    def _rest(self) -> None:
+        self.active = False
+
+    def collect(self) -> list[Family]:
+        """Return calls and hits. Without the hook for misses, each would be a hit."""
+        calls, hits = catalog.JIT_CALLS, catalog.JIT_CACHE_HITS
+        hits_known = self._hits_known
+        found = [(f, *f.calls_and_hits()) for f in active(self._table) if f.counted]
+        return [
+            Family(calls, [(series_of(f, calls), number) for f, number, _ in found]),
+            Family(
+                hits,
+                [(series_of(f, hits), number) for f, _, number in found if hits_known],
+            ),
+        ]
+
+    def explain(self) -> Explanation:
+        """Return calls and hits."""
+        return Explanation(functions={"counted": self._counted_calls})
+
+    def _counted_calls(self) -> dict[str, dict[str, int | None]]:
+        hits_known = self._hits_known
+        return {
+            one.name: {"calls": calls, "hits": hits if hits_known else None}
+            for one in self._table
+            if one.counted
+            for calls, hits in (one.calls_and_hits(),)
+        }
+
+    @property
+    def _hits_known(self) -> bool:
+        return self._hooks is not None and self._hooks.is_active("misses")
 
     def entry(self, key: object) -> Function | None:
         """
@@ -167,7 +197,8 @@ class CallLayer:
             forget = functools.partial(self._entries.pop, id(key))
             self._entries[id(key)] = (function, _reference(key, jitted, forget))
             function.counted = True
-            self._made(function, counted)
+            for see in self._made:
+                see(function, counted)
         except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
             self._guard.failed(SITE)
             return jitted
@@ -195,9 +226,7 @@ def _reference(
     return weakref.ref(key if _WEAK(type(key)) else jitted, forget)
 
 
-def _unwrap_for_eval_shape(
-    patches: Patches, jax: types.ModuleType, guard: Guard
-) -> None:
+def _unwrap_for_eval_shape(at: Places, jax: types.ModuleType, guard: Guard) -> None:
     """Let `jax.eval_shape` see the jitted function inside a `CountedFunction`."""
     from jaxmon.agent.jaxlink import eval_shape  # noqa: PLC0415
 
@@ -207,4 +236,4 @@ def _unwrap_for_eval_shape(
     found = eval_shape.stand_in(jax, unwrap, guard=guard, site="eval_shape")
     if found is not None:
         place, probe = found
-        patches.replace(place.owner, place.name, probe)
+        at.replace(place.owner, place.name, probe)

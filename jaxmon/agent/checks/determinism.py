@@ -12,7 +12,10 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.inspection import module_of
+from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.jit import donates
+from jaxmon.agent.observers import SeenError
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import CHECK_OUTCOMES
 from jaxmon.exposition.families import Family, series
 
@@ -20,8 +23,6 @@ from jaxmon.exposition.families import Family, series
 if TYPE_CHECKING:
     from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation, Result
     from jaxmon.agent.checks.shadow import Shadow
-    from jaxmon.agent.errors.part import Errors
-    from jaxmon.agent.sampling.part import Sampling
 
 
 class _Checks:
@@ -33,12 +34,14 @@ class _Checks:
         self.deviation: float | None = None
 
 
-class Determinism:
+class Determinism(Part):
     """
     Keeps the outcome of checks, and makes some of its own where that was asked for.
 
     Gradient checks and keys used twice are counted here too.
     """
+
+    name = "determinism"
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -49,20 +52,24 @@ class Determinism:
             from jaxmon.agent.checks.shadow import Shadow  # noqa: PLC0415
 
             self._shadow = Shadow(context, self.checked)
+            context.observers.sample.append(self._shadow.take)
+        context.observers.error.append(self._on_error)
 
-    def observe(self, sampling: Sampling, errors: Errors) -> None:
-        """Have sampled calls repeated, and errors about keys counted."""
-        if self._shadow is not None:
-            sampling.observers.append(self._shadow.take)
-        errors.observers.append(self._on_error)
-
-    def start(self) -> None:
-        """Do nothing: the repetitions start with the first sampled call."""
+    def attach(self, hooks: Hooks) -> None:
+        """Take the outcomes of checks that the program makes."""
+        del hooks
+        _current.keeper = self
 
     def stop(self) -> None:
-        """Stop repeating calls."""
+        """Take no outcomes, and stop repeating calls."""
+        self.abandon()
         if self._shadow is not None:
             self._shadow.stop()
+
+    def abandon(self) -> None:
+        """Take no outcomes."""
+        if _current.keeper is self:
+            _current.keeper = None
 
     # --- taking ------------------------------------------------------------------
 
@@ -97,17 +104,21 @@ class Determinism:
                 "determinism", function.name, f"wrong gradients: {explanation}"
             )
 
-    def _on_error(self, function: Function, kind: str, error: BaseException) -> None:
-        if kind == "key_reuse":
-            self._reused.setdefault(function, Tally()).add()
-            text = f"a PRNG key was used twice: {error}"
-            self._context.events.add("determinism", function.name, text)
+    def _on_error(self, seen: SeenError) -> None:
+        if seen.kind == "key_reuse":
+            self._reused.setdefault(seen.function, Tally()).add()
+            text = f"a PRNG key was used twice: {seen.error}"
+            self._context.events.add("determinism", seen.function.name, text)
 
     def _of(self, function: Function) -> _Checks:
         found = self._checks.get(function)
         return found or self._checks.setdefault(function, _Checks())
 
     # --- reading -----------------------------------------------------------------
+
+    def explain(self) -> Explanation:
+        """Return the outcomes of checks."""
+        return Explanation(functions={"determinism": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
         """
@@ -150,6 +161,13 @@ class Determinism:
             ),
             Family(reuse, [(series(reuse, f.name), t.value) for f, t in reused]),
         ]
+
+
+class _Current:
+    keeper: Determinism | None = None
+
+
+_current = _Current()
 
 
 def check_determinism(
@@ -208,10 +226,9 @@ def check_determinism(
 
 def tell(fn: Callable[..., Any], take: Callable[[Determinism, Function], None]) -> None:
     """Have the agent of this process, if one runs, *take* a check of *fn*."""
-    # What starts agents imports this module.
-    agent = import_module("jaxmon.agent.current").running()
-    if agent is not None:
-        agent.determinism.taken(fn, take)
+    keeper = _current.keeper
+    if keeper is not None:
+        keeper.taken(fn, take)
 
 
 def _copied(jax: Any, tree: Any, *, arrays: bool) -> Any:

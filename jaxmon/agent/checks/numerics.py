@@ -9,19 +9,17 @@ device and nothing is compiled. That a program computes in float64 is read from 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import is_over
+from jaxmon.agent.observers import Sample
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.watcher import Watcher
 from jaxmon.exposition.families import Family, series
-
-
-if TYPE_CHECKING:
-    from jaxmon.agent.sampling.part import Sample
 
 
 # What is read of one call: outputs that are no larger, and not more of them.
@@ -75,8 +73,10 @@ class _Reading:
         return None
 
 
-class Numerics:
+class Numerics(Part):
     """Counts non-finite values and promotions to float64."""
+
+    name = "numerics"
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
@@ -85,11 +85,12 @@ class Numerics:
         self._watcher = Watcher("numerics", context.guard, limit=8)
         self._checks: dict[Function, _Checks] = {}
         self._promotions: dict[Function, Tally] = {}
+        context.observers.promotion.append(self.promoted)
+        if self._on:
+            context.observers.sample.append(self.sampled)
 
     def sampled(self, sample: Sample) -> None:
         """Have the small outputs of *sample* read once they are ready."""
-        if not self._on:
-            return
         leaves = self._jax.tree_util.tree_leaves(sample.outputs)[:_LOOKED_AT]
         small = [leaf for leaf in leaves if self._is_small_float(leaf)][:_LEAVES]
         if small:
@@ -136,12 +137,13 @@ class Numerics:
             "NumPy values, Python floats turned into arrays, and dtypes left out",
         )
 
-    def start(self) -> None:
-        """Do nothing: the thread starts with the first output to read."""
-
     def stop(self) -> None:
         """Stop the thread."""
         self._watcher.stop()
+
+    def explain(self) -> Explanation:
+        """Return what was found."""
+        return Explanation(functions={"numerics": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
         """Return what was found, by function."""

@@ -24,7 +24,7 @@ from jaxmon.agent.worker import Worker
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.sampling.part import Sample
+    from jaxmon.agent.observers import Sample
 
 
 LIMIT_BYTES = 256 * 1024 * 1024

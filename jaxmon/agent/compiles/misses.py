@@ -14,13 +14,19 @@ from time import perf_counter
 from types import FrameType
 from typing import Any
 
+from jaxmon import catalog
 from jaxmon.agent.calls.part import CallLayer
 from jaxmon.agent.compiles.payers import Payers
 from jaxmon.agent.context import Context
-from jaxmon.agent.functions import Function
+from jaxmon.agent.families import active, series_of
+from jaxmon.agent.functions import UNKNOWN, Function
+from jaxmon.agent.jaxlink import places
 from jaxmon.agent.jaxlink.frames import Jitted, entry_of, jitted_at, key_at
+from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.probe import ending
+from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.miss_reasons import why_missed
+from jaxmon.exposition.families import Family
 from jaxmon.indicators.endings import End, noting
 
 
@@ -55,7 +61,7 @@ class _Thread(threading.local):
         self.calls: dict[int, Miss] = {}
 
 
-class Misses:
+class Misses(Part):
     """
     Observers of the miss path.
 
@@ -63,25 +69,46 @@ class Misses:
         context: where figures and events go.
         calls: tells which functions the call layer counts.
         payers: whom compiles are charged to.
-        clean: JAX's ``trace_state_clean``: whether the program itself is calling,
-            and not JAX while it traces another function.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        calls: CallLayer,
-        payers: Payers,
-        clean: Callable[[], bool],
-    ) -> None:
+    name = "misses"
+
+    def __init__(self, context: Context, calls: CallLayer, payers: Payers) -> None:
+        self._jax = context.jax
         self._table = context.table
         self._events = context.events
         self._calls = calls
-        self.payers = payers
+        self._payers = payers
         self._looked: dict[Function, int] = {}
         self._told: set[tuple[Function, str]] = set()
-        self._clean = clean
+        self._hooks: Hooks | None = None
+        self._clean: Callable[[], bool] = bool  # until attached: never
         self._thread = _Thread()
+
+    def attach(self, hooks: Hooks) -> None:
+        """See what JAX asks on each miss."""
+        self._hooks, self._clean = hooks, hooks.is_calling
+        hooks.attach("misses", self._take)
+
+    def _take(self, at: Places) -> None:
+        for place in places.misses(self._jax):
+            at.probe(*place, self.on_miss)
+        for place in places.settled(self._jax):  # else misses are not told why
+            at.probe(*place, self.on_done)
+
+    def collect(self) -> list[Family]:
+        """Return the misses of each function."""
+        metric = catalog.JIT_CACHE_MISSES
+        return [
+            Family(
+                metric,
+                [
+                    (series_of(one, metric), one.missed)
+                    for one in active(self._table)
+                    if one.name != UNKNOWN
+                ],
+            )
+        ]
 
     def function_of(self, jitted: Jitted) -> Function:
         """Return the entry of *jitted*."""
@@ -101,17 +128,16 @@ class Misses:
         Observe what JAX asks on every miss, effects that miss every time included, and
         also ahead of time, which is not a call.
         """
-        serving = entry_of(frame)
-        if serving is None:
-            return None
+        serving, entered = frame, self._calls.by_code(frame.f_code)
+        if entered is None:
+            if (found := entry_of(frame)) is None:
+                return None
+            if found is not frame:  # to 0.8
+                serving, entered = found, self._calls.by_code(found.f_code)
         entry, calls = id(serving), self._thread.calls
-        entered = self._calls.by_code(serving.f_code)
         if not self._clean():
             calls.pop(entry, None)  # a frame that is gone had this id
-            if entered is None and not self._calls.codes_tell:
-                entered = self._calls.entry(key_at(frame))
-            if entered is not None:
-                entered.traced.add()
+            self._traced(frame, entered)
             return None
         if entered is not None:
             function = entered
@@ -124,12 +150,19 @@ class Misses:
         # The original traces the function, unless that was done before.
         end: End = []
         try:
-            if self.payers.tracing_begins(end):
+            if self._payers.tracing_begins(end):
                 return ending(original, noting(end))
         except BaseException:  # nobody notes it now
             end.append(0)
             raise
         return None
+
+    def _traced(self, frame: FrameType, entered: Function | None) -> None:
+        """Take note of a call that JAX traces; *entered* is as of `by_code`."""
+        if entered is None and not self._calls.codes_tell:
+            entered = self._calls.entry(key_at(frame))
+        if entered is not None:
+            entered.traced.add()
 
     def _begin(self, entry: int, function: Function, *, entered: bool) -> None:
         calls = self._thread.calls
@@ -145,6 +178,8 @@ class Misses:
         *frame* serves. One that was refused before JAX looked at it, as under
         ``jax.no_tracing``, is a miss that no hook saw begin.
         """
+        if self._hooks is None or not self._hooks.is_active("misses"):
+            return  # else each would look like one not seen to begin
         if self._thread.calls.pop(id(frame), None) is not None:
             return
         entered = self._calls.by_code(frame.f_code) or self._calls.entry(jitted.key)

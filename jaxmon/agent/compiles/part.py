@@ -14,12 +14,15 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.compiles.compile import Compile
 from jaxmon.agent.compiles.misses import Miss, Misses
-from jaxmon.agent.compiles.programs import Programs
+from jaxmon.agent.compiles.payers import Payers
 from jaxmon.agent.context import Context
+from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
+from jaxmon.agent.jaxlink import places
 from jaxmon.agent.jaxlink.arguments import asked_by
 from jaxmon.agent.jaxlink.frames import (
     MAX_SOURCES,
@@ -31,18 +34,19 @@ from jaxmon.agent.jaxlink.frames import (
     place,
     program_at,
 )
+from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.listeners import (
     CACHE_HIT,
-    CACHE_STORED,
     CACHE_USED,
     COMPILE,
     LOWER,
     RETRIEVAL,
-    TIME_SAVED,
     TRACE,
 )
 from jaxmon.agent.jaxlink.serving import Serving
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.recompiles.part import Recompiles
+from jaxmon.exposition.families import Family, gauge
 from jaxmon.indicators.endings import now
 
 
@@ -55,47 +59,69 @@ class _Thread(threading.local):
     latest: Compile | None = None
 
 
-class Compiles:
+class Compiles(Part):
     """
     Follows compiles on all threads.
 
     Args:
         context: where the figures go.
         misses: tells functions, and calls from other uses of a function.
-        programs: shown each executable.
+        payers: whom compiles are charged to.
+        recompiles: finds out why something is compiled again.
         cache: told of each look-up in the persistent cache.
-        clean: JAX's ``trace_state_clean``.
 
     Attributes:
-        listen: has JAX's events heard from now on, and tells whether they were before.
         deaf: whether events of the last compile were not heard.
-        sees_builds: whether `on_build` is called.
     """
+
+    name = "compiles"
 
     def __init__(
         self,
         context: Context,
         misses: Misses,
-        programs: Programs,
+        payers: Payers,
+        recompiles: Recompiles,
         cache: PersistentCache,
-        *,
-        clean: Callable[[], bool],
     ) -> None:
+        self._jax = context.jax
         self._table = context.table
         self._misses = misses
-        self._programs = programs
+        self._executable = context.observers.executable
         self._cache = cache
-        self._clean = clean
+        self._payers = payers
+        self._clean: Callable[[], bool] = bool  # until attached: never
         # `None` where several functions come from one line, as in generated code.
         self._sources: dict[str, Function | None] = {}
-        self._recompiles = Recompiles(context)
+        self._recompiles = recompiles
         self._serving = Serving(misses.miss)
         self._thread = _Thread()
         self._unsettled: dict[int, Compile] = {}
-        self.listen: Callable[[], bool] = _unheard
+        self._heard: Callable[[], bool] = bool
         self.deaf = False
         self._last_ended = 0.0
-        self.sees_builds = False
+        self._sees_builds = False
+
+    def attach(self, hooks: Hooks) -> None:
+        """Hear what JAX reports, and see what it compiles."""
+        self._clean, self._heard = hooks.is_calling, hooks.heard
+        hooks.hear(
+            {CACHE_USED: self._on_look_up, CACHE_HIT: self._on_hit},
+            {
+                TRACE: self._on_trace,
+                LOWER: self._on_lowered,
+                COMPILE: self._on_report,
+                RETRIEVAL: self._on_retrieval,
+            },
+        )
+        hooks.listen(observes=lambda: not self.deaf)
+        hooks.attach("compiles", self._take)
+
+    def _take(self, at: Places) -> None:
+        at.probe(*places.compiles(self._jax), self.on_compile)
+        for built in places.builds(self._jax):
+            at.probe(*built, self.on_build)
+            self._sees_builds = True
 
     # --- observers ---------------------------------------------------------------
 
@@ -115,9 +141,9 @@ class Compiles:
         else:
             compile_ = Compile(served[0].function, frame, outer)
             self._inquire(compile_, *served)
-        compile_.deaf = not self.listen()
+        compile_.deaf = not self._heard()
         try:
-            self._misses.payers.compile_begins(compile_.end)
+            self._payers.compile_begins(compile_.end)
             self._thread.latest = self._unsettled[id(compile_)] = compile_
             # No local variable: a traceback that is kept would keep it alive.
             return compile_.watched(original)
@@ -133,38 +159,36 @@ class Compiles:
         if (compile_ := self._current) is not None:
             compile_.built = True
 
-    def on_event(self, event: str) -> None:
-        """Take an event of `jax.monitoring`."""
-        compile_ = self._current
-        if compile_ is None:
-            return
-        if event == CACHE_USED:
-            compile_.looked_up = True
-        elif event == CACHE_HIT:
-            compile_.hit = True
-        elif event == CACHE_STORED:
-            self._cache.stored()
+    # --- events of jax.monitoring; the frame that reports is two above: the listener,
+    # --- then us
 
-    def on_duration(self, event: str, seconds: float, fun_name: str | None) -> None:
-        """Take a duration of `jax.monitoring`."""
-        if event == COMPILE:
-            self._take_report(sys._getframe(2))  # noqa: SLF001
-        elif event == RETRIEVAL:
-            if (compile_ := self._current) is not None:
-                compile_.function.observe_phase("cache_retrieval", seconds)
-        elif event == TIME_SAVED:
-            self._cache.saved(seconds)
-        elif event in (TRACE, LOWER):
-            # The frame that reports, two above: the listener, then us.
-            frame = sys._getframe(2)  # noqa: SLF001
-            # To 0.9 every nested jit reports the trace within the outer trace.
-            if event == LOWER or self._clean() or not is_nested(frame):
-                phase = "trace" if event == TRACE else "lower"
-                self._phase_function(phase, frame, fun_name).observe_phase(
-                    phase, seconds
-                )
-            if event == LOWER:
-                self._misses.payers.lowered(seconds)
+    def _on_look_up(self) -> None:
+        if (compile_ := self._current) is not None:
+            compile_.looked_up = True
+
+    def _on_hit(self) -> None:
+        if (compile_ := self._current) is not None:
+            compile_.hit = True
+
+    def _on_trace(self, seconds: float, fun_name: str | None) -> None:
+        frame = sys._getframe(2)  # noqa: SLF001
+        # To 0.9 every nested jit reports the trace within the outer trace.
+        if self._clean() or not is_nested(frame):
+            function = self._phase_function("trace", frame, fun_name)
+            function.observe_phase("trace", seconds)
+
+    def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
+        frame = sys._getframe(2)  # noqa: SLF001
+        function = self._phase_function("lower", frame, fun_name)
+        function.observe_phase("lower", seconds)
+        self._payers.lowered(seconds)
+
+    def _on_report(self, _: float, __: str | None) -> None:
+        self._take_report(sys._getframe(2))  # noqa: SLF001
+
+    def _on_retrieval(self, seconds: float, _: str | None) -> None:
+        if (compile_ := self._current) is not None:
+            compile_.function.observe_phase("cache_retrieval", seconds)
 
     def _take_report(self, frame: FrameType) -> None:
         """Take JAX's report, in *frame*, that a compile has ended."""
@@ -196,6 +220,34 @@ class Compiles:
         return None if latest is None or latest.end else latest
 
     # --- reading -----------------------------------------------------------------
+
+    def collect(self) -> list[Family]:
+        """Return what was compiled, and what is being compiled."""
+        self.settle()
+        running, oldest = self.in_progress()
+        known = active(self._table)
+        return [
+            gauge(catalog.COMPILES_IN_PROGRESS, running),
+            gauge(catalog.COMPILE_OLDEST_SECONDS, oldest),
+            by_value(catalog.COMPILES, ((one, (), one.compiles) for one in known)),
+            Family(
+                catalog.COMPILE_SECONDS,
+                [
+                    sample
+                    for one in known
+                    for phase in list(one.phases.values())
+                    for sample in phase.samples()
+                ],
+            ),
+        ]
+
+    def explain(self) -> Explanation:
+        """Return what is being compiled."""
+        return Explanation({"compiling": self._progress})
+
+    def _progress(self) -> dict[str, float]:
+        running, oldest = self.in_progress()
+        return {"count": running, "oldest_seconds": oldest}
 
     def in_progress(self) -> tuple[int, float]:
         """Return how many compiles run and the age of the oldest in seconds."""
@@ -234,7 +286,8 @@ class Compiles:
     def _take_program(self, compile_: Compile, frame: FrameType) -> None:
         executable = executable_at(frame)
         if executable is not None:
-            self._programs.take(compile_.function, executable)
+            for take in self._executable:
+                take(compile_.function, executable)
 
     def _settle_unreported(self, compile_: Compile) -> None:
         if compile_.raised is False:  # JAX reports each that went well
@@ -249,7 +302,7 @@ class Compiles:
         ended = compile_.end[0]
         if ended >= self._last_ended:  # one without a report may be settled late
             self.deaf, self._last_ended = compile_.deaf, ended
-        if compile_.deaf and self.sees_builds:
+        if compile_.deaf and self._sees_builds:
             compile_.hit = not compile_.built
         outcome = "failed" if failed else "cache_hit" if compile_.hit else "compiled"
         function.compiles[outcome].add()
@@ -287,10 +340,6 @@ class Compiles:
             self._sources[source] = function
         elif self._sources.get(source) is not function:
             self._sources[source] = None
-
-
-def _unheard() -> bool:
-    return False
 
 
 def _reports(frame: FrameType, compile_: Compile) -> bool:

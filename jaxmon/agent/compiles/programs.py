@@ -8,15 +8,14 @@ our own reads it, at a small share of what compiling it took, and lets go of it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.compiles import hlo
 from jaxmon.agent.context import Context
-from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import executables
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, Sample, series
 
@@ -67,28 +66,26 @@ class _Record:
                 self.seen.add(fingerprint)
 
 
-class Programs:
+class Programs(Part):
     """
     Reads the facts of executables off the compiling thread.
 
     Of functions of JAX itself only the number of programs is kept.
 
-    Attributes:
-        refused: executables that found no place in the queue.
-        promoted: told of programs that compute in float64 unasked.
     """
+
+    name = "programs"
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
-        self._on = context.settings.programs
         self._worker = Worker("programs", context.guard, limit=_WAITING)
         self._records: dict[Function, _Record] = {}
-        self.promoted: Callable[[Function], None] = _nobody
+        self._promotion = context.observers.promotion
+        context.observers.executable.append(self.take)
 
-    @property
-    def refused(self) -> Tally:
-        """Executables that were not read, for too many were waiting."""
-        return self._worker.refused
+    def dropped(self) -> dict[str, int]:
+        """Return how many were not read, for too many were waiting."""
+        return {"program": self._worker.refused.value}
 
     def take(self, function: Function, executable: Any) -> None:
         """
@@ -99,13 +96,11 @@ class Programs:
             executable: XLA's loaded executable; kept until it was read, which is
                 at once unless many are waiting.
         """
-        if self._on:
-            self._worker.submit(functools.partial(self._read, function, executable))
+        self._worker.submit(functools.partial(self._read, function, executable))
 
     def start(self) -> None:
         """Start the thread that reads."""
-        if self._on:
-            self._worker.start()
+        self._worker.start()
 
     def finish(self, timeout: float) -> None:
         """Wait until what was taken has been read, at most *timeout* seconds."""
@@ -114,6 +109,10 @@ class Programs:
     def stop(self) -> None:
         """Stop it, and let go of what waits."""
         self._worker.stop()
+
+    def explain(self) -> Explanation:
+        """Return what is known of each function's newest program."""
+        return Explanation(functions={"program": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
         """Return the newest program of each function by label."""
@@ -153,7 +152,8 @@ class Programs:
             figures["fusions"] = text.fusions
             figures["devices"] = text.devices
             if text.promotes:
-                self.promoted(function)
+                for see in self._promotion:
+                    see(function)
         fingerprint = None if text is None else text.fingerprint
         record = self._records.setdefault(function, _Record())
         record.add(fingerprint)
@@ -173,7 +173,3 @@ def _samples(name: str, record: _Record) -> dict[str, Sample]:
         metric = _METRICS[figure]
         found[metric.name] = (series(metric, name), value)
     return found
-
-
-def _nobody(_: Function) -> None:
-    pass

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices import part as identity
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.part import Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family
 
@@ -33,12 +34,14 @@ _RETRY_SECONDS = 60.0
 _STOP_SECONDS = 0.2
 
 
-class DeviceFigures:
+class DeviceFigures(Part):
     """
     Reads the devices of JAX in this process through NVML, if the settings say so.
 
     Never starts JAX's backends, and is silent until the program did.
     """
+
+    name = "device_figures"
 
     def __init__(self, context: Context, *, every: float = EVERY) -> None:
         self._jax = context.jax
@@ -83,10 +86,6 @@ class DeviceFigures:
             return []
         return found[1]
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return nothing."""
-        return {}
-
     def _look(self) -> None:
         from jaxmon.agent.devices.nvml import Nvml  # noqa: PLC0415
         from jaxmon.exposition.plausible import Sieve  # noqa: PLC0415
@@ -116,10 +115,9 @@ class DeviceFigures:
                 self._retry = began + _RETRY_SECONDS
         self._found = began, self._sieve.sift(found)
 
-    @property
-    def dropped(self) -> int:
+    def dropped(self) -> dict[str, int]:
         """How many figures of the driver could not be true, and were left out."""
-        return 0 if self._sieve is None else self._sieve.dropped
+        return {"figure": 0 if self._sieve is None else self._sieve.dropped}
 
     def _known(self) -> bool:
         """Tell whether there are devices to ask about, once JAX knows its own."""

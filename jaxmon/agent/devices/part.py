@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any
 from weakref import ref
 
 from jaxmon import catalog
+from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.version import version
 
 
-class Identity:
+class Identity(Part):
     """
     Reads once what does not change; what needs JAX's backends, when they are up, and
     anew when the program has dropped them for others.
@@ -22,21 +23,13 @@ class Identity:
     Never starts the backends: the program may still want to configure them.
     """
 
-    def __init__(self, jax: ModuleType) -> None:
-        self._jax: Any = jax
+    name = "identity"
+
+    def __init__(self, context: Context) -> None:
+        self._jax = context.jax
         self._build: list[Family] = []
         self._backend: list[Family] = []
         self._client: Callable[[], Any] = _nobody
-
-    def start(self) -> None:
-        """Do nothing: what does not change is read when asked for."""
-
-    def stop(self) -> None:
-        """Do nothing."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return nothing."""
-        return {}
 
     def collect(self) -> list[Family]:
         """Return the info metrics known so far."""

@@ -4,45 +4,51 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, TypeAlias
 from weakref import ReferenceType, ref
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
+from jaxmon.agent.errors.surfacing import Births, Leaving
+from jaxmon.agent.errors.uncaught import Uncaught
+from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
-from jaxmon.agent.jaxlink import failures
+from jaxmon.agent.jaxlink import failures, places
 from jaxmon.agent.jaxlink.failures import Stage
-from jaxmon.agent.oom.facts import Failure
-from jaxmon.agent.oom.part import OomReports
-from jaxmon.agent.source_lines import Frame, Sites, shown
-from jaxmon.exposition.families import Family, gauge
+from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.source_lines import Frame, Sites, shown
+from jaxmon.agent.observers import SeenError
+from jaxmon.agent.part import Part
+from jaxmon.exposition.families import Family
 
-
-ErrorObserver: TypeAlias = Callable[[Function, str, BaseException], None]
 
 # Errors that may still be on their way up, on all threads together.
 _REMEMBERED = 64
 _MAX_FRAMES = 200
-_MAX_TEXT = 16 * 1024
 
 
-class Errors:
+class Errors(Part):
     """
     Classifies and counts errors. Called on the thread that has the error.
 
-    Attributes:
-        observers: told of each error once, with the function that it left and its
-            kind; they must not keep it.
-        reports: writes a report when memory ran out.
+    Args:
+        context: where the figures go, and who else is told.
+        function_of: returns the entry of a jitted function.
+        on_left: told of each call that an error leaves, by its frame.
     """
 
-    def __init__(self, context: Context) -> None:
-        self.observers: list[ErrorObserver] = []
-        self.reports = OomReports(context)
+    name = "errors"
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        function_of: Callable[[Jitted], Function],
+        on_left: Callable[[FrameType, Jitted], None],
+    ) -> None:
         self._context = context
         self._guard = context.guard
         self._sites = Sites(context.jax)
@@ -51,6 +57,43 @@ class Errors:
         # has its tuple of arguments, as long as we hold that.
         self._seen: deque[tuple[object, ...]] = deque(maxlen=_REMEMBERED)
         self._seen_weakly: dict[int, ReferenceType[BaseException]] = {}
+        self._function_of = function_of
+        self._on_left = on_left
+        self._hooks: Hooks | None = None
+        context.observers.surfaced.append(self.see)
+
+    def attach(self, hooks: Hooks) -> None:
+        """Stand where errors leave JAX, and where nobody has caught them."""
+        self._hooks = hooks
+        leaving = Leaving(self, self._function_of, hooks.is_calling, self._on_left)
+        births = Births(leaving.on_birth, guard=self._guard, site="out_of_memory")
+        uncaught = Uncaught(self.see)
+        jax = self._context.jax
+
+        def take_leaving(at: Places) -> None:
+            at.probe(*places.leaving(jax), leaving.on_error)
+
+        def take_uncaught(at: Places) -> None:
+            at.undo_by(uncaught.detach)
+            uncaught.attach(at)
+
+        def take_births(at: Places) -> None:
+            at.undo_by(births.detach)
+            # Named so since 0.4.14; before 0.8 an alias of jaxlib's XlaRuntimeError.
+            births.attach(jax.errors.JaxRuntimeError)
+
+        hooks.attach("errors", take_leaving)
+        hooks.attach("uncaught", take_uncaught)
+        hooks.attach("out_of_memory", take_births)
+
+    def see(self, error: BaseException | None) -> None:
+        """Count *error* if it is JAX's and was not counted before. Never raises."""
+        hooks = self._hooks
+        if hooks is not None and hooks.on and self._guard.on("uncaught"):
+            try:
+                self.uncaught(error)
+            except Exception:  # noqa: BLE001 - contained: the program is reporting
+                self._guard.failed("uncaught")
 
     def left_call(
         self, function: Function, error: BaseException, above: FrameType | None = None
@@ -95,23 +138,23 @@ class Errors:
             where = self._place(one, frame)
             self._take(self._named_in(one), one, stage or failures.stage_of(one), where)
 
-    def start(self) -> None:
-        """Prepare for reports; errors come by themselves."""
-        self.reports.start()
-
     def stop(self) -> None:
-        """Write no more reports."""
-        self.reports.stop()
+        """Forget what was seen."""
         self._seen.clear()
         self._seen_weakly.clear()
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return where the reports of this process are, oldest first."""
-        return {"oom_reports": self.reports.paths()}
-
     def collect(self) -> list[Family]:
-        """Return how many reports there were; errors are figures of the functions."""
-        return [gauge(catalog.OOM_REPORTS, self.reports.count)]
+        """Return the errors of each function."""
+        table = self._context.table
+        return [
+            by_value(
+                catalog.ERRORS,
+                (
+                    (one, () if one.internal else catalog.ERROR_KINDS, one.errors)
+                    for one in active(table)
+                ),
+            )
+        ]
 
     # --- inside ------------------------------------------------------------------
 
@@ -124,11 +167,17 @@ class Errors:
     ) -> None:
         kind = failures.kind_of(error)
         function.count_error(kind)
+        # The user's own exceptions may say anything at all.
+        quoted = self._context.settings.event_values or failures.is_from_jax(error)
+        message = ""
         with self._contained():
-            self._note(function, error, kind, stage, where)
-        for tell in list(self.observers):
+            message = failures.message_of(error) if quoted else ""
+        seen = SeenError(function, kind, error, message, quoted, stage, where)
+        with self._contained():
+            self._note(seen)
+        for observe in list(self._context.observers.error):
             with self._contained():
-                tell(function, kind, error)
+                observe(seen)
 
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
@@ -140,41 +189,17 @@ class Errors:
         except Exception:  # noqa: BLE001 - contained and counted
             self._guard.failed("errors_told", stays_on=True)
 
-    def _note(
-        self,
-        function: Function,
-        error: BaseException,
-        kind: str,
-        stage: Stage | None,
-        where: str | None,
-    ) -> None:
-        name = type(error).__name__
-        # The user's own exceptions may say anything at all.
-        quoted = self._context.settings.event_values or failures.is_from_jax(error)
-        message = failures.message_of(error) if quoted else ""
+    def _note(self, seen: SeenError) -> None:
+        name = type(seen.error).__name__
         self._context.events.add(
             "error",
-            function.name,
-            f"{name}: {message}" if message else name,
-            error_kind=kind,
+            seen.function.name,
+            f"{name}: {seen.message}" if seen.message else name,
+            error_kind=seen.kind,
             type=name,
-            stage=stage,
-            where=where,
+            stage=seen.stage,
+            where=seen.where,
         )
-        if kind == "oom":
-            text = failures.message_of(error, limit=_MAX_TEXT, lines=None)
-            self.reports.write(
-                Failure(
-                    function=function.name,
-                    kind=kind,
-                    type=name,
-                    message=message,
-                    text=text if quoted else "",
-                    stage=stage,
-                    where=where,
-                    time=time.time(),
-                )
-            )
 
     def _is_known(self, error: BaseException) -> bool:
         """Tell whether *error* was counted."""

@@ -12,10 +12,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from jaxmon import interrupts
-from jaxmon.agent.errors.part import Errors
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import failures
@@ -28,6 +27,26 @@ from jaxmon.agent.jaxlink.frames import (
     is_below_call,
     jitted_at,
 )
+
+
+class Counter(Protocol):
+    """Who counts errors; see `jaxmon.agent.errors.part.Errors`."""
+
+    def left_call(
+        self, function: Function, error: BaseException, above: FrameType | None = None
+    ) -> None:
+        """Take *error*, which leaves a call of *function* made by *above*."""
+        ...
+
+    def uncaught(
+        self,
+        error: BaseException | None,
+        *,
+        stage: Stage | None = None,
+        frame: FrameType | None = None,
+    ) -> None:
+        """Take what left anything else."""
+        ...
 
 
 class Leaving:
@@ -43,7 +62,7 @@ class Leaving:
 
     def __init__(
         self,
-        errors: Errors,
+        errors: Counter,
         function_of: Callable[[Jitted], Function],
         clean: Callable[[], bool],
         on_left: Callable[[FrameType, Jitted], None],

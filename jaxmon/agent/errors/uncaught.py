@@ -23,7 +23,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from jaxmon.agent.jaxlink.patches import Patches
+from jaxmon.agent.jaxlink.hooks import Places
 
 
 _ASYNCIO = "asyncio"
@@ -35,8 +35,8 @@ class Uncaught:
     def __init__(self, see: Callable[[BaseException | None], None]) -> None:
         self._see = see
 
-    def attach(self, patches: Patches) -> None:
-        """Take the places; *patches* puts the hooks back."""
+    def attach(self, at: Places) -> None:
+        """Take the places; *at* puts the hooks back."""
         hook, thread_hook = sys.excepthook, threading.excepthook
         unraisable_hook = sys.unraisablehook
         see = self._see
@@ -58,9 +58,9 @@ class Uncaught:
             see(unraisable.exc_value)
             unraisable_hook(unraisable)
 
-        patches.replace(sys, "excepthook", excepthook)
-        patches.replace(threading, "excepthook", thread_excepthook)
-        patches.replace(sys, "unraisablehook", unraisablehook)
+        at.replace(sys, "excepthook", excepthook)
+        at.replace(threading, "excepthook", thread_excepthook)
+        at.replace(sys, "unraisablehook", unraisablehook)
         logging.getLogger(_ASYNCIO).addFilter(self._on_record)
 
     def detach(self) -> None:

@@ -9,9 +9,9 @@ call, so ours are guarded here.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.guard import Guard, log
@@ -32,6 +32,10 @@ TIME_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 """The event of a hit: whole seconds of compiling, retrieval deducted."""
 
 
+OnEvent: TypeAlias = Callable[[], None]
+OnDuration: TypeAlias = Callable[[float, str | None], None]
+
+
 class _Kind(NamedTuple):
     """One of our listeners, and the functions of JAX for its kind."""
 
@@ -47,9 +51,13 @@ class Listeners:
 
     Args:
         monitoring: ``jax._src.monitoring``.
-        on_event: gets the event's name.
-        on_duration: gets the event's name, seconds and JAX's name of the function,
-            `None` to 0.6.0.
+        events: called by the name of the event; may be added to.
+        durations: likewise, with seconds and JAX's name of the function, `None` to
+            0.6.0.
+
+    Attributes:
+        events: as given.
+        durations: as given.
     """
 
     def __init__(
@@ -57,13 +65,13 @@ class Listeners:
         monitoring: ModuleType,
         guard: Guard,
         *,
-        on_event: Callable[[str], None],
-        on_duration: Callable[[str, float, str | None], None],
+        events: Mapping[str, OnEvent],
+        durations: Mapping[str, OnDuration],
     ) -> None:
         self._monitoring: Any = monitoring
         self._guard = guard
-        self._on_event = on_event
-        self._on_duration = on_duration
+        self.events = events
+        self.durations = durations
         self._registered = False
         self._warned = False
         # Reentrant: a signal handler may compile.
@@ -158,16 +166,18 @@ class Listeners:
                 interrupts.pass_on(error)
 
     def _take_event(self, event: str, **_: Any) -> None:
-        if self._registered and self._guard.on(SITE):
+        take = self.events.get(event)
+        if take is not None and self._registered and self._guard.on(SITE):
             try:
-                self._on_event(event)
+                take()
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
                 self._guard.failed(SITE)
 
     def _take_duration(self, event: str, seconds: float, **details: Any) -> None:
-        if self._registered and self._guard.on(SITE):
+        take = self.durations.get(event)
+        if take is not None and self._registered and self._guard.on(SITE):
             try:
-                self._on_duration(event, seconds, details.get("fun_name"))
+                take(seconds, details.get("fun_name"))
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
                 self._guard.failed(SITE)
 

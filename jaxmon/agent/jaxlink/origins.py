@@ -7,7 +7,7 @@ from types import CodeType, FrameType
 from typing import Any, Literal
 
 from jaxmon.agent.jaxlink.ownership import directories
-from jaxmon.agent.source_lines import AGENT, OURS, PROGRAMS, Sites
+from jaxmon.agent.jaxlink.source_lines import AGENT, OURS, PROGRAMS, Sites
 
 
 MAX_SITES = 10_000

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.source_lines import Sites
+from jaxmon.agent.jaxlink.source_lines import Sites
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
 
@@ -28,7 +29,7 @@ _LEAK_LINES = 5
 _SPREAD = 0.4
 
 
-class Allocations:
+class Allocations(Part):
     """
     Reads JAX's own memory profile, on a thread of its own.
 
@@ -37,6 +38,8 @@ class Allocations:
     about 1 µs for each live array. Nothing is allocated on a device, and the backends
     are never started by us.
     """
+
+    name = "allocations"
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
@@ -70,6 +73,15 @@ class Allocations:
         """Stop the thread, and forget what was seen."""
         self._worker.stop()
         self._forget()
+
+    def refresh(self, *, asked: bool) -> None:
+        """Look now, unless looks are turned off."""
+        del asked
+        self.look()
+
+    def explain(self) -> Explanation:
+        """Return which lines hold memory."""
+        return Explanation({"allocations": self.snapshot})
 
     def look(self) -> None:
         """Look now, on this thread; nothing happens where looks are turned off."""

@@ -10,6 +10,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.memory import allocators
 from jaxmon.agent.memory.live import Kind, kinds
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
 
@@ -18,7 +19,7 @@ from jaxmon.exposition.families import Family, series
 _MAX_DTYPES = 64
 
 
-class Memory:
+class Memory(Part):
     """
     Reads allocator figures and live arrays of the local devices.
 
@@ -27,6 +28,8 @@ class Memory:
     10 ms for 10,000 arrays. What cannot be read, or is gone with its backend, is told
     no more: a gap says more than a frozen line.
     """
+
+    name = "memory"
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
@@ -53,6 +56,15 @@ class Memory:
     def stop(self) -> None:
         """Stop the thread and wait for it."""
         self._worker.stop()
+
+    def refresh(self, *, asked: bool) -> None:
+        """Look now."""
+        if asked or self._interval:
+            self.look()
+
+    def explain(self) -> Explanation:
+        """Return what the devices hold."""
+        return Explanation({"memory": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
         """

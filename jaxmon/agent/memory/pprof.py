@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jaxmon.agent.source_lines import Frame
+from jaxmon.agent.jaxlink.source_lines import Frame
 from jaxmon.errors import JaxmonError, WireError
 from jaxmon.formats import protobuf as wire
 from jaxmon.formats.protobuf import Value

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN, Site, Sites, shown
 from jaxmon.agent.memory import pprof
-from jaxmon.agent.source_lines import UNKNOWN, Site, Sites, shown
 
 
 Kind = Literal["buffer", "executable"]

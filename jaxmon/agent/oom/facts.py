@@ -16,9 +16,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from jaxmon.agent.context import Context, Part
+from jaxmon.agent.context import Context
 from jaxmon.agent.events import Kind
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.memory.live import kinds
@@ -73,16 +73,38 @@ class Failure(NamedTuple):
     time: float
 
 
+class Lines(Protocol):
+    """Who knows which source lines hold memory."""
+
+    @property
+    def looked(self) -> bool:
+        """Whether anybody has looked."""
+        ...
+
+    def lines(self, limit: int, *, look: bool) -> dict[str, Any]:
+        """Return those that hold most, now or as last seen."""
+        ...
+
+
 class Facts:
     """
     Gathers what a report says.
 
+    Args:
+        context: of the agent.
+        lines: knows which lines hold memory.
+        programs: returns what is known of the programs.
+
     Attributes:
-        parts: who else knows something; looked at when a report is written.
+        lines: as given.
+        programs: as given.
     """
 
-    def __init__(self, context: Context) -> None:
-        self.parts: Mapping[str, Part] = {}
+    def __init__(
+        self, context: Context, lines: Lines, programs: Callable[[], dict[str, Any]]
+    ) -> None:
+        self.lines = lines
+        self.programs = programs
         self._context = context
         self._guard = context.guard
         self._versions: dict[str, Any] = {}
@@ -183,24 +205,19 @@ class Facts:
 
     def _lines(self, arrays: Mapping[str, Any], *, tight: bool) -> dict[str, Any]:
         """Return the source lines that hold most, as they are now or were last seen."""
-        allocations: Any = self.parts.get("allocations")
-        if allocations is None:
-            return {}
         # A look takes a while, and memory of the host.
-        if allocations.looked:
+        if self.lines.looked:
             most = 0 if tight else _MANY_ARRAYS
         else:
             most = _MANY_ARRAYS if tight else _MOST_ARRAYS
         look = arrays.get("arrays", most + 1) <= most
-        found: dict[str, Any] = allocations.lines(_LINES, look=look)
-        return found
+        return self.lines.lines(_LINES, look=look)
 
     def _programs(self, failure: Failure) -> dict[str, Any]:
         """
         Return the program that asked, as far as can be told, and the largest ones.
         """
-        programs: Any = self.parts.get("programs")
-        known = self._part(programs.snapshot) if programs is not None else {}
+        known = self._part(self.programs)
         if "unavailable" in known:
             return {"programs": known}
         largest = sorted(known, key=lambda name: -_size(known[name]))[:_PROGRAMS]

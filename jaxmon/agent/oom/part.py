@@ -12,23 +12,31 @@ import itertools
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
+from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import log
+from jaxmon.agent.jaxlink import failures
+from jaxmon.agent.observers import SeenError
 from jaxmon.agent.oom.directory import (
     MAX_REPORTS,
     ReportDirectory,
     ReportDirError,
     stem_of,
 )
-from jaxmon.agent.oom.facts import Facts, Failure, encoded
+from jaxmon.agent.oom.facts import Facts, Failure, Lines, encoded
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
+from jaxmon.exposition.families import Family, gauge
 
 
 PAUSE_SECONDS = 10.0
 """Least time between two reports; errors in between are counted only."""
 
+_MAX_TEXT = 16 * 1024
 # The failing thread waits at most this long for its report.
 _WAIT_SECONDS = 2.0
 # Given back to Python when memory has run out, so that there is some to report with and
@@ -37,7 +45,7 @@ _WAIT_SECONDS = 2.0
 _RESERVE_BYTES = 4 << 20
 
 
-class OomReports:
+class OomReports(Part):
     """
     Writes reports of out-of-memory errors, one at a time and not too many.
 
@@ -45,8 +53,17 @@ class OomReports:
         facts: what a report says.
     """
 
-    def __init__(self, context: Context) -> None:
-        self.facts = Facts(context)
+    name = "oom"
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        lines: Lines,
+        programs: Callable[[], dict[str, Any]],
+    ) -> None:
+        self.facts = Facts(context, lines, programs)
+        context.observers.error.append(self.see)
         self._context = context
         self._guard = context.guard
         self._directory = ReportDirectory(context.settings.report_dir)
@@ -85,6 +102,32 @@ class OomReports:
         self._stopped = True
         self._worker.stop()
         self._reserve = None
+
+    def see(self, seen: SeenError) -> None:
+        """Have an error reported if it says that memory ran out."""
+        if seen.kind != "oom":
+            return
+        text = failures.message_of(seen.error, limit=_MAX_TEXT, lines=None)
+        self.write(
+            Failure(
+                function=seen.function.name,
+                kind=seen.kind,
+                type=type(seen.error).__name__,
+                message=seen.message,
+                text=text if seen.quoted else "",
+                stage=seen.stage,
+                where=seen.where,
+                time=time.time(),
+            )
+        )
+
+    def explain(self) -> Explanation:
+        """Return where the reports of this process are, oldest first."""
+        return Explanation({"errors": lambda: {"oom_reports": self.paths()}})
+
+    def collect(self) -> list[Family]:
+        """Return how many reports there were."""
+        return [gauge(catalog.OOM_REPORTS, self.count)]
 
     def write(self, failure: Failure) -> None:
         """

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jaxmon import catalog
 from jaxmon.agent.context import Context
-from jaxmon.agent.functions import Function
+from jaxmon.agent.families import active, by_value
+from jaxmon.agent.functions import UNKNOWN, Function
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.configuration import context_of
 from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.causes import Cause, Causes, History, source_of
 from jaxmon.agent.recompiles.signatures import Signature
 from jaxmon.agent.recompiles.signing import Signatures
+from jaxmon.exposition.families import Family
 
 
 SITE = "causes"
@@ -33,15 +38,43 @@ class Inquiry(NamedTuple):
     details: Mapping[str, Any]
 
 
-class Recompiles:
+class Recompiles(Part):
     """Finds out why calls compile again. Where it cannot, the cause is ``unknown``."""
 
+    name = "recompiles"
+
     def __init__(self, context: Context) -> None:
+        self._table = context.table
         self._guard = context.guard
         self._events = context.events
         settings = context_of(context.jax)
         self._signatures = Signatures(context.jax, settings.values)
         self._causes = Causes(settings.names, values=context.settings.event_values)
+
+    def attach(self, hooks: Hooks) -> None:
+        """Observe through the hooks that see misses and compiles."""
+        hooks.derive(SITE, "compiles", "misses")
+
+    def collect(self) -> list[Family]:
+        """
+        Return the recompiles of each function.
+
+        Each of the user's has every cause from the start, at 0: a rate sees the first
+        recompile. Those of JAX recompile by design, and show what happened.
+        """
+        return [
+            by_value(
+                catalog.RECOMPILES,
+                (
+                    (
+                        one,
+                        () if one.internal or one.name == UNKNOWN else catalog.CAUSES,
+                        one.recompiles,
+                    )
+                    for one in active(self._table)
+                ),
+            )
+        ]
 
     def inquire(self, jitted: Jitted, call: Call | None) -> Inquiry:
         """

@@ -8,11 +8,11 @@ import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from jaxmon.agent.functions import UNKNOWN, Function
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.parts import Parts
 
 
 # Executables are read by a thread; at the end the last ones may be waiting.
@@ -36,7 +36,19 @@ _FIGURES = (
 _numbers = itertools.count(1)
 
 
-def leave(parts: Parts, directory: str) -> None:
+class Programs(Protocol):
+    """Who reads executables."""
+
+    def finish(self, timeout: float) -> None:
+        """Wait until what was taken has been read."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what is known, by function."""
+        ...
+
+
+def leave(context: Context, programs: Programs | None, directory: str) -> None:
     """
     Write the figures to a new file in *directory*, whole or not at all.
 
@@ -45,10 +57,13 @@ def leave(parts: Parts, directory: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    parts.programs.finish(_PATIENCE_SECONDS)
+    known: dict[str, Any] = {}
+    if programs is not None:
+        programs.finish(_PATIENCE_SECONDS)
+        known = programs.snapshot()
     document = {
-        "versions": _versions(parts.context.jax),
-        "functions": dict(_functions(parts)),
+        "versions": _versions(context.jax),
+        "functions": dict(_functions(context.table, known)),
     }
     # Several agents may follow each other in a process, and processes on a host.
     path = Path(directory, f"{os.getpid()}-{next(_numbers)}")
@@ -56,9 +71,10 @@ def leave(parts: Parts, directory: str) -> None:
     path.rename(path.with_name(f"{path.name}.json"))
 
 
-def _functions(parts: Parts) -> Iterator[tuple[str, dict[str, float]]]:
-    programs = parts.programs.snapshot()
-    for function in parts.context.table:
+def _functions(
+    table: FunctionTable, programs: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, float]]]:
+    for function in table:
         compiles = sum(function.compiles[outcome].value for outcome in _BUILT)
         if compiles and not function.internal and function.name != UNKNOWN:
             facts = programs.get(function.name, {})

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TextIO
 
-from jaxmon.agent.parts import Parts
+from jaxmon.agent.events import EventLog
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.report.advice import advise
@@ -28,10 +28,9 @@ def prepare() -> None:
     read({}, {"events": [{"kind": "recompile"}]})
 
 
-def text(parts: Parts, overview: Overview) -> str:
+def text(overview: Overview, events: EventLog) -> str:
     """Return the report as it is now; some milliseconds."""
-    _look(parts)
-    happened = [plain(event._asdict()) for event in parts.context.events.since()]
+    happened = [plain(event._asdict()) for event in events.since()]
     snapshot = read(overview.whole(), {"events": happened})
     return "\n".join(["", *summary(snapshot, advise(snapshot)), ""])
 
@@ -51,23 +50,6 @@ def write(report: str) -> None:
             _write(stream.fileno(), report.encode(encoding, "replace"))
         elif stream is not None:
             _print(report, stream)
-
-
-def _look(parts: Parts) -> None:
-    """
-    Have memory looked at once more: a short program may have ended before the first
-    look. Nothing here waits for a device.
-    """
-    settings, guard = parts.context.settings, parts.context.guard
-    for interval, look in (
-        (settings.memory_interval, parts.memory.look),
-        (settings.memory_lines_interval, parts.allocations.look),
-    ):
-        if interval:
-            try:
-                look()
-            except Exception:  # noqa: BLE001 - the report can do without
-                guard.failed("report", stays_on=True)
 
 
 def _write(descriptor: int, data: bytes) -> None:

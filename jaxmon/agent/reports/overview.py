@@ -11,13 +11,14 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from jaxmon.agent.context import Context
+from jaxmon.agent.families import is_active
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.agent.parts import Parts
-from jaxmon.agent.reports.collect import is_active
+from jaxmon.agent.part import Part
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.report import SCHEMA
 from jaxmon.version import version
@@ -25,41 +26,34 @@ from jaxmon.version import version
 
 _MOST_FUNCTIONS = 500
 
-# Parts that tell something about each function, and under which name.
-_BY_FUNCTION = {
-    "programs": "program",
-    "sampling": "samples",
-    "numerics": "numerics",
-    "determinism": "determinism",
-}
+# What the document always has, whoever fills it.
+_SECTIONS = ("compiling", "memory", "allocations", "cache", "transfers", "errors")
+_OF_MEMORY = ("memory", "allocations", "transfers")
+_NOT_COUNTED = {"calls": None, "hits": None}
+_OF_FUNCTION = ("cache", "program", "samples", "numerics", "determinism")
 
 
 class Overview:
     """
-    Puts together what the parts of one agent know. Any thread; a few milliseconds.
+    Puts together what the parts of one agent explain. Any thread; a few milliseconds.
 
     A part that fails costs its own figures: its error stands under ``problems``.
     """
 
-    def __init__(self, parts: Parts, hooks: Hooks) -> None:
+    def __init__(self, context: Context, parts: Sequence[Part], hooks: Hooks) -> None:
+        self._context = context
         self._parts = parts
         self._hooks = hooks
-        self._context = parts.context
         self._started, self._began = time.time(), time.monotonic()
 
     def whole(self) -> dict[str, Any]:
         """Return everything but events."""
         problems: dict[str, str] = {}
-        running, oldest = self._hooks.compiles.in_progress()
         return {
             "schema": SCHEMA,
             "process": self._process(),
-            "compiling": {"count": running, "oldest_seconds": oldest},
             **self._functions(problems),
-            **{
-                name: self._of(name, problems)
-                for name in ("memory", "allocations", "cache", "transfers", "errors")
-            },
+            **self._sections(_SECTIONS, problems),
             "hooks": self._hooks.active(),
             "internal_errors": self._context.guard.failures(),
             "problems": problems,
@@ -75,9 +69,7 @@ class Overview:
         Return what the devices hold, which lines allocated it, and what moves there.
         """
         problems: dict[str, str] = {}
-        names = ("memory", "allocations", "transfers")
-        found = {name: self._of(name, problems) for name in names}
-        return {**found, "problems": problems}
+        return {**self._sections(_OF_MEMORY, problems), "problems": problems}
 
     def _process(self) -> dict[str, Any]:
         jax = self._context.jax
@@ -93,32 +85,50 @@ class Overview:
         }
 
     def _functions(self, problems: dict[str, str]) -> dict[str, Any]:
-        hits_known = self._hooks.is_active("misses")
-        told = {key: self._of(name, problems, {}) for name, key in _BY_FUNCTION.items()}
-        cache = self._of("cache", problems, {}).get("functions") or {}
+        facts: dict[str, dict[str, Any]] = {key: {} for key in _OF_FUNCTION}
+        for part in self._parts:
+            for key, read in part.explain().functions.items():
+                facts[key] = self._read(part, read, problems) or {}
+        counted = facts.pop("counted", {})
         known = [f for f in self._context.table if is_active(f)]
         known.sort(key=_importance)
         found = {}
         for function in known[:_MOST_FUNCTIONS]:
-            figures = _figures(function, hits_known=hits_known)
-            figures["cache"] = cache.get(function.name) or {}
-            for key, facts in told.items():
-                figures[key] = facts.get(function.name) or {}
-            found[function.name] = figures
+            name = function.name
+            found[name] = {
+                **_figures(function),
+                **(counted.get(name) or _NOT_COUNTED),
+                **{key: of.get(name) or {} for key, of in facts.items()},
+            }
         return {
             "functions": found,
             "functions_left_out": max(len(known) - _MOST_FUNCTIONS, 0),
         }
 
-    def _of(self, name: str, problems: dict[str, str], otherwise: Any = None) -> Any:
-        """Return the snapshot of the part *name*; *otherwise* when that fails."""
-        snapshot: Callable[[], dict[str, Any]] = self._parts.by_name[name].snapshot
+    def _sections(
+        self, wanted: Iterable[str], problems: dict[str, str]
+    ) -> dict[str, Any]:
+        """Return the *wanted* sections, `None` for one whose part fails."""
+        found: dict[str, Any] = {name: {} for name in wanted}
+        for part in self._parts:
+            for name, read in part.explain().sections.items():
+                if name in found:
+                    found[name] = self._read(part, read, problems)
+        return found
+
+    def _read(
+        self,
+        part: Part,
+        read: Callable[[], Mapping[str, Any]],
+        problems: dict[str, str],
+    ) -> Any:
+        """Return what *read* does, in types of JSON; `None` if it fails."""
         try:
-            return plain(snapshot())
+            return plain(read())
         except Exception as error:  # noqa: BLE001 - contained and counted
-            problems[name] = f"{type(error).__name__}: {error}"[:200]
-            self._context.guard.failed(f"snapshot_{name}", stays_on=True)
-            return otherwise
+            problems[part.name] = f"{type(error).__name__}: {error}"[:200]
+            self._context.guard.failed(f"snapshot_{part.name}", stays_on=True)
+            return None
 
 
 def _importance(function: Function) -> tuple[float, int]:
@@ -126,13 +136,9 @@ def _importance(function: Function) -> tuple[float, int]:
     return -lost, -(function.entered.value + function.missed)
 
 
-def _figures(function: Function, *, hits_known: bool) -> dict[str, Any]:
-    """Return the figures of *function*; calls and hits only where they are counted."""
-    calls, hits = function.calls_and_hits() if function.counted else (None, None)
+def _figures(function: Function) -> dict[str, Any]:
     return {
         "internal": function.internal,
-        "calls": calls,
-        "hits": hits if hits_known else None,
         "misses": function.missed,
         "compiles": _values(function.compiles),
         "recompiles": _values(function.recompiles),

@@ -17,7 +17,9 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.profiler import Busy, Session, reserved
+from jaxmon.agent.part import Part
 from jaxmon.http.messages import Request, Response, error_response
+from jaxmon.http.server import Handler
 from jaxmon.threads import DaemonThread
 
 
@@ -47,8 +49,10 @@ class Refused(Exception):  # noqa: N818 - a refusal is no error of ours
         self.status = status
 
 
-class Profiler:
+class Profiler(Part):
     """Takes one trace at a time."""
+
+    name = SITE
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
@@ -56,6 +60,10 @@ class Profiler:
         self._allow_gpu = context.settings.profile_gpu
         self._lock = threading.RLock()
         self._running: _Recording | None = None
+
+    def pages(self) -> dict[str, Handler]:
+        """Return the page that takes one."""
+        return {"/debug/profile": self.page}
 
     def page(self, request: Request) -> Response | Future[Response]:
         """Answer ``/debug/profile?seconds=3``: an XSpace, as XProf reads it."""

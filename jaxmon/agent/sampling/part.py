@@ -14,14 +14,17 @@ from collections.abc import Callable
 from functools import partial
 from time import perf_counter, thread_time
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, jitted_of
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.configuration import is_calling
+from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.posthook import PostHook
+from jaxmon.agent.observers import Sample
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.execution import Called, Execution
 from jaxmon.agent.sampling.figures import Figures
 from jaxmon.agent.sampling.window import SITE, Ended, Window
@@ -52,25 +55,6 @@ _ATTEMPTS = 4
 _INPUTS = 256
 
 _random = random.Random()  # noqa: S311 - spreads samples, hides nothing
-
-
-class Sample(NamedTuple):
-    """
-    A call that has just returned; whoever sees it must not keep it.
-
-    Attributes:
-        function: the figures of its function.
-        jitted: JAX's own jitted object.
-        args: the positional arguments, donated ones included.
-        kwargs: the keyword arguments.
-        outputs: what the call returned.
-    """
-
-    function: Function
-    jitted: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    outputs: Any
 
 
 class _Sampler:
@@ -105,20 +89,17 @@ class _Sampler:
         self._sampling.begin(self, counted, jitted, frame)
 
 
-class Sampling:
-    """
-    Times sampled calls and shows them to *observers*.
+class Sampling(Part):
+    """Times sampled calls and shows them to `Observers.sample`."""
 
-    Attributes:
-        observers: called with each sample on the calling thread, after the call
-            and before its caller has the result.
-    """
+    name = "sampling"
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._jax = context.jax
         self._guard = context.guard
-        self.observers: list[Callable[[Sample], None]] = []
+        self._observers = context.observers.sample
+        context.observers.made.append(self.made)
         rate = context.settings.sample_rate
         self._interval = max(1 / rate, _INTERVAL) if rate else 0.0
         self._figures: dict[Function, Figures] = {}
@@ -141,13 +122,12 @@ class Sampling:
 
     # --- life --------------------------------------------------------------------
 
-    def attach(self) -> None:
-        """
-        Find the places in JAX.
+    def attach(self, hooks: Hooks) -> None:
+        """Find the places in JAX."""
+        hooks.attach(SITE, self._take, needs=("watcher",))
 
-        Raises:
-            AttributeError: this JAX lacks one of them.
-        """
+    def _take(self, at: Places) -> None:
+        at.undo_by(self.detach)
         place = PostHook(self._jax)
         self._clean = is_calling(self._jax)
         self._window = Window(self._jax, place, self._ended, self._missed, self._guard)
@@ -185,16 +165,19 @@ class Sampling:
 
     # --- reading -----------------------------------------------------------------
 
-    @property
-    def dropped(self) -> int:
-        """Samples that were refused, because too many were being watched."""
-        return self._watcher.refused.value
+    def dropped(self) -> dict[str, int]:
+        """Return how many were refused, because too many were being watched."""
+        return {"sample": self._watcher.refused.value}
 
     @property
     def spent(self) -> float:
         """Processor seconds that sampling has taken, on all threads."""
         window = self._window
         return self._spent + self._watcher.spent + (window.spent if window else 0.0)
+
+    def explain(self) -> Explanation:
+        """Return what was sampled."""
+        return Explanation(functions={"samples": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
         """Return samples and median times of each sampled function."""
@@ -334,7 +317,7 @@ class Sampling:
 
     def _show(self, function: Function, call: Ended) -> None:
         sample: Sample | None = None
-        for observe in self.observers:
+        for observe in self._observers:
             sample = sample or Sample(
                 function, call.begun.jitted, call.args, call.kwargs, call.outputs
             )

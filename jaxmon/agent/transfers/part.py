@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +13,14 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.crossings import Crossings, trusted
+from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.methods import SITE, Method
 from jaxmon.agent.jaxlink.origins import Direction, Site
-from jaxmon.agent.jaxlink.patches import Patches
-from jaxmon.agent.jaxlink.probe import Probe
-from jaxmon.agent.source_lines import shown
+from jaxmon.agent.jaxlink.source_lines import shown
+from jaxmon.agent.observers import Sample
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
 from jaxmon.exposition.families import Family, gauge, series
-
-
-if TYPE_CHECKING:
-    from jaxmon.agent.sampling.part import Sample, Sampling
 
 
 LINES = 50
@@ -47,17 +44,19 @@ _PHRASES: dict[Direction, str] = {
 }
 
 
-class Transfers:
+class Transfers(Part):
     """
     Counts transfers and waits, and tells of source lines that keep making them.
 
     What is seen, and what cannot be, is told in `docs/transfers.md`.
     """
 
+    name = "transfers"
+
     def __init__(self, context: Context) -> None:
         self._context = context
         self._crossings: Crossings | None = None
-        self._standing: list[Method | Probe] = []
+        self._methods: list[Method] = []
         self._sites: dict[int, Site] = {}
         self._arguments: dict[Function, int] = {}
         self._totals: dict[str, list[int]] = {
@@ -66,46 +65,39 @@ class Transfers:
         # Reentrant: a signal handler may make a transfer while this thread holds it.
         self._lock = threading.RLock()
         self._since = time.monotonic()
+        context.observers.sample.append(self.sampled)
 
-    def attach(self, patches: Patches) -> None:
-        """
-        Stand in for the places in JAX where data crosses.
+    def attach(self, hooks: Hooks) -> None:
+        """Stand in for the places in JAX where data crosses."""
+        hooks.attach(SITE, self._take)
 
-        Raises:
-            AttributeError, KeyError: this JAX lacks one of them; nothing is replaced.
-        """
+    def _take(self, at: Places) -> None:
         guard = self._context.guard
         crossings = Crossings(self._context.jax, guard, self._fold)
         methods, functions = crossings.places()
         self._crossings = crossings
         self._since = time.monotonic()
+        at.undo_by(self.detach)
         for place in methods:
             original = vars(place.owner)[place.name]
             method = Method(original, place.observe, guard)
-            self._standing.append(method)
-            patches.replace(place.owner, place.name, method)
+            self._methods.append(method)
+            at.replace(place.owner, place.name, method)
         for place in functions:
-            original = vars(place.owner)[place.name]
-            probe = Probe(original, place.observe, guard=guard, site=SITE)
-            self._standing.append(probe)
-            patches.replace(place.owner, place.name, probe)
+            at.probe(place.owner, place.name, place.observe)
 
     def detach(self) -> None:
-        """Observe no more; `Patches` puts JAX's own back."""
-        for one in self._standing:
+        """Observe no more; JAX's own are put back."""
+        for one in self._methods:
             one.active = False
-
-    def observe(self, sampling: Sampling) -> None:
-        """Have the arguments of sampled calls looked at."""
-        if self._context.settings.transfers:
-            sampling.observers.append(self.sampled)
-
-    def start(self) -> None:
-        """Do nothing: the hooks observe."""
 
     def stop(self) -> None:
         """Observe no more."""
         self.detach()
+
+    def explain(self) -> Explanation:
+        """Return what crosses, and from where."""
+        return Explanation({"transfers": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
         """Return the totals and the lines that were blocked longest."""

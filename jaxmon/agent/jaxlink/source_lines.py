@@ -11,10 +11,10 @@ import functools
 import os
 import sysconfig
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-import jaxmon
 from jaxmon.agent.jaxlink.ownership import directories, is_module
 
 
@@ -58,7 +58,7 @@ _LIBRARIES = frozenset(
 )
 # Where the files begin of jaxmon, of what runs inside programs, and of the demo, whose
 # programs are like any other.
-OURS = os.path.join(jaxmon.__path__[0], "")  # noqa: PTH118 - a prefix of file names
+OURS = os.path.join(Path(__file__).parents[2], "")  # noqa: PTH118 - a prefix of files
 AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118
 PROGRAMS = os.path.join(OURS, "demo", "")  # noqa: PTH118
 

@@ -1,0 +1,59 @@
+"""Families labelled by function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
+from jaxmon.catalog import Metric
+from jaxmon.exposition.families import Family, series
+
+
+def active(table: FunctionTable) -> list[Function]:
+    """
+    Return the functions that have series.
+
+    `jax.jit` alone makes none, nor does a call that JAX traces: libraries jit more than
+    a program uses.
+    """
+    return [f for f in table if is_active(f) or f.name == UNKNOWN]
+
+
+def is_active(function: Function) -> bool:
+    """Tell whether the program ever called *function*, or had it compiled."""
+    return bool(
+        function.phases  # of most it is this that tells
+        or function.missed
+        or function.errors
+        or any(tally.value for tally in function.compiles.values())
+        or function.entered.value > function.traced.value
+    )
+
+
+def series_of(function: Function, metric: Metric, *values: str) -> str:
+    """Return the series of *function* in *metric*, built once."""
+    key = (metric.name, *values)
+    found = function.series.get(key)
+    if found is None:
+        found = function.series[key] = series(metric, function.name, *values)
+    return found
+
+
+def by_value(
+    metric: Metric,
+    figures: Iterable[tuple[Function, Iterable[str], Mapping[str, Tally]]],
+) -> Family:
+    """
+    Return the family *metric* of tallies by the value of its second label.
+
+    Args:
+        metric: the family.
+        figures: functions, the values that each has from the start, at 0, and tallies.
+    """
+    samples: list[tuple[str, float]] = []
+    for function, initial, tallies in figures:
+        counts = dict.fromkeys(initial, 0)
+        counts.update((value, tally.value) for value, tally in list(tallies.items()))
+        samples += [(series_of(function, metric, v), n) for v, n in counts.items()]
+    return Family(metric, samples)

@@ -1,0 +1,124 @@
+"""Starting and stopping the agent of this process."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Unpack
+
+from jaxmon import interrupts
+from jaxmon.agent.agent import Agent, runtime_of
+from jaxmon.agent.current import slot
+from jaxmon.agent.guard import Guard, log
+from jaxmon.errors import JaxmonError
+from jaxmon.settings import Settings, load
+
+
+if TYPE_CHECKING:
+    from jaxmon.options import Options
+
+
+def instrument(**options: Unpack[Options]) -> Agent:
+    """
+    Start observing JAX in this process and serve what is seen.
+
+    A second call returns the agent that runs already; settings that differ are
+    reported and ignored. Settings are described by `jaxmon.settings.Settings`.
+
+    Example:
+        >>> import jaxmon
+        >>> agent = jaxmon.instrument(port=0)
+        >>> print(agent.url)  # doctest: +SKIP
+        http://127.0.0.1:40953/metrics
+
+    Whatever else goes wrong is one warning: the agent that is returned then is switched
+    off, and the program as it was.
+
+    Raises:
+        SettingsError: a setting that cannot be used.
+        JaxmonError: JAX cannot be imported.
+    """
+    settings = load(options)
+    if not settings.enabled:
+        return Agent(settings)
+    # First, because the import may start an agent: `jaxmon run` waits for it.
+    jax = _jax()
+    with slot.lock:
+        running = slot.agent
+        if running is not None and running.running:
+            if options and settings != running.settings:
+                log.warning(
+                    "jaxmon runs already with %s; %s is ignored. Call "
+                    "jaxmon.uninstrument() first to change settings.",
+                    running.settings,
+                    settings,
+                )
+            return running
+        try:
+            return _start(jax, settings)
+        # A module of the program that has the name of one of Python's may end it.
+        except (Exception, SystemExit) as error:
+            interrupts.pass_on(error)
+            if Guard.strict:
+                raise
+            log.warning(
+                "jaxmon could not start, the program runs without it: %s: %s",
+                type(error).__name__,
+                error,
+            )
+            return Agent(settings)
+
+
+def uninstrument() -> None:
+    """
+    Stop observing and leave attributes, listeners, threads and files as found.
+
+    Harmless when nothing runs. Functions jitted meanwhile keep working.
+    """
+    with slot.lock:
+        if slot.agent is not None:
+            if (runtime := runtime_of(slot.agent)) is not None:
+                runtime.stop()
+            slot.agent = None
+
+
+def _start(jax: ModuleType, settings: Settings) -> Agent:
+    from jaxmon.agent.runtime import Runtime  # noqa: PLC0415 - what may go wrong
+
+    runtime = Runtime(jax, settings)
+    agent = Agent(settings, runtime)
+    slot.watch_forks()
+    # Known before it starts, so that a fork meanwhile finds what to abandon.
+    slot.agent = agent
+    try:
+        runtime.start()
+    except BaseException:
+        slot.agent = None
+        raise
+    return agent
+
+
+def _jax() -> ModuleType:
+    problem: str | None = None
+    try:
+        return import_module("jax")
+    # Its own check of versions, or a file of the program with a name of Python's, may
+    # raise anything, or end the program.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - said in a sentence
+        interrupts.pass_on(error)
+        problem = _in_a_sentence(error)
+    # Here, so that the sentence is all there is to read.
+    msg = (
+        f"jaxmon.instrument() needs JAX, and importing it failed: {problem}. Install "
+        "the build for your hardware, or `pip install 'jaxmon[jax]'` to try it out."
+    )
+    raise JaxmonError(msg)
+
+
+def _in_a_sentence(error: BaseException) -> str:
+    """Return what *error* says, as a part of one sentence."""
+    text = " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, ImportError) and text:
+        return text
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
