@@ -60,6 +60,7 @@ lint: $(READY) ## Check style, types, import rules, generated files.
 
 .PHONY: format
 format: $(READY) ## Bring the code into shape.
+	$(BIN)/ruff format --quiet
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 

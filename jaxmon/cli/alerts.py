@@ -69,9 +69,9 @@ def command() -> None:
 @command.command("slo", epilog="\b\nExample:\n  jaxmon alerts slo > slo.yaml")
 def print_slo() -> None:
     """Print the default slo.yaml, to start from."""
-    from jaxmon.artifacts.slo.load import DEFAULT
+    from jaxmon.artifacts import slo
 
-    output.lines(DEFAULT.read_text(encoding="utf-8"))
+    output.lines(slo.default())
 
 
 @command.command(

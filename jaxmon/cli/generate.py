@@ -30,8 +30,8 @@ def render() -> dict[str, str]:
         internals_doc,
         options,
         reference,
+        slo,
     )
-    from jaxmon.artifacts.slo.load import DEFAULT
     from jaxmon.cli.main import load, main
 
     return {
@@ -40,7 +40,7 @@ def render() -> dict[str, str]:
         "docs/metrics.md": reference.metrics(),
         options.PATH: options.render(),
         "docs/settings.md": reference.settings(load("exporter")),
-        "alerts/slo.yaml": DEFAULT.read_text(encoding="utf-8"),
+        "alerts/slo.yaml": slo.default(),
         **_in("alerts", alerts.render()),
         **_in("dashboards", dashboards.render_all()),
         **_in(autoscaling.PATH, autoscaling.render()),

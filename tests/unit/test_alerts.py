@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.alerts import Alert, Options
 from jaxmon.artifacts.promql import gauge
-from jaxmon.artifacts.slo.load import DEFAULT
 from jaxmon.catalog import ACCELERATOR_UP
 from jaxmon.cli import alerts as command
 from jaxmon.cli.main import main
@@ -231,14 +230,16 @@ def test_slo_prints_a_file_to_start_from(tmp_path):
     path = tmp_path / "slo.yaml"
     path.write_text(jaxmon("slo").output)
 
-    assert path.read_text() == DEFAULT.read_text()
+    assert path.read_text() == slo.default()
     assert slo.load(path) == slo.load()
 
 
 def test_check_accepts_what_is_right(tmp_path):
     """A good file, and built files that are up to date, are no problem."""
-    jaxmon("build", "--out", tmp_path)
-    result = jaxmon("check", DEFAULT, "--against", tmp_path)
+    path = tmp_path / "slo.yaml"
+    path.write_text(slo.default())
+    jaxmon("build", "--out", tmp_path / "built")
+    result = jaxmon("check", path, "--against", tmp_path / "built")
 
     assert result.exit_code == 0
     assert "5 SLOs: no problems" in result.output
@@ -247,7 +248,7 @@ def test_check_accepts_what_is_right(tmp_path):
 def test_check_names_the_line(tmp_path):
     """A file that cannot be used ends the command with a message, not a traceback."""
     path = tmp_path / "slo.yaml"
-    path.write_text(DEFAULT.read_text().replace("above: 0.2", "above: 0.3"))
+    path.write_text(slo.default().replace("above: 0.2", "above: 0.3"))
     result = jaxmon("check", path)
 
     assert result.exit_code == 1

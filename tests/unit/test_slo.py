@@ -6,11 +6,9 @@ import dataclasses
 import re
 
 import pytest
-import yaml
 
 from jaxmon.artifacts import slo
 from jaxmon.artifacts.slo import Thresholds
-from jaxmon.artifacts.slo.load import DEFAULT
 from jaxmon.errors import JaxmonError, SloError
 
 
@@ -354,12 +352,16 @@ def test_defaults_promise_what_the_field_guide_asks():
     assert slo.load()["cold-start"].threshold_seconds is None
 
 
-def test_the_default_file_lists_every_threshold():
-    """What the file says is what holds without it, and none is left out."""
-    written = yaml.safe_load(DEFAULT.read_text())["alerts"]
+def test_the_default_file_lists_every_threshold(load):
+    """Each threshold is in the file, with its meaning above it and its default."""
+    text = slo.default()
 
-    assert slo.load().thresholds == Thresholds()
-    assert list(written) == [one.name for one in dataclasses.fields(Thresholds)]
+    assert load(text).thresholds == slo.load().thresholds == Thresholds()
+    section = text[text.index("\nalerts:\n") :]
+    written = re.findall(r"((?:  # .*\n)+)  (\w+): ", section)
+    assert {
+        name: " ".join(text.replace("# ", "").split()) for text, name in written
+    } == {one.name: one.metadata["help"] for one in dataclasses.fields(Thresholds)}
 
 
 def test_thresholds_can_be_set(load):

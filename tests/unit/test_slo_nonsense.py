@@ -12,7 +12,6 @@ import pytest
 from jaxmon.artifacts import slo
 from jaxmon.artifacts.alerts import Options, render
 from jaxmon.artifacts.slo import Thresholds
-from jaxmon.artifacts.slo.load import DEFAULT
 from jaxmon.errors import SloError
 
 
@@ -66,7 +65,7 @@ def test_any_scalar_anywhere(scalar, tmp_path):
 @pytest.mark.parametrize("scalar", SCALARS, ids=lambda text: repr(text[:20]))
 def test_any_scalar_in_a_good_file(scalar, tmp_path):
     """In a file that is right otherwise, too: what is taken can be built."""
-    shipped = DEFAULT.read_text(encoding="utf-8").splitlines(keepends=True)
+    shipped = slo.default().splitlines(keepends=True)
     path = tmp_path / "slo.yaml"
     tried = {""}
     found = slo.load()
@@ -97,5 +96,5 @@ def test_a_large_file(size, tmp_path):
 def test_a_byte_order_mark(tmp_path):
     """Editors of other systems write one."""
     path = tmp_path / "slo.yaml"
-    path.write_bytes(b"\xef\xbb\xbf" + DEFAULT.read_bytes())
+    path.write_bytes(b"\xef\xbb\xbf" + slo.default().encode())
     assert slo.load(path) == slo.load()

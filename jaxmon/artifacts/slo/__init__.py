@@ -7,6 +7,7 @@ queries from those.
 
 from __future__ import annotations
 
+from jaxmon.artifacts.slo.load import default as default
 from jaxmon.artifacts.slo.load import load as load
 from jaxmon.artifacts.slo.model import Slo as Slo
 from jaxmon.artifacts.slo.model import Slos as Slos

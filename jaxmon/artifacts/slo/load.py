@@ -19,10 +19,10 @@ from jaxmon.artifacts.slo.indicators import (
 )
 from jaxmon.artifacts.slo.model import Slo, Slos
 from jaxmon.artifacts.slo.source import Source, read
-from jaxmon.artifacts.slo.thresholds import SEVERITIES, Thresholds
+from jaxmon.artifacts.slo.thresholds import SEVERITIES, Thresholds, section
 
 
-DEFAULT = Path(__file__).with_name("default.yaml")
+_OBJECTIVES = Path(__file__).with_name("objectives.yaml")
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _REQUIRED = ("name", "title", "description", "objective", "indicator")
@@ -37,6 +37,11 @@ _OPTIONAL = (
 )
 
 
+def default() -> str:
+    """Return the shipped ``slo.yaml``: the objectives, and the default thresholds."""
+    return f"{_OBJECTIVES.read_text(encoding='utf-8')}\n{section()}"
+
+
 def load(path: Path | None = None) -> Slos:
     """
     Load the file *path*; defaults to the shipped one.
@@ -44,7 +49,7 @@ def load(path: Path | None = None) -> Slos:
     Raises:
         SloError: the file cannot be read or is invalid.
     """
-    document = read(path or DEFAULT).mapping(
+    document = read(path or _OBJECTIVES).mapping(
         ["slos"], ["service", "owner", "period", "alerts"]
     )
     service = document["service"].text() if "service" in document else "jaxmon"

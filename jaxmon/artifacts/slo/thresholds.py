@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
@@ -33,7 +34,7 @@ class Thresholds:
         ),
     )
     recompiles: float = field(
-        default=20,
+        default=20.0,
         metadata=_of(
             "count",
             "Recompiles of a function within recompile_window that count as a storm.",
@@ -44,7 +45,7 @@ class Thresholds:
         metadata=_of("duration", "Window in which recompiles are counted."),
     )
     cold_requests: float = field(
-        default=10,
+        default=10.0,
         metadata=_of(
             "count", "Minimum number of cold requests to a route within cold_window."
         ),
@@ -176,7 +177,7 @@ class Thresholds:
         metadata=_of("duration", "Process age up to which compiles are expected."),
     )
     deploy_restarts: float = field(
-        default=3,
+        default=3.0,
         metadata=_of(
             "count", "Restarts within 1h above which a process counts as crash-looping."
         ),
@@ -190,3 +191,20 @@ class Thresholds:
             if one.metadata["form"] == "duration"
         }
         return replace(self, **changes)
+
+
+def section() -> str:
+    """Return the section ``alerts`` of ``slo.yaml``: each default and its meaning."""
+    defaults = Thresholds()
+    lines = ["# Thresholds of the other alerts, with their defaults.", "alerts:"]
+    for one in fields(defaults):
+        comment = textwrap.wrap(one.metadata["help"], 76)
+        value = _written(one.metadata["form"], getattr(defaults, one.name))
+        lines += [f"  # {line}" for line in comment] + [f"  {one.name}: {value}"]
+    return "\n".join(lines) + "\n"
+
+
+def _written(form: Form, value: Any) -> str:
+    if form == "ratio":
+        return f"{value * 100:g}%"
+    return f"{value:g}" if form == "count" else str(value)
