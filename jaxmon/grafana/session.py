@@ -22,9 +22,9 @@ from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
 
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.files.bounded import require_regular
-from jaxmon.grafana.route import Route, RouteError
 from jaxmon.http import client
 from jaxmon.http.redaction import Secrets
+from jaxmon.http.route import Route, RouteError
 from jaxmon.http.stream import Bounds, TooLargeError
 from jaxmon.http.urls import is_loopback, parts_of, without_user
 from jaxmon.report.layout import clean
@@ -114,7 +114,7 @@ class Session:
             msg = "the token is empty or has characters that no token has"
             raise GrafanaError(msg)
         try:
-            self._route = Route.to(parts, _trust(parts, self.ca_file))
+            self._route = Route.by_environment(parts, _trust(parts, self.ca_file))
         except RouteError as error:
             raise GrafanaError(str(error)) from None
         self._secrets = Secrets(self.token, *self._route.secrets, hidden="[token]")
@@ -167,9 +167,10 @@ class Session:
             **({} if body is None else {"Content-Type": "application/json"}),
         }
         data = None if body is None else json.dumps(body).encode()
-        with self._route.stream(Bounds(self.timeout, MAX_BYTES)) as stream:
-            self._route.send(stream, method, target, headers=headers, body=data)
-            return _answer(client.receive(stream, method))
+        bounds = Bounds(self.timeout, MAX_BYTES)
+        return _answer(
+            self._route.exchange(method, target, bounds, headers=headers, body=data)
+        )
 
     def _usable(self, answer: Answer) -> Answer:
         """Return *answer* unless it cannot be from Grafana's API."""

@@ -1,6 +1,6 @@
 """
-One HTTP exchange within bounds, over TCP or a Unix socket. For the same page of many
-servers at once see `fetch`.
+One HTTP exchange within bounds, over TCP or a Unix socket. For servers that speak TLS
+or are reached by a proxy see `route`, for many at once `fetch`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
+from pathlib import Path
 from typing import Any, cast
 
 from jaxmon.formats import json_text
 from jaxmon.http.stream import Bounds, Place, Stream, connected
+from jaxmon.http.urls import authority
 
 
 _CHUNK = 1 << 16
@@ -74,8 +76,8 @@ def get(
         http.client.HTTPException: the answer is no HTTP, or was cut off.
     """
     with connected(place, Bounds(seconds, max_bytes)) as stream:
-        host, port = place if isinstance(place, tuple) else ("localhost", None)
-        send(stream, "GET", target, host=host, port=port, headers=headers)
+        host = "localhost" if isinstance(place, Path) else authority(*place)
+        send(stream, "GET", target, host=host, headers=headers)
         return receive(stream, "GET")
 
 
@@ -85,14 +87,14 @@ def send(  # noqa: PLR0913 - what a request consists of
     target: str,
     *,
     host: str,
-    port: int | None = None,
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> None:
-    """Send the one request of a connection."""
-    connection = HTTPConnection(host, port)
+    """Send the one request of a connection; *host* is who is asked for."""
+    connection = HTTPConnection("localhost")  # has a connection, and needs no name
     connection.sock = cast("socket.socket", stream)
-    connection.request(method, target, body, {"Connection": "close", **(headers or {})})
+    sent = {"Host": host, "Connection": "close", **(headers or {})}
+    connection.request(method, target, body, sent)
 
 
 def receive(stream: Stream, method: str) -> Answer:

@@ -44,7 +44,8 @@ class FetchError(JaxmonError):
 
     Args:
         reason: ``gone`` (nobody listens), ``left`` (its socket was taken away, as who
-            ends in order does), ``timeout``, ``too_large`` or ``broken``.
+            ends in order does), ``timeout``, ``too_large`` or ``broken``; what fetches
+            from elsewhere may have more.
     """
 
     def __init__(self, reason: str, message: str) -> None:

@@ -43,6 +43,11 @@ def without_user(address: str) -> str:
     return f"{scheme}{separator}{rest}" if separator else rest
 
 
+def shown(parts: SplitResult) -> str:
+    """Return the address as it may be shown: without user, password and query."""
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
 def place_of(parts: SplitResult) -> tuple[str, int]:
     """Return host and port, the usual one of the scheme where none is given."""
     return parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
@@ -54,6 +59,11 @@ def target_of(parts: SplitResult) -> str:
     return f"{path}?{parts.query}" if parts.query else path
 
 
+def authority(host: str, port: int) -> str:
+    """Return host and port as they stand in addresses and in ``Host``."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_loopback(parts: SplitResult) -> bool:
     """Tell whether an address is of this host."""
     host = (parts.hostname or "").rstrip(".")
@@ -63,7 +73,16 @@ def is_loopback(parts: SplitResult) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def credentials(parts: SplitResult) -> str:
-    """Return user and password as basic authentication has them, in base64."""
+def basic(parts: SplitResult) -> str:
+    """Return user and password as a header has them, for basic authentication."""
+    return f"Basic {_credentials(parts)}"
+
+
+def secrets_of(parts: SplitResult) -> tuple[str, ...]:
+    """Return the password, and what a header has instead; nothing without one."""
+    return (unquote(parts.password), _credentials(parts)) if parts.password else ()
+
+
+def _credentials(parts: SplitResult) -> str:
     user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
     return base64.b64encode(user.encode()).decode()

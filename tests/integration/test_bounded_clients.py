@@ -23,7 +23,7 @@ from jaxmon.grafana.session import GrafanaError, Session
 from jaxmon.http import client
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.stream import Bounds, TooLargeError, connected
-from jaxmon_exporter.collectors.dcgm.fetch import PageUnavailable, fetch_page
+from jaxmon_exporter.collectors.dcgm.fetch import fetch_page
 from jaxmon_exporter.collectors.tpu.channel import SLOW, Call, Failure, ask
 from tests.fakes.hostile import ENDLESS, Answer, Hostile, hostile
 from tests.fakes.http2 import Http2Server, reply
@@ -73,7 +73,7 @@ def prometheus(server: Hostile) -> None:
 
 OVER_TCP: dict[str, tuple[Callable[[Hostile], None], tuple[type[Exception], ...]]] = {
     "grafana": (push, (GrafanaError,)),
-    "dcgm": (page, (PageUnavailable,)),
+    "dcgm": (page, (FetchError,)),
     "one page": (get, (OSError, HTTPException)),
     "demo": (prometheus, (CommandError,)),
 }
@@ -150,7 +150,7 @@ def test_a_server_that_never_agrees_on_tls():
         session = Session(url, TOKEN, timeout=SECONDS, sleep=lambda _: None)
         with pytest.raises(GrafanaError, match="timed out"):
             session.request("GET", "/")
-        with pytest.raises(PageUnavailable) as raised:
+        with pytest.raises(FetchError) as raised:
             fetch_page(url, timeout=SECONDS, max_bytes=1 << 20)
     assert raised.value.reason == "timeout"
 

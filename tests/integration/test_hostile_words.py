@@ -17,9 +17,10 @@ from click.testing import CliRunner
 
 from jaxmon.cli.exporter import LogFormatter
 from jaxmon.cli.main import main
+from jaxmon.http.fetch import FetchError
 from jaxmon.http.server import Handler, Response, Server
 from jaxmon.profile import xspace
-from jaxmon_exporter.collectors.dcgm.fetch import PageUnavailable, fetch_page
+from jaxmon_exporter.collectors.dcgm.fetch import fetch_page
 from tests.fakes.hostile import Answer, hostile
 from tests.fakes.http import FaultyServer, Reply, Seen
 from tests.hostile_text import HOSTILE, harmful
@@ -157,7 +158,7 @@ def test_an_exporter_that_repeats_its_password(head):
         url = server.url.replace("//", f"//user:{quote(TOKEN, safe='')}@")
         try:
             said, _ = fetch_page(f"{url}/metrics", timeout=30, max_bytes=1 << 20)
-        except PageUnavailable as error:
+        except FetchError as error:
             said = str(error)
     assert "[secret]" in said
     check(LogFormatter().format(logging.LogRecord("", 30, "", 0, said, (), None)))

@@ -9,10 +9,13 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.http.urls import (
-    credentials,
+    authority,
+    basic,
     is_loopback,
     parts_of,
     place_of,
+    secrets_of,
+    shown,
     target_of,
     without_user,
 )
@@ -157,8 +160,26 @@ def test_where_to_connect_and_what_to_ask_for(
 
 def test_credentials_are_those_that_the_address_means() -> None:
     """What is written with percent signs is decoded before it is encoded in base64."""
-    assert credentials(parts_of("http://user:p%40ss@h")) == "dXNlcjpwQHNz"
-    assert credentials(parts_of("http://user@h")) == "dXNlcjo="
+    assert basic(parts_of("http://user:p%40ss@h")) == "Basic dXNlcjpwQHNz"
+    assert basic(parts_of("http://user@h")) == "Basic dXNlcjo="
+
+
+def test_secrets_of_an_address_are_its_password_in_both_forms() -> None:
+    """As it is typed, and as a header has it; a user alone is no secret."""
+    assert secrets_of(parts_of("http://user:p%40ss@h")) == ("p@ss", "dXNlcjpwQHNz")
+    assert secrets_of(parts_of("http://user@h")) == ()
+
+
+def test_an_address_is_shown_without_what_may_be_secret() -> None:
+    """User, password and query are left out; a path may have an @, too."""
+    parts = parts_of("https://user:word@h:1/a@b?token=c")
+    assert shown(parts) == "https://h:1/a@b"
+
+
+def test_host_and_port_are_told_apart() -> None:
+    """An address of IPv6 stands in brackets, for it has colons itself."""
+    assert authority("h", 80) == "h:80"
+    assert authority("::1", 9400) == "[::1]:9400"
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,10 @@ from collections.abc import Iterable
 
 from jaxmon.catalog import ACCELERATOR_INFO
 from jaxmon.exposition.families import Family, series
+from jaxmon.http.fetch import FetchError
+from jaxmon.http.urls import parts_of, shown
 from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
-from jaxmon_exporter.collectors.dcgm.fetch import (
-    PageUnavailable,
-    fetch_page,
-    without_password,
-)
+from jaxmon_exporter.collectors.dcgm.fetch import fetch_page
 from jaxmon_exporter.collectors.dcgm.fields import FIELDS
 from jaxmon_exporter.collectors.dcgm.page import Line, lines
 from jaxmon_exporter.precedence import instance
@@ -59,6 +57,7 @@ class Dcgm:
         self.interval = interval
         self.deadline = timeout + 5.0
         self._url = url
+        self._shown = shown(parts_of(url))
         self._timeout = timeout
         self._max_bytes = max_bytes
         self._failures = Counter({_BROKEN_LINE: 0, _TOO_MANY: 0})
@@ -102,7 +101,7 @@ class Dcgm:
         if not read:
             reason = "not_dcgm" if page.strip() else "empty"
             message = (
-                f"{without_password(self._url)} holds no figure of DCGM; give the "
+                f"{self._shown} holds no figure of DCGM; give the "
                 "address of a dcgm-exporter, or wait while it reloads"
             )
             raise CollectorUnavailable(reason, message, [failures])
@@ -113,17 +112,18 @@ class Dcgm:
         """Nothing is held between polls."""
 
     def _page(self) -> bytes:
-        where = without_password(self._url)
         try:
             kind, body = fetch_page(
                 self._url, timeout=self._timeout, max_bytes=self._max_bytes
             )
-        except PageUnavailable as error:
-            message = f"{where}: {error}"
+        except FetchError as error:
+            message = f"{self._shown}: {error}"
             raise CollectorUnavailable(error.reason, message) from error
         if kind not in _TEXT and body:
             reason = "not_dcgm"
-            message = f"{where} is {kind[:80]}; give the address of a dcgm-exporter"
+            message = (
+                f"{self._shown} is {kind[:80]}; give the address of a dcgm-exporter"
+            )
             raise CollectorUnavailable(reason, message)
         return body
 

@@ -6,39 +6,23 @@ For pages of our own agents, on Unix sockets, see `jaxmon.http.fetch`.
 
 from __future__ import annotations
 
-import contextlib
 import ssl
 from http import HTTPStatus
 from http.client import HTTPException
-from urllib.parse import SplitResult, unquote, urlsplit
 
-from jaxmon.errors import JaxmonError
-from jaxmon.http import client
+from jaxmon.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
 from jaxmon.http.redaction import Secrets
-from jaxmon.http.stream import Bounds, TooLargeError, connected
-from jaxmon.http.urls import credentials, parts_of, place_of, target_of
+from jaxmon.http.route import Route, UnreachableError
+from jaxmon.http.stream import Bounds, TooLargeError
+from jaxmon.http.urls import parts_of, target_of
 
 
 UNREACHABLE = "unreachable"
-TIMEOUT = "timeout"
 REDIRECT = "redirect"
 STATUS = "http_status"
-TOO_LARGE = "too_large"
 TLS = "tls"
-BROKEN = "broken"
 
-
-class PageUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
-    """
-    A page that did not arrive.
-
-    Args:
-        reason: one of the constants of this module.
-    """
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+_ACCEPT = {"Accept": "text/plain; version=0.0.4"}
 
 
 def usable(url: str) -> str:
@@ -52,12 +36,6 @@ def usable(url: str) -> str:
     return parts._replace(path=parts.path or "/metrics").geturl()
 
 
-def without_password(url: str) -> str:
-    """Return *url* as it may stand in logs and on pages."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
-
-
 def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]:
     """
     GET *url* and return content type and body. Redirects are not followed: what a
@@ -69,66 +47,39 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
         max_bytes: most that the response may have, head included.
 
     Raises:
-        PageUnavailable: with the reason.
+        FetchError: with the reason.
     """
-    parts = urlsplit(url)
+    parts = parts_of(url)
+    route = Route(parts)
     # What it answers may quote what it was sent.
-    hidden = _secrets(parts)
+    hidden = Secrets(*route.secrets)
+    bounds = Bounds(timeout, max_bytes)
     try:
-        answer = _exchange(parts, Bounds(timeout, max_bytes))
+        answer = route.exchange("GET", target_of(parts), bounds, headers=_ACCEPT)
     except TimeoutError as error:
         message = f"no complete answer within {timeout:g} s"
-        raise PageUnavailable(TIMEOUT, message) from error
+        raise FetchError(TIMEOUT, message) from error
     except TooLargeError as error:
         message = f"{error}; have it export fewer fields"
-        raise PageUnavailable(TOO_LARGE, message) from error
+        raise FetchError(TOO_LARGE, message) from error
+    except UnreachableError as error:
+        message = f"cannot connect: {error}"
+        raise FetchError(UNREACHABLE, message) from error
     except ssl.SSLError as error:
         message = f"no encrypted connection: {error}; SSL_CERT_FILE names authorities"
-        raise PageUnavailable(TLS, message) from error
+        raise FetchError(TLS, message) from error
     except (HTTPException, ValueError) as error:
         message = f"its answer is not HTTP as it should be: {error!r}"
-        raise PageUnavailable(BROKEN, hidden.redacted(message)) from error
+        raise FetchError(BROKEN, hidden.redacted(message)) from error
     except OSError as error:
         message = f"connection failed: {error}"
-        raise PageUnavailable(BROKEN, message) from error
+        raise FetchError(BROKEN, message) from error
     if answer.status in range(300, 400):
         message = (
             f"it answered HTTP status {answer.status}; give the address of its page"
         )
-        raise PageUnavailable(REDIRECT, message)
+        raise FetchError(REDIRECT, message)
     if answer.status != HTTPStatus.OK:
-        raise PageUnavailable(STATUS, f"it answered HTTP status {answer.status}")
+        raise FetchError(STATUS, f"it answered HTTP status {answer.status}")
     # As for any text on the web, where a server does not say what it sends.
     return hidden.redacted(answer.type or "text/plain"), answer.body
-
-
-def _exchange(parts: SplitResult, bounds: Bounds) -> client.Answer:
-    place = place_of(parts)
-    headers = {"Accept": "text/plain; version=0.0.4"}
-    if parts.username is not None:
-        headers["Authorization"] = f"Basic {credentials(parts)}"
-    with contextlib.ExitStack() as stack:
-        try:
-            stream = stack.enter_context(connected(place, bounds))
-        except TimeoutError:
-            raise
-        except OSError as error:
-            message = f"cannot connect: {error}"
-            raise PageUnavailable(UNREACHABLE, message) from error
-        if parts.scheme == "https":
-            stream.encrypt(ssl.create_default_context(), place[0])
-        client.send(
-            stream,
-            "GET",
-            target_of(parts),
-            host=place[0],
-            port=parts.port,
-            headers=headers,
-        )
-        return client.receive(stream, "GET")
-
-
-def _secrets(parts: SplitResult) -> Secrets:
-    if not parts.password:
-        return Secrets()
-    return Secrets(unquote(parts.password), credentials(parts))

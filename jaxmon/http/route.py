@@ -1,0 +1,165 @@
+"""
+The way to a server: TLS where its address says so, directly or by the proxy that the
+environment names. What addresses hold of passwords is sent in the clear to nobody else.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import SplitResult, urlsplit
+
+from jaxmon.errors import JaxmonError
+from jaxmon.http import client
+from jaxmon.http.stream import Bounds, Stream, connected
+from jaxmon.http.urls import (
+    authority,
+    basic,
+    is_loopback,
+    place_of,
+    secrets_of,
+    without_user,
+)
+
+
+class RouteError(JaxmonError, ValueError):
+    """A proxy that cannot be used."""
+
+
+class UnreachableError(OSError):
+    """Nothing accepts connections at the address, or there is no such host."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """
+    Args:
+        server: its address.
+        proxy: address of what stands between, `None` for nothing.
+        trust: certificates; `None` for the system's.
+    """
+
+    server: SplitResult
+    proxy: SplitResult | None = None
+    trust: ssl.SSLContext | None = None
+
+    @classmethod
+    def by_environment(cls, server: SplitResult, trust: ssl.SSLContext | None) -> Route:
+        """
+        Return the way to *server* by HTTP_PROXY, HTTPS_PROXY and NO_PROXY. As in curl
+        and Go, this host itself is never reached by a proxy.
+
+        Raises:
+            RouteError: the variable names no proxy, or one that is not spoken to in
+                plain HTTP.
+        """
+        # It loads much that a direct way does without.
+        from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - see above
+
+        named = getproxies().get(server.scheme, "")
+        if not named or is_loopback(server) or proxy_bypass(server.netloc):
+            return cls(server, None, trust)
+        try:
+            proxy = urlsplit(named if "://" in named else f"http://{named}")
+            usable = bool(proxy.hostname) and proxy.port != 0
+        except ValueError:
+            proxy, usable = urlsplit(""), False
+        # Its password, and what it is asked for, would go there in the clear.
+        if not usable or proxy.scheme != "http":
+            what = "a proxy of another kind" if usable else "no proxy"
+            msg = (
+                f"{_variable(server.scheme)}={without_user(named)!r} names {what}; "
+                "give http://HOST:PORT, or unset it"
+            )
+            raise RouteError(msg)
+        return cls(server, proxy, trust)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is sent to server and proxy and may not be shown, if it comes back."""
+        known = filter(None, (self.server, self.proxy))
+        return tuple(secret for one in known for secret in secrets_of(one))
+
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        bounds: Bounds,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+    ) -> client.Answer:
+        """
+        Send the server a request for *target*, path and query; return its response.
+
+        A user and password in its address are sent as basic authentication.
+
+        Raises:
+            TimeoutError: it took too long.
+            TooLargeError: there was too much of it.
+            UnreachableError: nothing accepts connections there.
+            ssl.SSLError: TLS could not be agreed on, or no certificate is trusted.
+            OSError: the connection failed.
+            http.client.HTTPException: the response is no HTTP, or was cut off.
+        """
+        sent = {**headers, **_header("Authorization", self.server)}
+        if self.proxy is not None and self.server.scheme == "http":
+            target = f"http://{_host(self.server)}{target}"
+            sent |= _header("Proxy-Authorization", self.proxy)
+        with self._stream(bounds) as stream:
+            client.send(
+                stream,
+                method,
+                target,
+                host=_host(self.server),
+                headers=sent,
+                body=body,
+            )
+            return client.receive(stream, method)
+
+    @contextmanager
+    def _stream(self, bounds: Bounds) -> Iterator[Stream]:
+        """Connect to the server, as far as the way there allows, for a block."""
+        first = self.proxy or self.server
+        with ExitStack() as stack:
+            try:
+                stream = stack.enter_context(connected(place_of(first), bounds))
+            except TimeoutError:
+                raise
+            except OSError as error:
+                raise UnreachableError(*error.args) from error
+            if self.server.scheme == "https":
+                if self.proxy is not None:
+                    _open_tunnel(stream, self.server, self.proxy)
+                trust = self.trust or ssl.create_default_context()
+                stream.encrypt(trust, place_of(self.server)[0])
+            yield stream
+
+
+def _open_tunnel(stream: Stream, server: SplitResult, proxy: SplitResult) -> None:
+    target = authority(*place_of(server))
+    headers = _header("Proxy-Authorization", proxy)
+    client.send(stream, "CONNECT", target, host=target, headers=headers)
+    response = client.receive_head(stream, "CONNECT")
+    if response.status != HTTPStatus.OK:
+        msg = f"Tunnel connection failed: {response.status} {response.reason}"
+        raise OSError(msg)
+
+
+def _header(name: str, parts: SplitResult) -> dict[str, str]:
+    return {} if parts.username is None else {name: basic(parts)}
+
+
+def _host(parts: SplitResult) -> str:
+    """Return host and port as the address has them."""
+    return parts.netloc.rpartition("@")[2]
+
+
+def _variable(scheme: str) -> str:
+    """Return the name of the variable that names the proxy for *scheme*."""
+    lower = f"{scheme}_proxy"
+    return lower if os.environ.get(lower) else lower.upper()
