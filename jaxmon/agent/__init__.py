@@ -1,9 +1,9 @@
 """
 The in-process agent: the only part of jaxmon that imports JAX.
 
-`hooks` attaches to JAX, `functions` holds the figures, `collect` folds them into
-families, `agent` serves them, `current` keeps the one of this process. What only an
-agent that runs needs is loaded with it, so that nothing goes wrong there without one.
+`hooks` attaches to JAX, `functions` keeps the statistics, `collect` converts them to
+metric families, `agent` serves them, `current` holds this process's agent. Modules only
+needed by a running agent are imported on demand.
 """
 
 from jaxmon.agent.agent import Agent as Agent

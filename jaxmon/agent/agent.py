@@ -1,4 +1,4 @@
-"""What users hold: an agent, whether it runs or not."""
+"""The public agent handle."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Agent:
 
         Two of them tell what grew in between: ``later.growth_since(earlier)``. Costs
         about 1 µs for each live array, with the interpreter lock held; allocates
-        nothing on a device. Empty where the agent is switched off.
+        nothing on a device. Empty if the agent is disabled.
 
         Raises:
             ProfileError: JAX's memory profile cannot be read.

@@ -16,7 +16,7 @@ from jaxmon.settings import Settings
 @dataclass(frozen=True, slots=True)
 class Context:
     """
-    What the parts of one agent share.
+    State shared by the parts of an agent.
 
     Attributes:
         jax: the module; typed as anything, since its private parts differ by release.

@@ -42,6 +42,6 @@ slot = Slot()
 
 
 def running() -> Agent | None:
-    """Return the agent that runs in this process, if one does."""
+    """Return this process's running agent, if any."""
     agent = slot.agent
     return agent if agent is not None and agent.running else None

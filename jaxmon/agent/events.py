@@ -1,5 +1,5 @@
 """
-What happened, in words: the last events of each kind, kept in this process.
+Event log: the latest events of each kind, kept in this process.
 
 Events are for people who look into one process. They may hold what a label must not:
 source lines, argument names and types, static values. They never leave the machine:

@@ -87,7 +87,7 @@ class Guard:
         self, site: str, *, stays_on: bool = False, theirs: bool = False
     ) -> None:
         """
-        Take note of the exception being handled at *site*, first of all.
+        Record the exception being handled at *site*; call this first.
 
         Args:
             site: where in our code.
@@ -118,13 +118,14 @@ class Guard:
         try:
             if count == 1:
                 log.warning(
-                    "jaxmon failed in %s; your program is not affected, some metrics "
-                    "may be missing. Further failures there are counted silently.",
+                    "jaxmon failed in %s. Your program is not affected, but some "
+                    "metrics may be missing. Further failures there are counted "
+                    "without logging.",
                     site,
                     exc_info=error,
                 )
             elif goes_off:
-                log.warning("jaxmon keeps failing in %s: switched off", site)
+                log.warning("jaxmon keeps failing in %s and has disabled it", site)
         except Exception as unsaid:  # noqa: BLE001 - a handler of the log is the user's
             interrupts.pass_on(unsaid, theirs=True)
 
@@ -144,7 +145,7 @@ class Guard:
         return {site: tally.value for site, tally in list(self._failures.items())}
 
     def _is_often(self, site: str) -> bool:
-        """Take note of a failure at *site*, and tell whether it is one too many."""
+        """Record a failure at *site*; return whether the limit is exceeded."""
         lately = self._lately.setdefault(site, deque(maxlen=LIMIT))
         now = self._clock()
         lately.append(now)

@@ -1,5 +1,5 @@
 """
-Types and objects of the user's, looked at without running any of their code.
+Inspects user types and objects without running their code.
 
 `isinstance`, `getattr`, ``==``, `hash`, `repr` and a look-up in a dict may all run code
 of a class or of its metaclass, which may raise anything, wait, or lie. So types are
@@ -56,7 +56,7 @@ def name_of(kind: type) -> str:
 
 
 def module_of(kind: type) -> str:
-    """Return what *kind* says that its module is, which anybody may claim."""
+    """Return the module name claimed by *kind*, unverified."""
     try:
         module = _MODULE(kind)
     except AttributeError as error:  # it was taken away

@@ -88,8 +88,8 @@ class Runtime:
 
     def start(self) -> None:
         """
-        Attach the hooks and serve. Nothing that goes wrong in serving is raised; after
-        anything that is raised, everything is as it was before.
+        Install the hooks and start serving. Serving failures are not raised; if
+        anything is raised, all changes have been rolled back.
         """
         self.running = True
         problem: BaseException | None = None
@@ -133,7 +133,7 @@ class Runtime:
 
     def abandon(self) -> None:
         """
-        Leave everything to the parent process; called in a forked child.
+        Release resources in a forked child without touching the parent's files.
 
         Threads do not survive a fork and the sockets are the parent's: the hooks
         come off and the descriptors are closed, files stay.
@@ -152,7 +152,7 @@ class Runtime:
                 part.start()
         except (OSError, RuntimeError) as error:  # no descriptors or threads left
             interrupts.pass_on(error)
-            log.warning("jaxmon observes, but cannot serve what it sees: %s", error)
+            log.warning("jaxmon is observing but cannot serve metrics: %s", error)
             self.serving.close()
 
     def _end(self) -> None:
@@ -195,7 +195,8 @@ class Runtime:
 
     def _exit(self) -> None:
         """
-        Report, if that is wanted, while the hooks are still in place, and stop.
+        At exit: print the report if enabled, while the hooks are still installed, then
+        stop.
 
         A second signal ends that, too: nobody is left to catch what its handler raises,
         and Python would print where in our code it came.
@@ -222,7 +223,7 @@ class Runtime:
             baseline.leave(self.context, self.part(Programs), directory)
         except Exception as error:  # noqa: BLE001 - contained: the program goes on
             interrupts.pass_on(error)
-            log.warning("jaxmon could not leave its figures: %s", error)
+            log.warning("jaxmon could not write the baseline file: %s", error)
 
     # --- asking ------------------------------------------------------------------
 
@@ -238,7 +239,7 @@ class Runtime:
             self._guard.failed(site, stays_on=True)
 
     def collect(self) -> list[Family]:
-        """Return every family of the page. Any thread; 20 µs for each function."""
+        """Return all metric families. Any thread; 20 µs for each function."""
         sources: tuple[tuple[str, Callable[[], Iterable[Family]]], ...] = (
             *((part.name, part.collect) for part in self.parts),
             ("hooks", self.hooks.collect),

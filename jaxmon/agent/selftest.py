@@ -1,5 +1,5 @@
 """
-``python -m jaxmon.agent.selftest``: does everything attach to this JAX, and count?
+``python -m jaxmon.agent.selftest``: check that all hooks attach to this JAX and count.
 
 Prints one JSON document. `jaxmon doctor` runs it in a process of its own, on the CPU,
 so that no accelerator is taken.

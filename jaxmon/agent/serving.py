@@ -1,10 +1,10 @@
 """
 Where an agent serves: a TCP port, and a Unix socket where the sidecar looks for it.
 
-Run directories are often below ``/tmp`` or ``/run``, where cleaners and logouts take
-files away under living programs. Whoever is connected notices nothing, and nobody else
-finds the agent any more: so the server's thread looks every few seconds whether its
-socket and its lock are still there, and listens again where they are not.
+Run directories are often under ``/tmp`` or ``/run``, where cleaners and logouts remove
+files of running programs. Existing connections keep working but new ones fail, so every
+few seconds the server's thread checks that its socket and lock still exist and, if not,
+listens again.
 """
 
 from __future__ import annotations
@@ -202,21 +202,22 @@ class LocalSocket:
                 if str(error) != self._trouble:
                     self._trouble = str(error)
                     log.warning(
-                        "the run directory of jaxmon was changed, and the sidecar does "
-                        "not see this process until that is mended: %s",
+                        "jaxmon's run directory was modified; the sidecar cannot "
+                        "see this process until that is fixed: %s",
                         error,
                     )
             else:
                 self._trouble = ""
                 log.warning(
-                    "the run directory of jaxmon was changed; its socket is %s again",
+                    "jaxmon's run directory was modified; the socket has been "
+                    "recreated at %s",
                     self.path,
                 )
 
     def close(self) -> None:
         """
-        Let the slot go, before the server stops: who comes next finds it free, and a
-        sidecar no socket on which nobody answers.
+        Release the slot before the server stops, so that the next agent finds it free
+        and the sidecar finds no dead socket.
         """
         with self._lock:
             self._closed = True

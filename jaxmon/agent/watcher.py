@@ -1,5 +1,5 @@
 """
-A thread that looks, until what it looks for is there.
+A polling thread.
 
 It never blocks inside JAX. A thread that waits in C++ for a device takes the whole
 process down when the interpreter ends before the device does; one that sleeps
@@ -31,7 +31,7 @@ _SET_TIMER_SLACK = 29  # of prctl, in nanoseconds, for the calling thread
 
 
 class Watched(Protocol):
-    """Something that will have happened at some time."""
+    """Something to poll for completion."""
 
     def look(self) -> float | None:
         """
@@ -42,15 +42,15 @@ class Watched(Protocol):
 
 class Watcher:
     """
-    Looks at up to *limit* things at a time, from a daemon thread of its own.
+    Polls up to *limit* items on its own daemon thread.
 
     Args:
         name: of the thread, and the site under which failures are counted.
         guard: contains failures.
-        limit: most things that are watched; further ones are refused.
+        limit: maximum number of items; more are refused.
 
     Attributes:
-        refused: things that found no place.
+        refused: items refused because the limit was reached.
         spent: processor seconds that the thread has used.
     """
 
@@ -81,7 +81,7 @@ class Watcher:
         return True
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Forget what is watched and end the thread; wait at most *timeout* seconds."""
+        """Drop all items and stop the thread; wait at most *timeout* seconds."""
         with self._lock:
             self._stopped = True
             thread, self._thread = self._thread, None
@@ -131,14 +131,14 @@ class Watcher:
         self._forget()
 
     def _forget(self) -> None:
-        """Let go of what is watched, and of what waits to be."""
+        """Drop all current and pending items."""
         self._watched = []
         with contextlib.suppress(Empty):
             while True:
                 self._submitted.get_nowait()
 
     def _look(self) -> None:
-        """Look at everything that is due."""
+        """Poll all items that are due."""
         now = time.perf_counter()
         kept = []
         for due, watched in self._watched:
@@ -158,9 +158,6 @@ class Watcher:
 
 
 def _be_punctual() -> None:
-    """
-    Have the timers of this thread end when they are due, not 50 µs later, which Linux
-    allows itself for ordinary threads so as to wake up less often.
-    """
+    """Reduce this thread's timer slack, which is 50 µs by default on Linux."""
     with contextlib.suppress(AttributeError, OSError):  # another system
         ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, *map(ctypes.c_ulong, (1, 0, 0, 0)))

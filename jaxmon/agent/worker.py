@@ -1,4 +1,4 @@
-"""A thread for work that must not happen in the user's call or in a scrape."""
+"""A background thread for work that must not run in a user's call or a scrape."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Worker:
         every: seconds between two runs of *routine*, which come less often when
             the routine would take more than a hundredth of the time.
         routine: what is run regularly.
-        limit: most jobs waiting; further ones are refused.
-        spread: share of *every* by which the time between two runs varies at random,
-            so that they do not fall into step with the program.
-        gives_up: a routine that keeps failing switches the site off; else it is tried
-            for ever, less and less often. For what only looks, and may see again.
+        limit: maximum queued jobs; more are refused.
+        spread: share of *every* by which the time between two runs varies at random, so
+            that they do not synchronise with the program.
+        gives_up: a routine that keeps failing switches the site off; otherwise it is
+            retried forever with backoff, for routines that may recover.
 
     Attributes:
-        refused: jobs that found no place.
+        refused: jobs refused because the queue was full.
     """
 
     def __init__(  # noqa: PLR0913 - options, each with a default
@@ -103,7 +103,7 @@ class Worker:
                 self._guard.failed(self._name, stays_on=True)
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Drop what waits and end the thread; wait for it at most *timeout* seconds."""
+        """Drop queued jobs and stop the thread; wait at most *timeout* seconds."""
         with self._lock:
             self._stopped = True
             thread = self._thread
@@ -142,9 +142,7 @@ class Worker:
         return done.is_set()
 
     def submit(self, job: Job) -> bool:
-        """
-        Have *job* run soon; return whether there was a place for it. Never blocks.
-        """
+        """Queue *job*; return whether it was accepted. Never blocks."""
         if self._stopped or not self._guard.on(self._name):
             return False
         if self._jobs.qsize() >= self._limit:
@@ -209,8 +207,8 @@ class Worker:
 
 def bounded(seconds: float, most: float) -> float:
     """
-    Return *seconds* as a time to wait, *most* at most: they may come of a clock that
-    the program has put in the place of Python's and that steps back, or is NaN.
+    Return *seconds* as a time to wait, *most* at most: the program may have replaced
+    the clock with one that steps back or returns NaN.
     """
     return max(seconds, 0.0) if seconds < most else most
 

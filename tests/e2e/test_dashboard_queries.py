@@ -29,7 +29,7 @@ PROGRAM = str(ROOT / "tests" / "programs" / "indicators.py")
 SCALE = 60
 
 NO_ACCELERATOR = "the host has no accelerator"
-NO_ALLOCATOR = "JAX has no allocator figures on the CPU"
+NO_ALLOCATOR = "JAX has no allocator statistics on the CPU"
 NO_MIG = "no GPU is divided"
 NO_MISHAP = "shows mishaps only, and there was none"
 NO_TPU = "the host has no TPU, nor does the demo"

@@ -329,5 +329,5 @@ def test_figures_that_cannot_be_left_cost_a_line(tmp_path: Path) -> None:
         env={"JAXMON_FIGURES_DIR": str(tmp_path / "none")},
     ).ok()
     assert result.out == "ran\n"
-    assert "jaxmon could not leave its figures" in result.err
+    assert "jaxmon could not write the baseline file" in result.err
     assert "Traceback" not in result.err

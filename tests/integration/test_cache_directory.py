@@ -128,7 +128,7 @@ def test_a_corrupt_entry_is_an_error_with_the_name_of_its_file(tmp_path: Path) -
     assert books.snapshot["requests"] == {"hit": 0, "miss": 1}
     ((message, details),) = books.log
     assert details["file"] == entry.name
-    assert f"remove the file {entry.name}" in message
+    assert f"delete the file {entry.name}" in message
 
 
 def test_warnings_of_jax_are_as_without_jaxmon(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_directory_that_moved_is_named_where_it_matters(
     assert books.obstacles() == (["path_in_key"] if matters else [])
     if matters:
         assert "jit_cached" in books.message("path_in_key")
-        assert f"made under {tmp_path / 'one'}" in books.message("path_in_key")
+        assert f"created under {tmp_path / 'one'}" in books.message("path_in_key")
 
 
 def test_a_changed_program_at_the_same_path_is_no_obstacle(tmp_path: Path) -> None:

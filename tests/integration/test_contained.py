@@ -157,7 +157,9 @@ def test_a_failing_hook_is_contained(
         assert f"jaxmon failed in {hook}" in first.getMessage()
         assert first.exc_info is not None
         assert first.exc_info[0] is InjectedError
-        assert second.getMessage() == f"jaxmon keeps failing in {hook}: switched off"
+        assert second.getMessage() == (
+            f"jaxmon keeps failing in {hook} and has disabled it"
+        )
 
 
 # part of the agent: the hook whose figures suffer, or its own name

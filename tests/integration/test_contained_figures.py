@@ -93,7 +93,7 @@ def test_a_source_that_fails_for_long_comes_back(
     inside.identity(agent).collect = healthy  # type: ignore[method-assign]
 
     assert value(agent, "jaxmon_build_info") == 1
-    assert "switched off" not in caplog.text
+    assert "has disabled it" not in caplog.text
 
 
 def test_looks_at_memory_that_fail_for_long_come_back(

@@ -129,7 +129,7 @@ def test_what_the_function_raises_is_raised() -> None:
     """A check is no place where errors disappear."""
     with pytest.raises(ZeroDivisionError):
         jaxmon.check_determinism(lambda: 1 / 0)
-    with pytest.raises(ValueError, match="give 2 or more"):
+    with pytest.raises(ValueError, match="use 2 or more"):
         jaxmon.check_determinism(jnp.sin, 1.0, runs=1)
 
 

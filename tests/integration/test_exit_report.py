@@ -245,7 +245,7 @@ jaxmon.agent.reports.exit_report.read = fail
 
     assert result.code == 7
     assert reports(result) == 0
-    assert "jaxmon failed in report; your program is not affected" in result.err
+    assert "jaxmon failed in report. Your program is not affected" in result.err
 
 
 def test_a_program_of_its_own_with_standard_error_replaced(python_script) -> None:

@@ -68,7 +68,7 @@ def test_nonfinite_values_are_counted(agent: Agent) -> None:
     assert value(agent, "jaxmon_jit_calls_total", function=name) == 3
     assert value(agent, "jaxmon_compiles_total") == before
     (event,) = inside.events(agent).since(0, "numerics")
-    assert event.message == "6 of 8 values in the outputs of a call are not finite"
+    assert event.message == "6 of 8 values in a call's outputs are non-finite"
 
 
 def widen(x: Any) -> Any:

@@ -159,7 +159,7 @@ def test_without_memory_for_a_report_the_log_says_so(
         report_again(agent)
     report_again(agent)
 
-    assert "cannot write its report: MemoryError" in caplog.text
+    assert "could not write its report: MemoryError" in caplog.text
     assert value(agent, REPORTS) == 1
 
 
@@ -236,7 +236,7 @@ def test_without_a_directory_the_log_says_why(
         assert kinds(agent) == {("unknown", "oom"): 1}
         assert value(agent, REPORTS) == 0
         assert inside.overview(agent)["errors"] == {"oom_reports": []}
-    assert "cannot write its report" in caplog.text
+    assert "could not write its report" in caplog.text
     assert "JAXMON_REPORT_DIR" in caplog.text
 
 

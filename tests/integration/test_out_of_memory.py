@@ -102,7 +102,7 @@ def test_memory_that_runs_out_is_counted_and_reported(how: str, caught: Caught) 
     assert report["versions"]["jax"] == noted["jax"]
     text = Path(path).with_suffix(".txt").read_text()
     assert text.startswith(f"{function} ran out of memory\n")
-    assert f"jaxmon's report: {Path(path).with_suffix('.txt')}" in noted["err"]
+    assert f"report: {Path(path).with_suffix('.txt')}" in noted["err"]
     assert "unavailable" not in Path(path).read_text()
 
 

@@ -106,7 +106,7 @@ def test_the_programs_own_profile_is_not_disturbed(
         status, body, headers = answer.result(timeout=90)
 
     assert status == 200
-    assert headers[CUT_SHORT] == "the program began to profile itself"
+    assert headers[CUT_SHORT] == "the program started its own profile"
     assert xspace.parse(body)
     assert list(tmp_path.rglob("*.xplane.pb"))
 

@@ -354,7 +354,7 @@ def test_a_real_agent_is_found_again(run_dir: Path) -> None:
 
     assert told == [str(run_dir / "agent-0.sock"), True]
     assert json.loads(out.splitlines()[-1]) == [None, False]
-    assert "the run directory of jaxmon was changed" in err
+    assert "jaxmon's run directory was modified" in err
     assert list(run_dir.iterdir()) == []
 
 

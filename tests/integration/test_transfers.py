@@ -215,7 +215,7 @@ def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
         assert inside.transfers(agent).snapshot()["arguments"] == {"f": 262_168}
         assert value(agent, COUNT) == 0
     assert event.function == "f"
-    assert "each call sends 262,168 bytes to the device" in event.message
+    assert "each call transfers 262,168 bytes to the device" in event.message
 
 
 def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

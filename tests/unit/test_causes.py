@@ -249,7 +249,10 @@ def test_what_a_class_hides_is_the_cause_if_nothing_else_is() -> None:
     hidden = judge(causes, fun, with_static(Versioned(2)))
     assert name(hidden) == "static_argument"
     assert texts(hidden) == [
-        "static argument n: Versioned() → Versioned() (equal in words, but not to JAX)"
+        (
+            "static argument n: Versioned() → Versioned() (looks equal, but JAX "
+            "treats it as different)"
+        )
     ]
     assert name(judge(causes, fun, with_static(Versioned(2)))) == "evicted"
 
@@ -264,4 +267,4 @@ def test_what_was_not_looked_at_in_full_is_not_called_evicted() -> None:
     assert name(cause) == "unknown"
     [only] = texts(cause)
     assert only.startswith("static argument n: (0, 1, 2,")
-    assert only.endswith("is too large, or closed, to be compared in full")
+    assert only.endswith("is too large or opaque to compare in full")

@@ -166,8 +166,8 @@ def test_only_the_elements_that_differ_are_counted() -> None:
     assert (deviation.differing, deviation.size) == (1, 1_000_000)
     assert (deviation.max_abs, deviation.max_relative) == (1, 0.5)
     assert str(deviation) == (
-        "output['a'][1]: float32[1000, 1000]: 1 of 1,000,000 elements differ, at most "
-        "by 1 (0.5 relative, 8,388,608 ulp)"
+        "output['a'][1]: float32[1000, 1000]: 1 of 1,000,000 elements differ, by "
+        "up to 1 (0.5 relative, 8,388,608 ulp)"
     )
 
 
@@ -223,12 +223,12 @@ def test_keys_are_compared_by_their_data() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "reason"),
     [
-        ({"a": 1}, {"b": 1}, "became another tree"),
-        ([1, 2], [1], "became another tree"),
+        ({"a": 1}, {"b": 1}, "has a different tree structure"),
+        ([1, 2], [1], "has a different tree structure"),
         (np.ones(2), np.ones(3), "became float64[3]"),
         (np.array([1], np.float32), np.array([1], np.float64), "became float64[1]"),
-        ("x", "y", "another value"),
-        (np.array([1, "x"], object), np.array([1, "y"], object), "another value"),
+        ("x", "y", "a different value"),
+        (np.array([1, "x"], object), np.array([1, "y"], object), "a different value"),
         (1, "1", "became str[]"),
     ],
 )

@@ -153,9 +153,11 @@ def test_a_static_part_that_jax_finds_different_is_told() -> None:
         return of(Node("Model", (1, value.key), value.text, None, (LEAF,), 1))
 
     (text,) = texts(model(first), model(second))
-    assert text.endswith("static part (Plain(),) (equal in words, but not to JAX)")
+    assert text.endswith(
+        "static part (Plain(),) (looks equal, but JAX treats it as different)"
+    )
     (text,) = texts(model(longer), model((*longer, "c")))
-    assert text.endswith("… (differs beyond what is shown)")
+    assert text.endswith("… (differs beyond the part shown)")
 
 
 def test_static_values_that_differ_at_their_ends_are_no_twins() -> None:
@@ -167,9 +169,9 @@ def test_static_values_that_differ_at_their_ends_are_no_twins() -> None:
         (found,) = texts(of(static={"n": before}), of(static={"n": after}))
         return found
 
-    assert text((long, first), (long, second, 1)).endswith("beyond what is shown)")
-    assert text((1, first), (1, second)).endswith("identity; hash it by value)")
-    assert text((long, first), (long, second)).endswith("identity; hash it by value)")
+    assert text((long, first), (long, second, 1)).endswith("beyond the part shown)")
+    assert text((1, first), (1, second)).endswith("__hash__ by value)")
+    assert text((long, first), (long, second)).endswith("__hash__ by value)")
 
 
 def test_none_against_a_leaf_is_told_with_its_type() -> None:
@@ -187,4 +189,4 @@ def test_meshes_alike_in_words_are_told_apart() -> None:
 
     (text,) = texts(of(leaves=spread[:1]), of(leaves=spread[1:]))
 
-    assert text.endswith("P('d') on mesh d=8 (other devices, or in another order)")
+    assert text.endswith("P('d') on mesh d=8 (different devices, or a different order)")

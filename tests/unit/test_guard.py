@@ -35,7 +35,7 @@ def test_a_site_is_on_until_it_has_failed_often(
     first, second = caplog.records
     assert first.exc_info is not None
     assert first.exc_info[0] is KeyError
-    assert "switched off" in second.getMessage()
+    assert "has disabled it" in second.getMessage()
 
 
 def test_failures_of_long_ago_do_not_count_against_a_site(
@@ -60,7 +60,7 @@ def test_failures_of_long_ago_do_not_count_against_a_site(
         fail(guard)
 
     assert guard.on("here") is False
-    assert "switched off" in caplog.records[-1].getMessage()
+    assert "has disabled it" in caplog.records[-1].getMessage()
 
 
 def test_a_site_that_stays_on_is_not_switched_off(
@@ -108,7 +108,7 @@ def test_threads_that_fail_at_once_are_counted_and_logged_once_each(
         sys.setswitchinterval(switch)
 
     messages = [record.getMessage() for record in caplog.records]
-    assert len([m for m in messages if "switched off" in m]) == 20
+    assert len([m for m in messages if "has disabled it" in m]) == 20
     assert len(messages) == 40
 
 

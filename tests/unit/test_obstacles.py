@@ -18,7 +18,7 @@ PROVOKED: dict[str, dict[str, Any]] = {
     "disabled": {"enabled": False},
     "no_directory": {"directory": None},
     "unusable_directory": {"trouble": "it is not a directory"},
-    "not_in_use": {"given_up": "it was set after the first compile"},
+    "not_in_use": {"given_up": "it was configured after the first compile"},
     "check_contents": {"check_contents": True},
     "below_threshold": {"refused": {"below_threshold": LOST}},
     "too_large": {"refused": {"too_large": LOST}, "max_size": 5},
@@ -106,7 +106,7 @@ def test_a_path_that_is_only_suspected_is_said_to_be() -> None:
     (known,) = obstacles(HEALTHY._replace(hits=0, elsewhere={"jit_f": "/mnt/b"}))
     (unknown,) = obstacles(HEALTHY._replace(hits=0, elsewhere={"jit_f": None}))
 
-    assert "jit_f made under /mnt/b" in known.message
+    assert "jit_f created under /mnt/b" in known.message
     assert "changed" not in known.advice
     assert "may be another path" in unknown.message
     assert "the program or the versions changed" in unknown.advice

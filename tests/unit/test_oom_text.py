@@ -62,7 +62,7 @@ REPORT: dict[str, Any] = {
     "programs": [{"function": "train.step", "temporary_bytes": 2 * GIB, "flops": 7}],
     "compiles": [{"time": 1.0, "function": "train.step", "message": "compiled\nmore"}],
     "recompiles": [],
-    "leaks": [{"message": "live bytes on device 0 only grew for 600 s:\n  a line"}],
+    "leaks": [{"message": "live bytes on device 0 grew steadily for 600 s:\n  a line"}],
 }
 
 
@@ -103,11 +103,11 @@ def test_a_device_that_was_full_is_named() -> None:
     """Then something holds memory, and the line that does comes next."""
     found = advice(REPORT)
 
-    assert found[0].startswith("device 0 was 99% full when the call asked for more")
-    assert found[1].startswith("train.py:9 (log) holds 60 GiB, 86% of what")
-    assert found[2].startswith("A leak was suspected before: live bytes on device 0")
+    assert found[0].startswith("device 0 was 99% full when the allocation failed")
+    assert found[1].startswith("train.py:9 (log) holds 60 GiB, 86% of the memory")
+    assert found[2].startswith("A leak was suspected earlier: live bytes on device 0")
     assert "\n" not in found[2]
-    assert "The program of train.step needs 2 GiB while it runs" in found[3]
+    assert "The program of train.step needs 2 GiB of temporary memory" in found[3]
 
 
 def test_a_request_that_can_never_fit_is_told_from_one_that_does_not_now() -> None:
@@ -118,20 +118,24 @@ def test_a_request_that_can_never_fit_is_told_from_one_that_does_not_now() -> No
     )
     fragmented = advised(devices=device(bytes_limit=80 * GIB, bytes_in_use=40 * GIB))
 
-    assert "larger than device 0 (80 GiB): no clean-up can help" in huge
-    assert "had 40 GiB free, more than the 2 GiB asked for" in fragmented
-    assert "full when the call" not in huge + fragmented
+    assert "larger than device 0 (80 GiB): freeing memory cannot help" in huge
+    assert "had 40 GiB free, more than the 2 GiB requested" in fragmented
+    assert "full when the allocation" not in huge + fragmented
 
 
 @pytest.mark.parametrize(
     ("block", "pool", "room"),
     [
-        (GIB, 80 * GIB, "but at most 1 GiB in one piece: its memory is fragmented."),
+        (GIB, 80 * GIB, "but at most 1 GiB contiguous: its memory is fragmented."),
         # It may still take as much from the device as a piece of its own.
-        (GIB, 79 * GIB, "but at most 1 GiB in one piece"),
-        (GIB, 70 * GIB, "so its memory is fragmented, or another device failed."),
-        (0, 80 * GIB, "so its memory is fragmented, or another device failed."),
-        (3 * GIB, 80 * GIB, "so its memory is fragmented, or another device failed."),
+        (GIB, 79 * GIB, "but at most 1 GiB contiguous"),
+        (GIB, 70 * GIB, "so its memory is fragmented, or a different device failed."),
+        (0, 80 * GIB, "so its memory is fragmented, or a different device failed."),
+        (
+            3 * GIB,
+            80 * GIB,
+            "so its memory is fragmented, or a different device failed.",
+        ),
     ],
 )
 def test_fragmentation_is_told_for_sure_where_the_allocator_tells(
@@ -147,7 +151,7 @@ def test_fragmentation_is_told_for_sure_where_the_allocator_tells(
         )
     )
 
-    assert f"had 40 GiB free, more than the 2 GiB asked for, {room}" in told
+    assert f"had 40 GiB free, more than the 2 GiB requested, {room}" in told
 
 
 def test_offloaded_arrays_are_told_beside_those_of_the_device() -> None:
@@ -155,7 +159,7 @@ def test_offloaded_arrays_are_told_beside_those_of_the_device() -> None:
     arrays = {**REPORT["live_arrays"], "offloaded_bytes": 5 * GIB}
 
     assert "10 of 12 arrays, 70 GiB\n" in render(REPORT)
-    assert "70 GiB; 5 GiB more in the host's memory\n" in render(
+    assert "70 GiB; 5 GiB more in host memory\n" in render(
         {**REPORT, "live_arrays": arrays}
     )
 
@@ -170,7 +174,7 @@ def test_a_host_that_is_short_is_named() -> None:
     """On CPUs the host is the device; a container's limit is the usual one."""
     found = advised(host={"cgroup": 99, "cgroup_limit": 100, "virtual": 1})
 
-    assert "The host's memory is short: 99 B of 100 B" in found
+    assert "Host memory is low: 99 B of 100 B" in found
     assert "memory is short" not in advised(host={"unavailable": "x"})
 
 
@@ -186,7 +190,7 @@ def test_outputs_that_are_larger_than_temporaries_are_to_be_donated() -> None:
     """There, rematerialising would not help."""
     asked = {"function": "f", "temporary_bytes": 1, "output_bytes": GIB}
 
-    assert "The program of f makes 1 GiB of outputs" in advised(asked=asked)
+    assert "The program of f produces 1 GiB of outputs" in advised(asked=asked)
 
 
 def test_the_text_tells_it_all_in_narrow_lines() -> None:
@@ -199,7 +203,7 @@ def test_the_text_tells_it_all_in_narrow_lines() -> None:
         "  time      2026-11-20T19:41:36Z",
         "  process   train.py, pid 42",
         "  at        train.py:7",
-        "  before    3 more failures shortly before, without a report",
+        "  before    3 earlier failures without a report",
         "0 NVIDIA H100: in use 79 GiB, limit 80 GiB",
         "resident 1 GiB, available 8 GiB",
         "10 of 12 arrays, 70 GiB",
@@ -210,7 +214,7 @@ def test_the_text_tells_it_all_in_narrow_lines() -> None:
     ):
         assert part in text, part
     assert "Last recompiles" not in text
-    assert "The whole message" not in text
+    assert "Full message" not in text
     assert max(map(len, lines)) <= 100
 
 
@@ -219,7 +223,7 @@ def test_a_long_message_stands_at_the_end() -> None:
     text = render({**REPORT, "failure": failure("reason\n" + "buffer\n" * 100)})
 
     assert text.endswith("  buffer\n" * 10)
-    assert "\nThe whole message\n  reason\n" in text
+    assert "\nFull message\n  reason\n" in text
 
 
 def test_a_report_without_anything_is_still_a_report() -> None:

@@ -69,7 +69,7 @@ def test_a_directory_that_hangs_is_named_and_blocks_nobody() -> None:
         assert catalog.PERSISTENT_CACHE_ENTRIES.name not in exported(cache)
         (obstacle,) = cache.snapshot()["obstacles"]
         assert obstacle["reason"] == "unusable_directory"
-        assert "has not answered" in obstacle["message"]
+        assert "has not responded" in obstacle["message"]
         answers.set()
         until(lambda: not cache.snapshot()["obstacles"], "an answer")
     finally:

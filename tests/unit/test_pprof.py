@@ -135,7 +135,7 @@ BROKEN = {
     "a number of eleven bytes": b"\x08" + b"\x80" * 10 + b"\x01",
     "a group": b"\x0b\x0c",
     "a number in place of a sample": number(2, 7),
-    "a text in place of a number": profile(SAMPLE, extra=text(5, text(1, "x"))),
+    "expected a number, found text": profile(SAMPLE, extra=text(5, text(1, "x"))),
     "a place that is nowhere": profile(packed(1, [77]) + packed(2, [1, 1])),
     "a name that is nowhere": profile(SAMPLE, strings=STRINGS[:9]),
     "no values": profile(KIND),

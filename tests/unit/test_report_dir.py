@@ -66,9 +66,9 @@ def test_a_link_in_place_of_the_directory_is_refused(temporary: Path) -> None:
     elsewhere.mkdir()
     (temporary / "jaxmon-reports").symlink_to(elsewhere)
 
-    with pytest.raises(ReportDirError, match=r"is a link.*JAXMON_REPORT_DIR"):
+    with pytest.raises(ReportDirError, match=r"is a symbolic link.*JAXMON_REPORT_DIR"):
         write(ReportDirectory())
-    with pytest.raises(ReportDirError, match="is a link"):
+    with pytest.raises(ReportDirError, match="is a symbolic link"):
         write(ReportDirectory(str(temporary / "jaxmon-reports")))
 
     assert list(elsewhere.iterdir()) == []
@@ -193,7 +193,7 @@ def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.touch()
 
-    with pytest.raises(ReportDirError, match=r"taken cannot be used: .*set JAXMON_"):
+    with pytest.raises(ReportDirError, match=r"taken is unusable: .*set JAXMON_"):
         write(ReportDirectory(str(taken)))
 
 

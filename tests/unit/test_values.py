@@ -269,4 +269,4 @@ def test_a_value_that_changes_meanwhile_costs_its_own_words(
     monkeypatch.setattr(Guard, "strict", False)
     monkeypatch.setattr(Look, "at", refuse)
     found = value_of(Options(1))
-    assert (found.text, found.whole) == ("Options (could not be looked into)", False)
+    assert (found.text, found.whole) == ("Options (could not be inspected)", False)

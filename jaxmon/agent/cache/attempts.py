@@ -1,4 +1,4 @@
-"""Programs that were looked for and not found, and why JAX did not keep them."""
+"""Persistent cache misses, and why JAX did not store the compiled programs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Refused(NamedTuple):
 
 class Attempt:
     """
-    What became of a program that was not found.
+    Outcome of one persistent cache miss.
 
     Attributes:
         key: under which it was looked for.
@@ -102,7 +102,9 @@ def refusal(attempt: Attempt, jax: JaxCache) -> str | None:
 
 
 class Refusals:
-    """Adds up what was compiled and not kept, by reason. Any thread may."""
+    """
+    Accumulates programs that were compiled but not cached, by reason. Thread-safe.
+    """
 
     def __init__(self) -> None:
         # Reentrant: see Histogram.

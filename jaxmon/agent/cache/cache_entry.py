@@ -1,4 +1,4 @@
-"""One entry of the persistent cache: under which path it was made."""
+"""Finds the path under which a persistent cache entry was created."""
 
 from __future__ import annotations
 

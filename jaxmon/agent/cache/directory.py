@@ -1,4 +1,4 @@
-"""The directory of the persistent compilation cache, looked at within bounds."""
+"""Bounded scan of the persistent cache's directory."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _KEYS = 5
 
 class Listing(NamedTuple):
     """
-    What a look at the directory found.
+    Result of a directory scan.
 
     Attributes:
         entries: how many programs it holds, `None` if they could not be counted.
         size: their bytes, `None` likewise.
-        free: bytes that its file system has left, `None` if it does not tell.
+        free: free bytes on its file system, `None` if unknown.
         problem: why it cannot be used, in words, `None` if it can.
         elsewhere: keys of modules asked for, but not the ones asked for; a few.
     """
@@ -49,7 +49,7 @@ def look(
     clock: Callable[[], float] = time.monotonic,
 ) -> Listing:
     """
-    Return what is in the directory at *path*. May block for as long as it hangs.
+    Scan the directory at *path*. May block as long as the file system hangs.
 
     Args:
         path: a local directory.

@@ -1,9 +1,9 @@
 """
-Why JAX's persistent cache cannot hit, told from what is configured and was seen.
+Why JAX's persistent cache misses, derived from configuration and observations.
 
-An obstacle is named when it costs something, not when it merely could: the cache's
-defaults (a threshold of a second, no eviction, the path in the key) are obstacles to
-some programs only. See `docs/persistent-cache.md`.
+An obstacle is reported when it has cost something, not when it merely could: the
+cache's defaults (a threshold of a second, no eviction, the path in the key) are
+obstacles to some programs only. See `docs/persistent-cache.md`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORTH_SECONDS = 1.0
 
 class Obstacle(NamedTuple):
     """
-    One reason why programs are not found in the cache.
+    One reason why programs are not in the cache.
 
     Args:
         reason: one of `catalog.PERSISTENT_CACHE_OBSTACLES`.
@@ -39,7 +39,7 @@ class Obstacle(NamedTuple):
 
 class Situation(NamedTuple):
     """
-    What is known of the cache at one moment.
+    Known state of the cache at one point in time.
 
     Attributes:
         enabled: JAX's switch, ``jax_enable_compilation_cache``.
@@ -118,8 +118,8 @@ def _disabled(now: Situation) -> Obstacle | None:
     if now.max_size == 0 and now.directory:
         return Obstacle(
             "disabled",
-            "jax_compilation_cache_max_size is 0, so nothing is kept.",
-            "Set it to the bytes that the cache may take, or to -1.",
+            "jax_compilation_cache_max_size is 0, so nothing is cached.",
+            "Set it to the maximum cache size in bytes, or to -1 for no limit.",
         )
     return None
 
@@ -130,9 +130,10 @@ def _no_directory(now: Situation) -> Obstacle | None:
         return None
     return Obstacle(
         "no_directory",
-        "jax_compilation_cache_dir is not set: each process compiles everything.",
-        "Set JAX_COMPILATION_CACHE_DIR to a directory that outlives the process and "
-        "that only trusted users may write to.",
+        "jax_compilation_cache_dir is not set: every process compiles everything "
+        "from scratch.",
+        "Set JAX_COMPILATION_CACHE_DIR to a persistent directory that only "
+        "trusted users can write to.",
     )
 
 
@@ -141,9 +142,9 @@ def _unusable(now: Situation) -> Obstacle | None:
         return None
     return Obstacle(
         "unusable_directory",
-        f"The directory {now.directory} cannot be used: {now.trouble}.",
-        "Give it a directory that this process may read and write, with free space. "
-        f"JAX tries a directory once; restart, or call {RESET}.",
+        f"The directory {now.directory} is unusable: {now.trouble}.",
+        "Use a directory that this process can read and write, with free space. "
+        f"JAX tries a directory only once; restart, or call {RESET}.",
     )
 
 
@@ -153,7 +154,7 @@ def _not_in_use(now: Situation) -> Obstacle | None:
     return Obstacle(
         "not_in_use",
         f"JAX does not use {now.directory}: {now.given_up}.",
-        f"Configure the cache before anything is compiled, or call {RESET} after.",
+        f"Configure the cache before the first compile, or call {RESET} afterwards.",
     )
 
 
@@ -162,9 +163,9 @@ def _check_contents(now: Situation) -> Obstacle | None:
         return None
     return Obstacle(
         "check_contents",
-        "jax_compilation_cache_check_contents is on, which compiles each program once "
-        "in each process to compare it.",
-        "Switch it off outside of tests.",
+        "jax_compilation_cache_check_contents is on, so every process still "
+        "compiles each program once, for comparison.",
+        "Enable it only in tests.",
     )
 
 
@@ -173,8 +174,8 @@ def _below_threshold(now: Situation) -> Obstacle | None:
     if small and now.min_bytes > 0:
         return Obstacle(
             "below_threshold",
-            f"Not kept, as their entries have less than {now.min_bytes:,} bytes: "
-            f"{small}.",
+            f"Not cached because the entries are smaller than {now.min_bytes:,} "
+            f"bytes: {small}.",
             "Set JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1.",
         )
     fast = now.refused.get("below_threshold")
@@ -182,8 +183,10 @@ def _below_threshold(now: Situation) -> Obstacle | None:
         return None
     return Obstacle(
         "below_threshold",
-        f"Not kept, as compiling took less than {now.min_seconds:g} s each: {fast}.",
-        "Set JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS to less, 0 for everything.",
+        f"Not cached because each compile took less than {now.min_seconds:g} s: "
+        f"{fast}.",
+        "Set JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS to a lower value; 0 "
+        "caches everything.",
     )
 
 
@@ -193,8 +196,8 @@ def _too_large(now: Situation) -> Obstacle | None:
         return None
     return Obstacle(
         "too_large",
-        f"Larger than the whole cache may be ({now.max_size:,} bytes): {large}.",
-        "Set JAX_COMPILATION_CACHE_MAX_SIZE to more.",
+        f"Larger than the maximum cache size ({now.max_size:,} bytes): {large}.",
+        "Increase JAX_COMPILATION_CACHE_MAX_SIZE.",
     )
 
 
@@ -205,16 +208,16 @@ def _path_in_key(now: Situation) -> Obstacle | None:
     names = ", ".join(list(now.elsewhere)[:NAMED])
     other = next((path for path in now.elsewhere.values() if path), None)
     advice = (
-        "Mount it at the same path everywhere, or set "
+        "Mount it under the same path everywhere, or set "
         "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES=none in all processes."
     )
     if other is None:
         advice += " If the path is the same, the program or the versions changed."
     return Obstacle(
         "path_in_key",
-        "In this JAX the path of the directory is part of each key. Nothing was found "
-        f"under {now.directory}, which holds {names} made under "
-        f"{other or 'what may be another path'}.",
+        "In this JAX release the directory's path is part of the cache key. "
+        f"Nothing was found under {now.directory}, which holds {names} created "
+        f"under {other or 'what may be another path'}.",
         advice,
     )
 
@@ -226,9 +229,8 @@ def _not_writer(now: Situation) -> Obstacle | None:
     return Obstacle(
         "not_writer",
         f"Only process 0 of a cluster writes; this is process {now.process}. "
-        f"Compiled and not kept here: {lost}.",
-        "Let all hosts share the directory of process 0; a directory of its own stays "
-        "empty.",
+        f"Compiled but not cached here: {lost}.",
+        "Share process 0's directory with all hosts; a separate directory stays empty.",
     )
 
 
@@ -239,10 +241,10 @@ def _no_eviction(now: Situation) -> Obstacle | None:
         return None
     return Obstacle(
         "no_eviction",
-        f"Nothing is ever removed, the entries have {now.size:,} bytes, and the file "
+        f"Entries are never evicted; they take up {now.size:,} bytes, and the file "
         f"system has {now.free:,} left.",
-        "Set JAX_COMPILATION_CACHE_MAX_SIZE to the bytes that the cache may take "
-        "(needs the package filelock), or remove old entries.",
+        "Set JAX_COMPILATION_CACHE_MAX_SIZE to the maximum size in bytes "
+        "(requires the filelock package), or delete old entries.",
     )
 
 
@@ -252,8 +254,8 @@ def _host_callback(now: Situation) -> Obstacle | None:
         return None
     return Obstacle(
         "host_callback",
-        "This JAX does not keep programs that call back into Python "
+        "This JAX release does not cache programs that call back into Python "
         f"(jax.debug.print, pure_callback, io_callback): {lost}.",
-        "Take the callbacks out of programs that are slow to compile, or use a JAX "
-        "that keeps them (0.12).",
+        "Remove callbacks from slow-compiling programs, or use a JAX release that "
+        "caches them (0.12).",
     )

@@ -1,5 +1,5 @@
 """
-JAX's persistent compilation cache: who hit it, and why the others could not.
+JAX's persistent compilation cache: hits, and why other lookups missed.
 
 JAX tells of a look-up and of a hit by events, of what it did not keep and of errors
 by nothing but its log and `warnings.warn`. Both happen in functions that JAX looks up
@@ -61,10 +61,10 @@ class _Thread(threading.local):
 
 class PersistentCache(Part):
     """
-    Counts look-ups, writes and errors, and tells what is in the way.
+    Counts lookups, writes and errors, and reports obstacles.
 
-    What is called on compiling threads takes microseconds; the directory is looked at
-    by a thread of its own, which may hang with it.
+    Methods called on compiling threads take microseconds; a separate thread scans the
+    directory and may hang with it.
 
     Args:
         context: where to read, and where to tell.
@@ -113,7 +113,7 @@ class PersistentCache(Part):
 
     def looked_up(self, function: Function, *, hit: bool, heard: bool = True) -> None:
         """
-        Take the result of a look-up for *function*, on the compiling thread.
+        Record the result of a lookup for *function*; called on the compiling thread.
 
         The event that reports a look-up fires without a cache directory, too.
 
@@ -141,7 +141,7 @@ class PersistentCache(Part):
             self._look_soon()
 
     def stored(self) -> None:
-        """Take JAX's word that it is about to write an entry."""
+        """Record that JAX is about to write an entry."""
         if self._thread.attempt is not None:
             self._thread.attempt.stored = True
 
@@ -219,7 +219,7 @@ class PersistentCache(Part):
         self._worker.stop(timeout=1.0 if self._watch.hung else 5.0)
 
     def look(self) -> None:
-        """Look at the directory now, on this thread, and tell of new obstacles."""
+        """Scan the directory now, on this thread, and record new obstacles."""
         self._queued = False
         with self._lock:
             sought = {module: tuple(keys) for module, keys in self._missing.items()}
@@ -298,7 +298,7 @@ class PersistentCache(Part):
     # --- inside ------------------------------------------------------------------
 
     def _settle(self, function: Function, attempt: Attempt) -> None:
-        """Tell what became of a program that JAX had in hand to write."""
+        """Record the outcome of a program JAX was about to write."""
         reason = refusal(attempt, self._jax)
         if reason != "below_threshold":
             self._remember(attempt)
@@ -328,13 +328,13 @@ class PersistentCache(Part):
         self._last_error = said
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             said = os.strerror(error.errno) if error.errno else said
-            full = "the file system is full, or a limit reached: "
+            full = "the file system is full, or a quota was reached: "
             with self._lock:
                 self._trouble = (full if error.errno in _FULL else "") + said
         advice = ""
         if operation == "read" and not isinstance(error, OSError):
             advice = (
-                f" JAX does not replace what it cannot read: remove the file "
+                " JAX does not replace unreadable entries: delete the file "
                 f"{key}{SUFFIX}."
             )
         done = "read" if operation == "read" else "written"

@@ -1,4 +1,4 @@
-"""The state of the persistent cache's directory, as of the last look at it."""
+"""Last known state of the persistent cache's directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REMEMBERED = 1000
 
 class CacheWatch:
     """
-    Looks at the directory when told to, and remembers what it saw.
+    Scans the directory on request and keeps the result.
 
     Args:
         jax: tells which directory, and how to read an entry.
@@ -60,13 +60,13 @@ class CacheWatch:
 
     @property
     def hung(self) -> bool:
-        """Whether a look is under way that does not return."""
+        """Whether a scan in progress is hung."""
         since = self._since
         return since is not None and self._clock() - since > HUNG_SECONDS
 
     @property
     def listing(self) -> Listing:
-        """What the last look found; nothing while the directory hangs."""
+        """Result of the last scan; empty while the directory is hung."""
         return Listing() if self.hung else self._listing
 
     @property
@@ -78,7 +78,7 @@ class CacheWatch:
     def problem(self) -> str | None:
         """Why the directory cannot be used, in words, `None` if it can."""
         if self.hung:
-            return f"it has not answered for more than {HUNG_SECONDS:.0f} s"
+            return f"it has not responded for more than {HUNG_SECONDS:.0f} s"
         # JAX makes the directory when it first needs it.
         return self._listing.problem if self._jax.tried else None
 

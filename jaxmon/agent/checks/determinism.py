@@ -1,4 +1,4 @@
-"""Whether the same program on the same input gives the same output."""
+"""Determinism checks: whether a program gives the same output for the same input."""
 
 from __future__ import annotations
 
@@ -174,11 +174,11 @@ def check_determinism(
     fn: Callable[..., Any], /, *args: Any, runs: int = 2, **kwargs: Any
 ) -> DeterminismCheck:
     """
-    Run *fn* several times on the same input and compare all outputs bit for bit.
+    Run *fn* several times on the same input and compare all outputs bit by bit.
 
     Works without an agent; where one runs, the outcome is in its metrics and events.
-    Arrays are copied for each run, unless it is known that *fn* donates none, and
-    outputs are brought to the host. What *fn* raises is raised.
+    Arrays are copied for each run, unless *fn* is known not to donate any, and outputs
+    are copied to the host. Exceptions from *fn* propagate.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxmon
@@ -192,7 +192,7 @@ def check_determinism(
         kwargs: its keyword arguments.
 
     Returns:
-        What differed from the first run; true where nothing did.
+        The differences from the first run; truthy if there are none.
 
     Raises:
         ValueError: fewer than two runs.
@@ -204,7 +204,7 @@ def check_determinism(
     )
 
     if runs < 2:  # noqa: PLR2004 - one run compares with nothing
-        msg = f"runs={runs!r} compares nothing; give 2 or more"
+        msg = f"runs={runs!r} is too few to compare; use 2 or more"
         raise ValueError(msg)
     jax = import_module("jax")
     copies = donates(fn)
@@ -225,7 +225,7 @@ def check_determinism(
 
 
 def tell(fn: Callable[..., Any], take: Callable[[Determinism, Function], None]) -> None:
-    """Have the agent of this process, if one runs, *take* a check of *fn*."""
+    """Pass a check of *fn* to this process's agent, if one is running."""
     keeper = _current.keeper
     if keeper is not None:
         keeper.taken(fn, take)

@@ -1,5 +1,5 @@
 """
-What differs between two results, bit for bit.
+Bitwise comparison of two results.
 
 Results are trees of arrays or of anything else. Arrays are compared on the host: those
 with shards elsewhere by the shards that this process has.
@@ -23,7 +23,7 @@ _FLOATS = ("float", "bfloat")
 @dataclass(frozen=True, slots=True)
 class Deviation:
     """
-    How one leaf of a result differed.
+    Deviation of one leaf of a result.
 
     Attributes:
         path: where it is in the result, as ``['loss']``; empty for a lone array.
@@ -55,8 +55,8 @@ class Deviation:
             return f"{where}: {self.reason}"
         ulp = "" if self.max_ulp is None else f", {self.max_ulp:,} ulp"
         return (
-            f"{where}: {self.differing:,} of {self.size:,} elements differ, at most by "
-            f"{self.max_abs:.3g} ({self.max_relative:.3g} relative{ulp})"
+            f"{where}: {self.differing:,} of {self.size:,} elements differ, by up "
+            f"to {self.max_abs:.3g} ({self.max_relative:.3g} relative{ulp})"
         )
 
 
@@ -65,7 +65,7 @@ class DeterminismCheck:
     """
     The outcome of running a function several times on the same input.
 
-    True where all runs gave the same, bit for bit.
+    Truthy if all runs were bit-identical.
 
     Attributes:
         function: its label.
@@ -126,7 +126,7 @@ class Result:
     def deviations(self, other: Result) -> list[Deviation]:
         """Return what is different in *other*."""
         if self._structure != other._structure:
-            reason = f"became another tree, {_short(str(other._structure))}"
+            reason = f"has a different tree structure, {_short(str(other._structure))}"
             structure = _short(str(self._structure))
             return [
                 Deviation("", structure, max_relative=math.inf, reason=reason),
@@ -157,9 +157,9 @@ class _Leaf:
             return self._other(path, reason)
         if not self.parts:
             same = _same(self.value, other.value)
-            return None if same else self._other(path, "another value")
+            return None if same else self._other(path, "a different value")
         if [part.shape for part in self.parts] != [p.shape for p in other.parts]:
-            return self._other(path, "sharded in another way")
+            return self._other(path, "a different sharding")
         found = [
             one for one in map(_compare, self.parts, other.parts) if one is not None
         ]

@@ -13,28 +13,29 @@ from jaxmon.agent.jaxlink.failures import is_verdict
 
 
 _HINT = (
-    "Finite differences of 32-bit numbers are only good to a few digits. Before the "
-    'gradient is blamed, check again with jax.config.update("jax_enable_x64", True) '
-    "and float64 arguments, or with larger atol and rtol."
+    "Finite differences in 32-bit precision are only accurate to a few digits. "
+    "Before suspecting the gradient, check again with "
+    'jax.config.update("jax_enable_x64", True) and float64 arguments, or with '
+    "larger atol and rtol."
 )
 _MATMUL_HINT = (
-    "On an accelerator, matrix products round to fewer bits than their arguments have: "
-    'try `with jax.default_matmul_precision("highest")`.'
+    "On accelerators, matrix products are computed with reduced precision: try "
+    '`with jax.default_matmul_precision("highest")`.'
 )
 
 
 @dataclass(frozen=True, slots=True)
 class GradientCheck:
     """
-    The outcome of a comparison; true where the gradients agree.
+    Result of a gradient check; truthy if the gradients agree.
 
     Attributes:
         function: its label.
         order: gradients up to this order were compared.
         modes: the kinds of differentiation that were compared.
         passed: whether they agree.
-        explanation: what did not, in the words of JAX; empty where all did.
-        hints: what else may explain it.
+        explanation: JAX's error message; empty if they agree.
+        hints: other possible explanations.
     """
 
     function: str
@@ -68,9 +69,9 @@ def check_gradients(  # noqa: PLR0913 - those of JAX's checker
     """
     Compare the gradients of *fn* at *args* with finite differences.
 
-    This is `jax.test_util.check_grads`, with an outcome in place of an exception; where
-    an agent runs, the outcome is in its metrics and events too. One random direction is
-    compared, so a check costs a few runs of *fn*. What *fn* itself raises is raised.
+    Wraps `jax.test_util.check_grads`, returning a result instead of raising; where an
+    agent runs, the outcome is in its metrics and events too. One random direction is
+    compared, so a check costs a few runs of *fn*. Exceptions from *fn* propagate.
 
     Example:
         >>> import jax.numpy as jnp, jaxmon

@@ -1,5 +1,5 @@
 """
-Non-finite values in outputs, and programs that compute in float64 unasked.
+Detects non-finite outputs and unintended float64 computation.
 
 Non-finite values are counted, where the user wants it, in small outputs of sampled
 calls: a thread reads them with NumPy once they are ready. Nothing is computed on the
@@ -117,7 +117,7 @@ class Numerics(Part):
             self._events.add(
                 "numerics",
                 function.name,
-                f"{bad} of {total} values in the outputs of a call are not finite",
+                f"{bad} of {total} values in a call's outputs are non-finite",
                 nonfinite=bad,
                 values=total,
             )
@@ -133,8 +133,9 @@ class Numerics(Part):
         self._events.add(
             "numerics",
             function.name,
-            "a program computes in float64 although no argument is float64; look for "
-            "NumPy values, Python floats turned into arrays, and dtypes left out",
+            "a program computes in float64 although no argument is float64; look "
+            "for NumPy values, Python floats converted to arrays, and missing "
+            "dtypes",
         )
 
     def stop(self) -> None:

@@ -38,7 +38,7 @@ _FIRST_LOOK, _LAST_LOOK = 0.002, 0.1
 
 class Shadow:
     """
-    Repeats one sampled call at a time, at most as often as the settings say.
+    Re-runs one sampled call at a time, at most once per `shadow_interval`.
 
     Args:
         context: of the agent.
@@ -58,7 +58,7 @@ class Shadow:
         self._stopped = threading.Event()
 
     def take(self, sample: Sample) -> None:
-        """Look at a sampled call, on its thread, and have it repeated if it may be."""
+        """Queue a sampled call for re-running if eligible; called on its thread."""
         now = time.monotonic()
         if self._busy or now < self._due or sample.function in self._refused:
             return
@@ -99,7 +99,7 @@ class Shadow:
         self._worker.stop()
 
     def refusals(self) -> Iterator[tuple[Function, str]]:
-        """Yield the functions whose calls are not repeated, and why."""
+        """Yield the functions whose calls are not re-run, with the reason."""
         yield from list(self._refused.items())
 
     # --- on our own thread -------------------------------------------------------

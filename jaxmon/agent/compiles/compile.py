@@ -1,4 +1,4 @@
-"""One compile, while it runs and until it is counted."""
+"""One compile, from start until it is counted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Compile:
         looked_up: whether it was looked up in the persistent cache.
         hit: whether it was found there.
         built: whether XLA built it.
-        deaf: whether some of JAX's events were not heard.
+        deaf: whether some of JAX's events were missed.
         end: when it ended; empty until then.
     """
 

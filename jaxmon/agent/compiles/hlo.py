@@ -1,9 +1,9 @@
 """
-Optimised HLO: a fingerprint that hosts can compare, and what is in it.
+Optimised HLO: a fingerprint comparable across hosts, and statistics.
 
 XLA's own fingerprint of an executable covers source lines, and differs between an
-executable that was compiled and the same one loaded from the persistent cache. Two
-hosts that run one program would look different. So a program is told by a digest of
+executable that was compiled and the same one loaded from the persistent cache. Hosts
+running the same program would look different. So a program is identified by a digest of
 its optimised HLO, without the metadata that only names source lines.
 """
 
@@ -25,7 +25,7 @@ _REPLICAS = re.compile(r", replica_count=(\d+)")
 
 class Hlo(NamedTuple):
     """
-    What the text of a program tells.
+    Information from a program's HLO text.
 
     Attributes:
         fingerprint: hex digits; equal for equal programs, whoever compiled them.

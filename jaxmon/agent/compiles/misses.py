@@ -39,7 +39,7 @@ _LOOKED = 16
 
 class Miss:
     """
-    A call that is on the miss path now.
+    A call currently on the miss path.
 
     Attributes:
         function: whose call it is.
@@ -68,7 +68,7 @@ class Misses(Part):
     Args:
         context: where figures and events go.
         calls: tells which functions the call layer counts.
-        payers: whom compiles are charged to.
+        payers: attributes compiles to requests.
     """
 
     name = "misses"
@@ -174,9 +174,9 @@ class Misses(Part):
 
     def on_left(self, frame: FrameType, jitted: Jitted) -> None:
         """
-        Take note that an error leaves the call of *jitted* that a ``cache_miss``
-        *frame* serves. One that was refused before JAX looked at it, as under
-        ``jax.no_tracing``, is a miss that no hook saw begin.
+        Record that an error propagates from the call of *jitted* served by a
+        ``cache_miss`` *frame*. A call rejected before JAX examined it, as under
+        ``jax.no_tracing``, is a miss whose start no hook observed.
         """
         if self._hooks is None or not self._hooks.is_active("misses"):
             return  # else each would look like one not seen to begin

@@ -1,5 +1,5 @@
 """
-Compiles: phases, outcomes, recompiles, and what is being compiled right now.
+Compile phases, outcomes, recompiles and compiles in progress.
 
 JAX reports the phases through `jax.monitoring`, on the compiling thread, without
 saying for which function; the stack at that moment does. The compile itself is
@@ -61,7 +61,7 @@ class _Thread(threading.local):
 
 class Compiles(Part):
     """
-    Follows compiles on all threads.
+    Tracks compiles on all threads.
 
     Args:
         context: where the figures go.
@@ -317,8 +317,8 @@ class Compiles(Part):
 
     def _function(self, program: Program, name: str | None) -> Function:
         """
-        Return the function that *program* belongs to, ``unknown`` where JAX does not
-        say which: a guess would be taken for a figure of that function.
+        Return the function that *program* belongs to, ``unknown`` if JAX does not
+        identify it: a guess would be misattributed.
 
         Args:
             program: what the stack tells.

@@ -1,4 +1,4 @@
-"""Who pays for a compile: a request, and the time of an activity."""
+"""Attributes compile time to requests and activities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxmon.indicators.timeline import Timeline
 
 class Payers:
     """
-    Charges what JAX does before a program can run to those who wait for it.
+    Attributes tracing, lowering and compiling to the waiting request and activity.
 
     Each method is called on the thread that does it.
     """
@@ -18,7 +18,7 @@ class Payers:
         self._timeline = timeline
 
     def tracing_begins(self, end: End) -> bool:
-        """Charge what lasts until *end*; tell whether anybody's time is charged."""
+        """Charge what lasts until *end*; return whether anything is attributed."""
         return self._timeline.open_compile(end) is not None
 
     def compile_begins(self, end: End) -> None:

@@ -1,8 +1,8 @@
 """
-Programs: what XLA says about each executable.
+Program statistics from XLA executables.
 
-The compiling thread only hands the executable over, for microseconds; a thread of
-our own reads it, at a small share of what compiling it took, and lets go of it.
+The compiling thread only queues the executable (microseconds); a background thread
+analyses it, at a fraction of the compile time, and releases it.
 """
 
 from __future__ import annotations
@@ -68,10 +68,9 @@ class _Record:
 
 class Programs(Part):
     """
-    Reads the facts of executables off the compiling thread.
+    Analyses executables off the compiling thread.
 
     Of functions of JAX itself only the number of programs is kept.
-
     """
 
     name = "programs"

@@ -1,1 +1,1 @@
-"""Who the devices are, and what their driver says of them."""
+"""Device identity and driver metrics."""

@@ -1,9 +1,9 @@
 """
-This process's GPUs as their driver sees them, for a sidecar that sees no driver.
+Driver metrics of this process's GPUs, for a sidecar without driver access.
 
-Off unless asked for: a driver that hangs must not find us calling it inside the user's
-program. Where it is on, one daemon thread asks every few seconds, never a scrape; what
-it found is told while it is fresh, and a call that hangs costs that thread alone.
+Off by default: we must not be inside a hung driver call in the user's program. If
+enabled, one daemon thread queries the driver every few seconds, never a scrape; values
+are exported while fresh, and a hung call affects only that thread.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class DeviceFigures(Part):
                 self._retry = began + _RETRY_SECONDS
                 if not self._warned:
                     self._warned = True
-                    log.warning("jaxmon tells no figures of devices: %s", error)
+                    log.warning("jaxmon cannot export device metrics: %s", error)
                 return
             found = [
                 family
@@ -116,7 +116,7 @@ class DeviceFigures(Part):
         self._found = began, self._sieve.sift(found)
 
     def dropped(self) -> dict[str, int]:
-        """How many figures of the driver could not be true, and were left out."""
+        """Number of implausible driver values dropped."""
         return {"figure": 0 if self._sieve is None else self._sieve.dropped}
 
     def _known(self) -> bool:

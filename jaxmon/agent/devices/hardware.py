@@ -1,5 +1,5 @@
 """
-Who a GPU is: JAX numbers devices as CUDA does, monitoring tools name them by UUID.
+GPU identity: JAX numbers devices as CUDA does; monitoring tools identify them by UUID.
 
 Asked of the CUDA driver that JAX has loaded. No context is made, no memory is taken:
 ``cuDeviceGet``, ``cuDeviceGetUuid`` and ``cuDeviceGetPCIBusId`` only read. NVML would
@@ -32,7 +32,7 @@ class Gpu(NamedTuple):
 
 def identify(ordinal: int, library: str | None = None) -> Gpu | None:
     """
-    Return who the GPU *ordinal* of this process is, `None` if that cannot be told.
+    Identify the GPU with index *ordinal* in this process; `None` if unknown.
 
     Costs microseconds. Call it once JAX has started its CUDA backend.
 

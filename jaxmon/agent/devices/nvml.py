@@ -1,5 +1,5 @@
 """
-The few figures of NVML that an agent tells when a sidecar cannot: a small reader.
+A minimal NVML reader for agents whose sidecar has no driver access.
 
 Its own, over ctypes, because the agent brings nothing into the user's process: pynvml
 takes 70 ms and seven megabytes, and would be shared with the program's own use of it.
@@ -61,7 +61,7 @@ class Nvml:
         self._library = ctypes.CDLL(library or LIBRARY)
         code = self._code("nvmlInitWithFlags", 0)
         if code:
-            msg = f"NVML does not start: error {code}"
+            msg = f"NVML initialisation failed: error {code}"
             raise OSError(msg)
 
     def close(self) -> None:
@@ -70,8 +70,8 @@ class Nvml:
 
     def device(self, uuid: str, pci_bus_id: str) -> list[Family]:
         """
-        Return what NVML tells of a device: of a lost one ``up 0``, nothing of one that
-        it does not know. What a device does not support is left out.
+        Return NVML's values for a device; ``up 0`` if it is lost, nothing if unknown.
+        What a device does not support is left out.
         """
         handle = c_void_p()
         name = uuid.encode()

@@ -1,4 +1,4 @@
-"""Who this process is: versions, platform, devices, place in the cluster."""
+"""Process identity: versions, platform, devices, cluster position."""
 
 from __future__ import annotations
 

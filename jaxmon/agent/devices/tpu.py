@@ -1,9 +1,9 @@
 """
-Which chip a TPU device of JAX is: JAX gives coordinates, the host PCI addresses.
+Maps JAX's TPU devices (coordinates) to chips (PCI addresses).
 
 libtpu takes the chips of a host in the order of their nodes, those that are named in
-``TPU_VISIBLE_CHIPS`` if there is such a list. Where the two do not add up, no device
-has a name.
+``TPU_VISIBLE_CHIPS`` if there is such a list. If they are inconsistent, no device is
+identified.
 """
 
 from __future__ import annotations

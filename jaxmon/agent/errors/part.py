@@ -1,4 +1,4 @@
-"""Errors that left a jitted call, or a wait for the device: each is counted once."""
+"""Errors raised by jitted calls or device waits, each counted once."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ class Errors(Part):
         frame: FrameType | None = None,
     ) -> None:
         """
-        Take what left a thread, a request, an activity or a wait: the errors of JAX in
-        it that were not counted on their way there.
+        Record an exception that propagated from a thread, request, activity or wait,
+        counting JAX errors in it not counted before.
 
         A cached call that fails, or a device error found by whoever waits for the
         result, never passes the miss path; the function is then unknown, unless the
@@ -181,7 +181,7 @@ class Errors(Part):
 
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
-        """Keep what goes wrong inside from what comes after."""
+        """Contain failures in the block."""
         try:
             yield
         except MemoryError as error:  # there is none: not a failure of ours

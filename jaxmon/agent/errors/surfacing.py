@@ -1,5 +1,5 @@
 """
-Errors on their way out of JAX, seen without standing in their way.
+Observes errors that propagate out of JAX.
 
 Two places see them pass. Python code of JAX filters the traceback of each error that
 leaves one of its functions: a call that missed, a transformation. What C++ raises
@@ -51,7 +51,7 @@ class Counter(Protocol):
 
 class Leaving:
     """
-    Observers of errors that leave JAX.
+    Observers of errors propagating from JAX.
 
     Args:
         errors: told of them.
@@ -102,7 +102,7 @@ class Leaving:
 
     def on_birth(self, error: BaseException, frame: FrameType | None) -> None:
         """
-        Observe an error of the runtime that is being made below *frame*.
+        Observe the construction of a runtime error below *frame*.
 
         Only memory that ran out is of interest: JAX tries things, and makes and drops
         errors of other kinds, without any harm. Where an API boundary of JAX is on
@@ -120,8 +120,8 @@ class Leaving:
 
 class Births:
     """
-    In place of ``__init__`` of the runtime's exception: shows each error to *observe*
-    as it is made, and hands out the original. No frame of ours is in its traceback.
+    Replaces ``__init__`` of the runtime's exception class: passes each error to
+    *observe* on construction, then runs the original. Adds no frame to its traceback.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Births:
         self.active = False
 
     def attach(self, kind: type[BaseException]) -> None:
-        """Look at each error of class *kind* from now on."""
+        """Start observing errors of class *kind*."""
         self._kind, self._original = kind, kind.__init__
         self._own = "__init__" in kind.__dict__  # since 0.10
         self.active = True

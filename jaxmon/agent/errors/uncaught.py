@@ -1,12 +1,12 @@
 """
-Errors that nobody caught: what the interpreter and asyncio report.
+Uncaught errors reported by the interpreter and asyncio.
 
 | place | reports |
 |---|---|
-| `sys.excepthook` | what ends the program |
-| `threading.excepthook` | what ends a thread |
-| `sys.unraisablehook` | what a finaliser or a callback from C raised |
-| the logger ``asyncio`` | what a task or a callback raised and nobody asked for |
+| `sys.excepthook` | exceptions that end the program |
+| `threading.excepthook` | exceptions that end a thread |
+| `sys.unraisablehook` | exceptions of finalisers and of callbacks from C |
+| the logger ``asyncio`` | exceptions of tasks and callbacks, never retrieved |
 
 A plain function may stand in a hook: it is called after the traceback was made.
 asyncio offers one handler, which belongs to the program; its default one logs, and a
@@ -30,7 +30,7 @@ _ASYNCIO = "asyncio"
 
 
 class Uncaught:
-    """Shows to *see* what nobody caught; then everything goes on as before."""
+    """Passes uncaught errors to *see*, then continues as before."""
 
     def __init__(self, see: Callable[[BaseException | None], None]) -> None:
         self._see = see

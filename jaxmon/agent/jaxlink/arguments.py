@@ -1,4 +1,4 @@
-"""The call that something is compiled for, as the frames of JAX hold it."""
+"""The call being compiled, as found in JAX's frames."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""
-Whether the program has started JAX's backends: asked without starting them, and without
-waiting for whoever does.
-"""
+"""Whether JAX's backends are initialised, without initialising or waiting for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JAX's persistent cache as JAX itself sees it: configured, in use, given up."""
+"""State of JAX's persistent cache as seen by JAX: configured, in use, abandoned."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class JaxCache:
 
     @property
     def check_contents(self) -> bool:
-        """Whether JAX compiles what it finds again, to compare; since 0.10."""
+        """Whether JAX recompiles cache hits for comparison; since 0.10."""
         return bool(getattr(self.config, "jax_compilation_cache_check_contents", False))
 
     @property
@@ -50,9 +50,7 @@ class JaxCache:
 
     @property
     def tried(self) -> bool:
-        """
-        Whether JAX made or opened the directory, or failed to, which it does once.
-        """
+        """Whether JAX has tried to create or open the directory; it tries only once."""
         return bool(
             getattr(self._source.compilation_cache, "_cache_initialized", False)
         )
@@ -75,18 +73,23 @@ class JaxCache:
         """
         module = self._source.compilation_cache
         if getattr(module, "_cache_checked", False) and not module._cache_used:  # noqa: SLF001
-            return "the cache was off at the first compile, or the backend has none"
+            return (
+                "the cache was disabled at the first compile, or the backend does not "
+                "support it"
+            )
         if not self.opened:
             # To 0.4.35 a directory that is set after the first compile is too late.
-            late = error or "it was set after the first compile"
+            late = error or "it was configured after the first compile"
             return late if self.tried else None
         used = str(getattr(self._cache, "_path", ""))
         if used and os.path.normpath(used) != os.path.normpath(self.configured or ""):
-            return f"it started with {used}, and keeps to it"
+            return f"JAX started with {used} and keeps using it"
         return None
 
     def path_matters(self) -> bool:
-        """Tell whether the path of the directory is part of each key, by trial."""
+        """
+        Return whether the directory's path is part of the cache key, by testing it.
+        """
         return any(self._is_hashed(name) for name in self._xla_caches())
 
     def decompress(self, entry: bytes) -> bytes:

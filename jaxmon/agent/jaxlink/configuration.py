@@ -1,10 +1,10 @@
 """
 The part of JAX's configuration that compiled programs depend on, with names.
 
-JAX keys its caches by ``config.trace_context()``, a tuple. What its values are called
-is told since 0.10.2; to 0.7 the function is Python, and its code lists what it reads;
-between, the settings known to matter are read one by one, and all once more without a
-name: what JAX added meanwhile, and contexts that a program makes.
+JAX keys its caches by ``config.trace_context()``, a tuple. Since 0.10.2 JAX provides
+the names; up to 0.7 the function is Python and its code lists what it reads; in
+between, known settings are read one by one, followed by the whole tuple without names:
+what JAX added meanwhile, and contexts that a program makes.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _read_one_by_one(
 
 
 def _public(config: Any, name: str) -> str:
-    """Return what a user calls the setting that JAX's code calls *name*."""
+    """Return the public name of JAX's setting *name*."""
     state = getattr(config, name, None)
     for attribute in ("name", "_name"):
         found = getattr(state, attribute, None)

@@ -1,10 +1,10 @@
 """
-What kind of failure an exception is.
+Classifies exceptions.
 
-The same failure is called differently by release, platform and the place where it
+The same failure has different types depending on release, platform and where it
 surfaces. The runtime's own errors carry a status; a cached call that fails raises
-`ValueError` with the same text; memory that runs out while a program is built is
-a `MemoryError`. The table below was read off real errors (see the tests).
+`ValueError` with the same text; memory that runs out while a program is built is a
+`MemoryError`. The table below was read off real errors (see the tests).
 """
 
 from __future__ import annotations

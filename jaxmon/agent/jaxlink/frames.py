@@ -1,5 +1,5 @@
 """
-Who is calling: the jitted function behind a frame of JAX.
+Identifies the jitted function behind a JAX frame.
 
 Hooks see frames, not arguments. The functions of JAX on the way from a jitted call
 to the compiler keep the user's function in variables whose names have not changed
@@ -167,7 +167,7 @@ def _ahead(frame: FrameType) -> Jitted | None:
 
 class Program(NamedTuple):
     """
-    What the stack tells about a program that is being traced, lowered or compiled.
+    Information from the stack about a program being traced, lowered or compiled.
 
     Attributes:
         jitted: the innermost jitted function that asked for it, if one did.
@@ -200,7 +200,9 @@ _TELLING = frozenset(("cache_miss", *_LOWERED, *AHEAD))
 
 
 def program_at(frame: FrameType | None) -> Program:
-    """Walk up from *frame* and tell which program it works on. Costs microseconds."""
+    """
+    Walk up from *frame* and return the program being processed. Costs microseconds.
+    """
     telling = []
     while frame is not None:
         name = frame.f_code.co_name

@@ -128,7 +128,7 @@ class Hooks:
         self._undo.append(call)
 
     def detach(self) -> None:
-        """Put everything back that is still ours; the rest becomes a pass-through."""
+        """Restore every patch that is still ours; the rest become pass-throughs."""
         self.on = False
         for probe in self.probes:
             probe.active = False
@@ -160,7 +160,7 @@ class Hooks:
         return hooks | dict.fromkeys(sorted(set(self._guard.off) - said), False)
 
     def collect(self) -> list[Family]:
-        """Tell which hooks observe, and bring back cleared listeners."""
+        """Export hook status, and re-register cleared listeners."""
         active = self.active()
         if self.listeners is not None and not self.listeners.restore():
             active[MONITORING] = False

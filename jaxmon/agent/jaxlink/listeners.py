@@ -1,5 +1,5 @@
 """
-Listeners of `jax.monitoring`, and the way to take them off again.
+Registers and removes `jax.monitoring` listeners.
 
 `unregister_event_listener` and its kin are public since JAX 0.8.1; before, they
 are private under another name. A listener that raises does so in the user's jitted
@@ -117,7 +117,7 @@ class Listeners:
                 kind.register(kind.listener)
 
     def unregister(self) -> None:
-        """Stop listening. Harmless when somebody cleared the listeners before."""
+        """Stop listening. Safe if the listeners have already been cleared."""
         # Without the lock, which another thread may have held when this process was
         # forked.
         self._registered = False
@@ -148,9 +148,9 @@ class Listeners:
             return False
         if not warned:
             log.warning(
-                "jaxmon's listeners of jax.monitoring were cleared, and are registered "
-                "again. Phases of what was compiled in between are missing; "
-                "jaxmon.uninstrument() takes the listeners off for good."
+                "jaxmon's jax.monitoring listeners were cleared and have been "
+                "re-registered. Compile phases in between are missing. To remove "
+                "the listeners for good, call jaxmon.uninstrument()."
             )
         return False
 

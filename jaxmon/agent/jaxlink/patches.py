@@ -1,4 +1,4 @@
-"""Replaced attributes, and the way back."""
+"""Attribute patches that can be undone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Patches:
                 setattr(patch.owner, patch.name, patch.original)
             else:
                 log.debug(
-                    "%s.%s was replaced after jaxmon; left as it is",
+                    "%s.%s was patched again after jaxmon; leaving it in place",
                     patch.owner.__name__,
                     patch.name,
                 )
@@ -57,8 +57,8 @@ class Patches:
 
 class Stand(ModuleType):
     """
-    Stands in for the module *original* where one other module uses it, so that
-    *attributes* are replaced for that user alone.
+    Proxy of the module *original* for one importing module, with some *attributes*
+    replaced.
     """
 
     def __init__(self, original: ModuleType, attributes: dict[str, object]) -> None:

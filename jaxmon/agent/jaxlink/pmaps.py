@@ -1,5 +1,5 @@
 """
-The user's function, and what else `jax.pmap` was given, from the frames of a pmap.
+Extracts the user's function and the options of `jax.pmap` from its frames.
 
 To 0.7 a pmap has a cache, and so a ``cache_miss``, of its own; since 0.8 it is a Python
 function that calls a jitted one of JAX's making.

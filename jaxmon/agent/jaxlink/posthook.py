@@ -1,5 +1,5 @@
 """
-JAX's own place for a look at each call that the C++ fast path has made.
+JAX's post-call hook for the C++ fast path.
 
 JAX keeps it for ``jax_debug_nans``: one callable for the process, given the jitted
 object, its arguments and its outputs, after the call and below no frame of JAX. It is
@@ -24,7 +24,7 @@ def orders_across_devices(jax: Any) -> bool:
 
 class PostHook:
     """
-    The place; ours for a moment, and only when nobody else has it.
+    Temporary owner of JAX's post-call hook, only while nobody else uses it.
 
     JAX takes it with a plain assignment when a debugging setting is switched on, on
     whatever thread. So after each assignment of ours we look at the settings, and give
@@ -66,9 +66,7 @@ class PostHook:
         self._nothing = None
 
     def take(self, hook: Hook) -> bool:
-        """
-        Have *hook* called from now on; return whether the place was free, or ours.
-        """
+        """Install *hook*; return whether the slot was free or already ours."""
         there, local = self._get(), self._get_local()
         if there not in (None, hook) or local not in (None, self._nothing, hook):
             return False
@@ -82,7 +80,7 @@ class PostHook:
         return True
 
     def leave(self, hook: Hook) -> None:
-        """Empty the place if *hook* is still there, and this thread's likewise."""
+        """Remove *hook* if it is still installed, for the process and this thread."""
         if self._get() == hook:
             self._set(None)
             self._settle()

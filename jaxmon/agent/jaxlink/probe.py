@@ -1,11 +1,11 @@
 """
-Look at each call of a function without standing in it.
+Observe calls of a function without a stack frame.
 
-A Python wrapper around a function of JAX would show in every traceback and in
-the source metadata of every program. A `Probe` does not: the interpreter asks it
-for ``__call__``, a property; the observer runs inside that look-up and is gone
-before the original, which the property hands out, is called. The price: an
-observer sees the caller's frame, not the arguments or the outcome.
+A Python wrapper around a function of JAX would show in every traceback and in the
+source metadata of every program. A `Probe` does not: the interpreter asks it for
+``__call__``, a property; the observer runs inside that lookup and has returned before
+the original, which the property returns, is called. The price: an observer sees the
+caller's frame, not the arguments or the outcome.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which call JAX serves while it traces, lowers and compiles."""
+"""Finds the call being served while JAX traces, lowers or compiles."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Serving(Generic[_Miss]):
     """
     Finds the call that JAX serves on this thread.
 
-    From a call to where JAX tells of a phase it is as many frames each time. So a look
-    there, which takes a microsecond, comes before a walk. A call within the call is
+    From a call to where JAX tells of a phase it is as many frames each time. So
+    checking that depth first (a microsecond) avoids a stack walk. Nested calls are
     deeper.
 
     Args:

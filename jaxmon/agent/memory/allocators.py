@@ -1,4 +1,4 @@
-"""What the allocator of a device tells of itself."""
+"""Device allocator statistics."""
 
 from __future__ import annotations
 

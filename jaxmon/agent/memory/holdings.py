@@ -1,4 +1,4 @@
-"""The live arrays of a process at one moment, and how two moments differ."""
+"""Live array snapshots and their differences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxmon.agent.memory.live import kinds
 class Growth:
     """
     Args:
-        bytes: growth on all local devices, below 0 where arrays went.
+        bytes: growth on all local devices, negative if arrays were freed.
         arrays: how many arrays more or fewer of each type; those that came first.
     """
 
@@ -35,7 +35,7 @@ class Holdings:
     sizes: Counter[str]
 
     def since(self, before: Holdings) -> Growth:
-        """Return what came and went since *before*."""
+        """Return the difference from *before*."""
         grown = {
             kind: size
             for kind in {**self.sizes, **before.sizes}

@@ -1,9 +1,9 @@
 """
-Suspects a leak where the bytes of a source line only grow.
+Detects source lines whose memory grows steadily.
 
-Each line is judged by itself. The total of a device flickers by whatever a loop
-allocates and drops, often by gigabytes, and a leak of megabytes hides in that; in
-the bytes of the line that leaks it does not.
+Each line is judged by itself. A device's total fluctuates with whatever a loop
+allocates and frees, often by gigabytes, which hides a leak of megabytes; the leaking
+line's own bytes do not.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Look(NamedTuple):
 
 class LeakDetector:
     """
-    Remembers looks at memory and tells what only grew. Not safe for threads.
+    Keeps memory snapshots and reports steady growth. Not thread-safe.
 
     Args:
         window: seconds of growth that make a suspect.
@@ -99,7 +99,7 @@ class LeakDetector:
 
     def see(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
         """
-        Take note of a look, and return what is suspected now, by device.
+        Add a snapshot and return current suspects by device.
 
         Args:
             profile: what was seen.

@@ -90,7 +90,7 @@ class Allocations(Part):
 
     def profile(self) -> MemoryProfile:
         """
-        Return who holds memory now; nobody, before the program started a backend.
+        Return the memory holders; empty before the program has initialised a backend.
 
         Raises:
             ProfileError: JAX's profile cannot be read.
@@ -141,13 +141,12 @@ class Allocations(Part):
 
     @property
     def looked(self) -> bool:
-        """Whether anybody has looked."""
+        """Whether a snapshot has been taken."""
         return self._last is not None
 
     def snapshot(self) -> dict[str, Any]:
         """
-        Return the last look, and growth since the first one; takes the first look if
-        nobody did.
+        Return the last snapshot and growth since the first; takes one if there is none.
         """
         if self._interval and not self.looked:
             self.lines()
@@ -237,8 +236,8 @@ def _message(leak: Leak, details: dict[str, Any]) -> str:
         for row in details["lines"]
     )
     return (
-        f"live bytes on device {leak.device} only grew for {leak.seconds:,.0f} s, "
-        f"by {leak.growth_bytes:,}:{lines}"
+        f"live bytes on device {leak.device} grew steadily for {leak.seconds:,.0f} "
+        f"s, by {leak.growth_bytes:,}:{lines}"
     )
 
 

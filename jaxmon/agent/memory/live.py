@@ -1,4 +1,6 @@
-"""Live arrays, looked at while the program goes on to make, donate and delete them."""
+"""
+Live array enumeration while the program keeps creating, donating and deleting arrays.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from jaxmon.agent.jaxlink.arrays import packed_bytes
 
 class Kind:
     """
-    What arrays are that are like each other.
+    A group of identical arrays.
 
     Attributes:
         dtype: JAX's, as the array tells it.

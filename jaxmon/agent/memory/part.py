@@ -1,4 +1,4 @@
-"""Device memory and live arrays, looked at off the scrape path."""
+"""Device memory and live arrays, read outside the scrape path."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Memory(Part):
     """
     Reads allocator figures and live arrays of the local devices.
 
-    JAX's backends are never started by us: until the program does, there is
-    nothing to read. Holds a list of the live arrays only while it adds them up:
-    10 ms for 10,000 arrays. What cannot be read, or is gone with its backend, is told
-    no more: a gap says more than a frozen line.
+    JAX's backends are never started by us: until the program does, there is nothing to
+    read. Holds a list of the live arrays only while it adds them up: 10 ms for 10,000
+    arrays. Data that cannot be read, or whose backend is gone, is no longer exported: a
+    gap is better than a stale value.
     """
 
     name = "memory"
@@ -99,7 +99,7 @@ class Memory(Part):
             self._families, self._devices = families, summaries
 
     def _stats(self, device: Any) -> dict[str, int]:
-        """Return what the allocator of *device* tells; of a lost one, nothing."""
+        """Return the allocator statistics of *device*; empty if it is lost."""
         try:
             found: dict[str, int] = device.memory_stats() or {}
         except Exception:  # noqa: BLE001 - contained: the other devices have figures

@@ -1,9 +1,9 @@
 """
 Reads what `jax.profiler.device_memory_profile` returns: pprof's protocol buffer.
 
-Only what a memory profile uses is read; unknown fields are skipped. Nothing in the
-input is trusted: a length, an index or a nesting that does not fit is an error, and
-time and memory are bounded by the input, the input by `MAX_BYTES`.
+Only what a memory profile uses is read; unknown fields are skipped. The input is
+untrusted: an invalid length, index or nesting is an error, and time and memory are
+bounded by the input, the input by `MAX_BYTES`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FUNCTION_ID, _FUNCTION_NAME, _FUNCTION_FILE = 1, 2, 4
 
 
 class ProfileError(JaxmonError):
-    """The bytes are no memory profile."""
+    """The data is not a memory profile."""
 
 
 class Sample(NamedTuple):
@@ -86,7 +86,7 @@ def read(data: bytes) -> Profile:
         return _Reader(_decompressed(data)).profile()
     except (IndexError, KeyError, TypeError, WireError, zlib.error) as error:
         # An end in the middle, an index to nothing, a number in place of a text.
-        msg = f"not a memory profile, or damaged: {error!r}"
+        msg = f"not a memory profile, or corrupt: {error!r}"
         raise ProfileError(msg) from error
 
 
@@ -97,7 +97,7 @@ def _decompressed(data: bytes) -> bytes:
         stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         raw = stream.decompress(data, MAX_BYTES + 1)
         if not stream.eof and len(raw) <= MAX_BYTES:
-            msg = "the compressed memory profile ends early"
+            msg = "the compressed memory profile is truncated"
             raise ProfileError(msg)
     if len(raw) > MAX_BYTES:
         msg = f"the memory profile is larger than {MAX_BYTES} bytes"
@@ -241,12 +241,12 @@ def _signed(value: int) -> int:
 def _int(value: Value) -> int:
     if isinstance(value, int):
         return value
-    msg = "a text in place of a number"
+    msg = "expected a number, found text"
     raise TypeError(msg)
 
 
 def _message(value: Value) -> memoryview:
     if isinstance(value, memoryview):
         return value
-    msg = "a number in place of a text"
+    msg = "expected text, found a number"
     raise TypeError(msg)

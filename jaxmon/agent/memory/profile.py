@@ -1,4 +1,4 @@
-"""Who holds device memory at one moment, by source line; and growth between two."""
+"""Device memory by source line, and growth between snapshots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Line:
 
     Attributes:
         file: path, relative to the working directory where it is below it.
-        line: number of the line; 0 if nobody knows who allocated.
+        line: line number; 0 if unknown.
         function: qualified name of the function.
         device: id of the local device; ``""`` for executables.
         kind: ``"buffer"`` for arrays, ``"executable"`` for compiled programs.
@@ -67,7 +67,7 @@ class MemoryProfile:
 
     def growth_since(self, earlier: MemoryProfile) -> tuple[Line, ...]:
         """
-        Return the lines that hold more, or less, than they did in *earlier*.
+        Return the lines whose memory changed since *earlier*.
 
         ``bytes`` and ``arrays`` are differences; most growth first.
         """
@@ -153,7 +153,7 @@ def rows(lines: Iterable[Line], limit: int | None = None) -> list[dict[str, Any]
 
 
 def place(row: dict[str, Any]) -> str:
-    """Return where a row of `rows` is, in words."""
+    """Return the location of a row of `rows` as text."""
     if row["file"] == UNKNOWN.file:
         return "unknown"
     return f"{row['file']}:{row['line']} ({row['function']})"

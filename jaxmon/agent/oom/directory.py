@@ -1,4 +1,4 @@
-"""The directory that reports are written to: ours alone, and bounded."""
+"""The report directory: private and size-limited."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ class ReportDirectory:
             descriptor = os.open(self.path, _DIRECTORY)
         except OSError as error:
             what = (
-                "is a link, which anybody may have made"
+                "is a symbolic link, which anyone could have created"
                 if self.path.is_symlink()
-                else f"cannot be used: {error.strerror}"
+                else f"is unusable: {error.strerror}"
             )
             raise ReportDirError(self._refusal(what)) from error
         try:
@@ -90,7 +90,7 @@ class ReportDirectory:
         return descriptor
 
     def _check(self, descriptor: int) -> None:
-        """Refuse a directory that others control."""
+        """Reject a directory controlled by another user."""
         status = os.fstat(descriptor)
         mine = status.st_uid == os.getuid()
         # A volume that an administrator mounts belongs to root.
@@ -103,11 +103,11 @@ class ReportDirectory:
     def _refusal(self, what: str) -> str:
         return (
             f"report directory {self.path} {what}; set JAXMON_REPORT_DIR to a "
-            "directory of your own that can be written"
+            "writable directory that you own"
         )
 
     def _prune(self, directory: int) -> None:
-        """Make room for one more report, and remove what was never finished."""
+        """Delete the oldest reports and unfinished files."""
         reports: dict[str, list[str]] = {}
         for name in os.listdir(directory):
             if found := _REPORT.fullmatch(name):

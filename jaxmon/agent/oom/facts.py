@@ -1,5 +1,6 @@
 """
-What is known when memory has run out: allocators, host, arrays, lines, programs.
+Collects the contents of an out-of-memory report: allocators, host, arrays, lines,
+programs.
 
 Each part is gathered by itself, so that one that fails costs its own section. Nothing
 is allocated on a device, and the backends are never started.
@@ -249,7 +250,7 @@ def encoded(report: dict[str, Any]) -> str:
     report = dict(report)
     for name in (None, *_EXPENDABLE):
         if name is not None:
-            report[name] = {"unavailable": "left out: the report is too large"}
+            report[name] = {"unavailable": "omitted: the report is too large"}
         data = plain(report)
         # The runtime's text may hold a table of buffers, which `plain` would cut.
         data["failure"]["text"] = report["failure"]["text"]

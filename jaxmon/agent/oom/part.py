@@ -1,5 +1,5 @@
 """
-The report of an out-of-memory error: who asked, who holds, what was left.
+Out-of-memory reports: what requested memory, what holds it, what was left.
 
 The process may be about to end, so the failing thread waits for the report, for a
 bounded time: what is gathered may hang with the device, and what is written with
@@ -47,7 +47,7 @@ _RESERVE_BYTES = 4 << 20
 
 class OomReports(Part):
     """
-    Writes reports of out-of-memory errors, one at a time and not too many.
+    Writes out-of-memory reports, one at a time and rate-limited.
 
     Attributes:
         facts: what a report says.
@@ -131,8 +131,7 @@ class OomReports(Part):
 
     def write(self, failure: Failure) -> None:
         """
-        Have *failure* reported, and wait for it: 10 to 100 ms as a
-        rule, at most 2 s.
+        Write a report on *failure* and wait for it: usually 10 to 100 ms, at most 2 s.
         """
         now = time.monotonic()
         if self._stopped or not self._busy.acquire(blocking=False):
@@ -175,7 +174,7 @@ class OomReports(Part):
         except (ReportDirError, OSError, MemoryError) as error:
             # The disk may be full as well; the user should know what is missing.
             log.warning(
-                "%s ran out of memory; jaxmon cannot write its report: %s",
+                "%s ran out of memory; jaxmon could not write its report: %s",
                 failure.function,
                 str(error) or type(error).__name__,
             )
@@ -184,9 +183,7 @@ class OomReports(Part):
         self._count.add()
         self._written.append(str(path))
         readable = path.with_suffix(".txt")
-        log.warning(
-            "%s ran out of memory; jaxmon's report: %s", failure.function, readable
-        )
+        log.warning("%s ran out of memory; report: %s", failure.function, readable)
         self._context.events.add(
             "oom",
             failure.function,

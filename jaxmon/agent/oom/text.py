@@ -1,4 +1,4 @@
-"""An out-of-memory report in words: what to read first, and what to do."""
+"""Renders an out-of-memory report as text."""
 
 from __future__ import annotations
 
@@ -56,35 +56,39 @@ def _on_devices(report: Mapping[str, Any]) -> Iterator[str]:
         if asked is not None and asked > limit:
             yield (
                 f"The allocation of {size(asked)} is larger than {name} "
-                f"({size(limit)}): no clean-up can help. Shard it, or make it smaller."
+                f"({size(limit)}): freeing memory cannot help. Shard it or make it "
+                "smaller."
             )
         elif asked is not None and asked < free:
             room = _room(memory)
             yield (
-                f"{name} had {size(free)} free, more than the {size(asked)} asked for, "
-                + (
-                    f"but at most {size(room)} in one piece: its memory is fragmented"
-                    if room is not None and room < asked
-                    else "so its memory is fragmented, or another device failed"
+                (
+                    f"{name} had {size(free)} free, more than the {size(asked)} "
+                    "requested, "
                 )
-                + ". A restart helps for a while; allocate the large arrays first."
+                + (
+                    f"but at most {size(room)} contiguous: its memory is fragmented"
+                    if room is not None and room < asked
+                    else "so its memory is fragmented, or a different device failed"
+                )
+                + ". Restarting helps temporarily; allocate large arrays first."
             )
         elif used / limit > _NEARLY_FULL:
             yield (
-                f"{name} was {used / limit:.0%} full when the call asked for more: "
-                "look at what holds memory, below."
+                f"{name} was {used / limit:.0%} full when the allocation failed: "
+                "see what holds memory, below."
             )
     host = _in(report, "host")
     pairs = (
-        ("virtual_limit", "virtual", "the address space allowed (ulimit -v)"),
-        ("cgroup_limit", "cgroup", "the memory of the container or service"),
+        ("virtual_limit", "virtual", "the address space limit (ulimit -v)"),
+        ("cgroup_limit", "cgroup", "the container's or service's memory limit"),
     )
     for limit_name, used_name, what in pairs:
         limit, used = host.get(limit_name), host.get(used_name)
         if limit and used and used / limit > _NEARLY_FULL:
             yield (
-                f"The host's memory is short: {size(used)} of {size(limit)}, {what}. "
-                "Raise the limit, or keep less on the host."
+                f"Host memory is low: {size(used)} of {size(limit)}, {what}. Raise "
+                "the limit or keep less data on the host."
             )
 
 
@@ -105,11 +109,13 @@ def _on_lines(report: Mapping[str, Any]) -> Iterator[str]:
         share = first.get("bytes", 0) / total
         if share > _SHARE_OF_LINE:
             yield (
-                f"{_place(first)} holds {size(first['bytes'])}, {share:.0%} of what "
-                "the lines below hold: does it keep results that are not needed?"
+                f"{_place(first)} holds {size(first['bytes'])}, {share:.0%} of the "
+                "memory listed below: does it keep results it no longer needs?"
             )
     for event in _rows(report, "leaks"):
-        yield f"A leak was suspected before: {_first(event.get('message'))}".rstrip(":")
+        yield f"A leak was suspected earlier: {_first(event.get('message'))}".rstrip(
+            ":"
+        )
 
 
 def _on_program(report: Mapping[str, Any]) -> Iterator[str]:
@@ -117,14 +123,14 @@ def _on_program(report: Mapping[str, Any]) -> Iterator[str]:
     temporary, output = asked.get("temporary_bytes"), asked.get("output_bytes")
     if temporary and temporary > (output or 0):
         yield (
-            f"The program of {asked.get('function')} needs {size(temporary)} while it "
-            "runs, besides arguments and outputs: rematerialise (jax.checkpoint), or "
-            "take smaller batches."
+            f"The program of {asked.get('function')} needs {size(temporary)} of "
+            "temporary memory, besides arguments and outputs: rematerialise "
+            "(jax.checkpoint) or reduce the batch size."
         )
     elif output:
         yield (
-            f"The program of {asked.get('function')} makes {size(output)} of outputs: "
-            "donate the inputs that they replace (donate_argnums)."
+            f"The program of {asked.get('function')} produces {size(output)} of "
+            "outputs: donate the inputs they replace (donate_argnums)."
         )
     if _in(report, "failure").get("stage") in ("trace", "lower", "compile"):
         yield (
@@ -135,8 +141,8 @@ def _on_program(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _always() -> Iterator[str]:
     yield (
-        "If every step works until this one: smaller batches, shorter inputs, donated "
-        "arguments (donate_argnums), sharded parameters."
+        "If all previous steps succeeded: reduce the batch size, shorten inputs, "
+        "donate arguments (donate_argnums) or shard parameters."
     )
 
 
@@ -153,7 +159,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"  stage     {failure.get('stage') or 'unknown'}"
     yield f"  at        {failure.get('where') or 'unknown'}"
     if skipped := report.get("failures_without_report"):
-        yield f"  before    {skipped} more failures shortly before, without a report"
+        yield f"  before    {skipped} earlier failures without a report"
     yield ""
     yield f"{failure.get('type')}:"
     for line in str(failure.get("message")).splitlines():
@@ -163,7 +169,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield from _section("Devices", list(_device_lines(report)))
     yield from _section("Host", [_pairs(_sizes(_in(report, "host")))])
     yield from _section("Live arrays", list(_array_lines(report)))
-    yield from _section("Lines that hold memory", list(_memory_lines(report)))
+    yield from _section("Source lines that hold memory", list(_memory_lines(report)))
     yield from _section("Programs", list(_program_lines(report)))
     for name in ("compiles", "recompiles", "leaks"):
         messages = [
@@ -173,7 +179,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield from _section(f"Last {name}", messages)
     dump = str(failure.get("text", ""))
     if len(dump) > len(str(failure.get("message"))) + 200:
-        yield from _section("The whole message", dump.splitlines())
+        yield from _section("Full message", dump.splitlines())
 
 
 def _section(title: str, lines: list[str]) -> Iterator[str]:
@@ -198,7 +204,7 @@ def _wrapped(sentence: str) -> list[str]:
 def _device_lines(report: Mapping[str, Any]) -> Iterator[str]:
     for device in _rows(report, "devices"):
         memory = _in(device, "memory")
-        figures = _pairs(_sizes(memory)) if memory else "no allocator figures"
+        figures = _pairs(_sizes(memory)) if memory else "no allocator statistics"
         yield f"{device.get('device')} {device.get('kind')}: {figures}"
 
 
@@ -209,7 +215,7 @@ def _array_lines(report: Mapping[str, Any]) -> Iterator[str]:
     part = "" if found["added_up"] == found["arrays"] else f" of {found['arrays']:,}"
     line = f"{found['added_up']:,}{part} arrays, {size(found['bytes'])}"
     if offloaded := found.get("offloaded_bytes"):
-        line += f"; {size(offloaded)} more in the host's memory"
+        line += f"; {size(offloaded)} more in host memory"
     yield line
     for row in _rows(found, "by_dtype"):
         yield f"{size(row['bytes']):>12} {row['arrays']:>9,} {row['dtype']}"
@@ -224,7 +230,7 @@ def _memory_lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _program_lines(report: Mapping[str, Any]) -> Iterator[str]:
     if asked := _in(report, "asked"):
-        yield f"asked, or may have: {asked.get('function')}: {_pairs(_sizes(asked))}"
+        yield f"possible requester: {asked.get('function')}: {_pairs(_sizes(asked))}"
     for row in _rows(report, "programs"):
         yield f"{row.get('function')}: {_pairs(_sizes(row))}"
 

@@ -1,6 +1,4 @@
-"""
-What is different between the arguments of two calls: their trees, and their leaves.
-"""
+"""Differences between the arguments of two calls: tree structure and leaves."""
 
 from __future__ import annotations
 
@@ -21,16 +19,16 @@ from jaxmon.agent.recompiles.signatures import (
 
 
 ABSENT = "not given"
-EQUAL = " (equal in words, but not to JAX)"
-BEYOND = " (differs beyond what is shown)"
-OTHER_DEVICES = " (other devices, or in another order)"
+EQUAL = " (looks equal, but JAX treats it as different)"
+BEYOND = " (differs beyond the part shown)"
+OTHER_DEVICES = " (different devices, or a different order)"
 
 _FEW = 8
 
 
 class Difference(NamedTuple):
     """
-    One thing that makes two calls need two programs.
+    One difference that requires separate programs.
 
     Attributes:
         kind: one of `jaxmon.catalog.CAUSES`.
@@ -215,7 +213,7 @@ def _outline(node: Node) -> str:
 
 def _statics(old: Node, new: Node) -> tuple[str, str]:
     if old.identity[0] != new.identity[0]:
-        return f"class {old.name}", f"another class {new.name}"
+        return f"class {old.name}", f"a different class {new.name}"
     note = ""
     if old.static == new.static:
         note = BEYOND if beyond(old.identity[1], new.identity[1]) else EQUAL

@@ -1,4 +1,4 @@
-"""What is inside a callable of the user's, without running any code of it."""
+"""Inspects user callables without running their code."""
 
 from __future__ import annotations
 

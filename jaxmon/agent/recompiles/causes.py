@@ -1,4 +1,4 @@
-"""Why a call had to compile a function again."""
+"""Recompile causes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _LEAF_KINDS = ("dtype", "shape", "weak_type", "sharding", "committed")
 
 class Cause(NamedTuple):
     """
-    Why something was compiled again.
+    Cause of one recompile.
 
     Attributes:
         name: one of `jaxmon.catalog.CAUSES`.
@@ -66,7 +66,7 @@ class Cause(NamedTuple):
 
 class History:
     """
-    What one function object was compiled for.
+    Compile history of one function object.
 
     Attributes:
         reference: to the function.
@@ -99,7 +99,7 @@ class History:
 
 class Causes:
     """
-    Remembers what each function was compiled for, the last 16 signatures.
+    Keeps the last 16 compile signatures of each function.
 
     Called on the compiling thread, before and after each compile that a call caused.
     Holds no reference to functions or arguments.
@@ -175,9 +175,7 @@ class Causes:
     def remember(
         self, source: str, history: History | None, signature: Signature | None
     ) -> None:
-        """
-        Take note that a function has been compiled; the arguments are those of `of`.
-        """
+        """Record that a function has been compiled; the arguments are those of `of`."""
         again = source in self._last
         if again or len(self._last) < MAX_SOURCES:
             known = again or len(self._last) < _MAX_LAST
@@ -273,13 +271,13 @@ def _made_again(fun: object) -> Difference:
     place = place_of(fun)
     where = f" at {place}" if place else ""
     if is_below(kind, functools.partial):
-        what, advice = "partial", "make the partial once, outside the loop"
+        what, advice = "partial", "create the partial once, outside the loop"
     elif kind is types.MethodType:
-        what, advice = "bound method", "jit the method once, not at each use"
+        what, advice = "bound method", "jit the method once, not on each use"
     elif is_jitted(fun):  # ours are called as JAX's are
-        what, advice = "jit", "it is jitted already; call it as it is"
+        what, advice = "jit", "it is already jitted; call it directly"
     elif code_of(function) is None and type(function) is not types.BuiltinFunctionType:
-        what, advice = "object", "make and jit it once"
+        what, advice = "object", "create and jit it once"
     elif function is not fun:
         what, advice = "wrapper of a function", "wrap and jit it once"
     elif "<lambda>" in name:
@@ -287,9 +285,9 @@ def _made_again(fun: object) -> Difference:
     elif "<locals>" in name:
         what = "function object"
         around = bare_name(name.rpartition(".<locals>")[0])
-        advice = f"{around} makes and jits it anew each time"
+        advice = f"{around} recreates and jits it each time"
     else:
-        what, advice = "function object", "it was defined again"
+        what, advice = "function object", "it was redefined"
     text = f"a new {what}{where}, `{bare_name(name)}`: {advice}"
     return Difference("new_function", name, "another object", f"a new {what}", text)
 
@@ -306,7 +304,7 @@ def _name(function: Any) -> str:
 
 def _evicted() -> Difference:
     text = (
-        "compiled for these very arguments before: jax.clear_caches(), clear_cache() "
-        "or a full cache dropped the program"
+        "identical arguments were compiled before: jax.clear_caches(), "
+        "clear_cache() or a full cache evicted the program"
     )
     return Difference("evicted", "", "compiled", "dropped", text)

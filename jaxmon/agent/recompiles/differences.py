@@ -1,4 +1,4 @@
-"""What is different between two signatures, in words."""
+"""Describes the differences between two signatures."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from jaxmon.agent.recompiles.signatures import Signature, Static
 from jaxmon.agent.recompiles.values import Value
 
 
-_ANOTHER = " (another object: compared by identity; hash it by value)"
-_PARTLY = "too large, or closed, to be compared in full"
+_ANOTHER = (
+    " (a different object: compared by identity; define __eq__ and __hash__ by value)"
+)
+_PARTLY = "too large or opaque to compare in full"
 
 _PREFIX = {"static_argument": "static argument ", "tree_structure": "static part of "}
 
@@ -102,7 +104,7 @@ def _options(new: Signature, old: Signature) -> Iterator[Difference]:
 
 
 def _unlike(before: str, after: str) -> str:
-    """Return *after*, with a note if it reads as what it is not equal to."""
+    """Return *after*, with a note if both print identically."""
     if before != after:
         return after
     return after + (OTHER_DEVICES if "mesh " in after else EQUAL)

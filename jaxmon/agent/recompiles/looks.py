@@ -1,5 +1,5 @@
 """
-A look at a value and what is in it, without running any of its code.
+Inspects a value and its contents without running its code.
 
 No method of a value is called, not even ``__hash__``: it may raise anything, be huge,
 take seconds or wait for a device. Only what lies in containers and fields is looked at,
@@ -28,8 +28,8 @@ _HASHES = (1 << 61) - 1
 
 class Seen(NamedTuple):
     """
-    A value as it was looked at: its text, a hash of all that can be put in words, and
-    one of what is compared by identity.
+    Result of inspecting a value: its text, a hash by value, and a hash of parts
+    compared by identity.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Seen(NamedTuple):
 
 class Look:
     """
-    One look at one value.
+    Inspection of one value.
 
     Args:
         exact: how to look at values of a type, by its id: a dict of types would ask
@@ -80,7 +80,7 @@ class Look:
         return how(self, value, depth, sure)
 
     def some(self, count: int) -> int:
-        """Return how many of *count* values there is time to look at."""
+        """Return how many of *count* values fit the inspection budget."""
         if count > self._left:
             self.whole = False
             return max(self._left, 0)

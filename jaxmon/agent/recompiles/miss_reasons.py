@@ -1,4 +1,4 @@
-"""Why a call left the fast path although nothing had to be compiled."""
+"""Why a call left the fast path without compiling."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EFFECTS = {
 
 
 class Reason(NamedTuple):
-    """Why, as a word for programs and a sentence for people."""
+    """Machine-readable reason and human-readable message."""
 
     name: str
     text: str
@@ -51,13 +51,13 @@ def why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None:
     if found:
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         text = (
-            f"argument {', '.join(found[:_SHOWN])}{more}: a NumPy array where a JAX "
-            "array was cached, or the other way round; a call with each kind misses "
-            "once, nothing is compiled again"
+            f"argument {', '.join(found[:_SHOWN])}{more}: a NumPy array where a "
+            "JAX array was cached, or vice versa; misses once per kind, no "
+            "recompile"
         )
         return Reason("numpy_argument", text)
     text = (
-        "nothing had to be compiled: compiled ahead of time, or cached for another "
+        "no compile was needed: compiled ahead of time, or cached for a different "
         "kind of argument (NumPy array, Python number, JAX array)"
     )
     return Reason("other", text)

@@ -1,4 +1,4 @@
-"""Objects, functions, arrays and what is JAX's own, as a `Look` sees them."""
+"""Inspection of objects, functions, arrays and JAX's own types."""
 
 from __future__ import annotations
 

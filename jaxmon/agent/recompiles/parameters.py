@@ -1,5 +1,5 @@
 """
-What the positional arguments of a call are called, by the callable that is jitted.
+Names of a call's positional arguments, from the jitted callable.
 
 `inspect.signature` believes ``__wrapped__`` and ``__signature__``, and so does JAX: of
 a decorator that takes other arguments than what it wraps, they name the wrong ones. The
@@ -56,7 +56,8 @@ def parameters_of(
     Return what *fun* takes; never raises, and runs no code of the user's.
 
     A callable that has no positional arguments but ``*args``, as `jax.grad` and most
-    decorators make, is believed to pass them on to what it wraps, if that takes them.
+    decorators make, is assumed to pass them through to the wrapped function, if that
+    accepts them.
 
     Args:
         fun: any callable.

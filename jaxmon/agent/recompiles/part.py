@@ -1,4 +1,4 @@
-"""Recompiles: counted by cause, and told with every difference."""
+"""Recompiles: counted by cause, and recorded with all differences."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ _IN_MESSAGE = 5
 
 
 class Inquiry(NamedTuple):
-    """
-    Why something is compiled, as found out before. Refers to nothing of the user's.
-    """
+    """Compile cause determined beforehand. Holds no user objects."""
 
     source: str
     history: History | None
@@ -39,7 +37,7 @@ class Inquiry(NamedTuple):
 
 
 class Recompiles(Part):
-    """Finds out why calls compile again. Where it cannot, the cause is ``unknown``."""
+    """Determines recompile causes; ``unknown`` if it cannot."""
 
     name = "recompiles"
 
@@ -80,8 +78,8 @@ class Recompiles(Part):
         """
         Find out why *jitted* is compiled for *call*, `None` where that cannot be told.
 
-        Before the compile: after it, nothing is left in the processor's caches, and the
-        same takes twice as long.
+        Called before the compile: afterwards, with cold CPU caches, it would take twice
+        as long.
         """
         source = source_of(jitted)
         history = self._causes.history(jitted.fun)
@@ -89,7 +87,7 @@ class Recompiles(Part):
 
     def judge(self, function: Function, inquiry: Inquiry, *, seconds: float) -> None:
         """
-        Take note of a compile that a call of *function* had to wait for.
+        Record a compile that a call of *function* waited for.
 
         Args:
             function: whose figures.

@@ -1,4 +1,4 @@
-"""Where arrays are, in words."""
+"""Text for array placements."""
 
 from __future__ import annotations
 
@@ -35,10 +35,7 @@ class Placement(NamedTuple):
 
 
 def placement_of(sharding: Any) -> Placement:
-    """
-    Return where *sharding* puts an array, in words. Of a class of the user's nothing is
-    asked.
-    """
+    """Describe the placement of *sharding*. User-defined classes are not called."""
     kind = type(sharding)
     if not is_class(kind):
         return Placement(name_of(kind), 0, 0, id(sharding))

@@ -1,4 +1,4 @@
-"""Numbers, texts and containers, and what is below them, as a `Look` sees them."""
+"""Inspection of numbers, strings, containers and their subclasses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-What a call was compiled for: its abstract arguments, static values, options, context.
+Compile signatures: abstract arguments, static values, options, context.
 
 A `Signature` holds types, hashes and texts, and no function, argument or value of the
 user's.
@@ -57,7 +57,7 @@ class Static(NamedTuple):
 
 class Beyond(NamedTuple):
     """
-    A value that differs, perhaps, in more than can be compared.
+    A value that could not be compared in full.
 
     Attributes:
         kind: of the difference: ``static_argument`` or ``tree_structure``.
@@ -72,7 +72,7 @@ class Beyond(NamedTuple):
 
 class Signature:
     """
-    Everything that may make JAX compile, for one call. Not to be changed.
+    Everything that may make JAX compile a call. Immutable.
 
     Attributes:
         arguments: the arguments that are traced, in the order of their leaves.

@@ -1,4 +1,4 @@
-"""The trees of arguments, without any object of the user's in them."""
+"""Argument trees without references to user objects."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-What is remembered of a value, and what it is in words, without running any code of it.
-"""
+"""Summaries of values (key and text), created without running user code."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _SMALL = 1 << 62
 
 class Value:
     """
-    What is remembered of a value: nothing of its own but its text.
+    Summary of a value; holds only text and hashes.
 
     Attributes:
         key: differs where JAX takes two values for different: the name of the type,
@@ -68,7 +66,7 @@ def value_of(value: object) -> Value:
         interrupts.pass_on(error)
         if Guard.strict:
             raise
-        text = f"{name} (could not be looked into)"
+        text = f"{name} (could not be inspected)"
         return Value((name, 0, 0), text, by_identity=False, whole=False)
     text = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
     return Value(

@@ -1,4 +1,4 @@
-"""What each function cost, left in a file as the agent stops, for `jaxmon baseline`."""
+"""Writes per-function costs to a file when the agent stops, for `jaxmon baseline`."""
 
 from __future__ import annotations
 

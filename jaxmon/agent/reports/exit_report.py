@@ -1,4 +1,4 @@
-"""The report that a program prints about itself when it ends."""
+"""The exit report."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write(report: str) -> None:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """Write to *descriptor* as long as somebody reads there."""
+    """Write to *descriptor* until done or the reader is gone."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     end = time.monotonic() + _PATIENCE

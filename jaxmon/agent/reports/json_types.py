@@ -1,6 +1,4 @@
-"""
-Any data as JSON types, bounded, whatever a part of the agent or a user put into it.
-"""
+"""Converts arbitrary data to bounded JSON types."""
 
 from __future__ import annotations
 

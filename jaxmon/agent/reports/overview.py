@@ -1,5 +1,5 @@
 """
-What a person who looks into this process wants to know, as one document.
+The debug overview as one document.
 
 The debug pages, `jaxmon explain` and the exit report read it. It holds what labels
 must not: source lines, names of arguments, the command line.
@@ -37,7 +37,7 @@ class Overview:
     """
     Puts together what the parts of one agent explain. Any thread; a few milliseconds.
 
-    A part that fails costs its own figures: its error stands under ``problems``.
+    If a part fails, only its data is missing; the error is listed under ``problems``.
     """
 
     def __init__(self, context: Context, parts: Sequence[Part], hooks: Hooks) -> None:
@@ -60,7 +60,7 @@ class Overview:
         }
 
     def functions(self) -> dict[str, Any]:
-        """Return the functions by time lost to compiles, longest first."""
+        """Return the functions by compile time, longest first."""
         problems: dict[str, str] = {}
         return {**self._functions(problems), "problems": problems}
 

@@ -1,5 +1,5 @@
 """
-Pages for people, on the Unix socket only: what an agent knows about its process.
+Debug endpoints, on the Unix socket only.
 
 | page | tells |
 |---|---|
@@ -50,10 +50,10 @@ def _events(log: EventLog, request: Request) -> Response:
     """
     kind, since = request.query.get("kind"), request.query.get("since", "0")
     if kind is not None and kind not in KINDS:
-        message = f"kind is one of {', '.join(KINDS)}"
+        message = f"kind must be one of {', '.join(KINDS)}"
         return error_response(HTTPStatus.BAD_REQUEST, message)
     if not (since.isascii() and since.isdigit() and len(since) <= len(str(1 << 63))):
-        message = "since is the number of the last event that is known already"
+        message = "since must be the number of the last event seen"
         return error_response(HTTPStatus.BAD_REQUEST, message)
     found = log.since(int(since), kind)
     texts, left_out = last((event._asdict() for event in found), size=_MOST_BYTES)

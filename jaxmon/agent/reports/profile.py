@@ -1,9 +1,9 @@
 """
 A trace of XLA's profiler, taken on request and kept in memory.
 
-Only one profiling session exists in a process. The program's own comes first: while it
-has one we refuse, and when it opens one ours ends before, so that nothing of the
-program ever fails because somebody looked.
+Only one profiling session exists in a process. The program's own session takes
+precedence: we refuse while it is active, and end ours when it starts one, so that
+profiling never makes the program fail.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _GPU_REASON = (
 
 
 class Refused(Exception):  # noqa: N818 - a refusal is no error of ours
-    """Why there is no trace."""
+    """A refused trace request."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -85,7 +85,7 @@ class Profiler(Part):
         try:
             thread.start()
         except RuntimeError:  # no threads left
-            recording.end("there was no thread to wait on")
+            recording.end("no thread was available")
             self._running = None
             raise
         return answer
@@ -103,14 +103,14 @@ class Profiler(Part):
 
     def _begin(self, seconds: float) -> _Recording:
         if not backends.are_up(self._jax):
-            msg = "JAX has not started its devices yet; ask again when it runs"
+            msg = "JAX has not initialised its devices yet; try again later"
             raise Refused(HTTPStatus.CONFLICT, msg)
         platform = self._jax.local_devices()[0].platform
         if platform == "gpu" and not self._allow_gpu:
             raise Refused(HTTPStatus.FORBIDDEN, _GPU_REASON)
         with self._lock:
             if self._running is not None:
-                msg = "somebody else is taking a trace of this process"
+                msg = "another trace of this process is in progress"
                 raise Refused(HTTPStatus.CONFLICT, msg)
             try:
                 with reserved(self._jax):
@@ -197,7 +197,7 @@ class _Recording:
             return Response(self._space, "application/octet-stream", headers=headers)
 
     def _make_way(self) -> None:
-        self.end("the program began to profile itself")
+        self.end("the program started its own profile")
 
 
 def _seconds(text: str | None) -> float:
@@ -207,6 +207,6 @@ def _seconds(text: str | None) -> float:
         seconds = -1.0
     if not 0 < seconds <= MAX_SECONDS:
         allowed = f"more than 0, at most {MAX_SECONDS:g}"
-        msg = f"seconds={text} cannot be used; give {allowed}"
+        msg = f"seconds={text} is invalid; give {allowed}"
         raise Refused(HTTPStatus.BAD_REQUEST, msg)
     return seconds

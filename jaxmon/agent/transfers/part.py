@@ -40,7 +40,7 @@ _LARGE_BYTES = 64 * 1024
 _PHRASES: dict[Direction, str] = {
     "device_to_host": "reads from the device",
     "host_to_device": "sends to the device",
-    "sync": "waits for the device",
+    "sync": "synchronises with the device",
 }
 
 
@@ -167,9 +167,9 @@ class Transfers(Part):
         self._context.events.add(
             "transfer",
             function.name,
-            f"{function.name} is called with NumPy arguments: each call sends "
-            f"{nbytes:,} bytes to the device, and is held up meanwhile. These are not "
-            "in the counters. Call it with the outcome of jax.device_put, made ahead.",
+            f"{function.name} is called with NumPy arguments: each call transfers "
+            f"{nbytes:,} bytes to the device and blocks meanwhile. The counters do "
+            "not include these. Call jax.device_put on them ahead of time.",
             file="",
             line=0,
             how="argument",
@@ -181,7 +181,7 @@ class Transfers(Part):
     # --- inside ------------------------------------------------------------------
 
     def _fold(self) -> None:
-        """Add up what was seen since the last time; about 1 µs for each."""
+        """Process pending records; about 1 µs each."""
         if self._crossings is None:
             return
         records, totals = self._crossings.records, self._totals
@@ -222,9 +222,8 @@ class Transfers(Part):
         self._context.events.add(
             "transfer",
             None,
-            f"{file}:{site.line} {how} again and again ({site.how}): "
-            f"{site.count:,} times{moved}, "
-            f"{figures['seconds']:.3g} s blocked, "
+            f"{file}:{site.line} {how} repeatedly ({site.how}): {site.count:,} "
+            f"times{moved}, blocked for {figures['seconds']:.3g} s, "
             f"{min(figures['seconds'] / lived, 1):.1%} of the time",
             file=file,
             line=site.line,

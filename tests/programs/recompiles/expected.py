@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 
-ANOTHER = " (another object: compared by identity; hash it by value)"
+ANOTHER = (
+    " (a different object: compared by identity; define __eq__ and __hash__ by value)"
+)
 DROPPED = (
-    "compiled for these very arguments before: jax.clear_caches(), clear_cache() or a "
-    "full cache dropped the program"
+    "identical arguments were compiled before: jax.clear_caches(), clear_cache() "
+    "or a full cache evicted the program"
 )
 
 CAUSES: dict[str, dict[str, list[str]]] = {
@@ -134,8 +136,9 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         ],
         "class_defined_again": [
             (
-                "argument x: class class_defined_again.<locals>.point.<locals>.Point → "
-                "another class class_defined_again.<locals>.point.<locals>.Point"
+                "argument x: class "
+                "class_defined_again.<locals>.point.<locals>.Point → a different "
+                "class class_defined_again.<locals>.point.<locals>.Point"
             )
         ],
         "argument_given": ["argument mask: not given → float32[3]"],
@@ -179,14 +182,14 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         ],
         "mesh_in_another_order": [
             (
-                "argument x: P('d') on mesh d=8 → P('d') on mesh d=8 (other devices, "
-                "or in another order)"
+                "argument x: P('d') on mesh d=8 → P('d') on mesh d=8 (different "
+                "devices, or a different order)"
             )
         ],
         "mesh_of_other_devices": [
             (
-                "argument x: P('d') on mesh d=4 → P('d') on mesh d=4 (other devices, "
-                "or in another order)"
+                "argument x: P('d') on mesh d=4 → P('d') on mesh d=4 (different "
+                "devices, or a different order)"
             )
         ],
         "mesh_of_fewer_devices": [
@@ -201,8 +204,8 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         ],
         "memory_and_devices": [
             (
-                "argument x: P('d') on mesh d=8 → P('d') on mesh d=8 in unpinned_host "
-                "(other devices, or in another order)"
+                "argument x: P('d') on mesh d=8 → P('d') on mesh d=8 in "
+                "unpinned_host (different devices, or a different order)"
             )
         ],
         "mesh_of_one_device": ["argument x: cpu:0 → cpu:0 on mesh d=1"],
@@ -227,8 +230,8 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         "mesh_around": ["mesh_context_manager: None → (mesh d=8,)"],
         "mesh_of_other_devices_around": [
             (
-                "mesh_context_manager: (mesh d=8,) → (mesh d=8,) (other devices, or in "
-                "another order)"
+                "mesh_context_manager: (mesh d=8,) → (mesh d=8,) (different "
+                "devices, or a different order)"
             )
         ],
         "mesh_set": ["abstract_mesh_context_manager: None → mesh d=8"],
@@ -256,7 +259,7 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         "input_shardings_on_other_devices": [
             (
                 "jit option in_shardings: P('d') on mesh d=8 → P('d') on mesh d=8 "
-                "(other devices, or in another order)"
+                "(different devices, or a different order)"
             )
         ],
         "output_layout": [
@@ -284,26 +287,26 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         ],
         "new_partial": [
             (
-                "a new partial at FILE:LINE, `scaled`: make the partial once, outside "
-                "the loop"
+                "a new partial at FILE:LINE, `scaled`: create the partial once, "
+                "outside the loop"
             )
         ],
         "new_closure": [
             (
-                "a new function object at FILE:LINE, `step`: make makes and jits it "
-                "anew each time"
+                "a new function object at FILE:LINE, `step`: make recreates and "
+                "jits it each time"
             )
         ],
         "jit_inside_a_method": [
             (
-                "a new function object at FILE:LINE, `step`: Model.jits_inside makes "
-                "and jits it anew each time"
+                "a new function object at FILE:LINE, `step`: Model.jits_inside "
+                "recreates and jits it each time"
             )
         ],
         "new_bound_method": [
             (
-                "a new bound method at FILE:LINE, `Model.plain`: jit the method once, "
-                "not at each use"
+                "a new bound method at FILE:LINE, `Model.plain`: jit the method "
+                "once, not on each use"
             )
         ],
         "new_pmapped_lambda": [
@@ -316,29 +319,27 @@ CAUSES: dict[str, dict[str, list[str]]] = {
             "a new wrapper of a function at FILE:LINE, `squares`: wrap and jit it once"
         ],
         "jit_of_a_jitted_function": [
-            "a new jit at FILE:LINE, `f`: it is jitted already; call it as it is"
+            "a new jit at FILE:LINE, `f`: it is already jitted; call it directly"
         ],
         "new_object_that_can_be_called": [
-            "a new object, `Model`: make and jit it once"
+            "a new object, `Model`: create and jit it once"
         ],
         "bound_method_of_one_object": [
             (
-                "a new bound method at FILE:LINE, `Model.plain`: jit the method once, "
-                "not at each use"
+                "a new bound method at FILE:LINE, `Model.plain`: jit the method "
+                "once, not on each use"
             )
         ],
         "partial_with_another_value": [
             (
-                "a new partial at FILE:LINE, `scaled`: make the partial once, outside "
-                "the loop"
+                "a new partial at FILE:LINE, `scaled`: create the partial once, "
+                "outside the loop"
             )
         ],
         "lambda_of_a_factory": [
             "a new function object at FILE:LINE, `<lambda>`: jit outside the loop"
         ],
-        "defined_again": [
-            "a new function object at <string>:1, `f`: it was defined again"
-        ],
+        "defined_again": ["a new function object at <string>:1, `f`: it was redefined"],
     },
     "evicted": {
         "caches_cleared": [DROPPED],
