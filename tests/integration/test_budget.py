@@ -13,8 +13,6 @@ import pytest
 
 import jaxmon
 from jaxmon.agent.current import running
-from jaxmon.settings import Settings
-from jaxmon.testing.silent import SILENT
 from tests import inside
 from tests.support import run_python
 
@@ -265,8 +263,7 @@ def test_long_lists_are_cut() -> None:
 def test_silent_agent_heeds_no_environment(
     double: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every setting of it is given, so a budget counts where jaxmon is switched off."""
-    assert set(SILENT) == set(Settings.__dataclass_fields__)
+    """A budget counts where the environment disables jaxmon."""
     monkeypatch.setenv("JAXMON_ENABLED", "false")
     monkeypatch.setenv("JAXMON_LEAK_WINDOW", "nonsense")
     with jaxmon.budget(compiles=5) as spent:

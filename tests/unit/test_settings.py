@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from jaxmon.errors import SettingsError
 from jaxmon.settings import Settings, load
+from jaxmon.testing.silent import SILENT
 
 
 def test_arguments_win_over_variables_over_defaults() -> None:
@@ -76,3 +78,8 @@ def test_a_mistake_says_what_is_allowed(
 def test_run_dir_may_be_a_path() -> None:
     """A `pathlib.Path` is as good as its text."""
     assert load({"run_dir": Path("/run/x")}, {}).run_dir == "/run/x"
+
+
+def test_silent_agent_is_given_every_setting() -> None:
+    """None is left to the environment of the tests that a budget counts in."""
+    assert set(SILENT) == {one.name for one in fields(Settings)}
