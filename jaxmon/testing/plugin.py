@@ -7,6 +7,7 @@ test is marked or a report is asked for.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Generator
 from typing import Any, NoReturn
@@ -44,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and start what the report needs if there is to be one."""
     config.addinivalue_line("markers", _MARK_HELP)
+    _keep_our_modules(config)
     given = config.getoption("--jaxmon-report")
     text = config.getini("jaxmon_report") if given is None else given
     try:
@@ -60,6 +62,22 @@ def pytest_configure(config: pytest.Config) -> None:
         from jaxmon.testing.report import Recorder  # noqa: PLC0415 - see above
 
         config.pluginmanager.register(Recorder(most), "jaxmon-report")
+
+
+def _keep_our_modules(config: pytest.Config) -> None:
+    """
+    Import jaxmon under pytest as it is imported elsewhere.
+
+    pytest rewrites the assertions of each distribution that has a plugin, ours with it.
+    There are none for it, and an agent's thread that imports a module late would parse
+    it beside the program's threads: before 3.11.8 and 3.12.2, Python then raises
+    `SystemError` in one of them (CPython #106905).
+    """
+    # Without these names, pytest does what it always did.
+    with contextlib.suppress(AttributeError):
+        hook: Any = config.pluginmanager.rewrite_hook
+        hook._must_rewrite.difference_update(("jaxmon", "jaxmon_exporter"))  # noqa: SLF001 - there is no public way
+        hook._marked_for_rewrite_cache.clear()  # noqa: SLF001 - see above
 
 
 @pytest.hookimpl(wrapper=True)

@@ -305,6 +305,23 @@ def test_plugin_is_no_news_within_jaxmon_run(tmp_path: Path) -> None:
     assert outcomes(result) == "1 passed"
 
 
+def test_our_modules_are_not_rewritten(run: Run) -> None:
+    """
+    Under pytest, jaxmon is imported as it is elsewhere: no thread of ours parses a
+    module while the program's threads parse theirs.
+    """
+    result = run(
+        """
+        def test_it():
+            import jaxmon.agent.guard, jaxmon_exporter.polling
+            for module in (jaxmon.agent.guard, jaxmon_exporter.polling):
+                print(type(module.__loader__).__name__)
+        """,
+        "-s",
+    ).ok()
+    assert "SourceFileLoader\nSourceFileLoader\n" in result.out
+
+
 def test_options_and_mark_are_documented_by_pytest(tmp_path: Path) -> None:
     """``pytest --help`` and ``--markers`` tell of them."""
     assert "--jaxmon-report" in run_python("-m", "pytest", "-h", cwd=tmp_path).ok().out
