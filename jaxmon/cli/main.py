@@ -29,13 +29,13 @@ COMMANDS = {
     "run": "jaxmon.cli.run",
     "explain": "jaxmon.cli.explain",
     "exporter": "jaxmon.cli.exporter",
-    "demo": "jaxmon.cli.demo",
+    "demo": "jaxmon.cli.demo.command",
     "profile": "jaxmon.cli.profile",
     "doctor": "jaxmon.cli.doctor",
     "alerts": "jaxmon.cli.alerts",
     "baseline": "jaxmon.cli.baseline",
     "runbook": "jaxmon.cli.runbook",
-    "dashboards": "jaxmon.cli.dashboards",
+    "dashboards": "jaxmon.cli.dashboards.command",
     "generate": "jaxmon.cli.generate",
 }
 

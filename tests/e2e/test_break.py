@@ -19,11 +19,11 @@ from urllib.parse import urlencode
 import psutil
 import pytest
 
-from jaxmon.cli import stack
-from jaxmon.cli.active import active
-from jaxmon.cli.children import Child, Children
-from jaxmon.cli.faults import PLACES
-from jaxmon.cli.stack import Programs, Stack
+from jaxmon.cli.demo import stack
+from jaxmon.cli.demo.alerts import active
+from jaxmon.cli.demo.children import Child, Children
+from jaxmon.cli.demo.faults import PLACES
+from jaxmon.cli.demo.stack import Programs, Stack
 from tests.alertmanager import Webhook
 from tests.demo import DEADLINE, demo, read_until
 from tests.support import ROOT, clean_environ, http_get, require_program, until

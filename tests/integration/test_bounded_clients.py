@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli import local
-from jaxmon.cli.stack import Stack
+from jaxmon.cli.demo import pages
+from jaxmon.cli.demo.stack import Stack
 from jaxmon.cli.workers import running
 from jaxmon.errors import CommandError
 from jaxmon.grafana import session as http
@@ -67,7 +67,7 @@ def get(server: Hostile) -> None:
 
 
 def prometheus(server: Hostile) -> None:
-    with replaced(local, "_SECONDS", SECONDS):
+    with replaced(pages, "_SECONDS", SECONDS):
         Stack(server.url, "").alerts()
 
 

@@ -73,7 +73,7 @@ def test_absurd_times_to_wait(site, value, monkeypatch):
     What cannot be waited for ends the push with a line, the rest is as good as none.
     """
     waits: list[float] = []
-    monkeypatch.setattr("jaxmon.cli.connection.time.sleep", waits.append)
+    monkeypatch.setattr("jaxmon.cli.dashboards.connection.time.sleep", waits.append)
     value = value.encode().decode("latin-1")
     reply = Reply(503, {"message": "busy"}, {"Retry-After": value})
     site.grafana.fault("health", reply=reply, times=9)

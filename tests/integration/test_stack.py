@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli import stack
-from jaxmon.cli.children import Children
-from jaxmon.cli.stack import Programs
+from jaxmon.cli.demo import stack
+from jaxmon.cli.demo.children import Children
+from jaxmon.cli.demo.stack import Programs
 from tests.support import free_port, http_get, require_program, until
 
 

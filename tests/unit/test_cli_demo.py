@@ -7,7 +7,7 @@ import signal
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.cli.demo import _signals_interrupt
+from jaxmon.cli.demo.command import _signals_interrupt
 from jaxmon.cli.main import main
 
 

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli import output
-from jaxmon.cli.active import active
+from jaxmon.cli.demo.alerts import active
+from jaxmon.cli.demo.lines import Log, Scene
 from jaxmon.cli.exporter import LogFormatter
-from jaxmon.cli.lines import Log, Scene
 from jaxmon.cli.main import COMMANDS, main
 from jaxmon.errors import CommandError, JaxmonError
 from tests.hostile_text import HOSTILE, harmful
@@ -173,7 +173,7 @@ def test_a_terminal_is_known_by_stream_and_environment(stream, environ, terminal
 
 def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
     """What it says of them is shown in a line each."""
-    from jaxmon.cli.local import harmless
+    from jaxmon.cli.demo.pages import harmless
 
     now = datetime.now(UTC).isoformat()
     labels = {"alertname": HOSTILE, "severity": "page", "route": HOSTILE}

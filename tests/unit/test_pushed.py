@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.pushed import Pushed
+from jaxmon.cli.dashboards.pushed import Pushed
 from jaxmon.grafana.plan import State
 from jaxmon.grafana.push import Folder, Outcome, Result
 

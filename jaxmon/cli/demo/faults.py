@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from jaxmon.cli.children import Child
-from jaxmon.cli.lines import clock
+from jaxmon.cli.demo.children import Child
+from jaxmon.cli.demo.lines import clock
 
 
 PLACES = {

@@ -22,15 +22,16 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import click
 
-from jaxmon.cli import output, stack
-from jaxmon.cli.active import active
-from jaxmon.cli.children import Child, Children
+from jaxmon.cli import output
+from jaxmon.cli.demo import stack
+from jaxmon.cli.demo.alerts import active
+from jaxmon.cli.demo.children import Child, Children
+from jaxmon.cli.demo.faults import PLACES, Fault
+from jaxmon.cli.demo.lines import Log, Scene, steps, totals_table
+from jaxmon.cli.demo.pages import fetch
+from jaxmon.cli.demo.stack import SCALE, Programs, Stack
 from jaxmon.cli.extras import require
-from jaxmon.cli.faults import PLACES, Fault
-from jaxmon.cli.lines import Log, Scene, steps, totals_table
-from jaxmon.cli.local import fetch
 from jaxmon.cli.options import Number, Url, Whole
-from jaxmon.cli.stack import SCALE, Programs, Stack
 from jaxmon.errors import CommandError
 from jaxmon.files import scratch
 from jaxmon.settings import SIDECAR_PORT
@@ -328,7 +329,7 @@ def view(
 ) -> AbstractContextManager[_View]:
     """Return what suits stdout: a screen, or plain lines where there can be none."""
     if output.is_terminal(sys.stdout) and find_spec("rich") is not None:
-        from jaxmon.cli.screen import Screen
+        from jaxmon.cli.demo.screen import Screen
 
         return Screen(places, duration)
     return nullcontext(Log(places))

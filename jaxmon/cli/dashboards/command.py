@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from jaxmon.cli import connection, output
+from jaxmon.cli import output
+from jaxmon.cli.dashboards import connection
 from jaxmon.cli.options import RUNBOOK_BASE
 from jaxmon.errors import CommandError
 
@@ -184,7 +185,7 @@ def push(
     in the *.json files of directories. What is there already is not written again.
     What somebody changed in Grafana is left alone and reported.
     """
-    from jaxmon.cli.pushed import Pushed
+    from jaxmon.cli.dashboards.pushed import Pushed
     from jaxmon.grafana.push import Push, make_plan
 
     place = _folder(folder, folder_title)
@@ -234,7 +235,7 @@ def diff(
     Compares what dashboards show: numbers that Grafana assigns, the chosen values of
     variables and empty members do not count.
     """
-    from jaxmon.cli.pushed import DIFFERENT
+    from jaxmon.cli.dashboards.pushed import DIFFERENT
     from jaxmon.grafana.plan import State
     from jaxmon.grafana.push import make_plan
 

@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from jaxmon.cli import output
-from jaxmon.cli.lines import (
+from jaxmon.cli.demo.lines import (
     LEAST_HEIGHT,
     MOST_ALERTS,
     Overview,

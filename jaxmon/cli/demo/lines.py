@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from jaxmon.cli import output
-from jaxmon.cli.active import ActiveAlert
+from jaxmon.cli.demo.alerts import ActiveAlert
 from jaxmon.report.layout import ELLIPSIS, INDENT, UNKNOWN, Column, clean, ending, size
 from jaxmon.report.layout import table as laid_out
 

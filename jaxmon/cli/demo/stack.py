@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jaxmon.cli.children import Children
-from jaxmon.cli.local import fetch
+from jaxmon.cli.demo.children import Children
+from jaxmon.cli.demo.pages import fetch
 from jaxmon.errors import CommandError
 
 

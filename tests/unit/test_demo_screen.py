@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from jaxmon import catalog
-from jaxmon.cli.active import ActiveAlert
-from jaxmon.cli.demo import view
-from jaxmon.cli.lines import Log, Scene
-from jaxmon.cli.screen import Screen
+from jaxmon.cli.demo.alerts import ActiveAlert
+from jaxmon.cli.demo.command import view
+from jaxmon.cli.demo.lines import Log, Scene
+from jaxmon.cli.demo.screen import Screen
 from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.summary import summarise
 from tests.hostile_text import HOSTILE, harmful

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jaxmon import catalog
-from jaxmon.cli.active import ActiveAlert
-from jaxmon.cli.lines import (
+from jaxmon.cli.demo.alerts import ActiveAlert
+from jaxmon.cli.demo.lines import (
     Log,
     Scene,
     alerts,
