@@ -163,7 +163,8 @@ def tries_itself(where: str, program: Callable[[Agent], None]) -> bool:
     To 0.8 it asks at each compile for what a CPU does not have, and drops everything
     that comes of it; our look at the error that is made there is part of that.
     """
-    return program in (miss, recompile) and OLD_JAX and "/failing/" in where
+    looks = any(one in where for one in ("/errors/", "/oom/", "/failures.py"))
+    return program in (miss, recompile) and OLD_JAX and looks
 
 
 def look_from_another_thread(agent: Agent) -> None:
