@@ -55,6 +55,7 @@ lint: $(READY) ## Check style, types, import rules, generated files.
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/jaxmon generate --check
 	$(BIN)/python tools/draw_packages.py --check
+	$(BIN)/python tools/write_advice.py --check
 	$(BIN)/python tools/check_tree.py
 	$(BIN)/python tools/check_door.py
 
@@ -68,6 +69,7 @@ format: $(READY) ## Bring the code into shape.
 generate: $(READY) ## Write the generated files.
 	$(BIN)/jaxmon generate
 	$(BIN)/python tools/draw_packages.py
+	$(BIN)/python tools/write_advice.py
 
 .PHONY: bench
 bench: $(READY) ## Measure what jaxmon costs, side by side with alternatives.

@@ -103,10 +103,8 @@ def _recompiles() -> Line:
             1301,
             "Recompiles by function and cause",
             Target(recompiles.increase("$__range").sum(*by) > 0, "Recompiles"),
-            text=(
-                "Recompiles in the selected time range. For shape, pad inputs to a "
-                "few shapes; for new_function, jit once, outside the loop."
-            ),
+            text="Recompiles in the selected time range. The runbook says what to do "
+            "about each cause.",
             labels=by,
             no_value="No recompiles",
             sort="Recompiles",

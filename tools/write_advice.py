@@ -1,0 +1,87 @@
+"""
+Writes what to do about each cause of recompiles into the pages that list the causes.
+
+    python tools/write_advice.py           write the pages
+    python tools/write_advice.py --check   fail unless they are up to date
+
+The advice is that of `jaxmon explain`. In docs/causes.md it is the last cell of a row
+that begins with a cause; the rest of the row is written by hand. In the runbook it is
+an item of a list.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+from jaxmon.catalog import CAUSES
+from jaxmon.report.advice.words import what_to_do
+
+
+ROOT = Path(__file__).resolve().parent.parent
+_CAUSE = rf"`(?P<cause>{'|'.join(CAUSES)})`"
+_ROW = re.compile(rf"^(?P<before>\| {_CAUSE} \|.*\|) .* \|$", re.MULTILINE)
+_ITEM = re.compile(rf"^- {_CAUSE}: .*(?:\n  .*)*", re.MULTILINE)
+PAGES = {
+    ROOT / "docs" / "causes.md": _ROW,
+    ROOT / "runbooks" / "JaxmonRecompileStorm.md": _ITEM,
+}
+_CODE = re.compile(r"(?<!`)(__\w+__|(?:jax|jnp)(?:\.\w+)+(?:\([^)]*\))?|[A-Z_]{9,}=\d)")
+_WIDTH = 90
+
+
+def row(found: re.Match[str]) -> str:
+    """Return the row *found* with the advice of today."""
+    return f"{found['before']} {_marked_up(found['cause'])} |"
+
+
+def item(found: re.Match[str]) -> str:
+    """Return the item *found* with the advice of today."""
+    return textwrap.fill(
+        f"- `{found['cause']}`: {_marked_up(found['cause'])}",
+        _WIDTH,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _marked_up(cause: str) -> str:
+    return _CODE.sub(r"`\1`", what_to_do(cause))
+
+
+def written(text: str, place: re.Pattern[str]) -> str:
+    """
+    Return *text* with the advice of today in each *place*.
+
+    Raises:
+        ValueError: a cause has no place, or several.
+    """
+    found = [one["cause"] for one in place.finditer(text)]
+    if sorted(found) != sorted(CAUSES):
+        msg = f"advice on {', '.join(found) or 'no cause'}; have it on each cause, once"
+        raise ValueError(msg)
+    return place.sub(row if place is _ROW else item, text)
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check the pages; return the exit code."""
+    for page, place in PAGES.items():
+        text = page.read_text()
+        try:
+            current = written(text, place)
+        except ValueError as error:
+            print(f"{page.name} has {error}")
+            return 1
+        if "--check" not in arguments:
+            page.write_text(current)
+        elif current != text:
+            print(f"{page.name} is out of date: run python tools/write_advice.py")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
