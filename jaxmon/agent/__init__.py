@@ -1,9 +1,9 @@
 """
 The in-process agent: the only part of jaxmon that imports JAX.
 
-`hooks` attaches to JAX, `functions` keeps the statistics, `collect` converts them to
-metric families, `agent` serves them, `current` holds this process's agent. Modules only
-needed by a running agent are imported on demand.
+`jaxlink` attaches to JAX, `functions` keeps the statistics, the parts listed in `parts`
+export them, `serving` serves them, `current` holds this process's agent. Modules that
+only a running agent needs are imported on demand.
 """
 
 from jaxmon.agent.agent import Agent as Agent

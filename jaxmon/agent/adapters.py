@@ -1,4 +1,4 @@
-"""Families from outside the agent's packages, as parts of an agent."""
+"""Adapters: metric families from other packages, as parts of an agent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxmon.resources.process import ProcessFamilies
 
 
 class Marks(Part):
-    """What the program says about itself; the last to attach, the first to leave."""
+    """The program's own markers. The last part to attach, the first to detach."""
 
     name = "indicators"
 
@@ -22,25 +22,25 @@ class Marks(Part):
         self.figures = figures
 
     def attach(self, hooks: Hooks) -> None:
-        """Let marks write to the figures."""
+        """Connect the markers to the statistics."""
         del hooks
         recorder.attach(self.figures)
 
     def collect(self) -> Iterable[Family]:
-        """Return requests, steps and the like."""
+        """Return requests, steps and other markers."""
         return self.figures.collect()
 
     def stop(self) -> None:
-        """Let marks write nowhere."""
+        """Disconnect the markers."""
         self.abandon()
 
     def abandon(self) -> None:
-        """Let marks write nowhere."""
+        """Disconnect the markers."""
         recorder.detach(self.figures)
 
 
 class Process(Part):
-    """Figures of the process."""
+    """Metrics of the process."""
 
     name = "process"
 
@@ -48,12 +48,12 @@ class Process(Part):
         self._figures = ProcessFamilies()
 
     def collect(self) -> Iterable[Family]:
-        """Return them as they are now."""
+        """Return the current values."""
         return self._figures.collect()
 
 
 class Container(Part):
-    """Figures of the container that it runs in."""
+    """Metrics of the process's container."""
 
     name = "container"
 
@@ -61,5 +61,5 @@ class Container(Part):
         self._figures = ContainerFamilies()
 
     def collect(self) -> Iterable[Family]:
-        """Return them as they are now."""
+        """Return the current values."""
         return self._figures.collect()

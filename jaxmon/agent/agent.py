@@ -19,11 +19,10 @@ class Agent:
     """
     What `jaxmon.instrument` returns.
 
-    One that is switched off observes nothing, and everything that it can be asked has
-    an answer, without JAX.
+    A disabled agent observes nothing; all its methods still work, without JAX.
 
     Attributes:
-        settings: the settings in force.
+        settings: the settings in effect.
     """
 
     def __init__(self, settings: Settings, runtime: Runtime | None = None) -> None:
@@ -36,22 +35,22 @@ class Agent:
 
     @property
     def running(self) -> bool:
-        """Whether it observes."""
+        """Whether the agent is observing."""
         return self._runtime is not None and self._runtime.running
 
     @property
     def url(self) -> str | None:
-        """Where the metrics are, `None` when no TCP port is open."""
+        """URL of the metrics, `None` if no TCP port is open."""
         return None if self._runtime is None else self._runtime.serving.url
 
     @property
     def socket(self) -> str | None:
-        """Path of the Unix socket, `None` when there is none."""
+        """Path of the Unix socket, `None` if there is none."""
         return None if self._runtime is None else self._runtime.serving.socket
 
     @property
     def determinism(self) -> Determinism:
-        """Where the outcomes of checks are kept."""
+        """Results of determinism and gradient checks."""
         from jaxmon.agent.checks.determinism import Determinism  # noqa: PLC0415
 
         found = None if self._runtime is None else self._runtime.part(Determinism)
@@ -63,10 +62,10 @@ class Agent:
 
     def refresh(self) -> None:
         """
-        Look at device memory, live arrays and who holds them now, not at the next
+        Take a snapshot of device memory and live arrays now, ahead of the next
         interval.
 
-        Costs about 2 µs for each live array. What fails is counted, not raised.
+        Costs about 2 µs per live array. Failures are counted, not raised.
         """
         if self._runtime is not None:
             self._runtime.refresh()
@@ -75,9 +74,9 @@ class Agent:
         """
         Return live memory by the source line of the program that allocated it.
 
-        Two of them tell what grew in between: ``later.growth_since(earlier)``. Costs
-        about 1 µs for each live array, with the interpreter lock held; allocates
-        nothing on a device. Empty if the agent is disabled.
+        Compare two profiles with ``later.growth_since(earlier)``. Costs about 1 µs per
+        live array, holding the GIL; allocates nothing on a device. Empty if the agent
+        is disabled.
 
         Raises:
             ProfileError: JAX's memory profile cannot be read.
@@ -89,12 +88,10 @@ class Agent:
         return MemoryProfile(time.time(), ()) if found is None else found.profile()
 
     def collect(self) -> list[Family]:
-        """
-        Return every family of the page. Any thread; about 20 µs for each function.
-        """
+        """Return all metric families. Thread-safe; about 20 µs per function."""
         return [] if self._runtime is None else self._runtime.collect()
 
 
 def runtime_of(agent: Agent) -> Runtime | None:
-    """Return what works behind *agent*, `None` where it is switched off."""
+    """Return the runtime behind *agent*, `None` if the agent is disabled."""
     return agent._runtime  # noqa: SLF001 - of the same module

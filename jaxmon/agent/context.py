@@ -1,4 +1,4 @@
-"""What every part of an agent is given."""
+"""The state shared by the parts of an agent."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Context:
     State shared by the parts of an agent.
 
     Attributes:
-        jax: the module; typed as anything, since its private parts differ by release.
-        settings: the settings in force.
+        jax: the module; typed as `Any` because its private parts differ by release.
+        settings: the settings in effect.
         guard: contains failures of our own code.
-        table: the functions and their figures.
-        events: what happened, in words.
-        observers: who is told of what.
+        table: the functions and their statistics.
+        events: the event log.
+        observers: callbacks by which parts notify each other.
     """
 
     jax: Any
@@ -36,5 +36,5 @@ class Context:
 
 
 def context_of(jax: ModuleType | None, settings: Settings) -> Context:
-    """Return a fresh context for one agent."""
+    """Return a new context for one agent."""
     return Context(jax, settings, Guard(), FunctionTable(settings.max_functions))

@@ -10,11 +10,11 @@ from jaxmon.agent.agent import Agent, runtime_of
 
 class Slot:
     """
-    Where it is kept.
+    Holds the agent of this process.
 
     Attributes:
-        lock: held while one starts or stops.
-        agent: the last that was started, unless it was stopped.
+        lock: held while an agent starts or stops.
+        agent: the agent started last, unless it has been stopped.
     """
 
     def __init__(self) -> None:
@@ -23,8 +23,8 @@ class Slot:
         self._watches_forks = False
 
     def watch_forks(self) -> None:
-        """Have a forked child leave the agent to its parent."""
-        # Python offers no way to take a fork handler off, so there is one for good.
+        """Make forked children abandon the parent's agent."""
+        # Python cannot remove a fork handler, so there is only ever one.
         if not self._watches_forks:
             self._watches_forks = True
             os.register_at_fork(after_in_child=self._after_fork)
@@ -38,7 +38,7 @@ class Slot:
 
 
 slot = Slot()
-"""That of this process."""
+"""The slot of this process."""
 
 
 def running() -> Agent | None:

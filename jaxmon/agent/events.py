@@ -1,7 +1,7 @@
 """
 Event log: the latest events of each kind, kept in this process.
 
-Events are for people who look into one process. They may hold what a label must not:
+Events are for people who inspect one process. They may contain what labels must not:
 source lines, argument names and types, static values. They never leave the machine:
 only the Unix socket, the exit report and the user's own code read them.
 """
@@ -19,21 +19,21 @@ from jaxmon import interrupts
 
 
 Kind = Literal[
-    "compile",  # a program was built or loaded
-    "recompile",  # a call compiled a function again: cause and every difference
-    "miss",  # a call left the fast path although nothing had to be compiled
+    "compile",  # a program was compiled or loaded
+    "recompile",  # a function was recompiled: cause and every difference
+    "miss",  # a call left the fast path without a compile
     "error",  # an exception left a jitted call or a wait for the device
-    "oom",  # where the report of an out-of-memory error is
-    "cache",  # the persistent cache failed, or cannot hit
-    "leak",  # live bytes keep growing, and the lines that hold them
-    "transfer",  # a source line that moves data between host and device
+    "oom",  # the path of an out-of-memory report
+    "cache",  # the persistent cache failed, or is kept from hitting
+    "leak",  # live bytes grow steadily, with the lines that hold them
+    "transfer",  # a source line that transfers data between host and device
     "numerics",  # non-finite outputs, promotion to float64
-    "determinism",  # outputs that deviated, keys used twice
+    "determinism",  # outputs that deviated, PRNG key reuse
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 LIMIT = 200
-"""Events that are kept of each kind."""
+"""Maximum number of events kept of each kind."""
 
 _TEXT_LIMIT = 2000
 
@@ -46,7 +46,7 @@ class Event(NamedTuple):
         kind: one of `KINDS`.
         function: label of the function concerned, `None` if there is none.
         message: one sentence, or several lines.
-        details: the same as data; JSON types only.
+        details: the message as data; JSON types only.
     """
 
     number: int
@@ -59,10 +59,11 @@ class Event(NamedTuple):
 
 class EventLog:
     """
-    The last events, `LIMIT` of each kind, so that one kind cannot push out another;
-    nor one function another: who has more than an equal share gives up its own.
+    The latest events, `LIMIT` of each kind, so that no kind displaces another. Within a
+    kind, no function displaces another: one with more than an equal share loses its own
+    oldest events.
 
-    Any thread may add or read, without a lock: deques take care of themselves.
+    Thread-safe without a lock: deques are.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class EventLog:
         self, kind: Kind, function: str | None, message: str, **details: Any
     ) -> None:
         """
-        Add an event that happens now. Costs about 3 µs, 10 with 200 functions.
+        Add an event with the current time. Costs about 3 µs, 10 with 200 functions.
 
         Args:
             kind: one of `KINDS`.
@@ -115,14 +116,14 @@ class EventLog:
 
 def _make_room(kept: Mapping[str | None, deque[Event]], grown: deque[Event]) -> None:
     """
-    Drop events of one kind, kept by function, beyond `LIMIT`. The function whose
-    events have *grown* gives up its own where it has more than its share.
+    Drop events of one kind, kept by function, beyond `LIMIT`. The function whose events
+    have *grown* loses its own if it has more than its share.
     """
     every = list(kept.values())
     for _ in range(sum(map(len, every)) - LIMIT):
         most = grown if len(grown) > LIMIT // len(every) else max(every, key=len)
         try:
             most.popleft()
-        except IndexError as error:  # another thread was quicker
+        except IndexError as error:  # another thread was faster
             interrupts.pass_on(error)
             return

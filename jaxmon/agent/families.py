@@ -1,4 +1,4 @@
-"""Families labelled by function."""
+"""Metric families labelled by function."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ def active(table: FunctionTable) -> list[Function]:
     """
     Return the functions that have series.
 
-    `jax.jit` alone makes none, nor does a call that JAX traces: libraries jit more than
-    a program uses.
+    `jax.jit` alone creates none, nor does a traced call: libraries jit more than a
+    program uses.
     """
     return [f for f in table if is_active(f) or f.name == UNKNOWN]
 
 
 def is_active(function: Function) -> bool:
-    """Tell whether the program ever called *function*, or had it compiled."""
+    """Return whether the program has called *function* or compiled it."""
     return bool(
-        function.phases  # of most it is this that tells
+        function.phases  # decides for most functions
         or function.missed
         or function.errors
         or any(tally.value for tally in function.compiles.values())
@@ -32,7 +32,7 @@ def is_active(function: Function) -> bool:
 
 
 def series_of(function: Function, metric: Metric, *values: str) -> str:
-    """Return the series of *function* in *metric*, built once."""
+    """Return the series of *function* in *metric*, created once."""
     key = (metric.name, *values)
     found = function.series.get(key)
     if found is None:
@@ -45,11 +45,12 @@ def by_value(
     figures: Iterable[tuple[Function, Iterable[str], Mapping[str, Tally]]],
 ) -> Family:
     """
-    Return the family *metric* of tallies by the value of its second label.
+    Return the family *metric* from counts by the value of its second label.
 
     Args:
         metric: the family.
-        figures: functions, the values that each has from the start, at 0, and tallies.
+        figures: functions, the label values that each exports from the start, at 0, and
+            counts.
     """
     samples: list[tuple[str, float]] = []
     for function, initial, tallies in figures:

@@ -1,10 +1,10 @@
 """
-The wall between our code and the user's program.
+Keeps failures of our code from the user's program.
 
-Whatever jaxmon does inside somebody else's call happens under a `Guard`: a
-failure is counted, logged once, and a site that keeps failing is switched off.
-The user's own call is never made inside it. An exception of the program's that lands
-while our code runs is no failure, and goes on: see `jaxmon.interrupts`.
+Everything jaxmon does inside a user's call runs under a `Guard`: a failure is counted
+and logged once, and a site that keeps failing is disabled. The user's own call is never
+made inside it. An exception of the program that arrives while our code runs is not a
+failure and propagates: see `jaxmon.interrupts`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from jaxmon.agent.counters import Tally
 log = logging.getLogger("jaxmon")
 
 LIMIT = 10
-"""Failures within `WITHIN_SECONDS` after which a site is switched off."""
+"""Failures within `WITHIN_SECONDS` after which a site is disabled."""
 
 _PATIENCE_SECONDS = 5.0
-# Enough for a thread that is about to end.
+# Enough for a thread that is about to finish.
 _LEAST_SECONDS = 0.05
 
 WITHIN_SECONDS = 3600.0
 """
-A site that fails less often stays on: a program that runs for months must not go blind
-for ten failures, each of a moment.
+A site that fails less often stays enabled: a program that runs for months must not lose
+metrics over ten transient failures.
 """
 
 
@@ -46,14 +46,14 @@ _here = _Here()
 
 class Guard:
     """
-    Counts the failures of our own code by site. Threads may share it.
+    Counts the failures of our own code by site. Thread-safe.
 
     Args:
         clock: seconds that never step back.
 
     Attributes:
         strict: raise instead of containing; for jaxmon's own tests.
-        off: sites that may not run any more.
+        off: disabled sites.
     """
 
     strict = False
@@ -61,18 +61,18 @@ class Guard:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failures: dict[str, Tally] = {}
-        # When the last failures were that count against a site.
+        # Times of the latest failures that count against a site.
         self._lately: dict[str, deque[float]] = {}
         self.off: set[str] = set()
         self._patience = _PATIENCE_SECONDS
-        # Reentrant: telling of a failure may run into another.
+        # Reentrant: logging a failure may cause another.
         self._lock = threading.RLock()
 
     def join(self, thread: threading.Thread, timeout: float) -> None:
         """
-        Wait for *thread* of ours to end, at most *timeout* seconds. Five seconds serve
-        all of an agent's threads together: where a device hangs, several do, and a
-        program that is told to end has not forever.
+        Wait for our *thread* to stop, at most *timeout* seconds. All threads of an
+        agent share five seconds: if a device hangs, several of them do, and a program
+        asked to exit cannot wait forever.
         """
         began = self._clock()
         thread.join(min(timeout, self._patience))
@@ -80,7 +80,7 @@ class Guard:
         self._patience = max(left, _LEAST_SECONDS)
 
     def on(self, site: str) -> bool:
-        """Tell whether *site* may still run."""
+        """Return whether *site* is enabled."""
         return site not in self.off
 
     def failed(
@@ -90,16 +90,16 @@ class Guard:
         Record the exception being handled at *site*; call this first.
 
         Args:
-            site: where in our code.
-            stays_on: this failure switches nothing off; what failed is tried again for
-                ever.
+            site: location in our code.
+            stays_on: this failure does not disable the site: the work is retried
+                forever.
             theirs: code of the program was called on purpose.
 
         Raises:
-            BaseException: what is handled is the program's own, as a time limit's.
+            BaseException: the exception is the program's own, such as a time limit.
         """
         error = sys.exception()
-        # No handler of the program's runs on a thread of ours.
+        # None of the program's handlers runs on our threads.
         if error is not None and not _here.is_ours:
             try:
                 interrupts.pass_on(error, theirs=theirs)
@@ -131,8 +131,8 @@ class Guard:
 
     def run(self, site: str, work: Callable[[], None]) -> None:
         """
-        Do *work*, all that a thread of ours does. Raises nothing: what leaves *work* is
-        a failure at *site*, and the end of the thread.
+        Run *work*, the body of one of our threads. Raises nothing: an exception is a
+        failure at *site*, and the thread stops.
         """
         _here.is_ours = True
         try:
@@ -154,7 +154,7 @@ class Guard:
 
 @contextlib.contextmanager
 def strict() -> Iterator[None]:
-    """Let contained failures escape while the block runs; for tests."""
+    """Raise failures instead of containing them; for tests."""
     before, Guard.strict = Guard.strict, True
     try:
         yield

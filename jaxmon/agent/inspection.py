@@ -1,10 +1,10 @@
 """
 Inspects user types and objects without running their code.
 
-`isinstance`, `getattr`, ``==``, `hash`, `repr` and a look-up in a dict may all run code
-of a class or of its metaclass, which may raise anything, wait, or lie. So types are
-compared by identity here, and attributes are read with the descriptors of `type` and of
-C, where an object keeps them. All of it runs on any thread, in a microsecond or so.
+`isinstance`, `getattr`, ``==``, `hash`, `repr` and dict lookups may all run code of a
+class or its metaclass, which may raise anything, block, or lie. So types are compared
+by identity here, and attributes are read from where objects store them, with the
+descriptors of `type` and of C. Thread-safe; about a microsecond each.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _NAME = vars(type)["__qualname__"].__get__
 _MODULE = vars(type)["__module__"].__get__
 _HASH, _EQ = vars(object)["__hash__"], vars(object)["__eq__"]
 _FIELDS = 1000
-"""Attributes of one object that are looked at."""
+"""Maximum number of attributes read from one object."""
 
-# Of ``__dict__``, as classes have them: no property of that name.
+# The types of a real ``__dict__`` descriptor, not a property of that name.
 _GETTERS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _VOUCHED = (
     *("builtins", "jax", "jaxlib", "ml_dtypes", "numpy"),
@@ -36,7 +36,7 @@ _VOUCHED = (
 )
 _MAX_KNOWN = 1000
 
-# By id, with the type itself, so that no other can get that id.
+# By id, with the type itself, so that the id cannot be reused.
 _known: dict[int, tuple[type, str]] = {}
 # By id, as long as the type lives.
 _layouts: dict[int, tuple[weakref.ref[type], Layout]] = {}
@@ -59,20 +59,20 @@ def module_of(kind: type) -> str:
     """Return the module name claimed by *kind*, unverified."""
     try:
         module = _MODULE(kind)
-    except AttributeError as error:  # it was taken away
+    except AttributeError as error:  # it was deleted
         interrupts.pass_on(error)
         return ""
     return module if type(module) is str else ""
 
 
 def is_a(value: object, base: type) -> bool:
-    """Tell whether *value* is of *base* or of a class below it."""
+    """Return whether *value* is an instance of *base* or a subclass."""
     return is_below(type(value), base)
 
 
 def is_below(kind: type, base: type) -> bool:
-    """Tell whether *kind* is *base* or a class below it."""
-    # `in` would ask the metaclass whether they are equal.
+    """Return whether *kind* is *base* or a subclass."""
+    # `in` would call the metaclass's ``__eq__``.
     if kind is base:
         return True
     for one in _MRO(kind):  # noqa: SIM110 - three times as quick as any()
@@ -82,7 +82,9 @@ def is_below(kind: type, base: type) -> bool:
 
 
 def found_in(kind: type, name: str) -> Any:
-    """Return what *kind* has under *name*, as its class body left it, or `ABSENT`."""
+    """
+    Return the attribute *name* of *kind*, as its class body defined it, or `ABSENT`.
+    """
     for one in _MRO(kind):
         found = _NAMESPACE(one).get(name, ABSENT)
         if found is not ABSENT:
@@ -92,10 +94,10 @@ def found_in(kind: type, name: str) -> Any:
 
 def package_of(kind: type) -> str:
     """
-    Return ``numpy``, ``jax`` or another package of `_VOUCHED` where *kind* is one of
-    its own, and can be trusted; otherwise nothing.
+    Return ``numpy``, ``jax`` or another package of `_VOUCHED` if *kind* belongs to it
+    and can be trusted; otherwise an empty string.
 
-    What a class says of its module is not believed: the module must have it.
+    A class's ``__module__`` is not trusted: the module must contain the class.
     """
     known = _known.get(id(kind))
     if known is not None:
@@ -121,19 +123,19 @@ def package_of(kind: type) -> str:
 
 
 def bases_of(kind: type) -> tuple[type, ...]:
-    """Return *kind* and the classes above it, in the order in which they are asked."""
+    """Return *kind* and its base classes, in method resolution order."""
     return _MRO(kind)
 
 
 class Layout(NamedTuple):
     """
-    Where objects of a class keep what they are, and what of it says which are equal.
+    Where objects of a class store their attributes, and which of them decide equality.
 
     Attributes:
-        held: which of the classes above has the ``__dict__``, -1 if none.
-        slotted: which of them have ``__slots__``.
-        by_identity: one is only equal to itself, or hashed as if.
-        compared: the fields by which a dataclass compares; `None` of another class.
+        held: index of the base class with the ``__dict__``, -1 if none.
+        slotted: indices of those with ``__slots__``.
+        by_identity: whether an object equals only itself, or is hashed that way.
+        compared: the fields that a dataclass compares; `None` for other classes.
     """
 
     held: int
@@ -143,18 +145,18 @@ class Layout(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether what an object is can be seen."""
+        """Whether the attributes of an object can be read."""
         return self.held >= 0 or bool(self.slotted)
 
 
 def layout_of(kind: type) -> Layout:
-    """Return where objects of *kind* keep what they are."""
+    """Return where objects of *kind* store their attributes."""
     known = _layouts.get(id(kind))
     if known is not None and known[0]() is kind:
         return known[1]
     held, slotted = -1, []
     for index, namespace in enumerate(map(_NAMESPACE, _MRO(kind))):
-        # A property of that name would be the user's.
+        # A property of that name would be user code.
         getter = type(namespace.get("__dict__"))
         if held < 0 and any(getter is one for one in _GETTERS):
             held = index
@@ -171,7 +173,7 @@ def layout_of(kind: type) -> Layout:
 
 def _compared(kind: type, equal: Any) -> frozenset[str] | None:
     fields = found_in(kind, "__dataclass_fields__")
-    # What dataclasses writes is compiled from a text without a file.
+    # Methods written by dataclasses are compiled from text without a file.
     if type(fields) is not dict or type(equal) is not types.FunctionType:
         return None
     if equal.__code__.co_filename != "<string>":
@@ -187,15 +189,15 @@ def _compared(kind: type, equal: Any) -> frozenset[str] | None:
 
 def fields_of(value: object) -> dict[str, Any]:
     """
-    Return the attributes that *value* itself has, also those in ``__slots__``; what is
-    not named by text is left out.
+    Return the attributes of *value* itself, including those in ``__slots__``; names
+    that are not strings are omitted.
     """
     kind = type(value)
     held, slotted, *_ = layout_of(kind)
     found: dict[str, Any] = {}
     if held >= 0:
         of = _NAMESPACE(_MRO(kind)[held])["__dict__"].__get__(value)
-        if type(of) is dict:  # one of a class below may do anything
+        if type(of) is dict:  # a subclass may do anything
             fields = list(itertools.islice(of.items(), _FIELDS))
             found = {name: field for name, field in fields if type(name) is str}
     for index in slotted:

@@ -1,4 +1,4 @@
-"""What parts of an agent report to each other, and who listens."""
+"""Notifications between the parts of an agent."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jaxmon.agent.functions import Function
 
 class Sample(NamedTuple):
     """
-    A call that has just returned; whoever sees it must not keep it.
+    A call that has just returned. Observers must not keep it.
 
     Attributes:
-        function: the figures of its function.
+        function: the function called.
         jitted: JAX's own jitted object.
         args: the positional arguments, donated ones included.
         kwargs: the keyword arguments.
@@ -30,14 +30,14 @@ class Sample(NamedTuple):
 
 class SeenError(NamedTuple):
     """
-    An error that was counted; whoever sees it must not keep it.
+    An error that was counted. Observers must not keep it.
 
     Attributes:
-        function: which it left.
+        function: the function that it propagated from.
         kind: one of `catalog.ERROR_KINDS`.
-        error: itself.
-        message: its first lines, empty where they may not be quoted.
-        quoted: whether they may.
+        error: the exception.
+        message: its first lines, empty if they must not be quoted.
+        quoted: whether they may be quoted.
         stage: how far the call had come, if known.
         where: ``file:line`` of the user's program, if known.
     """
@@ -53,17 +53,16 @@ class SeenError(NamedTuple):
 
 class Observers:
     """
-    Who is told of what, in the order of the parts. Each is called on the thread where
-    it happens.
+    Callbacks of the parts, in their order, each called on the thread of the event.
 
     Attributes:
-        made: each jitted object whose calls are counted.
-        sample: each sampled call, before its caller has the result.
-        error: each error, once.
-        executable: each of XLA's executables, just built or loaded, with its function.
-        promotion: functions with a program that computes in float64 unasked.
-        surfaced: exceptions that left a request, an activity or the source of a loop;
-            raises nothing.
+        made: called for each jitted object whose calls are counted.
+        sample: for each sampled call, before its caller has the result.
+        error: for each error, once.
+        executable: for each XLA executable just compiled or loaded, with its function.
+        promotion: for functions with a program that computes in float64 by accident.
+        surfaced: for exceptions that left a request, an activity or the source of a
+            loop; raises nothing.
     """
 
     __slots__ = ("error", "executable", "made", "promotion", "sample", "surfaced")

@@ -1,4 +1,4 @@
-"""What is common to all that observes in an agent."""
+"""Common base of the parts of an agent."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 class Explanation(NamedTuple):
     """
-    What a part tells a person who looks into this process; asked for when it is wanted.
-    JSON types only; milliseconds at most, any thread.
+    What a part contributes to the debug overview, on request. JSON types only.
+    Thread-safe; takes milliseconds at most.
 
     Attributes:
-        sections: of the document, by name.
-        functions: facts by label of the function, by their name.
+        sections: sections of the document, by name.
+        functions: fields by function label, then by field name.
     """
 
     sections: Mapping[str, Callable[[], Any]] = _EMPTY
@@ -30,50 +30,50 @@ class Explanation(NamedTuple):
 
 class Part:
     """
-    Something that observes. What one does not need is left as it is here, and does
-    nothing.
+    A part of an agent that observes. The default implementations do nothing.
 
     Attributes:
-        name: of its failures.
+        name: the site under which its failures are counted.
     """
 
     name: ClassVar[str]
 
     def attach(self, hooks: Hooks) -> None:
-        """Take places in JAX. Each hook fails by itself; others still attach."""
+        """Attach hooks to JAX. If one fails, the others still attach."""
 
     def start(self) -> None:
-        """Start what runs beside the program."""
+        """Start background threads."""
 
     def refresh(self, *, asked: bool) -> None:
         """
-        Look now at what is looked at regularly.
+        Update periodic data now.
 
         Args:
-            asked: by the program, also for what is looked at only then.
+            asked: whether the program requested it, which includes data updated only on
+                request.
         """
 
     def collect(self) -> Iterable[Family]:
-        """Return the figures as they are now; quick, any thread."""
+        """Return the current metrics. Fast and thread-safe."""
         return ()
 
     def explain(self) -> Explanation:
-        """Return what it can tell besides."""
+        """Return its contribution to the debug overview."""
         return Explanation()
 
     def dropped(self) -> Mapping[str, int]:
-        """Return what was left out because there was too much of it, by kind."""
+        """Return the number of dropped items by kind."""
         return _EMPTY
 
     def pages(self) -> Mapping[str, Handler]:
-        """Return pages of its own on the Unix socket, by path."""
+        """Return its endpoints on the Unix socket, by path."""
         return _EMPTY
 
     def stop(self) -> None:
-        """Stop what runs and forget what it held. Harmless when repeated."""
+        """Stop threads and release data. Idempotent."""
 
     def abandon(self) -> None:
         """
         Leave everything to the parent process; called in a forked child. Takes no lock
-        and waits for nothing.
+        and does not block.
         """

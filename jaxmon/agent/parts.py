@@ -1,22 +1,22 @@
 """
 The parts of an agent, and what each hooks into JAX.
 
-| hook | part | what it attaches to | what it yields |
+| hook | part | attaches to | observes |
 |---|---|---|---|
 | monitoring | compiles | `jax.monitoring` | phases, outcomes, persistent cache |
 | compiles | compiles | ``compiler.compile_or_get_cached`` | compiles, in progress |
-| persistent_cache | cache | ``compiler._cache_write``, warnings | what is not kept |
-| misses | misses | ``pjit._infer_params`` and others | misses, and why |
-| causes | recompiles | what *misses* and *compiles* see | why a call compiled again |
+| persistent_cache | cache | ``compiler._cache_write``, warnings | programs not cached |
+| misses | misses | ``pjit._infer_params`` and others | misses and reasons |
+| causes | recompiles | the hooks *misses* and *compiles* | causes of recompiles |
 | errors | errors | ``traceback_util._filtering_mode`` | errors that leave a call |
-| uncaught | errors | `sys.excepthook` and its like | errors nobody caught |
-| out_of_memory | errors | `jax.errors.JaxRuntimeError` | errors a wait ends with |
-| transfers | transfers | JAX's array class, what sends arrays | transfers, waits |
+| uncaught | errors | `sys.excepthook` and its like | uncaught errors |
+| out_of_memory | errors | `jax.errors.JaxRuntimeError` | errors raised by syncs |
+| transfers | transfers | JAX's array class, `device_put` | transfers, syncs |
 | calls | calls | ``pjit._cpp_pjit``, `jax.pmap` | calls and hits |
 | sampling | sampling | JAX's hook after a cached call | dispatch, execution times |
 
-The only module that knows them all. They attach and start in the order of the list, and
-stop in the opposite one; what settings switch off is not imported.
+The only module that knows them all. They attach and start in this order, and stop in
+reverse; parts disabled by settings are not imported.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def parts_of(context: Context, timeline: Timeline) -> list[Part]:
     Return the parts of one agent.
 
     Args:
-        context: what they share.
-        timeline: of the program's activities, which compiles are charged to.
+        context: shared state of the agent.
+        timeline: activities of the program, to which compile time is attributed.
     """
     wanted = context.settings
     programs = None

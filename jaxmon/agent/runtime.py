@@ -1,4 +1,4 @@
-"""One agent at work: the life of its parts, and what is asked of all of them."""
+"""A running agent: the life cycle of its parts, and operations on all of them."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ PartT = TypeVar("PartT", bound=Part)
 
 class Runtime:
     """
-    What observes, or has done so.
+    An agent that is running, or has been.
 
     Attributes:
-        context: what the parts share.
-        hooks: what they have taken in JAX.
-        parts: they, in the order of starting.
-        overview: what they tell people.
-        serving: where figures are served.
-        running: whether it observes.
+        context: shared state of the parts.
+        hooks: the hooks that they have attached to JAX.
+        parts: the parts, in the order of starting.
+        overview: the debug overview.
+        serving: the server of the metrics.
+        running: whether it is observing.
     """
 
     def __init__(self, jax: ModuleType, settings: Settings) -> None:
@@ -81,10 +81,10 @@ class Runtime:
         self._print_report = self._report() if settings.report else None
 
     def part(self, kind: type[PartT]) -> PartT | None:
-        """Return the part of class *kind*, `None` where settings leave it out."""
+        """Return the part of class *kind*, `None` if disabled by settings."""
         return next((one for one in self.parts if isinstance(one, kind)), None)
 
-    # --- life --------------------------------------------------------------------
+    # --- life cycle -----------------------------------------------------------------
 
     def start(self) -> None:
         """
@@ -100,19 +100,19 @@ class Runtime:
             self._begin()
         except BaseException as error:  # noqa: BLE001 - raised below
             problem = error
-        # Not while it is handled: what fails now would seem to come of it.
+        # Not while handling it: failures now would be chained to it.
         if problem is not None:
             self.stop()
             try:
                 raise problem
             finally:
-                del problem  # its traceback and this frame would keep each other
+                del problem  # its traceback and this frame would keep each other alive
 
     def stop(self) -> None:
         """
         Detach the hooks, stop threads, close sockets and unlink their files.
 
-        Harmless when repeated. Does everything that it can, whatever fails.
+        Idempotent. Does everything that it can, whatever fails.
         """
         if not self.running:
             return
@@ -123,7 +123,7 @@ class Runtime:
             problem = error
         finally:
             self.running = False
-        # The program's: what is left has to be done all the same.
+        # The program's exception: the remaining steps must still be done.
         if problem is not None:
             self._end()
             try:
@@ -135,8 +135,8 @@ class Runtime:
         """
         Release resources in a forked child without touching the parent's files.
 
-        Threads do not survive a fork and the sockets are the parent's: the hooks
-        come off and the descriptors are closed, files stay.
+        Threads do not survive a fork and the sockets belong to the parent: hooks are
+        detached and descriptors closed, files stay.
         """
         self.running = False
         atexit.unregister(self._exit)
@@ -157,7 +157,7 @@ class Runtime:
 
     def _end(self) -> None:
         self.running = False
-        with contextlib.ExitStack() as steps:  # from the last to the first
+        with contextlib.ExitStack() as steps:  # last to first
             todo: tuple[Callable[[], None], ...] = (
                 self.serving.close,
                 *(part.stop for part in self.parts),
@@ -177,10 +177,10 @@ class Runtime:
 
     def _report(self) -> Callable[[], None]:
         """
-        Return what prints the report.
+        Return a function that prints the report.
 
-        Loaded and prepared now, not at the end: after an `exec` or `eval`, Python no
-        longer knows that an interrupt ends the program, and with which exit code.
+        Loaded and prepared now, not at exit: after an `exec` or `eval`, Python no
+        longer knows that an interrupt ended the program, and with which exit code.
         """
         from jaxmon.agent.reports import exit_report  # noqa: PLC0415 - few want a report
 
@@ -198,8 +198,8 @@ class Runtime:
         At exit: print the report if enabled, while the hooks are still installed, then
         stop.
 
-        A second signal ends that, too: nobody is left to catch what its handler raises,
-        and Python would print where in our code it came.
+        A second signal ends that too: no code is left to catch its handler's exception,
+        and Python would print a traceback into our code.
         """
         try:
             if self._print_report is not None:
@@ -225,10 +225,10 @@ class Runtime:
             interrupts.pass_on(error)
             log.warning("jaxmon could not write the baseline file: %s", error)
 
-    # --- asking ------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Have every part look now. What fails is counted, not raised."""
+        """Update every part now. Failures are counted, not raised."""
         for part in self.parts:
             self._refresh(part, part.name, asked=True)
 
@@ -239,14 +239,14 @@ class Runtime:
             self._guard.failed(site, stays_on=True)
 
     def collect(self) -> list[Family]:
-        """Return all metric families. Any thread; 20 µs for each function."""
+        """Return all metric families. Thread-safe; 20 µs per function."""
         sources: tuple[tuple[str, Callable[[], Iterable[Family]]], ...] = (
             *((part.name, part.collect) for part in self.parts),
             ("hooks", self.hooks.collect),
         )
         families: list[Family] = []
         for site, source in sources:
-            # One source's failure costs its own series only.
+            # A source's failure affects only its own series.
             try:
                 families += source()
             except Exception:  # noqa: BLE001 - contained and counted
@@ -271,7 +271,7 @@ class Runtime:
             )
         ] + [Family(catalog.SCRAPE_SECONDS, self._scrapes.samples())]
 
-    # --- reported by others ------------------------------------------------------
+    # --- callbacks ----------------------------------------------------------------
 
     def _on_surfaced(self, error: BaseException) -> None:
         for see in self.context.observers.surfaced:
@@ -287,7 +287,7 @@ class Runtime:
             self._guard.failed(site, stays_on=True)
 
 
-# Told from the start, also where settings leave the part out.
+# Exported from the start, even if the part is disabled by settings.
 _DROPPED = ("figure", "program", "sample")
 
 

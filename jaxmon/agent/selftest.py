@@ -1,8 +1,8 @@
 """
 ``python -m jaxmon.agent.selftest``: check that all hooks attach to this JAX and count.
 
-Prints one JSON document. `jaxmon doctor` runs it in a process of its own, on the CPU,
-so that no accelerator is taken.
+Prints one JSON document. `jaxmon doctor` runs it in a separate process on the CPU, so
+that it does not occupy an accelerator.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _CALLS = 3
 
 def run() -> dict[str, Any]:
     """
-    Return which hooks observe, known calls that were miscounted, as pairs of counted
-    and expected, what the cache is like, and which names this JAX lacks.
+    Return the active hooks, miscounted calls as pairs of counted and expected, the
+    state of the persistent cache, and the names that this JAX lacks.
     """
-    # Before the hooks put something in their place.
+    # Before the hooks replace them.
     missing = [one._asdict() for one in check.missing(import_module("jax").__version__)]
     agent = instrument(
         enabled=True, port=None, socket=False, calls=True, memory_interval=0

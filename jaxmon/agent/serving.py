@@ -1,5 +1,5 @@
 """
-Where an agent serves: a TCP port, and a Unix socket where the sidecar looks for it.
+Serves an agent's metrics on a TCP port, and on a Unix socket for the sidecar.
 
 Run directories are often under ``/tmp`` or ``/run``, where cleaners and logouts remove
 files of running programs. Existing connections keep working but new ones fail, so every
@@ -22,12 +22,10 @@ from jaxmon.settings import SIDECAR_PORT, Settings
 
 
 EVERY = 5.0
-"""
-Seconds between two looks. One takes some 10 µs of the server's thread.
-"""
+"""Seconds between two checks. One takes some 10 µs on the server's thread."""
 
 
-# How many ports after a busy one are tried.
+# Number of ports tried after a busy one.
 _PORTS = 64
 
 
@@ -36,13 +34,13 @@ class Serving:
     The server of one agent.
 
     Args:
-        settings: say where.
+        settings: settings of the agent.
         routes: handlers by path.
-        local_routes: likewise, of the Unix socket only.
-        on_error: told of failures, by site.
+        local_routes: handlers only for the Unix socket.
+        on_error: called with the site of each failure.
 
     Attributes:
-        url: where the metrics are, `None` when no TCP port is open.
+        url: URL of the metrics, `None` if no TCP port is open.
     """
 
     def __init__(
@@ -61,19 +59,19 @@ class Serving:
 
     @property
     def socket(self) -> str | None:
-        """Path of the Unix socket, `None` when there is none."""
+        """Path of the Unix socket, `None` if there is none."""
         return None if self._local is None else self._local.path
 
     def dropped(self) -> int:
-        """Return how many connections were refused."""
+        """Return the number of refused connections."""
         return self._server.dropped if self._server is not None else 0
 
     def start(self) -> None:
         """
-        Listen, and start the server if anybody is to reach it.
+        Listen, and start the server if anything listens.
 
         Raises:
-            OSError, RuntimeError: there are no descriptors or threads left.
+            OSError, RuntimeError: no descriptors or threads are left.
         """
         server = Server(
             self._routes,
@@ -81,7 +79,7 @@ class Serving:
             name="jaxmon-server",
             on_error=self._on_error,
         )
-        # Known first: whatever goes wrong, it is closed again.
+        # Stored first: whatever fails, it is closed again.
         self._server = server
         listening = [self._listen_tcp(server), self._listen_unix(server)]
         if not any(listening):
@@ -90,7 +88,7 @@ class Serving:
         server.start()
 
     def close(self) -> None:
-        """Let the slot go and stop the server. Harmless when repeated."""
+        """Release the slot and stop the server. Idempotent."""
         if self._local is not None:
             self._local.close()
         if self._server is not None:
@@ -98,7 +96,7 @@ class Serving:
         self.url = None
 
     def abandon(self) -> None:
-        """Close descriptors, and leave files to the parent; in a forked child."""
+        """Close descriptors and leave files to the parent; called in a forked child."""
         if self._server is not None:
             self._server.abandon()
         if self._local is not None:
@@ -121,13 +119,17 @@ class Serving:
                 continue
             if first and bound != first:
                 log.warning(
-                    "port %d is taken; jaxmon serves on %d instead", first, bound
+                    "port %d is in use; jaxmon serves on port %d instead", first, bound
                 )
             shown = f"[{host}]" if ":" in host else host
             self.url = f"http://{shown}:{bound}/metrics"
             return True
         log.warning(
-            "jaxmon serves no TCP port: %s:%d to %d: %s", host, first, last, problem
+            "jaxmon could not open a TCP port: %s:%d to %d: %s",
+            host,
+            first,
+            last,
+            problem,
         )
         return False
 
@@ -135,13 +137,15 @@ class Serving:
         if not self._settings.socket:
             return False
         local = LocalSocket(server, rundir.locate(self._settings.run_dir))
-        # Known first, as the server is.
+        # Stored first, like the server.
         self._local = local
         try:
             local.open()
         except (JaxmonError, OSError) as error:
             interrupts.pass_on(error)
-            log.warning("jaxmon serves no Unix socket for the sidecar: %s", error)
+            log.warning(
+                "jaxmon could not open the Unix socket for the sidecar: %s", error
+            )
             self._local = None
             return False
         server.every(EVERY, local.look)
@@ -149,34 +153,34 @@ class Serving:
 
 
 class LocalSocket:
-    """A slot in the run *directory*, and *server*'s socket in it."""
+    """A slot in the run *directory*, with the socket of *server*."""
 
     def __init__(self, server: Server, directory: Path) -> None:
         self._server = server
-        # The program may change its directory.
+        # The program may change its working directory.
         self._directory = directory.absolute()
         self._slot: rundir.Slot | None = None
         self._listener: Listener | None = None
         self._number: int | None = None
         self._trouble = ""
         self._closed = False
-        # Looks are on the server's thread, the end is not.
+        # Checks run on the server's thread, closing does not.
         self._lock = RLock()
 
     @property
     def path(self) -> str | None:
-        """Where the socket is, `None` when there is none."""
+        """Path of the socket, `None` if there is none."""
         slot = self._slot
         return None if slot is None else str(slot.socket)
 
     def open(self) -> None:
         """
-        Listen in the slot of before, or else in the lowest free one; before the server
+        Listen in the previous slot, or else in the lowest free one; before the server
         starts, or on its thread.
 
         Raises:
-            RunDirError: the directory cannot be used.
-            OSError: it takes no sockets.
+            RunDirError: the directory is unusable.
+            OSError: no socket can be created there.
         """
         slot = rundir.acquire(self._directory, first=self._number)
         listener = None
@@ -191,7 +195,7 @@ class LocalSocket:
         self._slot, self._number = slot, slot.number
 
     def look(self) -> None:
-        """Listen again if others do not find the socket; on the server's thread."""
+        """Listen again if the socket is gone; called on the server's thread."""
         with self._lock:
             if self._closed or (self._slot is not None and self._slot.in_place()):
                 return
@@ -227,8 +231,8 @@ class LocalSocket:
 
     def abandon(self) -> None:
         """
-        Leave slot and socket to the parent process; in a forked child, where another
-        thread of the parent may have held the lock.
+        Leave slot and socket to the parent process; called in a forked child, where the
+        lock may be held by a thread that no longer exists.
         """
         self._closed = True
         if self._slot is not None:
@@ -236,7 +240,7 @@ class LocalSocket:
             self._slot = None
 
     def _let_go(self) -> None:
-        # First, or our own socket would answer where we look for a free slot.
+        # First, or our own socket would respond when we search for a free slot.
         if self._listener is not None:
             self._server.close_listener(self._listener)
             self._listener = None

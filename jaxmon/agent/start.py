@@ -1,4 +1,4 @@
-"""Starting and stopping the agent of this process."""
+"""Starts and stops the agent of this process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 def instrument(**options: Unpack[Options]) -> Agent:
     """
-    Start observing JAX in this process and serve what is seen.
+    Start observing JAX in this process and serve the metrics.
 
-    A second call returns the agent that runs already; settings that differ are
-    reported and ignored. Settings are described by `jaxmon.settings.Settings`.
+    A second call returns the running agent; differing settings are logged and ignored.
+    Settings are described by `jaxmon.settings.Settings`.
 
     Example:
         >>> import jaxmon
@@ -31,11 +31,11 @@ def instrument(**options: Unpack[Options]) -> Agent:
         >>> print(agent.url)  # doctest: +SKIP
         http://127.0.0.1:40953/metrics
 
-    Whatever else goes wrong is one warning: the agent that is returned then is switched
-    off, and the program as it was.
+    Any other failure is logged as one warning; the returned agent is then disabled, and
+    the program unchanged.
 
     Raises:
-        SettingsError: a setting that cannot be used.
+        SettingsError: a setting is invalid.
         JaxmonError: JAX cannot be imported.
     """
     settings = load(options)
@@ -48,7 +48,7 @@ def instrument(**options: Unpack[Options]) -> Agent:
         if running is not None and running.running:
             if options and settings != running.settings:
                 log.warning(
-                    "jaxmon runs already with %s; %s is ignored. Call "
+                    "jaxmon is already running with %s; %s is ignored. Call "
                     "jaxmon.uninstrument() first to change settings.",
                     running.settings,
                     settings,
@@ -56,13 +56,13 @@ def instrument(**options: Unpack[Options]) -> Agent:
             return running
         try:
             return _start(jax, settings)
-        # A module of the program that has the name of one of Python's may end it.
+        # A program's module that shadows one of Python's may exit.
         except (Exception, SystemExit) as error:
             interrupts.pass_on(error)
             if Guard.strict:
                 raise
             log.warning(
-                "jaxmon could not start, the program runs without it: %s: %s",
+                "jaxmon could not start; the program runs without it: %s: %s",
                 type(error).__name__,
                 error,
             )
@@ -71,9 +71,9 @@ def instrument(**options: Unpack[Options]) -> Agent:
 
 def uninstrument() -> None:
     """
-    Stop observing and leave attributes, listeners, threads and files as found.
+    Stop observing and restore attributes, listeners, threads and files.
 
-    Harmless when nothing runs. Functions jitted meanwhile keep working.
+    Does nothing if no agent is running. Functions jitted meanwhile keep working.
     """
     with slot.lock:
         if slot.agent is not None:
@@ -88,7 +88,7 @@ def _start(jax: ModuleType, settings: Settings) -> Agent:
     runtime = Runtime(jax, settings)
     agent = Agent(settings, runtime)
     slot.watch_forks()
-    # Known before it starts, so that a fork meanwhile finds what to abandon.
+    # Stored before it starts, so that a fork meanwhile can abandon it.
     slot.agent = agent
     try:
         runtime.start()
@@ -102,21 +102,22 @@ def _jax() -> ModuleType:
     problem: str | None = None
     try:
         return import_module("jax")
-    # Its own check of versions, or a file of the program with a name of Python's, may
-    # raise anything, or end the program.
+    # Its own version checks, or a program's file that shadows a Python module, may
+    # raise anything, or exit.
     except (Exception, SystemExit) as error:  # noqa: BLE001 - said in a sentence
         interrupts.pass_on(error)
         problem = _in_a_sentence(error)
-    # Here, so that the sentence is all there is to read.
+    # Raised here, so that the message is all the user sees.
     msg = (
-        f"jaxmon.instrument() needs JAX, and importing it failed: {problem}. Install "
-        "the build for your hardware, or `pip install 'jaxmon[jax]'` to try it out."
+        f"jaxmon.instrument() needs JAX, and importing it failed: {problem}. "
+        "Install the JAX build for your hardware, or run `pip install "
+        "'jaxmon[jax]'` to try it out."
     )
     raise JaxmonError(msg)
 
 
 def _in_a_sentence(error: BaseException) -> str:
-    """Return what *error* says, as a part of one sentence."""
+    """Return the message of *error* as part of a sentence."""
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, ImportError) and text:
         return text

@@ -1,10 +1,9 @@
 """
 A polling thread.
 
-It never blocks inside JAX. A thread that waits in C++ for a device takes the whole
-process down when the interpreter ends before the device does; one that sleeps
-between looks does not, follows several devices at once, and knows how
-exact its times are.
+It never blocks inside JAX. A thread blocked in C++ on a device crashes the process if
+the interpreter exits first; a thread that sleeps between polls does not, follows
+several devices at once, and knows the precision of its times.
 """
 
 from __future__ import annotations
@@ -24,19 +23,17 @@ from jaxmon.agent.worker import bounded, take
 from jaxmon.threads import DaemonThread
 
 
-# Between two looks; none of what is watched asks for more.
+# Maximum time between two polls; no item asks for more.
 _MOST_SECONDS = 1.0
 
-_SET_TIMER_SLACK = 29  # of prctl, in nanoseconds, for the calling thread
+_SET_TIMER_SLACK = 29  # option of prctl, in nanoseconds, for the calling thread
 
 
 class Watched(Protocol):
     """Something to poll for completion."""
 
     def look(self) -> float | None:
-        """
-        Look, and return in how many seconds to look again; `None` when it is over.
-        """
+        """Poll, and return the seconds until the next poll, `None` when finished."""
         ...
 
 
@@ -45,7 +42,7 @@ class Watcher:
     Polls up to *limit* items on its own daemon thread.
 
     Args:
-        name: of the thread, and the site under which failures are counted.
+        name: name of the thread, and the site under which failures are counted.
         guard: contains failures.
         limit: maximum number of items; more are refused.
 
@@ -67,9 +64,7 @@ class Watcher:
         self._stopped = False
 
     def submit(self, watched: Watched) -> bool:
-        """
-        Watch *watched* from now on; return whether there was a place. Never blocks.
-        """
+        """Start polling *watched*; return whether it was accepted. Never blocks."""
         if self._stopped or not self._guard.on(self._name):
             return False
         if len(self._watched) + self._submitted.qsize() >= self._limit:
@@ -123,7 +118,8 @@ class Watcher:
                 fresh = None
             if fresh is not None:
                 self._watched.append((0.0, fresh))
-                # This frame would keep it, and what it refers to, while waiting.
+                # This frame would keep it alive, with everything it refers to, while
+                # waiting.
                 del fresh
             if not self._stopped:
                 self._look()

@@ -20,10 +20,10 @@ from jaxmon.threads import DaemonThread
 Job: TypeAlias = Callable[[], None]
 T = TypeVar("T")
 
-# Jobs take at most this share of the thread's time; beyond it they come less often.
+# Maximum share of the thread's time for the routine; beyond it, it runs less often.
 _SHARE = 0.01
 
-# A routine that fails again and again waits up to this many times as long.
+# A routine that keeps failing waits up to this many times as long.
 _MOST_PATIENCE = 16
 
 _TURN_SECONDS = 0.05
@@ -31,21 +31,21 @@ _TURN_SECONDS = 0.05
 
 class Worker:
     """
-    A daemon thread that runs jobs handed to it, and one job again and again.
+    A daemon thread that runs queued jobs, and one periodic routine.
 
-    The thread starts with the first need for it. What it runs is contained by
-    *guard*: a site that keeps failing is switched off.
+    The thread starts when first needed. Failures are contained by *guard*: a site that
+    keeps failing is disabled.
 
     Args:
-        name: of the thread, and the site under which failures are counted.
+        name: name of the thread, and the site under which failures are counted.
         guard: contains failures.
-        every: seconds between two runs of *routine*, which come less often when
-            the routine would take more than a hundredth of the time.
-        routine: what is run regularly.
+        every: seconds between two runs of *routine*, more if the routine would take
+            over a hundredth of the time.
+        routine: called periodically.
         limit: maximum queued jobs; more are refused.
         spread: share of *every* by which the time between two runs varies at random, so
             that they do not synchronise with the program.
-        gives_up: a routine that keeps failing switches the site off; otherwise it is
+        gives_up: a routine that keeps failing disables the site; otherwise it is
             retried forever with backoff, for routines that may recover.
 
     Attributes:
@@ -72,9 +72,9 @@ class Worker:
         self._spread = spread
         self._gives_up = gives_up
         self._patience = 1
-        # Our own: the program may have seeded the shared one.
+        # A separate one: the program may have seeded the shared one.
         self._random = random.Random()  # noqa: S311 - nothing secret
-        # Its put() may be entered again by the garbage collector, on one thread.
+        # Its put() may be reentered on one thread by the garbage collector.
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()
@@ -82,7 +82,7 @@ class Worker:
 
     def start(self) -> None:
         """
-        Start the thread, once. Raises nothing: a thread that cannot start is a
+        Start the thread, once. Raises nothing: if the thread cannot start, that is a
         failure of this site.
         """
         with self._lock:
@@ -92,7 +92,7 @@ class Worker:
                 f"jaxmon-{self._name}",
                 functools.partial(self._guard.run, self._name, self._run),
             )
-            # Known before it starts: the garbage collector may submit a job meanwhile,
+            # Stored before it starts: the garbage collector may submit a job meanwhile,
             # on this thread.
             self._thread = thread
             try:
@@ -115,27 +115,27 @@ class Worker:
         self._discard()
         # For a thread that is still busy.
         self._jobs.put(None)
-        # Last: where an interrupt lands before, the next call ends it.
+        # Last: if an interrupt arrives before, the next call completes the stop.
         self._thread = None
 
     def drain(self, timeout: float) -> bool:
         """
-        Wait until what was submitted before has been done, at most *timeout* seconds;
-        return whether it was. Not for use on the worker's own thread.
+        Wait until the jobs submitted so far are done, at most *timeout* seconds; return
+        whether they are. Must not be called on the worker's own thread.
         """
         if self._thread is None and self._jobs.empty():
             return True
         if self._stopped or not self._guard.on(self._name):
             return False
         done = threading.Event()
-        # Not by submit(): there may be no place.
+        # Not by submit(): the queue may be full.
         self._jobs.put(done.set)
         self.start()
-        # Turns, not a clock: the program may have put its own in the place of Python's.
+        # Counts turns, not time: the program may have replaced Python's clock.
         for _ in range(int(timeout / _TURN_SECONDS) + 1):
             if done.wait(_TURN_SECONDS):
                 return True
-            # A site that was switched off, or stopped, meanwhile does nothing more.
+            # If the site was disabled or stopped meanwhile, nothing more happens.
             thread = self._thread
             if thread is None or not thread.is_alive():
                 break
@@ -168,16 +168,19 @@ class Worker:
             try:
                 job = take(self._jobs, timeout)
             except Empty:
-                waited = True  # whatever the clock says of it
+                waited = True  # whatever the clock says
                 continue
             self._do(job)
-            # This frame would keep the job, and what it refers to, while waiting.
+            # This frame would keep the job alive, with everything it refers to, while
+            # waiting.
             del job
-        if not self._stopped:  # switched off: nobody else will do what waits
+        if not self._stopped:  # disabled: no other thread will run the queued jobs
             self._discard()
 
     def _discard(self) -> None:
-        """Forget what waits: it may hold what the program wants to be rid of."""
+        """
+        Drop queued jobs: they may refer to objects that the program wants to free.
+        """
         with contextlib.suppress(Empty):
             while True:
                 self._jobs.get_nowait()
@@ -187,14 +190,15 @@ class Worker:
 
     def _rest(self, *, fine: bool) -> float:
         """
-        Return seconds to the next run of the routine, after one that was *fine* or not.
+        Return the seconds until the next run of the routine, after one that was *fine*
+        or not.
         """
         again = not fine and not self._gives_up
         self._patience = min(2 * self._patience, _MOST_PATIENCE) if again else 1
         return self._pause() * self._patience
 
     def _do(self, job: Job | None, *, stays_on: bool = False) -> bool:
-        """Run *job*, and tell whether it did not fail."""
+        """Run *job*; return whether it succeeded."""
         if job is None:
             return True
         try:
@@ -207,7 +211,7 @@ class Worker:
 
 def bounded(seconds: float, most: float) -> float:
     """
-    Return *seconds* as a time to wait, *most* at most: the program may have replaced
+    Return *seconds* as a waiting time, *most* at most: the program may have replaced
     the clock with one that steps back or returns NaN.
     """
     return max(seconds, 0.0) if seconds < most else most
@@ -215,10 +219,10 @@ def bounded(seconds: float, most: float) -> float:
 
 def take(queue: SimpleQueue[T], timeout: float | None) -> T:
     """
-    Wait for the next item of *queue*, at most *timeout* seconds, for ever if `None`.
+    Wait for the next item of *queue*, at most *timeout* seconds, forever if `None`.
 
-    For the only thread that takes from it. Python 3.11 may wait for ever where a short
-    timeout passes before it begins to wait; not, once a look has found the queue empty.
+    For the only thread that takes from it. Python 3.11 may wait forever if a short
+    timeout passes before it starts to wait, but not once the queue was found empty.
 
     Raises:
         queue.Empty: nothing came.

@@ -293,7 +293,7 @@ print(json.dumps([
 
     assert result.json() == [True, 1, True, ["MainThread", *leaks.THREADS], 2]
     assert len(result.err.splitlines()) == 1
-    assert "jaxmon runs already with" in result.err
+    assert "jaxmon is already running with" in result.err
 
 
 # --- settings --------------------------------------------------------------------

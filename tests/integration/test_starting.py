@@ -33,7 +33,7 @@ from tests.support import Result, run_python
 
 pytestmark = pytest.mark.contained
 
-COULD_NOT = "jaxmon could not start, the program runs without it: "
+COULD_NOT = "jaxmon could not start; the program runs without it: "
 
 USES_ALL = """
 import jax

@@ -73,7 +73,7 @@ def test_a_busy_port_moves_on_and_says_so(start: Callable[..., Any]) -> None:
         port = taken.getsockname()[1]
         found, err = start({"port": port})
 
-    assert f"port {port} is taken; jaxmon serves on " in err
+    assert f"port {port} is in use; jaxmon serves on port " in err
     assert found["url"] is not None
     assert f":{port}/" not in found["url"]
 
@@ -135,7 +135,7 @@ def test_a_host_that_cannot_be_bound_is_reported(
 
     for host, (one, err) in zip(NOT_ADDRESSES, found, strict=True):
         assert one["url"] is None, host
-        assert err.count("jaxmon serves no TCP port") == 1, host
+        assert err.count("jaxmon could not open a TCP port") == 1, host
         assert "Traceback" not in err, host
 
 
@@ -184,7 +184,7 @@ def test_an_unusable_run_directory_costs_the_socket_only(
     for (name, (_, message)), (one, err) in zip(UNUSABLE.items(), found, strict=True):
         assert one["url"] is not None, name
         assert one["socket"] is None, name
-        assert "jaxmon serves no Unix socket for the sidecar" in err, name
+        assert "jaxmon could not open the Unix socket for the sidecar" in err, name
         assert message in err, name
         assert len(err.splitlines()) == 1, name
 

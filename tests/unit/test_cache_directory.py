@@ -100,7 +100,7 @@ def test_who_only_reads_needs_no_permission_to_write(
 
     assert look(str(tmp_path), sought={}, writes=False).problem is None
     problem = look(str(tmp_path), sought={}, writes=True).problem
-    assert problem == "this process may not write there"
+    assert problem == "this process cannot write to it"
 
 
 @pytest.mark.parametrize(

@@ -180,10 +180,10 @@ def test_a_host_that_is_short_is_named() -> None:
 
 def test_memory_that_ran_out_while_building_is_told_apart() -> None:
     """Constants are what a program is made of."""
-    assert "while the program was being built" in advised(
+    assert "while the program was being compiled" in advised(
         failure=failure("std::bad_alloc", stage="compile")
     )
-    assert "being built" not in advised()
+    assert "being compiled" not in advised()
 
 
 def test_outputs_that_are_larger_than_temporaries_are_to_be_donated() -> None:

@@ -1,1 +1,1 @@
-"""JAX's persistent compilation cache: who hits it, and why others cannot."""
+"""JAX's persistent compilation cache: hits, misses, and obstacles."""

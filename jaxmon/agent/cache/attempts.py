@@ -10,21 +10,21 @@ from typing import NamedTuple
 from jaxmon.agent.jaxlink.cache import JaxCache
 
 
-# Functions that are named for each reason.
+# Functions named for each reason.
 _FUNCTIONS = 50
 
 NAMED = 3
-"""Functions, and modules, that are named in words."""
+"""Maximum number of functions or modules listed in a message."""
 
 
 class Refused(NamedTuple):
     """
-    Programs that were compiled and not kept, for one reason.
+    Programs that were compiled but not cached, for one reason.
 
     Attributes:
         programs: how many.
-        seconds: what compiling them took.
-        functions: the same by function, at least for those that came first.
+        seconds: their total compile time.
+        functions: compile time by function, for the first functions at least.
     """
 
     programs: int = 0
@@ -43,14 +43,14 @@ class Attempt:
     Outcome of one persistent cache miss.
 
     Attributes:
-        key: under which it was looked for.
-        module: what XLA calls it.
-        seconds: that compiling it took.
-        callbacks: whether it calls back into Python.
-        unread: whether there is an entry that could not be read.
-        stored: whether JAX was about to write one.
+        key: the cache key.
+        module: name of the XLA module.
+        seconds: compile time.
+        callbacks: whether the program calls back into Python.
+        unread: whether an entry exists that could not be read.
+        stored: whether JAX was about to write an entry.
         failed: whether writing failed.
-        too_large: whether all entries may not take as much.
+        too_large: whether the entry exceeds the maximum cache size.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Attempt:
 
 
 def refusal(attempt: Attempt, jax: JaxCache) -> str | None:
-    """Return why JAX did not keep a program, `None` if it did, or tried to."""
+    """Return why JAX did not store a program, `None` if it did, or tried to."""
     reason: str | None = "below_size"
     if attempt.too_large:
         reason = "too_large"
@@ -123,5 +123,5 @@ class Refusals:
             )
 
     def by_reason(self) -> Mapping[str, Refused]:
-        """Return what was refused so far."""
+        """Return the programs not cached so far, by reason."""
         return dict(self._refused)

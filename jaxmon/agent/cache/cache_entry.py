@@ -10,20 +10,20 @@ from pathlib import Path
 from jaxmon.agent.jaxlink.cache import XLA_CACHES
 
 
-# XLA's options are within an entry, the paths in the cache's directory among them.
+# An entry contains XLA's options, including paths within the cache directory.
 _PATH = re.compile(rb"(/[\x20-\x7e]*?)/(?:%s)" % "|".join(XLA_CACHES).encode())
 
-# What is read of an entry is decompressed in memory.
+# The part of an entry that is read is decompressed in memory.
 _MOST_BYTES = 32 << 20
 
 
 def made_under(file: Path, decompress: Callable[[bytes], bytes]) -> str | None:
     """
-    Return the directory under which the entry *file* was made, `None` if the entry
-    does not tell, is gone, unreadable, or has more than 32 MiB.
+    Return the cache directory under which the entry *file* was created, `None` if it is
+    not recorded, or if the entry is gone, unreadable or larger than 32 MiB.
 
     Args:
-        file: where it is.
+        file: path of the entry.
         decompress: undoes JAX's compression.
     """
     try:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from jaxmon.agent.jaxlink.cache import SUFFIX, module_of
 
 
-# Beyond either, size and number of entries are not told.
+# Beyond either limit, size and number of entries are not reported.
 _MOST_FILES = 100_000
 _SECONDS = 5.0
 
@@ -22,11 +22,11 @@ class Listing(NamedTuple):
     Result of a directory scan.
 
     Attributes:
-        entries: how many programs it holds, `None` if they could not be counted.
-        size: their bytes, `None` likewise.
+        entries: number of cached programs, `None` if they could not be counted.
+        size: their total size in bytes, `None` likewise.
         free: free bytes on its file system, `None` if unknown.
-        problem: why it cannot be used, in words, `None` if it can.
-        elsewhere: keys of modules asked for, but not the ones asked for; a few.
+        problem: why the directory is unusable, `None` if it is usable.
+        elsewhere: some entries of the modules sought, under other keys.
     """
 
     entries: int | None = None
@@ -37,7 +37,7 @@ class Listing(NamedTuple):
 
 
 def is_local(path: str) -> bool:
-    """Tell whether *path* is one of this host, not ``gs://`` or another address."""
+    """Return whether *path* is a local path, not a URL such as ``gs://``."""
     return "://" not in path
 
 
@@ -54,8 +54,8 @@ def look(
     Args:
         path: a local directory.
         sought: keys that were not found there, by module.
-        writes: whether this process is to write there.
-        clock: seconds; a look ends after 5 of them.
+        writes: whether this process writes to the cache.
+        clock: seconds; the scan stops after 5.
     """
     entries, size = 0, 0
     elsewhere: set[str] = set()
@@ -86,7 +86,7 @@ def look(
         return Listing(problem=f"it cannot be read: {error.strerror}")
     problem = None
     if writes and not os.access(path, os.W_OK | os.X_OK):
-        problem = "this process may not write there"
+        problem = "this process cannot write to it"
     return Listing(
         entries=entries if complete else None,
         size=size if complete else None,

@@ -17,8 +17,8 @@ from jaxmon.agent.cache.attempts import NAMED, Refused
 
 RESET = "jax.experimental.compilation_cache.compilation_cache.reset_cache()"
 
-# Programs compiled faster than the threshold are worth a word when all of them
-# together took as long as this.
+# Programs that compile faster than JAX's threshold are reported once their total
+# compile time exceeds this.
 _WORTH_SECONDS = 1.0
 
 
@@ -28,8 +28,8 @@ class Obstacle(NamedTuple):
 
     Args:
         reason: one of `catalog.PERSISTENT_CACHE_OBSTACLES`.
-        message: what was found.
-        advice: what to do.
+        message: description of the problem.
+        advice: how to fix it.
     """
 
     reason: str
@@ -42,23 +42,23 @@ class Situation(NamedTuple):
     Known state of the cache at one point in time.
 
     Attributes:
-        enabled: JAX's switch, ``jax_enable_compilation_cache``.
+        enabled: the setting ``jax_enable_compilation_cache``.
         directory: as configured.
-        asked: whether JAX looked for a program, with or without a directory.
-        given_up: why JAX does not use the directory although it is configured.
-        trouble: why the directory cannot be used.
-        max_size: bytes that the entries may have, -1 for any number.
-        size: bytes that they have, `None` if unknown.
-        free: bytes left on the file system, `None` if unknown.
-        check_contents: JAX's switch of that name.
-        min_seconds: compile time from which a program is kept.
-        min_bytes: size from which it is.
-        process: number of this process in its cluster.
-        refused: programs not kept, by reason.
-        hits: programs found.
-        elsewhere: programs compiled although the directory holds one of that name,
-            which was made under another path, or none that is known. Empty where
-            the path is not part of each key.
+        asked: whether JAX looked up any program, with or without a directory.
+        given_up: why JAX does not use the configured directory.
+        trouble: why the directory is unusable.
+        max_size: maximum cache size in bytes, -1 for no limit.
+        size: current cache size in bytes, `None` if unknown.
+        free: free bytes on the file system, `None` if unknown.
+        check_contents: the setting ``jax_compilation_cache_check_contents``.
+        min_seconds: minimum compile time of a program to be cached.
+        min_bytes: minimum size of an entry.
+        process: index of this process in its cluster.
+        refused: programs not cached, by reason.
+        hits: number of cache hits.
+        elsewhere: programs compiled although the directory has one of that name, with
+            the path under which that was created, `None` if unknown. Empty if the path
+            is not part of the key.
     """
 
     enabled: bool = True
@@ -79,7 +79,7 @@ class Situation(NamedTuple):
 
 
 def obstacles(now: Situation) -> list[Obstacle]:
-    """Return the obstacles in a situation; the first one that explains all, alone."""
+    """Return the obstacles in this state; only the first if it explains all misses."""
     for whole in (
         _disabled,
         _no_directory,
@@ -125,7 +125,7 @@ def _disabled(now: Situation) -> Obstacle | None:
 
 
 def _no_directory(now: Situation) -> Obstacle | None:
-    # The program may still be about to set it while nothing was compiled.
+    # Before the first compile, the program may still set it.
     if now.directory or not now.asked:
         return None
     return Obstacle(
@@ -202,7 +202,7 @@ def _too_large(now: Situation) -> Obstacle | None:
 
 
 def _path_in_key(now: Situation) -> Obstacle | None:
-    # One hit shows that the path is the one under which programs were kept.
+    # A single hit shows that the path is the one under which programs were stored.
     if now.hits or not now.elsewhere:
         return None
     names = ", ".join(list(now.elsewhere)[:NAMED])

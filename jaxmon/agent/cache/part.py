@@ -1,9 +1,9 @@
 """
 JAX's persistent compilation cache: hits, and why other lookups missed.
 
-JAX tells of a look-up and of a hit by events, of what it did not keep and of errors
-by nothing but its log and `warnings.warn`. Both happen in functions that JAX looks up
-in its modules, so probes see them: ``compiler._cache_write`` and the ``warn`` that
+JAX reports lookups and hits by events, but programs it did not store and errors only in
+its log and by `warnings.warn`. Both happen in functions that JAX looks up in its
+modules, so probes observe them: ``compiler._cache_write`` and the ``warn`` that
 ``compiler`` and ``lru_cache`` call, while the exception is being handled.
 """
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _EVERY = 30.0
 
-# Keys that were looked for and not found are remembered, to know our own entries.
+# Keys that missed are remembered, to recognise our own entries.
 _KEYS = 10_000
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -67,9 +67,9 @@ class PersistentCache(Part):
     directory and may hang with it.
 
     Args:
-        context: where to read, and where to tell.
-        look: looks at the directory.
-        clock: seconds, for telling that it hangs.
+        context: shared state of the agent.
+        look: scans the directory.
+        clock: seconds, to detect a hung scan.
     """
 
     name = "cache"
@@ -115,12 +115,12 @@ class PersistentCache(Part):
         """
         Record the result of a lookup for *function*; called on the compiling thread.
 
-        The event that reports a look-up fires without a cache directory, too.
+        JAX reports a lookup even without a cache directory.
 
         Args:
-            function: that was compiled.
+            function: the function being compiled.
             hit: whether the program was found.
-            heard: whether JAX's word that it writes an entry would have been heard.
+            heard: whether JAX's event for writing an entry would have been received.
         """
         attempt, self._thread.attempt = self._thread.attempt, None
         first, self._asked = not self._asked, True
@@ -147,18 +147,18 @@ class PersistentCache(Part):
 
     def saved(self, seconds: float, name: str | None = None) -> None:
         """
-        Add what a hit saved.
+        Add the compile time that a hit saved.
 
-        JAX keeps whole seconds of compile time, so a program that compiled in less
-        than one "saves" less than nothing; a counter must not fall.
+        JAX stores compile time in whole seconds, so the saving of a program that
+        compiled in under a second is negative; a counter must not decrease.
         """
         del name
         with self._lock:
-            # In this order, what is no number is 0 as well.
+            # In this order, NaN becomes 0 too.
             self._saved += max(0.0, seconds)
 
     def on_write(self, frame: FrameType, original: object) -> None:
-        """Observe that JAX is to write what was just compiled."""
+        """Observe that JAX is about to write the program just compiled."""
         del original
         write = written(frame)
         before = self._thread.attempt
@@ -172,8 +172,8 @@ class PersistentCache(Part):
 
     def on_warning(self, frame: FrameType, original: object) -> None:
         """
-        Observe a warning of JAX's where it reads and writes: a failure of the cache,
-        if an exception is being handled there.
+        Observe a warning where JAX reads and writes entries: a cache failure if an
+        exception is being handled.
         """
         del original
         error, failed = sys.exception(), failed_at(frame)
@@ -188,8 +188,8 @@ class PersistentCache(Part):
 
     def on_refusal(self, frame: FrameType, original: object) -> None:
         """
-        Observe a warning of JAX's where it keeps to a size: an entry is larger than all
-        entries may be, and is not written.
+        Observe a warning where JAX enforces the maximum size: an entry is larger than
+        the whole cache may be, so it is not written.
         """
         del original
         if is_refusal(frame) and self._thread.attempt is not None:
@@ -198,7 +198,7 @@ class PersistentCache(Part):
     # --- life --------------------------------------------------------------------
 
     def attach(self, hooks: Hooks) -> None:
-        """See what JAX writes, and why it does not."""
+        """Observe writes, and why others do not happen."""
         hooks.hear({CACHE_STORED: self.stored}, {TIME_SAVED: self.saved})
         hooks.attach("persistent_cache", self._take, needs=("cache",))
 
@@ -211,11 +211,11 @@ class PersistentCache(Part):
             at.replace(*place, Stand(warnings, {"warn": warn}))
 
     def start(self) -> None:
-        """Start the thread that looks at the directory."""
+        """Start the thread that scans the directory."""
         self._worker.start()
 
     def stop(self) -> None:
-        """Stop it, without waiting for a directory that hangs."""
+        """Stop it, without waiting for a hung directory."""
         self._worker.stop(timeout=1.0 if self._watch.hung else 5.0)
 
     def look(self) -> None:
@@ -238,7 +238,7 @@ class PersistentCache(Part):
     # --- reading -----------------------------------------------------------------
 
     def explain(self) -> Explanation:
-        """Return the figures and the obstacles."""
+        """Return the statistics and the obstacles."""
         return Explanation({"cache": self.snapshot}, {"cache": self._by_function})
 
     def _by_function(self) -> dict[str, Any]:
@@ -246,7 +246,9 @@ class PersistentCache(Part):
         return found
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the figures, also by function, and the obstacles in words."""
+        """
+        Return the statistics, in total and by function, and the obstacles as text.
+        """
         config = self._jax.config
         listing = self._watch.listing
         return {
@@ -269,7 +271,7 @@ class PersistentCache(Part):
         }
 
     def collect(self) -> list[Family]:
-        """Return the figures of the cache. About 50 µs."""
+        """Return the metrics of the cache. About 50 µs."""
         listing = self._watch.listing
         families = [
             _family(catalog.PERSISTENT_CACHE_REQUESTS, self._requests),
@@ -305,7 +307,7 @@ class PersistentCache(Part):
         if attempt.failed:
             return
         if reason is None:
-            # JAX does not replace an entry that it could not read.
+            # JAX does not replace an unreadable entry.
             if attempt.stored and not attempt.unread:
                 self._writes.add()
                 with self._lock:
@@ -350,7 +352,7 @@ class PersistentCache(Part):
         self._look_soon()
 
     def _look_again(self) -> None:
-        # A directory that many processes share is slow because they all look at it.
+        # A directory shared by many processes is slow when all of them scan it.
         if self._watch.rested:
             self.look()
 

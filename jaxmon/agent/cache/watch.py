@@ -14,12 +14,12 @@ from jaxmon.agent.jaxlink.cache import SUFFIX, JaxCache
 
 
 HUNG_SECONDS = 60.0
-"""A look that takes longer is taken for one that does not return."""
+"""A scan that takes longer counts as hung."""
 
-# Between two looks that nobody waits for passes a hundred times what the first took.
+# Time between background scans: a hundred times the duration of the last one.
 _SHARE = 0.01
 
-# Entries whose path is remembered; five are opened at a time.
+# Entries whose path is remembered; five are opened per scan.
 _REMEMBERED = 1000
 
 
@@ -28,9 +28,9 @@ class CacheWatch:
     Scans the directory on request and keeps the result.
 
     Args:
-        jax: tells which directory, and how to read an entry.
-        look: lists a directory.
-        clock: seconds, for telling that a look hangs.
+        jax: state of JAX's cache, and how to read an entry.
+        look: scans a directory.
+        clock: seconds, to detect a hung scan.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class CacheWatch:
     @property
     def rested(self) -> bool:
         """
-        Whether another look costs next to nothing, by the time the last one took.
+        Whether another scan is cheap enough, judging by how long the last one took.
 
-        Each program of a cold start is a reason to look; thousands of looks at a large
-        or remote directory would be a reason for the cold start to take long.
+        Each program compiled in a cold start requests a scan; thousands of scans of a
+        large or remote directory would prolong the cold start.
         """
         return self._clock() >= self._rests_until
 
@@ -71,24 +71,24 @@ class CacheWatch:
 
     @property
     def elsewhere(self) -> Mapping[str, str | None]:
-        """Programs that were made under another path, by module, and that path."""
+        """Programs created under a different path, by module, with that path."""
         return self._elsewhere
 
     @property
     def problem(self) -> str | None:
-        """Why the directory cannot be used, in words, `None` if it can."""
+        """Why the directory is unusable, `None` if it is usable."""
         if self.hung:
             return f"it has not responded for more than {HUNG_SECONDS:.0f} s"
-        # JAX makes the directory when it first needs it.
+        # JAX creates the directory when it first needs it.
         return self._listing.problem if self._jax.tried else None
 
     def look(self, sought: Mapping[str, Collection[str]], *, hits: int) -> None:
         """
-        Look now, on this thread, which hangs if the directory does.
+        Scan now, on this thread, which hangs if the directory does.
 
         Args:
-            sought: keys that were not found, by module.
-            hits: programs that were.
+            sought: keys that missed, by module.
+            hits: number of cache hits so far.
         """
         directory = self._jax.directory
         if directory is None or not cache_directory.is_local(directory):
@@ -98,7 +98,7 @@ class CacheWatch:
         try:
             writes = self._jax.process == 0
             self._listing = self._look(directory, sought=sought, writes=writes)
-            # One hit shows that the path is right.
+            # A single hit shows that the path is right.
             suspects = () if hits else self._listing.elsewhere
             self._elsewhere = self._moved(directory, suspects)
         finally:
@@ -107,7 +107,7 @@ class CacheWatch:
             self._rests_until = now + (now - began) / _SHARE
 
     def _moved(self, directory: str, keys: Collection[str]) -> dict[str, str | None]:
-        """Return those of *keys* that were not made under *directory*, by module."""
+        """Return those of *keys* not created under *directory*, by module."""
         if not keys or not self._jax.path_matters():
             return {}
         if len(self._made_under) > _REMEMBERED:

@@ -1,1 +1,1 @@
-"""Whether results are what they should be: equal, finite, of the expected type."""
+"""Checks of results: determinism, gradients, non-finite values, unintended float64."""

@@ -36,9 +36,9 @@ class _Checks:
 
 class Determinism(Part):
     """
-    Keeps the outcome of checks, and makes some of its own where that was asked for.
+    Records the results of checks, and re-runs sampled calls if enabled.
 
-    Gradient checks and keys used twice are counted here too.
+    Gradient checks and PRNG key reuse are counted here too.
     """
 
     name = "determinism"
@@ -56,32 +56,32 @@ class Determinism(Part):
         context.observers.error.append(self._on_error)
 
     def attach(self, hooks: Hooks) -> None:
-        """Take the outcomes of checks that the program makes."""
+        """Start recording the checks that the program makes."""
         del hooks
         _current.keeper = self
 
     def stop(self) -> None:
-        """Take no outcomes, and stop repeating calls."""
+        """Stop recording checks and re-running calls."""
         self.abandon()
         if self._shadow is not None:
             self._shadow.stop()
 
     def abandon(self) -> None:
-        """Take no outcomes."""
+        """Stop recording checks."""
         if _current.keeper is self:
             _current.keeper = None
 
-    # --- taking ------------------------------------------------------------------
+    # --- recording ---------------------------------------------------------------
 
     def taken(self, fn: object, take: Callable[[Determinism, Function], None]) -> None:
-        """Call *take* with the figures of *fn*. Raises nothing."""
+        """Call *take* with the function entry of *fn*. Raises nothing."""
         try:
             take(self, self._context.table.of(fn))
         except Exception:  # noqa: BLE001 - contained: the check itself was made
             self._context.guard.failed("determinism", stays_on=True)
 
     def checked(self, function: Function, check: DeterminismCheck) -> None:
-        """Take the outcome of a check."""
+        """Record the result of a check."""
         checks = self._of(function)
         _count(checks.determinism, passed=check.identical)
         checks.deviation = check.max_relative
@@ -97,7 +97,7 @@ class Determinism(Part):
     def checked_gradients(
         self, function: Function, explanation: str, *, passed: bool
     ) -> None:
-        """Take the outcome of a gradient check."""
+        """Record the result of a gradient check."""
         _count(self._of(function).gradients, passed=passed)
         if not passed:
             self._context.events.add(
@@ -117,13 +117,13 @@ class Determinism(Part):
     # --- reading -----------------------------------------------------------------
 
     def explain(self) -> Explanation:
-        """Return the outcomes of checks."""
+        """Return the results of checks."""
         return Explanation(functions={"determinism": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
         """
-        Return by function the checks, the last deviation, keys used twice, and why its
-        calls are not repeated.
+        Return, by function, the checks, the last deviation, PRNG key reuse, and why
+        calls are not re-run.
         """
         found: dict[str, dict[str, Any]] = {}
         for function, checks in list(self._checks.items()):
@@ -140,7 +140,7 @@ class Determinism(Part):
         return found
 
     def collect(self) -> list[Family]:
-        """Return the figures."""
+        """Return the metrics of checks."""
         checks = list(self._checks.items())
         deviation, reuse = catalog.OUTPUT_DEVIATION, catalog.KEY_REUSE
         reused = list(self._reused.items())
@@ -176,9 +176,9 @@ def check_determinism(
     """
     Run *fn* several times on the same input and compare all outputs bit by bit.
 
-    Works without an agent; where one runs, the outcome is in its metrics and events.
-    Arrays are copied for each run, unless *fn* is known not to donate any, and outputs
-    are copied to the host. Exceptions from *fn* propagate.
+    Works without an agent; if one is running, it exports and records the result. Arrays
+    are copied for each run, unless *fn* is known not to donate any, and outputs are
+    copied to the host. Exceptions from *fn* propagate.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxmon
@@ -186,7 +186,7 @@ def check_determinism(
         True
 
     Args:
-        fn: jitted or not.
+        fn: the function, jitted or not.
         args: its positional arguments.
         runs: how often to run it, at least twice.
         kwargs: its keyword arguments.
@@ -233,7 +233,7 @@ def tell(fn: Callable[..., Any], take: Callable[[Determinism, Function], None]) 
 
 def _copied(jax: Any, tree: Any, *, arrays: bool) -> Any:
     """
-    Return *tree* with copies of its arrays: those of NumPy, and JAX's if *arrays*.
+    Return *tree* with its NumPy arrays copied, and its JAX arrays too if *arrays*.
     """
 
     def copy(leaf: Any) -> Any:
@@ -287,5 +287,5 @@ def _plain(deviation: Deviation) -> dict[str, Any]:
 
 
 def _json(number: float | None) -> float | str | None:
-    """Return *number* as JSON has it, which knows no infinity."""
+    """Return *number* as valid JSON, which has no infinity."""
     return number if number is None or math.isfinite(number) else "inf"

@@ -1,8 +1,8 @@
 """
 Bitwise comparison of two results.
 
-Results are trees of arrays or of anything else. Arrays are compared on the host: those
-with shards elsewhere by the shards that this process has.
+Results are pytrees of arrays or other objects. Arrays are compared on the host; of
+distributed arrays, only this process's shards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jaxmon.agent.inspection import name_of
 
 _MAX_SHOWN = 10
 
-# Floating-point formats, those of ml_dtypes too, are a sign and a magnitude.
+# Floating-point formats, including those of ml_dtypes, are a sign and a magnitude.
 _FLOATS = ("float", "bfloat")
 
 
@@ -26,16 +26,16 @@ class Deviation:
     Deviation of one leaf of a result.
 
     Attributes:
-        path: where it is in the result, as ``['loss']``; empty for a lone array.
-        dtype: of the first result; the type's name for what is no array.
+        path: its path in the result, such as ``['loss']``; empty for a single array.
+        dtype: of the first result; the type's name if it is not an array.
         shape: of the first result.
-        differing: elements whose bits differed.
-        size: elements.
-        max_abs: largest absolute difference; infinite where a number met a NaN or
-            an infinity.
-        max_relative: largest difference in relation to the larger of the two.
-        max_ulp: largest number of representable values between the two; `None`
-            for what has no floating-point format.
+        differing: number of elements whose bits differ.
+        size: number of elements.
+        max_abs: largest absolute difference; infinite if a number was compared with a
+            NaN or an infinity.
+        max_relative: largest difference relative to the larger of the two values.
+        max_ulp: largest number of representable values between the two; `None` for
+            other than floating-point types.
         reason: why no elements could be compared; empty if they could.
     """
 
@@ -63,7 +63,7 @@ class Deviation:
 @dataclass(frozen=True, slots=True)
 class DeterminismCheck:
     """
-    The outcome of running a function several times on the same input.
+    Result of running a function several times on the same input.
 
     Truthy if all runs were bit-identical.
 
@@ -71,7 +71,7 @@ class DeterminismCheck:
         function: its label.
         runs: how often it ran.
         leaves: leaves of a result that were compared.
-        deviations: what differed, each leaf once, with its largest figures.
+        deviations: leaves that differed, each with its largest deviation.
     """
 
     function: str
@@ -81,7 +81,7 @@ class DeterminismCheck:
 
     @property
     def identical(self) -> bool:
-        """Whether all runs gave the same."""
+        """Whether all runs gave the same outputs."""
         return not self.deviations
 
     @property
@@ -107,16 +107,16 @@ class DeterminismCheck:
 
 class Result:
     """
-    A result brought to the host, to be compared with others.
+    A result copied to the host, for comparison.
 
-    Waits for the devices and copies: the arrays themselves are not kept.
+    Blocks until the devices are done and copies; keeps no reference to the arrays.
     """
 
     def __init__(self, jax: Any, tree: Any) -> None:
         self._jax = jax
         paths, self._structure = jax.tree_util.tree_flatten_with_path(tree)
         self._paths = [jax.tree_util.keystr(path) for path, _ in paths]
-        # A guard of the program is meant for its own lines.
+        # The program's transfer guard is meant for its own code.
         with jax.transfer_guard_device_to_host("allow"):
             self._leaves = [_leaf(jax, leaf) for _, leaf in paths]
 
@@ -124,7 +124,7 @@ class Result:
         return len(self._leaves)
 
     def deviations(self, other: Result) -> list[Deviation]:
-        """Return what is different in *other*."""
+        """Return the deviations of *other*."""
         if self._structure != other._structure:
             reason = f"has a different tree structure, {_short(str(other._structure))}"
             structure = _short(str(self._structure))
@@ -141,7 +141,7 @@ class Result:
 
 
 class _Leaf:
-    """What a leaf is on the host: parts of an array, or the object itself."""
+    """A leaf on the host: parts of an array, or the object itself."""
 
     def __init__(
         self, dtype: str, shape: tuple[int, ...], parts: list[Any], value: object
@@ -184,7 +184,7 @@ class _Leaf:
 
 
 def merged(first: list[Deviation], more: list[Deviation]) -> list[Deviation]:
-    """Return the deviations of both, of one leaf the larger."""
+    """Merge two lists of deviations, keeping the larger for each leaf."""
     worst = {one.path: one for one in first}
     for one in more:
         known = worst.get(one.path)
@@ -205,7 +205,7 @@ def _leaf(jax: Any, leaf: Any) -> _Leaf:
         shards = [np.asarray(shard.data) for shard in leaf.addressable_shards]
         return _Leaf(name, leaf.shape, shards, None)
     if isinstance(leaf, (np.ndarray, np.generic)):
-        # A copy: the function may hand out one array again and again.
+        # A copy: the function may return the same array repeatedly.
         copied = np.array(leaf, leaf.dtype.newbyteorder("="))
         if copied.dtype.hasobject:
             return _Leaf(str(leaf.dtype), leaf.shape, [], copied)
@@ -219,8 +219,8 @@ def _leaf(jax: Any, leaf: Any) -> _Leaf:
 
 def _compare(one: Any, other: Any) -> tuple[int, float, float, int | None] | None:
     """
-    Return differing elements, and the largest absolute difference, relative difference
-    and distance in ulp; `None` where every bit is the same.
+    Return the number of differing elements and the largest absolute difference,
+    relative difference and distance in ulp; `None` if every bit is the same.
     """
     import numpy as np  # noqa: PLC0415 - this package loads without it
 
@@ -228,7 +228,7 @@ def _compare(one: Any, other: Any) -> tuple[int, float, float, int | None] | Non
         return None
     one, other = np.atleast_1d(one), np.atleast_1d(other)
     if not _is_number(one.dtype):
-        # Bits between the fields of a record, or behind a long double, mean nothing.
+        # Padding bits, in records and long doubles, mean nothing.
         differing = int(((one != other) & ((one == one) | (other == other))).sum())  # noqa: PLR0124 - a NaN
         return (differing, math.inf, math.inf, None) if differing else None
     if one.dtype.kind == "c":
@@ -246,12 +246,10 @@ def _compare(one: Any, other: Any) -> tuple[int, float, float, int | None] | Non
 
 
 def _is_number(dtype: Any) -> bool:
-    """
-    Tell whether *dtype* is of numbers of at most 64 bits, complex ones of twice that.
-    """
+    """Return whether *dtype* is numeric, with at most 64 bits (complex: 128)."""
     import numpy as np  # noqa: PLC0415 - this package loads without it
 
-    if dtype.kind == "V":  # those of ml_dtypes are, records are not
+    if dtype.kind == "V":  # ml_dtypes are numeric, records are not
         return dtype.type is not np.void
     return dtype.kind in "biufcmM" and dtype.itemsize <= (
         16 if dtype.kind == "c" else 8
@@ -259,7 +257,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Tell whether two objects are equal, or two arrays of objects."""
+    """Return whether two objects, or two arrays of objects, are equal."""
     equal: Any = one is other or one == other
     return bool(equal.all() if hasattr(equal, "all") else equal)
 
@@ -287,7 +285,7 @@ def _distances(one: Any, other: Any) -> tuple[float, float]:
     import numpy as np  # noqa: PLC0415 - this package loads without it
 
     if one.dtype.kind in "iu" and one.dtype.itemsize == 8:  # noqa: PLR2004 - bytes
-        # Their difference may be wider than they are.
+        # Their difference may overflow their type.
         larger = np.maximum(one, other).astype(np.float64)
         apart = np.abs(one.astype(np.longdouble) - other.astype(np.longdouble))
         scale = np.maximum(np.abs(larger), np.abs(np.minimum(one, other).astype(float)))
@@ -299,7 +297,7 @@ def _distances(one: Any, other: Any) -> tuple[float, float]:
             scale = np.maximum(np.abs(one), np.abs(other))
     with np.errstate(all="ignore"):
         relative = np.where(apart == 0, 0.0, apart / scale)
-    # NaNs with other bits are as good as the same; a NaN in place of a number is not.
+    # NaNs with different bits count as equal; a NaN and a number do not.
     both = np.isnan(one) & np.isnan(other) if one.dtype.kind in "fc" else False
     apart = np.where(both, 0.0, np.where(np.isnan(apart), np.inf, apart))
     relative = np.where(both, 0.0, np.where(np.isnan(relative), np.inf, relative))
@@ -307,9 +305,7 @@ def _distances(one: Any, other: Any) -> tuple[float, float]:
 
 
 def _ulp(one: Any, other: Any) -> int:
-    """
-    Return the largest distance of two arrays of bits, each a sign and a magnitude.
-    """
+    """Return the largest distance between two arrays of sign-magnitude bit patterns."""
     import numpy as np  # noqa: PLC0415 - this package loads without it
 
     sign = np.uint64(1 << (one.dtype.itemsize * 8 - 1))

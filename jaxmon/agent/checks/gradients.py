@@ -1,4 +1,4 @@
-"""Gradients compared with finite differences, by JAX's own checker."""
+"""Compares gradients with finite differences, using JAX's own checker."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def check_gradients(  # noqa: PLR0913 - those of JAX's checker
     """
     Compare the gradients of *fn* at *args* with finite differences.
 
-    Wraps `jax.test_util.check_grads`, returning a result instead of raising; where an
-    agent runs, the outcome is in its metrics and events too. One random direction is
+    Wraps `jax.test_util.check_grads`, returning a result instead of raising; if an
+    agent is running, it exports and records the result. One random direction is
     compared, so a check costs a few runs of *fn*. Exceptions from *fn* propagate.
 
     Example:
@@ -79,16 +79,16 @@ def check_gradients(  # noqa: PLR0913 - those of JAX's checker
         True
 
     Args:
-        fn: what is differentiated.
+        fn: the function to differentiate.
         args: floating-point arguments, or trees of them.
-        order: highest order of the gradients.
+        order: highest order of the gradients compared.
         modes: ``fwd``, ``rev`` or both.
         atol: absolute tolerance; by default JAX's own for the dtype.
         rtol: relative tolerance, likewise.
         eps: step of the finite differences, likewise.
     """
     jax, test_util = import_module("jax"), import_module("jax.test_util")
-    # JAX's checker stumbles over plain numbers.
+    # JAX's checker fails on plain numbers.
     args = jax.tree_util.tree_map(
         lambda leaf: jax.numpy.asarray(leaf) if isinstance(leaf, float) else leaf,
         tuple(args),
@@ -99,7 +99,7 @@ def check_gradients(  # noqa: PLR0913 - those of JAX's checker
             fn, args, order, modes=modes, atol=atol, rtol=rtol, eps=eps
         )
     except AssertionError as error:
-        # An assertion of *fn* itself says nothing about its gradients.
+        # An assertion failure in *fn* itself says nothing about its gradients.
         if not is_verdict(error):
             raise
         explanation = str(error).strip() or "gradients do not match"

@@ -1,9 +1,9 @@
 """
 Detects non-finite outputs and unintended float64 computation.
 
-Non-finite values are counted, where the user wants it, in small outputs of sampled
-calls: a thread reads them with NumPy once they are ready. Nothing is computed on the
-device and nothing is compiled. That a program computes in float64 is read from its HLO.
+If enabled, non-finite values are counted in small outputs of sampled calls: a thread
+reads them with NumPy once they are ready. Nothing is compiled or computed on the
+device. Float64 computation is detected in the HLO.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from jaxmon.agent.watcher import Watcher
 from jaxmon.exposition.families import Family, series
 
 
-# What is read of one call: outputs that are no larger, and not more of them.
+# Maximum size, and number, of the outputs read from one call.
 _BYTES = 65_536
 _LEAVES = 8
-# Leaves that are looked through for them.
+# Maximum number of leaves searched for them.
 _LOOKED_AT = 64
 
 _FIRST_LOOK, _LAST_LOOK, _LOOKS = 0.002, 1.0, 3600
 
 
 class _Checks:
-    """What was found in the outputs of one function. Written by one thread only."""
+    """Values found in the outputs of one function. Written by one thread only."""
 
     __slots__ = ("checked", "nonfinite", "was_finite")
 
@@ -43,7 +43,7 @@ class _Checks:
 
 
 class _Reading:
-    """Outputs of one call that will be read when they are ready."""
+    """Outputs of one call, to be read when they are ready."""
 
     def __init__(
         self, numerics: Numerics, function: Function, leaves: Sequence[Any]
@@ -90,26 +90,23 @@ class Numerics(Part):
             context.observers.sample.append(self.sampled)
 
     def sampled(self, sample: Sample) -> None:
-        """Have the small outputs of *sample* read once they are ready."""
+        """Queue the small outputs of *sample* to be read once they are ready."""
         leaves = self._jax.tree_util.tree_leaves(sample.outputs)[:_LOOKED_AT]
         small = [leaf for leaf in leaves if self._is_small_float(leaf)][:_LEAVES]
         if small:
             self._watcher.submit(_Reading(self, sample.function, small))
 
     def fetched(self, leaf: Any) -> Any:
-        """
-        Return the numbers of an output that is ready, those of one shard if it has
-        several.
-        """
+        """Return a ready output as a NumPy array; one shard if it has several."""
         import numpy as np  # noqa: PLC0415 - this package loads without it
 
         # A guard of the program is meant for its own lines.
         with self._jax.transfer_guard_device_to_host("allow"):
-            # Another object than the program's, which would keep the copy.
+            # A new array object: the program's own would cache the copy.
             return np.asarray(leaf.addressable_data(0))
 
     def found(self, function: Function, total: int, bad: int) -> None:
-        """Take note that of *total* values *bad* were not finite."""
+        """Record that *bad* of *total* values were non-finite."""
         checks = self._checks.setdefault(function, _Checks())
         checks.checked += total
         checks.nonfinite += bad
@@ -125,7 +122,8 @@ class Numerics(Part):
 
     def promoted(self, function: Function) -> None:
         """
-        Count a program of *function* that computes in float64, which no argument is.
+        Count a program of *function* that computes in float64 without float64
+        arguments.
         """
         if function.internal:
             return
@@ -143,11 +141,11 @@ class Numerics(Part):
         self._watcher.stop()
 
     def explain(self) -> Explanation:
-        """Return what was found."""
+        """Return the values found."""
         return Explanation(functions={"numerics": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what was found, by function."""
+        """Return the values found, by function."""
         found: dict[str, dict[str, int]] = {}
         for function, checks in list(self._checks.items()):
             found[function.name] = {
@@ -159,7 +157,7 @@ class Numerics(Part):
         return found
 
     def collect(self) -> list[Family]:
-        """Return the figures."""
+        """Return the metrics of numerics."""
         nonfinite, promotions = catalog.NONFINITE, catalog.FLOAT64_PROMOTIONS
         return [
             Family(

@@ -1,9 +1,9 @@
 """
-Sampled calls run once more, beside the program, to see whether the outputs agree.
+Re-runs sampled calls to check whether the outputs agree.
 
-Repeating a call must never be noticed by anything but the device's clock. So a call is
-repeated only where that is known: nothing donated, no effects, no callbacks, the same
-configuration, one device, inputs and outputs small and still there.
+Apart from device time, re-running a call must have no observable effect. So a call is
+re-run only if that is certain: nothing donated, no effects, no callbacks, the same
+configuration, one device, small inputs and outputs that still exist.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 LIMIT_BYTES = 256 * 1024 * 1024
-"""Arguments and outputs of a call that is repeated have at most this size together."""
+"""Maximum total size of arguments and outputs of a re-run call."""
 
-# Share of a device's memory that must stay free, with the repetition's outputs.
+# Fraction of device memory that must stay free, including the re-run's outputs.
 _SPARE = 0.2
 
 _FIRST_LOOK, _LAST_LOOK = 0.002, 0.1
@@ -41,8 +41,8 @@ class Shadow:
     Re-runs one sampled call at a time, at most once per `shadow_interval`.
 
     Args:
-        context: of the agent.
-        checked: told of each outcome.
+        context: shared state of the agent.
+        checked: called with each result.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class Shadow:
         if any(array.is_deleted() for array in arrays):
             self._refused[sample.function] = "donates"
             return
-        # Two threads that launch programs for several devices may do so in another
-        # order on each; the collectives of both would wait for each other for ever.
+        # Two threads that launch programs on several devices may do so in a different
+        # order on each; their collectives would deadlock.
         if any(len(array.sharding.device_set) > 1 for array in arrays):
             self._refused[sample.function] = "several_devices"
             return
-        # What can be changed in place may have been, before the second run.
+        # Mutable arguments may have been changed before the second run.
         if any(hasattr(leaf, "__array_interface__") for leaf in leaves):
             self._refused[sample.function] = "numpy_argument"
             return
@@ -93,7 +93,7 @@ class Shadow:
             self._busy = False
 
     def stop(self) -> None:
-        """Repeat no more."""
+        """Stop re-running calls."""
         self._due = float("inf")
         self._stopped.set()
         self._worker.stop()
@@ -114,7 +114,7 @@ class Shadow:
         try:
             args, kwargs, outputs = call.pop()
             if self._surroundings() != surroundings:
-                return  # another program would run here
+                return  # a different program would run here
             reason = self._obstacle(jitted, args, kwargs)
             if reason is not None:
                 self._refused[function] = reason
@@ -135,8 +135,8 @@ class Shadow:
         self, jitted: Any, args: Any, kwargs: Any, outputs: Any
     ) -> tuple[Result, Result] | None:
         """
-        Return both results, `None` where the program donated something meanwhile, or
-        nobody waits for them any more.
+        Return both results, `None` if the program has donated an array meanwhile, or
+        the runner was stopped.
         """
         call = args, kwargs, outputs
         if not self._wait_for(outputs) or self._is_gone(call):
@@ -153,14 +153,14 @@ class Shadow:
             raise
 
     def _obstacle(self, jitted: Any, args: Any, kwargs: Any) -> str | None:
-        """Return why *jitted* must not be run again, if so."""
+        """Return why *jitted* must not be re-run, if so."""
         if self._jax.process_count() > 1:
             return "several_processes"  # the others might have to take part
         return why_not_again(jitted, args, kwargs)
 
     @cached_property
     def _surroundings(self) -> Callable[[], object]:
-        """Tells the configuration that a trace depends on, as a thread has it."""
+        """Returns the configuration that a trace depends on, on the calling thread."""
         return surroundings(self._jax)
 
     def _has_room(self, outputs: Any) -> bool:
@@ -175,10 +175,10 @@ class Shadow:
 
     def _wait_for(self, outputs: Any) -> bool:
         """
-        Wait for the device, and tell whether nobody stopped us meanwhile.
+        Wait for the device; return `False` if stopped meanwhile.
 
-        Not inside of JAX: a thread that waits there when the interpreter ends takes
-        the process down, and its exit code with it.
+        Does not block inside JAX: a thread blocked there at interpreter exit crashes
+        the process and changes its exit code.
         """
         leaves = self._jax.tree_util.tree_leaves(outputs)
         arrays = [numbers(leaf) for leaf in leaves if isinstance(leaf, self._jax.Array)]

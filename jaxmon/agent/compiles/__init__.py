@@ -1,1 +1,1 @@
-"""Compiles: misses, phases, and the programs that come of them."""
+"""Compiles: misses, phases, and the resulting programs."""

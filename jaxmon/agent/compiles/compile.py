@@ -21,18 +21,18 @@ class Compile:
     One call of ``compile_or_get_cached``.
 
     Args:
-        function: whose figures it belongs to.
-        frame: the function of JAX that makes the call, and reports it.
-        outer: the compile that is under way on this thread already.
+        function: the function it is counted for.
+        frame: JAX's function that makes the call and reports it.
+        outer: the compile already in progress on this thread.
 
     Attributes:
-        inquiry: why a call had it compiled.
-        began: since when that call waits, on the performance counter.
-        looked_up: whether it was looked up in the persistent cache.
-        hit: whether it was found there.
-        built: whether XLA built it.
+        inquiry: why a call caused it.
+        began: when that call started, on the performance counter.
+        looked_up: whether the persistent cache was checked.
+        hit: whether the persistent cache had it.
+        built: whether XLA compiled it.
         deaf: whether some of JAX's events were missed.
-        end: when it ended; empty until then.
+        end: when it finished; empty until then.
     """
 
     __slots__ = (
@@ -67,16 +67,16 @@ class Compile:
         self.built = False
         self.deaf = False
         self.end: End = []
-        # To the function that is called, before and after.
+        # References to the function that is called, before and after.
         self._references: list[int] = []
         self.started = now()
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what is to be called once in place of *original*."""
+        """Return a callable to be called once in place of *original*."""
         if not isinstance(original, FunctionType):
             return ending(original, noting(self.end))
-        # The frame of an exception's traceback refers to the function that it runs: of
-        # one that is called only once, the references tell how that call ended.
+        # A frame in an exception's traceback refers to the function it runs, so if that
+        # is called only once, its reference count shows how the call ended.
         copies = repeat(copied(original))
         counts = map(sys.getrefcount, copies)
         note = map(self._references.append, counts)
@@ -85,7 +85,7 @@ class Compile:
 
     @property
     def raised(self) -> bool | None:
-        """Whether it ended with an exception; `None` where that is not known."""
+        """Whether it raised an exception; `None` if unknown."""
         if len(self._references) < len(("before", "after")):
             return None
         before, after = self._references

@@ -15,10 +15,10 @@ from hashlib import sha256
 from typing import NamedTuple
 
 
-# Hex digits of a fingerprint: 64 bits tell the programs of a fleet apart.
+# Hex digits of a fingerprint: 64 bits distinguish the programs of a fleet.
 _DIGITS = 16
 
-# In the first line of a module; left out where they are 1.
+# In the first line of a module; omitted if they are 1.
 _PARTITIONS = re.compile(r", num_partitions=(\d+)")
 _REPLICAS = re.compile(r", replica_count=(\d+)")
 
@@ -28,13 +28,13 @@ class Hlo(NamedTuple):
     Information from a program's HLO text.
 
     Attributes:
-        fingerprint: hex digits; equal for equal programs, whoever compiled them.
-            Blind to large constants, which HLO text leaves out. `None` where this
-            JAX cannot print HLO without source lines.
-        instructions: in all computations, those within fusions included.
-        fusions: of these, the fusions.
-        devices: on how many devices it runs, those of other processes included.
-        promotes: whether something is computed in float64 although no argument is.
+        fingerprint: hex digits; equal for equal programs, whichever host compiled them.
+            Ignores large constants, which HLO text omits. `None` if this JAX cannot
+            print HLO without source lines.
+        instructions: their number in all computations, including fused ones.
+        fusions: how many of these are fusions.
+        devices: number of devices it runs on, including those of other processes.
+        promotes: whether it computes in float64 although no argument is float64.
     """
 
     fingerprint: str | None
@@ -48,18 +48,18 @@ def read(texts: Iterable[str], *, comparable: bool) -> Hlo:
     """
     Read the modules of an executable, usually one.
 
-    Holds the GIL about 1 ms for each 100 kB of text.
+    Holds the GIL for about 1 ms per 100 kB of text.
 
     Args:
-        texts: the HLO of each.
-        comparable: it is without what differs between hosts.
+        texts: HLO text of each module.
+        comparable: whether everything that differs between hosts is omitted.
     """
     digest = sha256()
     instructions = fusions = 0
     devices, promotes = 1, False
     for text in texts:
         digest.update(text.encode())
-        # Each instruction has a line of its own, and nothing else is indented.
+        # Each instruction is on its own line, and nothing else is indented.
         instructions += text.count("\n  ")
         fusions += text.count(" fusion(")
         head = text.partition("\n")[0]
@@ -75,6 +75,6 @@ def _number(pattern: re.Pattern[str], head: str) -> int:
 
 
 def _promotes(head: str, text: str) -> bool:
-    # The types of arguments and results are before and after "->".
+    # Argument and result types are before and after "->".
     arguments = head.partition("entry_computation_layout=")[2]
     return "f64[" in text and "f64[" not in arguments.partition("->")[0]

@@ -1,9 +1,9 @@
 """
 The miss path: calls that left the C++ fast path.
 
-A cached call of a jitted function never reaches Python. A miss does, through
-functions of JAX that are looked up in their module at each call, so a `Probe` there
-sees every jitted function, also those made before `jaxmon.instrument`.
+A cached call of a jitted function never reaches Python. A miss does, through JAX
+functions that are looked up in their module at each call, so a `Probe` there observes
+every jitted function, including those created before `jaxmon.instrument`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from jaxmon.exposition.families import Family
 from jaxmon.indicators.endings import End, noting
 
 
-# Nested calls of the program (callbacks, constants computed while tracing) are few; the
-# bound only keeps ids of frames long gone from piling up.
+# The program nests few calls (callbacks, constants computed while tracing); the bound
+# only keeps stale frame ids from accumulating.
 _OPEN = 32
 _LOOKED = 16
-"""Misses without a compile that are looked into, of each function."""
+"""Maximum number of misses without a compile examined per function."""
 
 
 class Miss:
@@ -42,9 +42,9 @@ class Miss:
     A call currently on the miss path.
 
     Attributes:
-        function: whose call it is.
-        started: `time.perf_counter` as it began.
-        compiled: whether it had something compiled.
+        function: the function called.
+        started: `time.perf_counter` at its start.
+        compiled: whether it compiled anything.
     """
 
     __slots__ = ("compiled", "function", "started")
@@ -57,7 +57,7 @@ class Miss:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        # By the id of the frame that serves the call, the latest last.
+        # By id of the frame that serves the call, latest last.
         self.calls: dict[int, Miss] = {}
 
 
@@ -66,8 +66,8 @@ class Misses(Part):
     Observers of the miss path.
 
     Args:
-        context: where figures and events go.
-        calls: tells which functions the call layer counts.
+        context: shared state of the agent.
+        calls: the call layer, which knows the functions it counts.
         payers: attributes compiles to requests.
     """
 
@@ -86,14 +86,14 @@ class Misses(Part):
         self._thread = _Thread()
 
     def attach(self, hooks: Hooks) -> None:
-        """See what JAX asks on each miss."""
+        """Observe the JAX functions that run on each miss."""
         self._hooks, self._clean = hooks, hooks.is_calling
         hooks.attach("misses", self._take)
 
     def _take(self, at: Places) -> None:
         for place in places.misses(self._jax):
             at.probe(*place, self.on_miss)
-        for place in places.settled(self._jax):  # else misses are not told why
+        for place in places.settled(self._jax):  # otherwise no reasons of misses
             at.probe(*place, self.on_done)
 
     def collect(self) -> list[Family]:
@@ -116,8 +116,8 @@ class Misses(Part):
 
     def miss(self, entry: int) -> Miss | None:
         """
-        Return the call that the ``cache_miss`` frame with this id serves, running on
-        this thread; `None` if JAX traces or transforms it, or nobody calls.
+        Return the call on this thread that is served by the ``cache_miss`` frame with
+        this id; `None` if JAX is tracing or transforming, or there is no such call.
         """
         return self._thread.calls.get(entry)
 
@@ -125,8 +125,8 @@ class Misses(Part):
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
         """
-        Observe what JAX asks on every miss, effects that miss every time included, and
-        also ahead of time, which is not a call.
+        Observe the function that JAX runs on every miss, including calls with effects,
+        which always miss, and ahead of time, which is not a call.
         """
         serving, entered = frame, self._calls.by_code(frame.f_code)
         if entered is None:
@@ -136,7 +136,7 @@ class Misses(Part):
                 serving, entered = found, self._calls.by_code(found.f_code)
         entry, calls = id(serving), self._thread.calls
         if not self._clean():
-            calls.pop(entry, None)  # a frame that is gone had this id
+            calls.pop(entry, None)  # the id of an earlier frame
             self._traced(frame, entered)
             return None
         if entered is not None:
@@ -147,18 +147,18 @@ class Misses(Part):
         else:
             return None
         self._begin(entry, function, entered=entered is not None)
-        # The original traces the function, unless that was done before.
+        # The original traces the function unless it is already traced.
         end: End = []
         try:
             if self._payers.tracing_begins(end):
                 return ending(original, noting(end))
-        except BaseException:  # nobody notes it now
+        except BaseException:  # no longer recorded
             end.append(0)
             raise
         return None
 
     def _traced(self, frame: FrameType, entered: Function | None) -> None:
-        """Take note of a call that JAX traces; *entered* is as of `by_code`."""
+        """Record a call that JAX traces; *entered* is as returned by `by_code`."""
         if entered is None and not self._calls.codes_tell:
             entered = self._calls.entry(key_at(frame))
         if entered is not None:
@@ -179,7 +179,7 @@ class Misses(Part):
         ``jax.no_tracing``, is a miss whose start no hook observed.
         """
         if self._hooks is None or not self._hooks.is_active("misses"):
-            return  # else each would look like one not seen to begin
+            return  # otherwise each would look like a miss whose start was not observed
         if self._thread.calls.pop(id(frame), None) is not None:
             return
         entered = self._calls.by_code(frame.f_code) or self._calls.entry(jitted.key)
@@ -187,7 +187,7 @@ class Misses(Part):
         (function.entered_missed if entered else function.other_missed).add()
 
     def on_done(self, frame: FrameType, original: Callable[..., Any]) -> None:
-        """Observe what JAX asks as a missed call has succeeded."""
+        """Observe the function that JAX runs when a missed call has succeeded."""
         miss = self._thread.calls.pop(id(frame), None)
         if miss is None or miss.compiled:
             return

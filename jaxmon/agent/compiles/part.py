@@ -1,9 +1,9 @@
 """
 Compile phases, outcomes, recompiles and compiles in progress.
 
-JAX reports the phases through `jax.monitoring`, on the compiling thread, without
-saying for which function; the stack at that moment does. The compile itself is
-timed with our own monotonic clock around ``compile_or_get_cached``.
+JAX reports the phases through `jax.monitoring`, on the compiling thread, without naming
+the function, which is found on the stack. The compile itself is timed with our own
+monotonic clock around ``compile_or_get_cached``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from jaxmon.indicators.endings import now
 class _Thread(threading.local):
     """
     Attributes:
-        latest: the compile that began last and was not reported.
+        latest: the compile that started last and has not been reported.
     """
 
     latest: Compile | None = None
@@ -64,14 +64,14 @@ class Compiles(Part):
     Tracks compiles on all threads.
 
     Args:
-        context: where the figures go.
-        misses: tells functions, and calls from other uses of a function.
-        payers: whom compiles are charged to.
-        recompiles: finds out why something is compiled again.
-        cache: told of each look-up in the persistent cache.
+        context: shared state of the agent.
+        misses: identifies functions, and distinguishes calls from other uses.
+        payers: attributes compile time to requests and activities.
+        recompiles: determines the causes of recompiles.
+        cache: records each lookup in the persistent cache.
 
     Attributes:
-        deaf: whether events of the last compile were not heard.
+        deaf: whether events of the last compile were missed.
     """
 
     name = "compiles"
@@ -91,7 +91,7 @@ class Compiles(Part):
         self._cache = cache
         self._payers = payers
         self._clean: Callable[[], bool] = bool  # until attached: never
-        # `None` where several functions come from one line, as in generated code.
+        # `None` if several functions come from one line, as in generated code.
         self._sources: dict[str, Function | None] = {}
         self._recompiles = recompiles
         self._serving = Serving(misses.miss)
@@ -103,7 +103,7 @@ class Compiles(Part):
         self._sees_builds = False
 
     def attach(self, hooks: Hooks) -> None:
-        """Hear what JAX reports, and see what it compiles."""
+        """Receive JAX's events, and observe its compiles."""
         self._clean, self._heard = hooks.is_calling, hooks.heard
         hooks.hear(
             {CACHE_USED: self._on_look_up, CACHE_HIT: self._on_hit},
@@ -145,21 +145,23 @@ class Compiles(Part):
         try:
             self._payers.compile_begins(compile_.end)
             self._thread.latest = self._unsettled[id(compile_)] = compile_
-            # No local variable: a traceback that is kept would keep it alive.
+            # Not a local variable: a stored traceback would keep it alive.
             return compile_.watched(original)
-        except BaseException:  # it does not begin
+        except BaseException:  # it does not start
             compile_.end.append(0)
             self._thread.latest = outer
             self._unsettled.pop(id(compile_), None)
             raise
 
     def on_build(self, frame: FrameType, original: Callable[..., Any]) -> None:
-        """Observe what calls XLA, for a program that is not in the persistent cache."""
+        """
+        Observe the function that calls XLA for a program not in the persistent cache.
+        """
         del frame, original
         if (compile_ := self._current) is not None:
             compile_.built = True
 
-    # --- events of jax.monitoring; the frame that reports is two above: the listener,
+    # --- events of jax.monitoring; the reporting frame is two up: above the listener
     # --- then us
 
     def _on_look_up(self) -> None:
@@ -172,7 +174,7 @@ class Compiles(Part):
 
     def _on_trace(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
-        # To 0.9 every nested jit reports the trace within the outer trace.
+        # Up to 0.9 every nested jit reports its trace within the outer trace.
         if self._clean() or not is_nested(frame):
             function = self._phase_function("trace", frame, fun_name)
             function.observe_phase("trace", seconds)
@@ -191,11 +193,11 @@ class Compiles(Part):
             compile_.function.observe_phase("cache_retrieval", seconds)
 
     def _take_report(self, frame: FrameType) -> None:
-        """Take JAX's report, in *frame*, that a compile has ended."""
+        """Handle JAX's report, in *frame*, that a compile has finished."""
         compile_ = self._thread.latest
         if compile_ is None or not (compile_.end or _reports(frame, compile_)):
             return
-        if not compile_.end:  # who looks at stacks just now keeps what is on them
+        if not compile_.end:  # whoever inspects stacks now would keep what is on them
             compile_.end.append(now())
         self._thread.latest = compile_.outer
         error = sys.exception()
@@ -215,14 +217,14 @@ class Compiles(Part):
 
     @property
     def _current(self) -> Compile | None:
-        """The compile that is under way on this thread."""
+        """The compile in progress on this thread."""
         latest = self._thread.latest
         return None if latest is None or latest.end else latest
 
     # --- reading -----------------------------------------------------------------
 
     def collect(self) -> list[Family]:
-        """Return what was compiled, and what is being compiled."""
+        """Return the metrics of finished compiles and of those in progress."""
         self.settle()
         running, oldest = self.in_progress()
         known = active(self._table)
@@ -242,7 +244,7 @@ class Compiles(Part):
         ]
 
     def explain(self) -> Explanation:
-        """Return what is being compiled."""
+        """Return the compiles in progress."""
         return Explanation({"compiling": self._progress})
 
     def _progress(self) -> dict[str, float]:
@@ -250,20 +252,22 @@ class Compiles(Part):
         return {"count": running, "oldest_seconds": oldest}
 
     def in_progress(self) -> tuple[int, float]:
-        """Return how many compiles run and the age of the oldest in seconds."""
+        """
+        Return the number of compiles in progress, and the age of the oldest in seconds.
+        """
         began = [one.started for one in list(self._unsettled.values()) if not one.end]
         # The program may have replaced the clock; in this order, NaN is 0 as well.
         return len(began), max(0.0, now() - min(began)) if began else 0.0
 
     def settle(self) -> None:
         """
-        Count what has ended without a report.
+        Count compiles that finished without a report.
 
-        To 0.5 JAX reports no compile that failed, and goes on with an exception: the
-        frame that would report is gone. A listener of the program's may keep a report
-        from us, or ours may have been switched off.
+        Up to 0.5 JAX reports no failed compile but raises, and the frame that would
+        report is gone. A listener of the program may keep a report from us, or ours may
+        have been disabled.
         """
-        # In this order: what ends and reports meanwhile is unsettled no more.
+        # In this order: a compile that reports meanwhile is no longer unsettled.
         unsettled = [one for one in list(self._unsettled.values()) if one.end]
         stacks = sys._current_frames() if unsettled else {}  # noqa: SLF001
         for compile_ in unsettled:
@@ -275,7 +279,7 @@ class Compiles(Part):
     def _inquire(
         self, compile_: Compile, miss: Miss, frame: FrameType, inner: FrameType
     ) -> None:
-        """Note for which call *compile_* is."""
+        """Record the call that caused *compile_*."""
         miss.compiled = True
         jitted, call = asked_by(frame, inner)
         if jitted is not None:
@@ -290,12 +294,12 @@ class Compiles(Part):
                 take(compile_.function, executable)
 
     def _settle_unreported(self, compile_: Compile) -> None:
-        if compile_.raised is False:  # JAX reports each that went well
+        if compile_.raised is False:  # JAX reports each that succeeded
             compile_.deaf = True
         self._settle(compile_, failed=compile_.raised is not False)
 
     def _settle(self, compile_: Compile, *, failed: bool) -> None:
-        """Count *compile_*, unless it was counted before."""
+        """Count *compile_*, once."""
         if self._unsettled.pop(id(compile_), None) is None:
             return
         function = compile_.function
@@ -321,8 +325,8 @@ class Compiles(Part):
         identify it: a guess would be misattributed.
 
         Args:
-            program: what the stack tells.
-            name: what JAX calls it, ``f`` or ``jit(f)``.
+            program: information from the stack.
+            name: JAX's name of it, ``f`` or ``jit(f)``.
         """
         if program.jitted is not None:
             function = self._misses.function_of(program.jitted)
@@ -344,13 +348,13 @@ class Compiles(Part):
 
 def _reports(frame: FrameType, compile_: Compile) -> bool:
     """
-    Tell whether *frame*, in which JAX reports the end of a compile, reports this one's.
+    Return whether *frame*, in which JAX reports a finished compile, reports this one.
     """
     return executable_at(frame) is not None and _is_on(frame, compile_.frame)
 
 
 def _is_on(frame: FrameType | None, wanted: int) -> bool:
-    """Tell whether the frame with the id *wanted* is on the stack from *frame* up."""
+    """Return whether the frame with the id *wanted* is on the stack from *frame* up."""
     while frame is not None:
         if id(frame) == wanted:
             return True

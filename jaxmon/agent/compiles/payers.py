@@ -11,25 +11,28 @@ class Payers:
     """
     Attributes tracing, lowering and compiling to the waiting request and activity.
 
-    Each method is called on the thread that does it.
+    Each method is called on the compiling thread.
     """
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
 
     def tracing_begins(self, end: End) -> bool:
-        """Charge what lasts until *end*; return whether anything is attributed."""
+        """
+        Start attributing a trace that lasts until *end*; return whether there is a
+        request or activity to attribute it to.
+        """
         return self._timeline.open_compile(end) is not None
 
     def compile_begins(self, end: End) -> None:
         """
-        Charge what lasts until *end*.
+        Start attributing a compile that lasts until *end*.
 
-        Loading from the persistent cache is a compile to those who wait.
+        Loading from the persistent cache counts as a compile.
         """
         mark_cold()
         self.tracing_begins(end)
 
     def lowered(self, seconds: float) -> None:
-        """Charge lowering, of which JAX tells the end only."""
+        """Attribute lowering, of which JAX reports only the end."""
         self._timeline.compiled(seconds)

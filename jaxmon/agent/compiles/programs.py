@@ -20,11 +20,11 @@ from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, Sample, series
 
 
-# Executables that wait to be read, and are kept alive by it. Reading is faster than
+# Executables queued for analysis, which keeps them alive. Analysis is faster than
 # compiling, so only loading a great many from the persistent cache fills the queue.
 _WAITING = 64
 
-# Different programs that are remembered of one function; later ones count as new.
+# Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
 
 _METRICS = {
@@ -40,7 +40,7 @@ _METRICS = {
     "devices": catalog.PROGRAM_DEVICES,
 }
 
-# Several functions share these labels: no program is the newest one of them all.
+# Several functions share these labels, so there is no latest program.
 _SHARED = (OTHER, UNKNOWN)
 
 
@@ -57,7 +57,7 @@ class _Record:
         self.samples: dict[str, Sample] = {}
 
     def add(self, fingerprint: str | None) -> None:
-        """Count a program, unless it is known."""
+        """Count a program unless it is already known."""
         if fingerprint is None:
             return
         if fingerprint not in self.seen:
@@ -70,7 +70,7 @@ class Programs(Part):
     """
     Analyses executables off the compiling thread.
 
-    Of functions of JAX itself only the number of programs is kept.
+    For JAX's own functions only the number of programs is kept.
     """
 
     name = "programs"
@@ -83,38 +83,39 @@ class Programs(Part):
         context.observers.executable.append(self.take)
 
     def dropped(self) -> dict[str, int]:
-        """Return how many were not read, for too many were waiting."""
+        """Return the number of executables not analysed because the queue was full."""
         return {"program": self._worker.refused.value}
 
     def take(self, function: Function, executable: Any) -> None:
         """
-        Take an executable just built or loaded, on the compiling thread.
+        Queue an executable just compiled or loaded; called on the compiling thread.
 
         Args:
-            function: whose program it is.
-            executable: XLA's loaded executable; kept until it was read, which is
-                at once unless many are waiting.
+            function: the function compiled.
+            executable: XLA's loaded executable; kept until analysed, usually at once.
         """
         self._worker.submit(functools.partial(self._read, function, executable))
 
     def start(self) -> None:
-        """Start the thread that reads."""
+        """Start the analysing thread."""
         self._worker.start()
 
     def finish(self, timeout: float) -> None:
-        """Wait until what was taken has been read, at most *timeout* seconds."""
+        """
+        Wait until queued executables have been analysed, at most *timeout* seconds.
+        """
         self._worker.drain(timeout)
 
     def stop(self) -> None:
-        """Stop it, and let go of what waits."""
+        """Stop the thread and drop the queue."""
         self._worker.stop()
 
     def explain(self) -> Explanation:
-        """Return what is known of each function's newest program."""
+        """Return the statistics of each function's latest program."""
         return Explanation(functions={"program": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the newest program of each function by label."""
+        """Return the latest program of each function by label."""
         return {
             function.name: {
                 "programs": record.programs,
@@ -126,7 +127,7 @@ class Programs(Part):
         }
 
     def collect(self) -> list[Family]:
-        """Return how many programs there are, and what is known of the newest."""
+        """Return the number of programs, and the statistics of the latest."""
         found = [record.samples for record in list(self._records.values())]
         return [
             Family(metric, [s[metric.name] for s in found if metric.name in s])
@@ -142,7 +143,7 @@ class Programs(Part):
             options = self._printing
             texts = executables.texts(executable, options)
             text = hlo.read(texts, comparable=options is not None)
-        except RuntimeError:  # deleted since, or a backend that shows no HLO
+        except RuntimeError:  # deleted since, or its backend shows no HLO
             text = None
         own = not function.internal and function.name not in _SHARED
         figures = executables.facts(executable) if own else {}

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 EVERY = 5.0
-# After which nothing is told: a gap says more than a frozen line.
+# Nothing is exported afterwards: a gap is better than a stale value.
 MAX_AGE = 3 * EVERY
 _RETRY_SECONDS = 60.0
-# The program ends, and does not wait for a driver.
+# The program is exiting and does not wait for a driver.
 _STOP_SECONDS = 0.2
 
 
 class DeviceFigures(Part):
     """
-    Reads the devices of JAX in this process through NVML, if the settings say so.
+    Reads this process's JAX devices through NVML, if enabled.
 
-    Never starts JAX's backends, and is silent until the program did.
+    Never initialises JAX's backends; exports nothing until the program has.
     """
 
     name = "device_figures"
@@ -53,7 +53,7 @@ class DeviceFigures(Part):
             routine=self._look,
             gives_up=False,
         )
-        # Held while the driver is asked.
+        # Held while the driver is queried.
         self._asking = threading.Lock()
         self._nvml: Nvml | None = None
         self._retry = 0.0
@@ -63,12 +63,12 @@ class DeviceFigures(Part):
         self._found: tuple[float, list[Family]] | None = None
 
     def start(self) -> None:
-        """Start asking."""
+        """Start querying the driver."""
         if self._wanted:
             self._worker.start()
 
     def stop(self) -> None:
-        """Stop asking; a driver that does not answer is left behind."""
+        """Stop querying; a driver call that does not return is abandoned."""
         self._worker.stop(_STOP_SECONDS)
         self._found = None
         if self._asking.acquire(blocking=False):
@@ -80,7 +80,7 @@ class DeviceFigures(Part):
                 self._asking.release()
 
     def collect(self) -> list[Family]:
-        """Return what was found last, if that is not long ago."""
+        """Return the latest values while they are fresh."""
         found = self._found
         if found is None or time.monotonic() - found[0] > MAX_AGE:
             return []
@@ -109,7 +109,7 @@ class DeviceFigures(Part):
                 for uuid, pci_bus_id in self._devices
                 for family in self._nvml.device(uuid, pci_bus_id)
             ]
-            if not found:  # the driver went away; start it again, later
+            if not found:  # the driver is gone; start it again later
                 self._nvml.close()
                 self._nvml = None
                 self._retry = began + _RETRY_SECONDS
@@ -120,7 +120,9 @@ class DeviceFigures(Part):
         return {"figure": 0 if self._sieve is None else self._sieve.dropped}
 
     def _known(self) -> bool:
-        """Tell whether there are devices to ask about, once JAX knows its own."""
+        """
+        Return whether there are devices to query, once JAX's backends are initialised.
+        """
         if not self._devices and backends.are_up(self._jax):
             named = map(identity.hardware, self._jax.local_devices())
             self._devices = [(uuid, bus) for uuid, bus in named if uuid]

@@ -1,9 +1,10 @@
 """
 GPU identity: JAX numbers devices as CUDA does; monitoring tools identify them by UUID.
 
-Asked of the CUDA driver that JAX has loaded. No context is made, no memory is taken:
-``cuDeviceGet``, ``cuDeviceGetUuid`` and ``cuDeviceGetPCIBusId`` only read. NVML would
-not do: its numbers differ from CUDA's, and ``CUDA_VISIBLE_DEVICES`` hides some.
+The values come from the CUDA driver that JAX has loaded. No context is created and no
+memory allocated: ``cuDeviceGet``, ``cuDeviceGetUuid`` and ``cuDeviceGetPCIBusId`` only
+read. NVML cannot be used: its indices differ from CUDA's, and ``CUDA_VISIBLE_DEVICES``
+hides some devices.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PCI_LENGTH = 32
 class Gpu(NamedTuple):
     """
     Args:
-        uuid: as NVML and nvidia-smi print it: ``GPU-…``, of a MIG device ``MIG-…``.
+        uuid: as NVML and nvidia-smi print it: ``GPU-…``, or ``MIG-…`` for a MIG device.
         pci_bus_id: as sysfs prints it: ``0000:07:00.0``.
     """
 
@@ -34,11 +35,11 @@ def identify(ordinal: int, library: str | None = None) -> Gpu | None:
     """
     Identify the GPU with index *ordinal* in this process; `None` if unknown.
 
-    Costs microseconds. Call it once JAX has started its CUDA backend.
+    Costs microseconds. Call it once JAX has initialised its CUDA backend.
 
     Args:
         ordinal: JAX's ``local_hardware_id``.
-        library: of the driver, `LIBRARY` if not given.
+        library: the driver library, by default `LIBRARY`.
     """
     try:
         driver = ctypes.CDLL(library or LIBRARY)
@@ -46,7 +47,7 @@ def identify(ordinal: int, library: str | None = None) -> Gpu | None:
         if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), ordinal):
             return None
         return Gpu(_uuid(driver, device), _pci_bus_id(driver, device))
-    except (OSError, AttributeError):  # no driver, or one without these functions
+    except (OSError, AttributeError):  # no driver, or it lacks these functions
         return None
 
 
@@ -54,8 +55,8 @@ def _uuid(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
     """
     Return the UUID, empty if there is none.
 
-    The second version of the call names the MIG device, the first the GPU it is
-    part of; without MIG both tell the same.
+    The second version of the call returns the MIG device, the first its GPU; without
+    MIG they are the same.
     """
     whole = _asked(driver, "cuDeviceGetUuid", device)
     part = _asked(driver, "cuDeviceGetUuid_v2", device)
@@ -76,5 +77,5 @@ def _pci_bus_id(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
     text = ctypes.create_string_buffer(_PCI_LENGTH)
     if driver.cuDeviceGetPCIBusId(text, _PCI_LENGTH, device):
         return ""
-    # CUDA gives the domain four digits as sysfs does, in capitals.
+    # CUDA prints the domain with four digits like sysfs, but in capitals.
     return text.value.decode("ascii", "replace").lower()

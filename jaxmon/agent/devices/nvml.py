@@ -1,9 +1,9 @@
 """
 A minimal NVML reader for agents whose sidecar has no driver access.
 
-Its own, over ctypes, because the agent brings nothing into the user's process: pynvml
-takes 70 ms and seven megabytes, and would be shared with the program's own use of it.
-Calls release the interpreter lock. One that hangs cannot be cancelled.
+It uses ctypes because the agent adds no dependencies to the user's process: pynvml
+takes 70 ms and 7 MB, and its state would be shared with the program's own use of it.
+Calls release the GIL. A hung call cannot be cancelled.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class _Memory(ctypes.Structure):
 
 class Nvml:
     """
-    NVML, started. Use it on one thread.
+    An initialised NVML. Not thread-safe.
 
     Args:
-        library: of the driver, `LIBRARY` if not given.
+        library: the driver library, by default `LIBRARY`.
 
     Raises:
-        OSError: there is none, or it does not start.
+        OSError: there is no driver, or it cannot be initialised.
     """
 
     def __init__(self, library: str | None = None) -> None:
@@ -65,13 +65,13 @@ class Nvml:
             raise OSError(msg)
 
     def close(self) -> None:
-        """Shut it down."""
+        """Shut NVML down."""
         self._code("nvmlShutdown")
 
     def device(self, uuid: str, pci_bus_id: str) -> list[Family]:
         """
         Return NVML's values for a device; ``up 0`` if it is lost, nothing if unknown.
-        What a device does not support is left out.
+        Values that a device does not support are omitted.
         """
         handle = c_void_p()
         name = uuid.encode()
@@ -96,7 +96,7 @@ class Nvml:
         return [info, gauge(ACCELERATOR_UP, 1, uuid), *figures]
 
     def _figures(self, handle: c_void_p, uuid: str) -> list[Family] | None:
-        """Return the figures of a device, `None` when it is lost."""
+        """Return the values of a device, `None` if it is lost."""
         found: list[Family] = []
         busy, memory = _Utilization(), _Memory(_MEMORY_V2)
         code = self._code("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(busy))
@@ -150,7 +150,7 @@ class Nvml:
         return buffer.value.decode("utf-8", "replace")
 
     def _code(self, call: str, *arguments: object) -> int:
-        """Return NVML's return code; an older driver lacks functions: 13."""
+        """Return NVML's return code; 13 if an older driver lacks the function."""
         function = getattr(self._library, call, None)
         if function is None:
             return 13

@@ -17,10 +17,10 @@ from jaxmon.version import version
 
 class Identity(Part):
     """
-    Reads once what does not change; what needs JAX's backends, when they are up, and
-    anew when the program has dropped them for others.
+    Reads constant facts once; those that need JAX's backends once these are
+    initialised, and again if the program replaces them.
 
-    Never starts the backends: the program may still want to configure them.
+    Never initialises the backends: the program may still configure them.
     """
 
     name = "identity"
@@ -34,7 +34,7 @@ class Identity(Part):
     def collect(self) -> list[Family]:
         """Return the info metrics known so far."""
         if not self._build:
-            # Reads a file, so not while the program waits for `instrument`.
+            # Reads a file, so not within `instrument`.
             self._build = [gauge(catalog.BUILD_INFO, 1, version())]
         client = backends.client(self._jax)
         if client is None:
@@ -56,7 +56,7 @@ class Identity(Part):
                 backends.version(),
                 platform.python_version(),
                 backend.platform,
-                # Several lines on a GPU; the first holds the version.
+                # Several lines on a GPU; the first has the version.
                 backend.platform_version.partition("\n")[0],
             ),
             Family(
@@ -94,12 +94,12 @@ def tpus(devices: Sequence[Any]) -> dict[int, tuple[str, str]]:
 
 def hardware(device: Any) -> tuple[str, str]:
     """
-    Return UUID and PCI address of a device of JAX, empty where they are not known.
+    Return UUID and PCI address of a JAX device, empty if unknown.
 
-    They join this process's devices with what the sidecar tells of the hardware.
+    They join this process's devices with the sidecar's hardware metrics.
     """
     version, ordinal = device.client.platform_version, device.local_hardware_id
-    # No number would be CUDA's first device.
+    # Without an index it would be taken for CUDA's first device.
     if device.platform != "gpu" or "cuda" not in version.lower() or ordinal is None:
         return "", ""
     from jaxmon.agent.devices import hardware as cuda  # noqa: PLC0415
@@ -109,4 +109,4 @@ def hardware(device: Any) -> tuple[str, str]:
 
 
 def _nobody() -> None:
-    """Refer to no client of XLA yet."""
+    """Stands for a weak reference before there is an XLA client."""

@@ -1,9 +1,8 @@
 """
 Maps JAX's TPU devices (coordinates) to chips (PCI addresses).
 
-libtpu takes the chips of a host in the order of their nodes, those that are named in
-``TPU_VISIBLE_CHIPS`` if there is such a list. If they are inconsistent, no device is
-identified.
+libtpu uses the chips of a host in the order of their device nodes, or those listed in
+``TPU_VISIBLE_CHIPS``. If they are inconsistent, no device is identified.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ def identify(
     environ: Mapping[str, str] = os.environ,
 ) -> dict[int, Chip]:
     """
-    Return the chip of each of *devices* by the device's id, nothing if that cannot
-    be told. Reads some files of the kernel.
+    Return the chip of each of *devices* by device id; empty if unknown. Reads some
+    sysfs files.
 
     Args:
-        devices: the local TPU devices of JAX.
+        devices: JAX's local TPU devices.
         root: where ``sys`` and ``dev`` are.
-        environ: of this process.
+        environ: the environment of this process.
     """
     if any(device.local_hardware_id is None for device in devices):
         return {}

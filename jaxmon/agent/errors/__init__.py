@@ -1,1 +1,1 @@
-"""Errors, each counted once, where they surface."""
+"""Errors, each counted once, at the point where they surface."""

@@ -25,7 +25,7 @@ from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
 
 
-# Errors that may still be on their way up, on all threads together.
+# Errors that may still be propagating, on all threads together.
 _REMEMBERED = 64
 _MAX_FRAMES = 200
 
@@ -35,9 +35,9 @@ class Errors(Part):
     Classifies and counts errors. Called on the thread that has the error.
 
     Args:
-        context: where the figures go, and who else is told.
+        context: shared state of the agent.
         function_of: returns the entry of a jitted function.
-        on_left: told of each call that an error leaves, by its frame.
+        on_left: called for each call that an error leaves, with its frame.
     """
 
     name = "errors"
@@ -52,9 +52,9 @@ class Errors(Part):
         self._context = context
         self._guard = context.guard
         self._sites = Sites(context.jax)
-        # An error cannot be kept: its traceback holds the program's arrays. Builtin
-        # classes allow no weak references, and an id is used again. But nobody else
-        # has its tuple of arguments, as long as we hold that.
+        # An error cannot be kept: its traceback refers to the program's arrays. Builtin
+        # classes have no weak references, and ids are reused. But its tuple of
+        # arguments belongs to no other error as long as we hold it.
         self._seen: deque[tuple[object, ...]] = deque(maxlen=_REMEMBERED)
         self._seen_weakly: dict[int, ReferenceType[BaseException]] = {}
         self._function_of = function_of
@@ -63,7 +63,7 @@ class Errors(Part):
         context.observers.surfaced.append(self.see)
 
     def attach(self, hooks: Hooks) -> None:
-        """Stand where errors leave JAX, and where nobody has caught them."""
+        """Observe errors that leave JAX, and uncaught errors."""
         self._hooks = hooks
         leaving = Leaving(self, self._function_of, hooks.is_calling, self._on_left)
         births = Births(leaving.on_birth, guard=self._guard, site="out_of_memory")
@@ -79,7 +79,7 @@ class Errors(Part):
 
         def take_births(at: Places) -> None:
             at.undo_by(births.detach)
-            # Named so since 0.4.14; before 0.8 an alias of jaxlib's XlaRuntimeError.
+            # So named since 0.4.14; before 0.8 an alias of jaxlib's XlaRuntimeError.
             births.attach(jax.errors.JaxRuntimeError)
 
         hooks.attach("errors", take_leaving)
@@ -87,7 +87,7 @@ class Errors(Part):
         hooks.attach("out_of_memory", take_births)
 
     def see(self, error: BaseException | None) -> None:
-        """Count *error* if it is JAX's and was not counted before. Never raises."""
+        """Count *error* if it is from JAX and not counted yet. Never raises."""
         hooks = self._hooks
         if hooks is not None and hooks.on and self._guard.on("uncaught"):
             try:
@@ -99,11 +99,11 @@ class Errors(Part):
         self, function: Function, error: BaseException, above: FrameType | None = None
     ) -> None:
         """
-        Take *error*, which leaves a call of *function*.
+        Record *error*, which propagates from a call of *function*.
 
         Args:
-            function: whose call it was.
-            error: what left it.
+            function: the function called.
+            error: the exception.
             above: the frame that made the call.
         """
         if not self._is_known(error):
@@ -122,14 +122,14 @@ class Errors(Part):
         Record an exception that propagated from a thread, request, activity or wait,
         counting JAX errors in it not counted before.
 
-        A cached call that fails, or a device error found by whoever waits for the
-        result, never passes the miss path; the function is then unknown, unless the
+        A failing cached call, or a device error that surfaces when the result is
+        awaited, never passes the miss path; the function is then unknown unless the
         message names it.
 
         Args:
-            error: anything; what is not JAX's is left alone.
-            stage: what was being done, if known better than the traceback tells.
-            frame: where, for an error without a traceback yet.
+            error: any exception; those not from JAX are ignored.
+            stage: how far the call had come, if better known than from the traceback.
+            frame: the origin of an error that has no traceback yet.
         """
         if error is None:
             return
@@ -139,7 +139,7 @@ class Errors(Part):
             self._take(self._named_in(one), one, stage or failures.stage_of(one), where)
 
     def stop(self) -> None:
-        """Forget what was seen."""
+        """Forget the errors seen."""
         self._seen.clear()
         self._seen_weakly.clear()
 
@@ -167,7 +167,7 @@ class Errors(Part):
     ) -> None:
         kind = failures.kind_of(error)
         function.count_error(kind)
-        # The user's own exceptions may say anything at all.
+        # The user's own exceptions may contain anything.
         quoted = self._context.settings.event_values or failures.is_from_jax(error)
         message = ""
         with self._contained():
@@ -202,7 +202,7 @@ class Errors(Part):
         )
 
     def _is_known(self, error: BaseException) -> bool:
-        """Tell whether *error* was counted."""
+        """Return whether *error* has been counted."""
         known = self._seen_weakly.get(id(error))
         if known is not None and known() is error:
             return True
@@ -212,12 +212,13 @@ class Errors(Part):
     def _remember(self, error: BaseException) -> None:
         key, args = id(error), error.args
         try:
-            # The callback is C and runs before the id can be used again.
+            # The callback is C code and runs before the id can be reused.
             forget = functools.partial(self._seen_weakly.pop, key)
             self._seen_weakly[key] = ref(error, forget)
         except TypeError as failed:
             interrupts.pass_on(failed)
-            # Anything else may be large, and would be kept; `()` is everybody's.
+            # Anything else may be large, and would be kept alive; `()` is shared by
+            # all.
             if args and all(isinstance(one, str | int) for one in args):
                 self._seen.append(args)
 
@@ -228,7 +229,7 @@ class Errors(Part):
         return where  # noqa: RET504 - the block may end early
 
     def _where(self, error: BaseException, above: FrameType | None) -> str | None:
-        """Return the innermost line of the user's that *error* passed, or came from."""
+        """Return the innermost line of user code that *error* passed or came from."""
         inner: list[Frame] = []
         traceback = error.__traceback__
         while traceback is not None:
@@ -244,9 +245,7 @@ class Errors(Part):
         return f"{shown(site.file)}:{site.line}" if site.file else None
 
     def _named_in(self, error: BaseException) -> Function:
-        """
-        Return the only function with the name that the text mentions, else unknown.
-        """
+        """Return the function named in the text if unique, else unknown."""
         name = failures.named_in(error)
         found = [
             function

@@ -1,10 +1,10 @@
 """
 Observes errors that propagate out of JAX.
 
-Two places see them pass. Python code of JAX filters the traceback of each error that
-leaves one of its functions: a call that missed, a transformation. What C++ raises
-while the program waits for a result passes no such place, but its exception has to be
-made first, and making one is looked at for memory that ran out.
+There are two points of observation. JAX's Python code filters the traceback of each
+error that leaves one of its functions: a call that missed, a transformation. An
+exception that C++ raises while the program waits for a result does not pass there, so
+the construction of such exceptions is observed too, for out-of-memory errors.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from jaxmon.agent.jaxlink.frames import (
 
 
 class Counter(Protocol):
-    """Who counts errors; see `jaxmon.agent.errors.part.Errors`."""
+    """Counts errors; see `jaxmon.agent.errors.part.Errors`."""
 
     def left_call(
         self, function: Function, error: BaseException, above: FrameType | None = None
     ) -> None:
-        """Take *error*, which leaves a call of *function* made by *above*."""
+        """
+        Record *error*, which propagates from a call of *function* made by *above*.
+        """
         ...
 
     def uncaught(
@@ -45,19 +47,19 @@ class Counter(Protocol):
         stage: Stage | None = None,
         frame: FrameType | None = None,
     ) -> None:
-        """Take what left anything else."""
+        """Record an exception that propagated from anything else."""
         ...
 
 
 class Leaving:
     """
-    Observers of errors propagating from JAX.
+    Observes errors that propagate from JAX.
 
     Args:
-        errors: told of them.
+        errors: counts them.
         function_of: returns the entry of a jitted function.
         clean: JAX's ``trace_state_clean``: whether the program itself is calling.
-        on_left: told of each call that an error leaves, by its frame.
+        on_left: called for each call that an error leaves, with its frame.
     """
 
     def __init__(
@@ -74,10 +76,10 @@ class Leaving:
 
     def on_error(self, frame: FrameType, _: Callable[..., Any]) -> None:
         """
-        Observe ``traceback_util._filtering_mode``, asked as an error leaves JAX.
+        Observe ``traceback_util._filtering_mode``, called when an error leaves JAX.
 
-        *frame* is JAX's API boundary; the entries below it in the traceback tell
-        whether what it bounds is, or contains, a call of a jitted function.
+        *frame* is JAX's API boundary; the traceback entries below it show whether it
+        is, or contains, a call of a jitted function.
         """
         error = sys.exception()
         if error is None or error.__traceback__ is None or not self._clean():
@@ -94,8 +96,8 @@ class Leaving:
         if direct and jitted.call:
             self._on_left(call, jitted)
         function = self._function_of(jitted)
-        # JAX's check for nan runs a function again, operation by operation: the error
-        # is the function's, which it leaves next.
+        # JAX's NaN check re-runs a function operation by operation: the error belongs
+        # to the function, which it leaves next.
         if function.internal and is_below_call(frame.f_back):
             return
         self._errors.left_call(function, error, frame.f_back)
@@ -104,16 +106,16 @@ class Leaving:
         """
         Observe the construction of a runtime error below *frame*.
 
-        Only memory that ran out is of interest: JAX tries things, and makes and drops
-        errors of other kinds, without any harm. Where an API boundary of JAX is on
-        the way to the program, that sees the error and knows more.
+        Only out-of-memory errors matter: JAX also constructs and discards errors of
+        other kinds when it tries things. If an API boundary of JAX is on the stack, the
+        error is recorded there, where more is known.
         """
         if failures.kind_of(error) != "oom":
             return
         if is_below_boundary(frame):
             return
         stage: Stage = "dispatch" if asks_for_memory(frame) else "wait"
-        # A wrong place is worse than none.
+        # A wrong location is worse than none.
         late = failures.is_made_late(error)
         self._errors.uncaught(error, stage=stage, frame=None if late else frame)
 
@@ -147,10 +149,10 @@ class Births:
         self._kind.__init__ = self
 
     def detach(self) -> None:
-        """Leave the class as it was. Harmless when repeated."""
+        """Restore the class. Idempotent."""
         self.active = False
         if self._kind is None or self._kind.__dict__.get("__init__") is not self:
-            return  # never attached, or replaced by somebody who calls us
+            return  # never attached, or patched again by code that calls us
         if self._own:
             self._kind.__init__ = self._original
         else:
@@ -162,16 +164,16 @@ class Births:
         if self.active and self._guard.on(self._site):
             try:
                 self._observe(error, _caller())
-            except MemoryError as failed:  # as is to be expected
+            except MemoryError as failed:  # to be expected here
                 interrupts.pass_on(failed)
-            except Exception:  # noqa: BLE001 - contained: the user's error goes on
+            except Exception:  # noqa: BLE001 - contained: the user's error propagates
                 self._guard.failed(self._site)
         return self._original.__get__(error, kind)
 
 
 def _caller() -> FrameType | None:
     try:
-        return sys._getframe(2)  # noqa: SLF001 - nobody else stands there
-    except ValueError as error:  # made by C++ on a thread without Python
+        return sys._getframe(2)  # noqa: SLF001 - no other frame is there
+    except ValueError as error:  # constructed by C++ on a thread without Python
         interrupts.pass_on(error)
         return None

@@ -8,9 +8,9 @@ Uncaught errors reported by the interpreter and asyncio.
 | `sys.unraisablehook` | exceptions of finalisers and of callbacks from C |
 | the logger ``asyncio`` | exceptions of tasks and callbacks, never retrieved |
 
-A plain function may stand in a hook: it is called after the traceback was made.
-asyncio offers one handler, which belongs to the program; its default one logs, and a
-filter of the logger sees that, under uvloop too.
+The hooks may be plain functions: they are called after the traceback was created.
+asyncio offers one handler, which belongs to the program; the default one logs, which a
+filter of the logger observes, including under uvloop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Uncaught:
         self._see = see
 
     def attach(self, at: Places) -> None:
-        """Take the places; *at* puts the hooks back."""
+        """Install the hooks; *at* restores them."""
         hook, thread_hook = sys.excepthook, threading.excepthook
         unraisable_hook = sys.unraisablehook
         see = self._see
@@ -64,11 +64,11 @@ class Uncaught:
         logging.getLogger(_ASYNCIO).addFilter(self._on_record)
 
     def detach(self) -> None:
-        """Leave asyncio's logger. Harmless when repeated."""
+        """Remove the filter from asyncio's logger. Idempotent."""
         logging.getLogger(_ASYNCIO).removeFilter(self._on_record)
 
     def _on_record(self, record: logging.LogRecord) -> bool:
-        # Whoever makes a record by hand may put anything there.
+        # A record created by hand may have anything here.
         found: object = record.exc_info
         if isinstance(found, tuple):
             self._see(

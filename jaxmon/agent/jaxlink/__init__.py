@@ -1,1 +1,3 @@
-"""The only door to JAX: what we attach to it, read from it and know of its inside."""
+"""
+The only door to JAX: what we attach to it, read from it and know of its internals.
+"""

@@ -11,26 +11,27 @@ from jaxmon.agent.jaxlink.frames import Jitted, of_call
 from jaxmon.agent.jaxlink.given import Given
 
 
-# What ``cache_miss`` of jit calls, where the arguments are as it sees them.
+# Functions called by jit's ``cache_miss``, whose frames have the arguments as jit sees
+# them.
 _HELPERS = ("_run_python_pjit", "_python_pjit_helper")
 
 
 class Call(NamedTuple):
     """
-    A call as the frames of JAX hold it. Must not outlive the observation: it refers to
-    the user's arguments.
+    A call as found in JAX's frames. Must not outlive the observation: it refers to the
+    user's arguments.
 
     Attributes:
-        fun: the callable that is jitted.
+        fun: the jitted callable.
         args: positional arguments.
-        kwargs: arguments by name.
+        kwargs: keyword arguments.
         static_argnums: positions of static arguments.
         static_argnames: names of static arguments.
-        given: what `jax.jit` or `jax.pmap` was given.
-        leaves: the traced leaves, `None` where JAX does not keep them.
-        tree: their tree.
-        avals: their abstract values, empty where JAX has none.
-        names: what JAX calls them.
+        given: the options passed to `jax.jit` or `jax.pmap`.
+        leaves: the traced leaves, `None` if JAX does not keep them.
+        tree: their tree structure.
+        avals: their abstract values, empty if JAX has none.
+        names: JAX's names of the leaves.
     """
 
     fun: object
@@ -49,12 +50,13 @@ def asked_by(
     frame: FrameType, below: FrameType
 ) -> tuple[Jitted, Call | None] | tuple[None, None]:
     """
-    Return the jitted function whose call a ``cache_miss`` *frame* serves, and that
-    call, which must not be kept.
+    Return the jitted function whose call a ``cache_miss`` *frame* serves, and the call,
+    which must not be kept.
 
     Args:
         frame: of jit or pmap.
-        below: the frame that it called, where jit keeps the arguments as it sees them.
+        below: the frame that it called, in which jit keeps the arguments as it sees
+            them.
     """
     variables = frame.f_locals
     jitted = of_call(variables, frame.f_back)
@@ -88,7 +90,7 @@ def asked_by(
 
 
 def _of_pmap(variables: Mapping[str, Any]) -> Call:
-    """Return the call of a pmap that has a cache of its own (to 0.7)."""
+    """Return the call of a pmap with its own cache (up to 0.7)."""
     params, found = variables.get("p"), pmaps.cache_miss_given(variables)
     return Call(
         found.get("fun"),
@@ -104,7 +106,7 @@ def _of_pmap(variables: Mapping[str, Any]) -> Call:
 
 def _of_shard_map(fun: object, frame: FrameType, params: Any) -> Call:
     """
-    Return the call of a pmap that is jit and shard_map (since 0.8).
+    Return the call of a pmap made of jit and shard_map (since 0.8).
 
     Args:
         fun: the user's function.
@@ -128,14 +130,14 @@ def _of_shard_map(fun: object, frame: FrameType, params: Any) -> Call:
 
 class Missed(NamedTuple):
     """
-    A call that missed, as it comes to its end. Must not be kept.
+    A missed call about to return. Must not be kept.
 
     Attributes:
-        fun: the callable that is jitted.
+        fun: the jitted callable.
         args: positional arguments.
-        kwargs: arguments by name.
-        static: numbers and names of static arguments.
-        executable: what it ran.
+        kwargs: keyword arguments.
+        static: positions and names of static arguments.
+        executable: the executable it ran.
     """
 
     fun: object

@@ -1,4 +1,4 @@
-"""Questions to arrays of JAX that not every release answers."""
+"""Properties of JAX arrays that depend on the release."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from operator import call
 from typing import Any
 
 
-# What NumPy says of a type that another library has added to it.
+# NumPy's kind of a dtype added by another library.
 _REGISTERED = 2
 
 
 def is_over(array: Any) -> bool:
     """
-    Tell whether *array* is ready, or deleted.
+    Return whether *array* is ready, or deleted.
 
-    To 0.10 JAX crashes when a deleted array is asked whether it is ready, and its owner
-    may delete it at any time. Both questions are asked from C, within one bytecode,
-    so that no other thread runs between them.
+    Up to 0.10 `is_ready` of a deleted array crashes, and the owner may delete the array
+    at any time. Both properties are read from C, within one bytecode, so that no other
+    thread runs in between.
     """
     return any(map(call, (array.is_deleted, array.is_ready)))
 
 
 def numbers(array: Any) -> Any:
     """
-    Return what *array* is made of: PRNG keys are arrays that cannot tell whether they
-    are ready, nor JAX 0.4 their size, around one that can.
+    Return the array underlying *array*: arrays of PRNG keys wrap one, and have no
+    `is_ready`, nor, on JAX 0.4, a size.
     """
     return getattr(array, "_base_array", array)
 
@@ -32,9 +32,10 @@ def numbers(array: Any) -> Any:
 def packed_bytes(array: Any, dtype: Any) -> int | None:
     """
     Return the bytes of *array* on all devices of this process if its *dtype* may be
-    packed, as int4, of which each element counts as a byte elsewhere.
+    packed, such as int4, whose elements otherwise count as a byte each.
 
-    Whether it is depends on the release, the device, and on how the array was made.
+    Whether it is packed depends on the release, the device and how the array was
+    created.
     """
     if dtype.itemsize != 1 or getattr(dtype, "isbuiltin", 0) != _REGISTERED:
         return None

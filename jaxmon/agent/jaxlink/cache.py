@@ -9,13 +9,11 @@ from typing import Any, Literal, NamedTuple
 
 
 SUFFIX = "-cache"
-"""End of the name of an entry; ``<module>-<hash>`` before it is its key."""
+"""Suffix of entries; the key, ``<module>-<hash>``, precedes it."""
 
-# From 0.6 to 0.11 the first one makes the path part of each key.
+# From 0.6 to 0.11 the first one makes the path part of the cache key.
 XLA_CACHES = ("xla_gpu_per_fusion_autotune_cache_dir", "xla_gpu_kernel_cache_file")
-"""
-What XLA keeps in the directory beside JAX, by the name in the switch that asks for it.
-"""
+"""XLA's own caches in the directory, by their name in the setting that enables them."""
 
 
 class JaxCache:
@@ -28,13 +26,13 @@ class JaxCache:
 
     @property
     def configured(self) -> str | None:
-        """The directory that the program asked for."""
+        """The configured directory."""
         found = self.config.jax_compilation_cache_dir
         return str(found) if found else None
 
     @property
     def directory(self) -> str | None:
-        """The directory in use, or else the one that is to be."""
+        """The directory in use, or else the configured one."""
         used = getattr(self._cache, "_path", None)
         return str(used) if used else self.configured
 
@@ -45,7 +43,7 @@ class JaxCache:
 
     @property
     def process(self) -> int:
-        """Number of this process in its cluster; only 0 writes."""
+        """Index of this process in its cluster; only 0 writes."""
         return int(self._source.distributed.global_state.process_id or 0)
 
     @property
@@ -66,10 +64,10 @@ class JaxCache:
 
     def given_up(self, error: str | None) -> str | None:
         """
-        Return why JAX does not use the directory although it is configured.
+        Return why JAX does not use the configured directory.
 
         Args:
-            error: the last one of the cache.
+            error: the latest error of the cache.
         """
         module = self._source.compilation_cache
         if getattr(module, "_cache_checked", False) and not module._cache_used:  # noqa: SLF001
@@ -78,7 +76,7 @@ class JaxCache:
                 "support it"
             )
         if not self.opened:
-            # To 0.4.35 a directory that is set after the first compile is too late.
+            # In 0.4.35 a directory set after the first compile is too late.
             late = error or "it was configured after the first compile"
             return late if self.tried else None
         used = str(getattr(self._cache, "_path", ""))
@@ -110,24 +108,24 @@ class JaxCache:
         return self._hashed[name]
 
     def _digest(self, name: str, path: str) -> bytes:
-        """Return what a key would hold of compile options with *path* in them."""
+        """Return the cache key's digest of compile options that contain *path*."""
         digest = hashlib.sha256()
         try:
             options = self._source.lib.xla_client.CompileOptions()
             setattr(options.executable_build_options.debug_options, name, path)
             key = self._source.cache_key
             key._hash_serialized_compile_options(digest, options)  # noqa: SLF001
-        except (AttributeError, TypeError):  # a JAX that we do not know
+        except (AttributeError, TypeError):  # an unknown release of JAX
             return b""
         return digest.digest()
 
 
 class Write(NamedTuple):
     """
-    What JAX is to write.
+    An entry that JAX is about to write.
 
     Attributes:
-        key: of the entry.
+        key: key of the entry.
         module: the program's name.
         seconds: how long it took to compile.
         callbacks: whether it calls the host.
@@ -140,7 +138,9 @@ class Write(NamedTuple):
 
 
 def written(frame: FrameType) -> Write:
-    """Return what the caller of ``compiler._cache_write``, *frame*, has it write."""
+    """
+    Return the entry that *frame*, which calls ``compiler._cache_write``, is writing.
+    """
     variables = frame.f_locals
     return Write(
         str(variables["cache_key"]),
@@ -152,13 +152,13 @@ def written(frame: FrameType) -> Write:
 
 class Failed(NamedTuple):
     """
-    What the cache could not do.
+    A failed operation of the cache.
 
     Attributes:
-        operation: what was tried.
+        operation: ``read`` or ``write``.
         key: of the entry.
         module: the program's name.
-        sought: it was only asked whether the entry is there, as in a cluster.
+        sought: whether JAX only checked that the entry exists, as in a cluster.
     """
 
     operation: Literal["read", "write"]
@@ -175,7 +175,7 @@ _OPERATIONS: dict[str, Literal["read", "write"]] = {
 
 
 def failed_at(frame: FrameType) -> Failed | None:
-    """Return what failed in *frame*, where ``compiler`` warns, if something did."""
+    """Return the operation that failed in *frame*, where ``compiler`` warns, if any."""
     name = frame.f_code.co_name
     operation = _OPERATIONS.get(name)
     if operation is None:
@@ -187,10 +187,10 @@ def failed_at(frame: FrameType) -> Failed | None:
 
 
 def is_refusal(frame: FrameType) -> bool:
-    """Tell whether ``lru_cache`` warns in *frame* that an entry is too large."""
+    """Return whether ``lru_cache`` warns in *frame* that an entry is too large."""
     return frame.f_code.co_name == "put"
 
 
 def module_of(key: str) -> str:
-    """Return the name of the program whose entry has *key*."""
+    """Return the name of the program in the entry with *key*."""
     return key.rpartition("-")[0]

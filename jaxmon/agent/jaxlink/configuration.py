@@ -3,8 +3,8 @@ The part of JAX's configuration that compiled programs depend on, with names.
 
 JAX keys its caches by ``config.trace_context()``, a tuple. Since 0.10.2 JAX provides
 the names; up to 0.7 the function is Python and its code lists what it reads; in
-between, known settings are read one by one, followed by the whole tuple without names:
-what JAX added meanwhile, and contexts that a program makes.
+between, known settings are read one by one, followed by the whole tuple without names,
+for settings that JAX has added and contexts that a program creates.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from jaxmon.agent.jaxlink.ownership import is_class
 class Configuration(NamedTuple):
     """
     Attributes:
-        names: as a user writes them: ``jax_enable_x64``; empty for a value that may
-            also appear under a name.
-        values: returns what they are now, on this thread. Costs a microsecond or two.
+        names: as users write them, such as ``jax_enable_x64``; empty for a value that
+            may also appear under a name.
+        values: returns their current values on this thread. Costs a microsecond or two.
     """
 
     names: tuple[str, ...]
@@ -62,7 +62,7 @@ _KNOWN = (
 
 
 def context_of(jax: Any) -> Configuration:
-    """Return the configuration that the programs of this JAX depend on."""
+    """Return the configuration that compiled programs depend on."""
     config = getattr(jax._src, "config", None)  # noqa: SLF001 - no public way
     context = getattr(config, "trace_context", None)
     if context is None:
@@ -72,7 +72,7 @@ def context_of(jax: Any) -> Configuration:
     if tell is not None:
         try:
             names = tuple(tell())
-        except NotImplementedError:  # with a jaxlib of before
+        except NotImplementedError:  # with an older jaxlib
             names = ()
         if len(names) == count:
             return Configuration(names, context)
@@ -86,24 +86,24 @@ def context_of(jax: Any) -> Configuration:
 
 def is_calling(jax: Any) -> Callable[[], bool]:
     """
-    Return what tells whether the program itself is calling on this thread, and not JAX
-    while it traces.
+    Return a function that returns whether the program itself is calling on this thread,
+    as opposed to JAX while it traces.
 
     Raises:
-        AttributeError: this JAX does not tell.
+        AttributeError: this JAX has no such function.
     """
     clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - told nowhere else
     return clean
 
 
 def surroundings(jax: Any) -> Callable[[], object]:
-    """Return what tells the configuration of the thread that calls it."""
+    """Return a function that returns the configuration of the calling thread."""
     values, config = context_of(jax).values, jax.config
     return lambda: (values(), config.jax_default_device)
 
 
 def inside(value: object) -> object:
-    """Return what a program gave JAX for *value* of the configuration."""
+    """Return the user's value behind *value* of the configuration."""
     kind = type(value)
     if name_of(kind) == "XlaMetadata" and is_class(kind):
         return field_of(value, "val")

@@ -1,11 +1,12 @@
 """
-Where data crosses between host and device: the places in JAX, and what is seen there.
+Observes transfers between host and device at the functions of JAX that make them.
 
-Arrays are read by methods of JAX's array class, so a `Method` stands in for each. Data
-is sent by functions that JAX looks up in its modules; these get a `Probe`.
+Arrays are read by methods of JAX's array class, each replaced by a `Method`. Data is
+sent by functions that JAX looks up in its modules, each replaced by a `Probe`.
 
-What JAX does in C++ alone has no place: a NumPy argument of a cached call, and, on a
-CPU, NumPy's look into an array's memory. `docs/transfers.md` tells users.
+Transfers that JAX makes in C++ alone cannot be observed: a NumPy argument of a cached
+call, and, on a CPU, NumPy's direct access to an array's memory. See
+`docs/transfers.md`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from jaxmon.agent.jaxlink.origins import CONVERSIONS, Origins, Site
 from jaxmon.indicators.endings import Once
 
 
-# The methods that read an array or a shard of it, by release; their callers keep
-# what they read, so a second look does not come here.
+# The methods that read an array or a shard of it, by release; their callers cache the
+# result, so a second read does not come here.
 _READS = (
     "_single_device_array_to_np_array",  # to 0.5
     "_single_device_array_to_np_array_did_copy",
@@ -40,8 +41,8 @@ _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
 
 def trusted(sent: Any) -> Any:
     """
-    Return *sent*, or what can be asked in its place without running code of the user's:
-    of a class below NumPy's array the array; of any other class nothing.
+    Return *sent*, or an equivalent that can be inspected without running user code: the
+    array of a subclass of NumPy's; for any other class `None`.
     """
     if package_of(type(sent)):
         return sent
@@ -52,12 +53,12 @@ def trusted(sent: Any) -> Any:
 
 class Place(NamedTuple):
     """
-    An attribute of JAX to stand in for.
+    An attribute of JAX to replace.
 
     Attributes:
         owner: a module, or the class of arrays.
         name: the attribute.
-        observe: takes the calling frame, the original, and of a method the array.
+        observe: takes the calling frame, the original and, for a method, the array.
     """
 
     owner: Any
@@ -67,11 +68,11 @@ class Place(NamedTuple):
 
 class Crossings:
     """
-    Observes every crossing that passes a place in JAX.
+    Observes the transfers that pass through Python code of JAX.
 
     Attributes:
-        records: what was seen and not taken away yet.
-        enough: called when many records wait, on the thread that made one.
+        records: observations not processed yet.
+        enough: called when *many* records are pending, on the thread that added one.
     """
 
     def __init__(
@@ -90,10 +91,10 @@ class Crossings:
 
     def places(self) -> tuple[list[Place], list[Place]]:
         """
-        Return what to stand in for with a `Method`, and with a `Probe`.
+        Return the attributes to replace with a `Method`, and those for a `Probe`.
 
         Raises:
-            AttributeError: this JAX reads or sends data in another way.
+            AttributeError: this JAX reads or sends data in a different way.
         """
         source: Any = self._jax._src  # noqa: SLF001
         array = self._array
@@ -110,7 +111,7 @@ class Crossings:
             *_everywhere(
                 self.on_wait_for_many, "batched_block_until_ready", source.api
             ),
-            # Only since 0.12, and only where the program asked for it.
+            # Only since 0.12, and only if the program enabled it.
             *_everywhere(self.on_put, "shard_args", pxla, required=False),
         ]
         lax: Any = source.lax.lax
@@ -134,7 +135,7 @@ class Crossings:
             return None
         aval = array.aval
         nbytes = math.prod(aval.shape) * aval.dtype.itemsize
-        # To 0.11 the shards of an array are read one by one in a loop; which of the
+        # Up to 0.11 the shards of an array are read one by one in a loop; which of the
         # two places in JAX's code this is never changes.
         at = frame.f_lasti
         looping = self._looping.get(at)
@@ -147,7 +148,7 @@ class Crossings:
     def on_wait(
         self, frame: FrameType, bound: Callable[..., Any], _: Any
     ) -> Wait | None:
-        """Observe a look-up of ``block_until_ready``."""
+        """Observe a lookup of ``block_until_ready``."""
         del frame
         wait = Wait()
         wait.bound, wait.start = bound, self._start_wait
@@ -156,13 +157,16 @@ class Crossings:
     def on_wait_for_many(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
-        """Observe a wait for several arrays."""
+        """Observe a sync with several arrays."""
         return self._start_wait(frame, original)
 
     def on_put(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
-        """Observe what sends arrays, of NumPy or already on a device, to devices."""
+        """
+        Observe the function that sends arrays, of NumPy or already on a device, to
+        devices.
+        """
         variables = frame.f_locals
         sent = variables.get("batch_xs")
         if sent is None:
@@ -224,7 +228,7 @@ class Crossings:
     ) -> Callable[..., Any]:
         if len(self.records) >= self._many:
             self._enough()
-        # As `ending` does it, without the calls: reads and waits are many.
+        # Inlined `ending`, because reads and syncs are frequent.
         once = Once()
         once.__call__ = call
         started = ((site, count, nbytes, perf_counter_ns()),)
@@ -236,7 +240,7 @@ class Crossings:
 def _everywhere(
     observe: Callable[..., Any], name: str, *users: ModuleType, required: bool = True
 ) -> Iterator[Place]:
-    """Yield the modules of jaxlib in which *users* look *name* up."""
+    """Yield *name* in each module of jaxlib in which *users* look it up."""
     found: set[int] = set()
     for user in users:
         for alias in ("xc", "_jax"):

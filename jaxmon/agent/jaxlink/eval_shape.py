@@ -1,4 +1,4 @@
-"""`jax.eval_shape`, which asks for the very type of a jitted function."""
+"""Makes `jax.eval_shape` work with counted functions."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def stand_in(
     site: str,
 ) -> tuple[Place, Probe] | None:
     """
-    Return a place in *jax*, and what lets `jax.eval_shape` see JAX's own object if it
-    stands there; `None` where this JAX needs none.
+    Return an attribute of *jax* and its replacement, with which `jax.eval_shape` sees
+    JAX's own object; `None` if this JAX needs none.
 
-    Since 0.9 it asks ``type(fun) is PjitFunction`` to honour static arguments, which
-    nothing of ours can satisfy, and else calls ``jit(fun)``.
+    Since 0.9 it checks ``type(fun) is PjitFunction`` to honour static arguments, which
+    a counted function cannot satisfy, and otherwise calls ``jit(fun)``.
 
     Args:
         jax: the module.
-        unwrap: given what `jax.eval_shape` was, returns what makes JAX's object of it,
-            `None` if it is no object of ours.
+        unwrap: called with the argument of `jax.eval_shape`; returns a function that
+            unwraps it, `None` if it is not a counted function.
         guard: contains failures.
-        site: the name of these failures.
+        site: name under which failures are counted.
 
     Raises:
-        AttributeError: this JAX lacks one of the places.
+        AttributeError: this JAX lacks one of the attributes.
     """
     api: Any = jax._src.api  # noqa: SLF001 - looked up there at each use
     code = getattr(api.eval_shape, "__wrapped__", api.eval_shape).__code__

@@ -1,4 +1,4 @@
-"""What JAX and XLA say about a program: its HLO, its figures, its effects."""
+"""Information from JAX and XLA about a program: HLO, statistics, effects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 Effect: TypeAlias = Literal["ordered", "unordered", "callback"]
 
-# Figure: attribute of XLA's memory statistics, and whether 0 means "not known".
-# No program needs memory or code of no size at all; it may need no arguments.
+# Statistic: attribute of XLA's memory statistics, and whether 0 means "unknown". Every
+# program needs some memory and code, but possibly no arguments.
 _MEMORY = {
     "argument_bytes": ("argument_size_in_bytes", False),
     "output_bytes": ("output_size_in_bytes", False),
@@ -22,11 +22,12 @@ _MEMORY = {
 
 def printing(jax: Any) -> Any:
     """
-    Return how to print HLO without what differs between hosts, `None` if unknown.
+    Return options to print HLO without parts that differ between hosts, `None` if this
+    JAX has none.
 
-    Metadata is left out, and backend configuration, which holds results of tuning.
-    The class moved within jaxlib: ``xla_client.hlo`` has it since 0.9,
-    ``xla_client._xla`` before.
+    Metadata is omitted, and backend configuration, which contains autotuning results.
+    The class moved within jaxlib: to ``xla_client.hlo`` in 0.9, from
+    ``xla_client._xla``.
     """
     client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to the options
     for home in ("hlo", "_xla"):
@@ -44,11 +45,11 @@ def texts(executable: Any, options: Any) -> Iterator[str]:
     Yield the HLO of each module of *executable*, usually one.
 
     Args:
-        executable: XLA's.
+        executable: XLA's executable.
         options: what `printing` returned.
 
     Raises:
-        RuntimeError: it was deleted, or its backend shows none.
+        RuntimeError: it was deleted, or its backend provides no HLO.
     """
     for module in executable.hlo_modules():
         yield module.to_string(*(() if options is None else (options,)))
@@ -56,10 +57,10 @@ def texts(executable: Any, options: Any) -> Iterator[str]:
 
 def facts(executable: Any) -> dict[str, float]:
     """
-    Return the figures that XLA gives for *executable*, those that it knows.
+    Return XLA's statistics of *executable*, as far as known.
 
-    They are those of one device. FLOPs and accessed bytes count the body of a loop
-    once, however often it runs, and next to nothing for custom calls.
+    They are per device. FLOPs and accessed bytes count the body of a loop once, however
+    often it runs, and almost nothing for custom calls.
     """
     found: dict[str, float] = {}
     try:
@@ -85,11 +86,11 @@ def facts(executable: Any) -> dict[str, float]:
 
 def effect_of(executable: Any, asked: Callable[..., Any]) -> Effect | None:
     """
-    Return what keeps calls of a program off the fast path, if something does.
+    Return which effect keeps calls of a program off the fast path, if any.
 
     Args:
-        executable: JAX's, as a missed call has it.
-        asked: JAX's function that decides, and knows the conditions.
+        executable: JAX's, from a missed call.
+        asked: JAX's function that decides it.
     """
     call = getattr(executable, "unsafe_call", None)
     if call is None:
@@ -98,7 +99,7 @@ def effect_of(executable: Any, asked: Callable[..., Any]) -> Effect | None:
         return "ordered"
     if getattr(call, "has_unordered_effects", False):
         return "unordered"
-    # Callbacks did, in some releases.
+    # Callbacks do, in some releases.
     code = getattr(getattr(asked, "__wrapped__", asked), "__code__", None)
     if "has_host_callbacks" not in getattr(code, "co_names", ()):
         return None
@@ -109,8 +110,7 @@ def why_not_again(
     jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Literal["donates", "effects"] | None:
     """
-    Return why a call of *jitted* must not be made once more, if so. JAX remembers its
-    trace.
+    Return why a call of *jitted* must not be re-run, if so. JAX has cached its trace.
     """
     traced = jitted.trace(*args, **kwargs)
     if traced.donate_argnums:
@@ -121,7 +121,7 @@ def why_not_again(
 
 
 def _calls_back(jaxpr: Any) -> bool:
-    """Tell whether *jaxpr* calls Python, or code that says it has side effects."""
+    """Return whether *jaxpr* calls Python, or code declared to have side effects."""
     for equation in jaxpr.eqns:
         if "callback" in equation.primitive.name:
             return True
@@ -130,7 +130,7 @@ def _calls_back(jaxpr: Any) -> bool:
         for value in equation.params.values():
             inner = value if isinstance(value, (list, tuple)) else (value,)
             for one in inner:
-                # A closed jaxpr holds the open one.
+                # A closed jaxpr contains the open one.
                 found = getattr(one, "jaxpr", one)
                 if hasattr(found, "eqns") and _calls_back(found):
                     return True

@@ -17,19 +17,19 @@ from jaxmon.agent.jaxlink.ownership import is_inside
 
 
 MAX_SOURCES = 10_000
-"""Source lines of jitted functions that are remembered."""
+"""Maximum number of source lines of jitted functions remembered."""
 
 _MAX_STEPS = 100
 _PUTS = ("batched_device_put", "_batched_device_put_impl", "_device_put_impl")
 
-# A missed call: pjit's and pmap's ``cache_miss`` and, to 0.8, what it calls.
+# A missed call: pjit's and pmap's ``cache_miss`` and, up to 0.8, the function it calls.
 CALL = ("cache_miss", "_python_pjit_helper")
-# Ahead of time: ``f.trace``, ``f.lower`` and ``f.eval_shape``; functions of pjit
-# to 0.4.36, all through jit_trace since.
+# Ahead of time: ``f.trace``, ``f.lower`` and ``f.eval_shape``; functions of pjit up to
+# 0.4.36, all through jit_trace since.
 AHEAD = ("jit_trace", "lower", "trace", "eval_shape")
 
 
-# Where a ``cache_miss`` is a call's: JAX 0.8 has another one, of its own caches.
+# Where a ``cache_miss`` belongs to a call: JAX 0.8 has another one, in its own caches.
 _FILES = tuple(
     [os.path.join("jax", "_src", name) for name in ("pjit.py", "api.py")]  # noqa: PTH118 - ends of paths
 )
@@ -37,12 +37,11 @@ _FILES = tuple(
 
 class Jitted(NamedTuple):
     """
-    A jitted function as a frame of JAX knows it.
+    A jitted function, as found in a JAX frame.
 
     Attributes:
         fun: the user's function.
-        key: what identifies the jitted object: its ``PjitInfo``, or, for pmap,
-            *fun*.
+        key: identifies the jitted object: its ``PjitInfo``, or, for pmap, *fun*.
         source: ``"name at file:line"``, or `None` for pmap.
         call: whether the frame belongs to a call, not to ahead-of-time use.
     """
@@ -54,15 +53,15 @@ class Jitted(NamedTuple):
 
 
 def is_call(frame: FrameType) -> bool:
-    """Tell whether *frame* serves a call that missed."""
+    """Return whether *frame* serves a missed call."""
     code = frame.f_code
     return code.co_name == "cache_miss" and code.co_filename.endswith(_FILES)
 
 
 def entry_of(frame: FrameType) -> FrameType | None:
     """
-    Return the frame that serves the call for which *frame* has arguments looked at,
-    `None` for what is ahead of time.
+    Return the frame that serves the call whose arguments *frame* inspects, `None` if
+    ahead of time.
     """
     name = frame.f_code.co_name
     if name == "cache_miss":
@@ -80,17 +79,17 @@ def call_in(traceback: TracebackType | None) -> FrameType | None:
 
 
 def is_below_call(frame: FrameType | None) -> bool:
-    """Tell whether *frame* runs for a call of a jitted function that missed."""
+    """Return whether *frame* runs within a missed call."""
     return _is_below(frame, "cache_miss")
 
 
 def is_below_boundary(frame: FrameType | None) -> bool:
-    """Tell whether *frame* runs below a function of JAX that filters tracebacks."""
+    """Return whether *frame* runs below a function of JAX that filters tracebacks."""
     return _is_below(frame, "reraise_with_filtered_traceback")
 
 
 def _is_below(frame: FrameType | None, name: str) -> bool:
-    """Tell whether *frame* or one near above it is of a function called *name*."""
+    """Return whether *frame*, or one just above it, runs a function called *name*."""
     for _ in range(_MAX_STEPS):
         if frame is None:
             return False
@@ -101,19 +100,19 @@ def _is_below(frame: FrameType | None, name: str) -> bool:
 
 
 def asks_for_memory(frame: FrameType | None) -> bool:
-    """Tell whether *frame* brings arrays to a device, which needs no call."""
+    """Return whether *frame* transfers arrays to a device, outside of a call."""
     return frame is not None and frame.f_code.co_name in _PUTS
 
 
 def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None:
     """
-    Return the jitted function that *frame* belongs to, if it is one of JAX's entries.
+    Return the jitted function of *frame*, if that is one of JAX's entry points.
 
     Args:
         frame: a frame, live or from a traceback.
-        above: where to look for the caller of *frame*, if not from it.
+        above: the caller of *frame*, if not ``frame.f_back``.
     """
-    # The variables of a function of the user's are none of our business.
+    # Variables of user functions are not read.
     code = frame.f_code
     if code.co_name in CALL and code.co_filename.endswith(_FILES):
         return of_call(frame.f_locals, above or frame.f_back)
@@ -126,7 +125,7 @@ def key_at(frame: FrameType) -> object:
     """
     Return the key of the jitted function whose call *frame* serves; cheap.
 
-    For calls that JAX traces: there, pmap is known by its user's function, too.
+    For calls that JAX traces: there, pmap is identified by the user's function too.
     """
     variables = frame.f_locals
     info = variables.get("jit_info")
@@ -170,11 +169,11 @@ class Program(NamedTuple):
     Information from the stack about a program being traced, lowered or compiled.
 
     Attributes:
-        jitted: the innermost jitted function that asked for it, if one did.
-        source: ``"name at file:line"`` of the function that was traced, as JAX
-            carries it along; the only trace of it in an ahead-of-time compile. `None`
-            where JAX says less.
-        name: the program's name, where only the frames tell it (to 0.6.0).
+        jitted: the innermost jitted function that caused it, if any.
+        source: ``"name at file:line"`` of the traced function, as recorded by JAX; in
+            an ahead-of-time compile, the only identification. `None` if JAX records
+            less.
+        name: the program's name, if only the frames have it (up to 0.6.0).
     """
 
     jitted: Jitted | None
@@ -183,7 +182,7 @@ class Program(NamedTuple):
 
 
 def is_nested(frame: FrameType | None) -> bool:
-    """Tell whether more than one jitted function is being entered on this stack."""
+    """Return whether more than one jitted function is being entered on this stack."""
     entered = False
     while frame is not None:
         if frame.f_code.co_name == "jit_trace" or is_call(frame):
@@ -195,7 +194,7 @@ def is_nested(frame: FrameType | None) -> bool:
 
 
 _LOWERED = ("from_hlo", "lower_sharding_computation")
-# Every frame on the way up is looked up here; few are in it.
+# Every frame on the way up is looked up here; few match.
 _TELLING = frozenset(("cache_miss", *_LOWERED, *AHEAD))
 
 
@@ -209,7 +208,7 @@ def program_at(frame: FrameType | None) -> Program:
         if name not in _TELLING:
             pass
         elif name in _LOWERED:
-            # Their many variables matter only where no jitted function is found.
+            # Their many variables are read only if no jitted function is found.
             telling.append(frame)
         else:
             jitted = jitted_at(frame)
@@ -229,27 +228,27 @@ def program_at(frame: FrameType | None) -> Program:
 
 
 def name_at(frame: FrameType) -> str | None:
-    """Return what the caller of ``compile_or_get_cached`` calls the program."""
+    """Return the program's name in the caller of ``compile_or_get_cached``."""
     variables = frame.f_locals
-    # That of pmap, to 0.8, has the name inside a larger whole.
+    # In that of pmap, up to 0.8, the name is in a larger structure.
     name = variables.get("name") or getattr(variables.get("pci"), "name", None)
     return None if name is None else str(name)
 
 
 def place(source: str | None) -> str | None:
     """
-    Return *source* if it is the place of a function. Of an object that is none JAX
-    says ``<unknown>``, or its name.
+    Return *source* if it is the location of a function. For other objects JAX has
+    ``<unknown>``, or their name.
     """
     return source if source and " at " in source else None
 
 
 def executable_at(frame: FrameType | None) -> Any:
     """
-    Return what was just compiled below *frame*, where JAX reports the duration.
+    Return the executable just compiled below *frame*, where JAX reports the duration.
 
-    Two functions compile: jit's, and pmap's to 0.8; the listener is called from a
-    context manager around the compile, at most five frames above theirs.
+    Two functions compile: jit's and, up to 0.8, pmap's; the listener is called from a
+    context manager around the compile, at most five frames above them.
     """
     for _ in range(6):
         if frame is None:

@@ -1,4 +1,4 @@
-"""What `jax.jit` and `jax.pmap` were given that makes a difference to the program."""
+"""Options of `jax.jit` and `jax.pmap` that affect the compiled program."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from jaxmon.agent.jaxlink.ownership import is_class
 
 
 How: TypeAlias = Literal["names", "pairs", "shardings", "value"]
-"""What an option is: several names, names with values, shardings, or anything else."""
+"""Type of an option: several names, names with values, shardings, or anything else."""
 
 
 class Option(NamedTuple):
-    """One that is not the default. Must not be kept: *value* may be the user's."""
+    """
+    An option that is not the default. Must not be kept: *value* may be a user object.
+    """
 
     name: str
     how: How
@@ -22,7 +24,7 @@ class Option(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What *maker*, ``jax.jit`` or ``jax.pmap``, was given."""
+    """Options passed to *maker*, ``jax.jit`` or ``jax.pmap``."""
 
     maker: str
     options: tuple[Option, ...]
@@ -34,7 +36,7 @@ _LEAVES = (
     ("in_layouts", "in_layouts_leaves"),
     ("out_layouts", "out_layouts_leaves"),
 )
-# JAX's variables, and what they are called here.
+# JAX's variables, and our names for them.
 _PMAP = {
     "axis_name": "axis_name",
     "in_axes": "in_axes",
@@ -47,9 +49,9 @@ _PMAP = {
 
 
 def of_jit(info: Any) -> Given:
-    """Return what a `jax.jit` with this ``PjitInfo`` was given."""
+    """Return the options of a `jax.jit` with this ``PjitInfo``."""
     found: list[Option] = []
-    # JAX works out the names for the numbers, where there are names.
+    # JAX derives the names from the positions, if there are names.
     if given := info.donate_argnames or info.donate_argnums:
         found.append(Option("donated arguments", "names", given))
     if given := info.static_argnames or info.static_argnums:
@@ -69,10 +71,10 @@ def of_jit(info: Any) -> Given:
 
 def of_pmap(variables: Mapping[str, Any]) -> Given:
     """
-    Return what a `jax.pmap` was given.
+    Return the options of a `jax.pmap`.
 
     Args:
-        variables: it, by the names of JAX's variables.
+        variables: the options, by the names of JAX's variables.
     """
     given = dict(variables)
     if "out_axes" not in given and "out_axes_flat" in given:  # since 0.9
@@ -87,14 +89,14 @@ def of_pmap(variables: Mapping[str, Any]) -> Given:
 
 
 def _or_none(leaf: Any) -> Any:
-    """Return *leaf*, or `None` for what JAX puts where nothing was given."""
+    """Return *leaf*, or `None` for JAX's placeholder of an unspecified sharding."""
     if leaf is None or name_of(type(leaf)) == "UnspecifiedValue":
         return None
     return leaf
 
 
 def _is_auto(given: object) -> bool:
-    """Tell whether *given* is what JAX since 0.12 takes for `False`."""
+    """Return whether *given* is the default that has replaced `False` since 0.12."""
     return is_class(type(given)) and getattr(given, "name", "") == "AUTO"
 
 
@@ -106,7 +108,7 @@ def _is_default(value: object) -> bool:
 
 
 def _is_made_up(value: object) -> bool:
-    """Tell whether *value* is the name that JAX makes up for an axis without one."""
+    """Return whether *value* is a name that JAX generated for an unnamed axis."""
     return name_of(type(value)) == "_TempAxisName" or (
         type(value) is str and value.startswith(("<axis 0x", "_internal_"))
     )

@@ -1,9 +1,10 @@
 """
-The board of hooks: what is taken in JAX, under which name, and the way back.
+Attaches the hooks to JAX, by name, and detaches them.
 
-Each hook is independent: what a future JAX no longer has costs the figures of that hook
-only, which is said once in the log and by ``jaxmon_hook_active``. That tells of every
-other part that has switched itself off, too: of the hook that needs it, or by name.
+Each hook is independent: if a future JAX lacks something, only the metrics of that hook
+are missing, which is logged once and exported as ``jaxmon_hook_active``. The same
+metric reports every other part that has disabled itself, by the hook that needs it or
+by its own name.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ class Hooks:
         guard: contains failures of observers.
 
     Attributes:
-        on: whether they are attached, or about to be.
-        is_calling: tells whether the program itself calls, and not JAX while it traces.
-        probes: what stands in for functions of JAX.
-        patches: the attributes that are replaced.
-        listeners: what hears JAX's events, once it was attached.
+        on: whether the hooks are attached, or about to be.
+        is_calling: returns whether the program itself is calling, as opposed to JAX
+            while it traces.
+        probes: replacements of functions of JAX.
+        patches: the replaced attributes.
+        listeners: listeners to JAX's events, once attached.
     """
 
     def __init__(self, jax: Any, guard: Guard) -> None:
@@ -63,12 +65,12 @@ class Hooks:
         needs: tuple[str, ...] = (),
     ) -> None:
         """
-        Attach the hook *name*. One that cannot be is taken off again and reported.
+        Attach the hook *name*. If that fails, roll it back and log a warning.
 
         Args:
             name: of the hook.
-            take: takes its places; raises what it likes where JAX lacks one.
-            needs: other sites of the guard without which its figures suffer.
+            take: attaches it; may raise anything if JAX lacks something.
+            needs: other sites of the guard that its metrics depend on.
         """
         patched, undone = self.patches.number, len(self._undo)
         self._needs[name] = needs
@@ -80,8 +82,8 @@ class Hooks:
             self.patches.undo(after=patched)
             self.lose(name)
             log.warning(
-                "jaxmon's hook %r cannot attach to JAX %s: %s. Its metrics will be "
-                "missing; everything else works.",
+                "jaxmon's hook %r cannot attach to JAX %s: %s. Its metrics will "
+                "be missing; everything else works.",
                 name,
                 self._jax.__version__,
                 missing,
@@ -90,11 +92,13 @@ class Hooks:
             self._attached[name] = True
 
     def derive(self, name: str, *hooks: str) -> None:
-        """Have a hook *name* that observes through *hooks*, if all could attach."""
+        """
+        Define a hook *name* that observes through *hooks*, active if all of them are.
+        """
         self._attached[name] = all(self._attached.get(hook) for hook in hooks)
 
     def lose(self, name: str) -> None:
-        """Have the hook *name* observe no more, as one that has no place in JAX."""
+        """Mark the hook *name* as inactive."""
         self._attached[name] = False
 
     def hear(
@@ -102,7 +106,10 @@ class Hooks:
         events: Mapping[str, OnEvent],
         durations: Mapping[str, OnDuration],
     ) -> None:
-        """Have events of `jax.monitoring` passed on, each to one, once `listen` ran."""
+        """
+        Pass events of `jax.monitoring` to these functions once `listen` has been
+        called.
+        """
         self._events.update(events)
         self._durations.update(durations)
 
@@ -111,20 +118,20 @@ class Hooks:
         Attach the hook ``monitoring``.
 
         Args:
-            observes: tells whether everything that happened was heard.
+            observes: returns whether all events have been received.
         """
         self._observes[MONITORING] = observes
         self.attach(MONITORING, self._register)
 
     def heard(self) -> bool:
         """
-        Have events heard from now on, should the listeners have been cleared; return
-        whether they were until now.
+        Re-register the listeners if they were cleared; return whether they were still
+        registered.
         """
         return self.listeners is not None and self.listeners.restore()
 
     def undo_by(self, call: Callable[[], None]) -> None:
-        """Have *call* undo what was attached; harmless when repeated."""
+        """Register *call* to undo an attachment; it must be idempotent."""
         self._undo.append(call)
 
     def detach(self) -> None:
@@ -141,8 +148,8 @@ class Hooks:
 
     def is_active(self, name: str) -> bool:
         """
-        Tell whether the hook *name* is attached and neither it nor what it needs has
-        switched itself off.
+        Return whether the hook *name* is attached and neither it nor what it needs has
+        disabled itself.
         """
         return self._attached.get(name, False) and all(
             map(self._guard.on, (name, *self._needs.get(name, ())))
@@ -150,8 +157,8 @@ class Hooks:
 
     def active(self) -> dict[str, bool]:
         """
-        Tell of each hook whether it observes, and heard all that it should have. Tell
-        of what else has switched itself off.
+        Return for each hook whether it is active and has missed no events, and any
+        other part that has disabled itself.
         """
         hooks = {name: self.is_active(name) for name in list(self._attached)}
         for name, observes in self._observes.items():
@@ -196,7 +203,7 @@ class Hooks:
 
 
 class Places:
-    """What one hook takes in JAX; all of it is taken back with the hook."""
+    """Attaches one hook; everything is undone with the hook."""
 
     def __init__(self, hooks: Hooks, guard: Guard, site: str) -> None:
         self._hooks = hooks
@@ -204,26 +211,26 @@ class Places:
         self._site = site
 
     def probe(self, owner: ModuleType, name: str, observe: Observer) -> None:
-        """Show each call of ``owner.name`` to *observe*."""
+        """Pass each call of ``owner.name`` to *observe*."""
         self.replace(owner, name, self.stand_in(getattr(owner, name), observe))
 
     def stand_in(self, original: Callable[..., Any], observe: Observer) -> Probe:
-        """Return what shows each call of *original* to *observe*."""
+        """Return a probe that passes each call of *original* to *observe*."""
         probe = Probe(original, observe, guard=self._guard, site=self._site)
         self._hooks.probes.append(probe)
         return probe
 
     def replace(self, owner: ModuleType | type, name: str, ours: object) -> None:
-        """Put *ours* in place of ``owner.name``."""
+        """Replace ``owner.name`` with *ours*."""
         self._hooks.patches.replace(owner, name, ours)
 
     def undo_by(self, call: Callable[[], None]) -> None:
-        """Have *call* undo what is attached next; harmless when repeated."""
+        """Register *call* to undo what is attached next; it must be idempotent."""
         self._hooks.undo_by(call)
 
 
 def _is_calling(jax: Any) -> Callable[[], bool]:
-    """Return what a JAX has for it; without it, no hook that asks can attach."""
+    """Return JAX's function for it; without it, hooks that need it cannot attach."""
     try:
         return is_calling(jax)
     except AttributeError:

@@ -1,4 +1,4 @@
-"""JAX's jitted objects: what they are, and copies of the code that makes them."""
+"""JAX's jitted objects, and copies of the code that creates them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from jaxmon.agent.jaxlink.ownership import is_class
 
 
 TYPE_NAME = "PjitFunction"
-"""What the class of jitted objects is called, by which libraries know them."""
+"""Name of the class of jitted objects, by which libraries recognise them."""
 
 
 def is_jitted(fun: object) -> bool:
-    """Tell whether *fun* is a jitted object, of JAX or ours."""
+    """Return whether *fun* is a jitted object, of JAX or ours."""
     return name_of(type(fun)).endswith(TYPE_NAME)
 
 
 def existing() -> list[Any]:
     """
-    Return the jitted objects of JAX in this process that were compiled.
+    Return the compiled jitted objects of JAX in this process.
 
-    JAX keeps no list of them that Python can read, so this looks at every object that
-    the garbage collector knows: about 50 ms, for who asks for a budget.
+    JAX has no list of them that Python can read, so this goes through every object
+    known to the garbage collector: about 50 ms, paid by users of a budget.
     """
     return [
         one
@@ -36,8 +36,8 @@ def existing() -> list[Any]:
 
 def donates(fun: object) -> bool:
     """
-    Tell whether *fun* may donate arguments: JAX says that a jitted function does not
-    since 0.5.
+    Return whether *fun* may donate arguments: since 0.5 JAX records it for jitted
+    functions.
     """
     info = getattr(fun, "_jit_info", None)
     donated = [
@@ -48,7 +48,7 @@ def donates(fun: object) -> bool:
 
 def exported(fun: object) -> Any:
     """
-    Return the `jax.export.Exported` whose ``call`` *fun* is, `None` if it is none.
+    Return the `jax.export.Exported` whose ``call`` is *fun*, `None` if there is none.
     """
     if type(fun) is not types.MethodType:
         return None
@@ -58,7 +58,7 @@ def exported(fun: object) -> Any:
 
 
 def missing(original: Any) -> types.CodeType | None:
-    """Return the code that *original*, JAX's ``_cpp_pjit``, has a miss run."""
+    """Return the code that a miss runs, from *original*, JAX's ``_cpp_pjit``."""
     code = getattr(original, "__code__", None)
     for one in getattr(code, "co_consts", ()):
         if isinstance(one, types.CodeType) and one.co_name == "cache_miss":
@@ -70,7 +70,7 @@ def with_code(
     original: Any, before: types.CodeType, after: types.CodeType
 ) -> Callable[..., Any]:
     """
-    Return a copy of the function *original* that has *after* in place of *before*.
+    Return a copy of the function *original* with the code *before* replaced by *after*.
     """
     code = original.__code__
     constants = tuple([after if one is before else one for one in code.co_consts])
@@ -80,7 +80,7 @@ def with_code(
 def copied(
     function: types.FunctionType, code: types.CodeType | None = None
 ) -> types.FunctionType:
-    """Return a copy of *function*, that runs *code* if there is one."""
+    """Return a copy of *function*, with *code* if given."""
     copy = types.FunctionType(
         code or function.__code__,
         function.__globals__,
@@ -93,7 +93,7 @@ def copied(
 
 
 def closure(function: Any) -> dict[str, Any]:
-    """Return the free variables of *function*, decorators taken off, by name."""
+    """Return the free variables of *function*, without decorators, by name."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     cells = function.__closure__ or ()

@@ -1,4 +1,4 @@
-"""The types of the leaves of a call."""
+"""Types of the leaves of a call."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SHARED = 10_000
 
 class Leaf(NamedTuple):
     """
-    The type of one leaf; *placement* is `None` unless the array is committed to a
-    sharding, of which it says something.
+    The type of one leaf; *placement* describes its sharding if the array is committed,
+    otherwise `None`.
     """
 
     shape: tuple[Any, ...]
@@ -27,11 +27,11 @@ class Leaf(NamedTuple):
 
 class LeafTypes:
     """
-    Makes them, 0.6 µs each. Equal ones are one object.
+    Creates leaf types, 0.6 µs each. Equal ones are one object.
 
     Args:
         jax: the module.
-        place: returns what a leaf is to hold of its sharding.
+        place: returns the placement for a sharding.
     """
 
     def __init__(self, jax: Any, place: Callable[[Any], object]) -> None:
@@ -45,8 +45,8 @@ class LeafTypes:
         Return the types of *leaves*.
 
         Args:
-            leaves: arrays, numbers, and what else JAX takes for one.
-            avals: their abstract values, or none where JAX kept none.
+            leaves: arrays, numbers, and other objects that JAX accepts.
+            avals: their abstract values, empty if JAX has not kept them.
         """
         if len(avals) != len(leaves):
             avals = [
@@ -79,20 +79,20 @@ class LeafTypes:
         return tuple(found)
 
     def _is_array(self, leaf: Any) -> bool:
-        """Tell whether *leaf* is an array of JAX's, which knows where it is."""
+        """Return whether *leaf* is a JAX array, which has a sharding."""
         return is_class(type(leaf)) and isinstance(leaf, self._array)
 
 
 def plain(path: str) -> str:
-    """Return *path* of a leaf as users write it: JAX 0.4 says ``<flat index 1>``."""
+    """Return the *path* of a leaf as users write it: JAX 0.4 has ``<flat index 1>``."""
     if "<flat index " not in path:
         return path
     return re.sub(r"\[<flat index (\d+)>\]", r"[\1]", path)
 
 
 def _abstract(jax: Any) -> Callable[[Any], Any]:
-    """Return what makes the abstract value of a leaf."""
-    for home in ("core", "api_util"):  # the latter to 0.4
+    """Return JAX's function for the abstract value of a leaf."""
+    for home in ("core", "api_util"):  # the latter in 0.4
         module = getattr(jax._src, home, None)  # noqa: SLF001 - no public way
         found: Callable[[Any], Any] | None = getattr(module, "shaped_abstractify", None)
         if found is not None:

@@ -1,9 +1,9 @@
 """
 Registers and removes `jax.monitoring` listeners.
 
-`unregister_event_listener` and its kin are public since JAX 0.8.1; before, they
-are private under another name. A listener that raises does so in the user's jitted
-call, so ours are guarded here.
+`unregister_event_listener` and its siblings have been public since JAX 0.8.1; before,
+they were private and named differently. A listener that raises does so in the user's
+jitted call, so ours are guarded here.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ RETRIEVAL = "/jax/compilation_cache/cache_retrieval_time_sec"
 CACHE_USED = "/jax/compilation_cache/compile_requests_use_cache"
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
 CACHE_STORED = "/jax/compilation_cache/cache_misses"
-"""The event of an entry that is about to be written, whatever its name says."""
+"""JAX's event for an entry about to be written, despite its name."""
 
 TIME_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
-"""The event of a hit: whole seconds of compiling, retrieval deducted."""
+"""JAX's event for a hit: whole seconds of compile time, minus retrieval."""
 
 
 OnEvent: TypeAlias = Callable[[], None]
@@ -37,7 +37,7 @@ OnDuration: TypeAlias = Callable[[float, str | None], None]
 
 
 class _Kind(NamedTuple):
-    """One of our listeners, and the functions of JAX for its kind."""
+    """One of our listeners, with JAX's functions for its kind."""
 
     listener: Callable[..., None]
     register: Callable[[Any], None]
@@ -51,9 +51,9 @@ class Listeners:
 
     Args:
         monitoring: ``jax._src.monitoring``.
-        events: called by the name of the event; may be added to.
-        durations: likewise, with seconds and JAX's name of the function, `None` to
-            0.6.0.
+        events: functions by event name; more may be added.
+        durations: likewise, called with seconds and JAX's name of the function, `None`
+            up to 0.6.0.
 
     Attributes:
         events: as given.
@@ -77,7 +77,7 @@ class Listeners:
         # Reentrant: a signal handler may compile.
         self._lock = threading.RLock()
         self._kinds: tuple[_Kind, ...] = ()
-        # One bound method each: they are found again by equality and identity.
+        # One bound method each: they are looked up by equality and identity.
         self._event = self._take_event
         self._duration = self._take_duration
 
@@ -86,7 +86,7 @@ class Listeners:
         Start listening.
 
         Raises:
-            AttributeError: this JAX cannot register listeners, or not take them off.
+            AttributeError: this JAX cannot register or remove listeners.
         """
         monitoring = self._monitoring
         self._kinds = (
@@ -111,22 +111,21 @@ class Listeners:
                 ),
             ),
         )
-        with self._lock:  # a compile on another thread may find one missing
+        with self._lock:  # a compile on another thread may notice that one is missing
             self._registered = True
             for kind in self._kinds:
                 kind.register(kind.listener)
 
     def unregister(self) -> None:
         """Stop listening. Safe if the listeners have already been cleared."""
-        # Without the lock, which another thread may have held when this process was
-        # forked.
+        # Without the lock, which another thread may have held at a fork.
         self._registered = False
         self._take_off()
 
     def restore(self) -> bool:
         """
-        Register again what `jax.monitoring.clear_event_listeners` took off, and tell
-        whether nothing was, and so all events are heard. Costs a microsecond.
+        Re-register listeners removed by `jax.monitoring.clear_event_listeners`; return
+        whether none was missing, so that all events are received. Costs a microsecond.
         """
         if not self._registered:
             return False

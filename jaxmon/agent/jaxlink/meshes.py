@@ -1,4 +1,4 @@
-"""Devices and meshes of them, in words."""
+"""Text for devices and meshes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jaxmon.agent.inspection import name_of
 
 
 NO_MESH = "no mesh"
-"""Text of a mesh without axes, which JAX since 0.11 has where none is set."""
+"""Text of a mesh without axes, JAX's default since 0.11."""
 
 
 def device_text(device: Any) -> str:
@@ -18,14 +18,14 @@ def device_text(device: Any) -> str:
 
 def mesh_text(mesh: Any) -> str:
     """
-    Return ``mesh d=8``; an axis whose arrays have their sharding in their type is
-    ``d=8 explicit``.
+    Return text such as ``mesh d=8``; an axis with explicit sharding is ``d=8
+    explicit``.
 
     Args:
-        mesh: of a class of JAX's.
+        mesh: an instance of a JAX class.
     """
     kinds = getattr(mesh, "axis_types", None)
-    if isinstance(kinds, dict):  # to 0.5: axes by kind
+    if isinstance(kinds, dict):  # up to 0.5: axes by kind
         kinds = None
     shape = mesh.shape
     axes = [

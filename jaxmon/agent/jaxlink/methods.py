@@ -1,8 +1,9 @@
 """
-What stands in for a method of JAX's array class, without a frame on the stack.
+Replaces methods of JAX's array class without adding a stack frame.
 
-Its look-up runs an observer, which returns a callable for one call; that call has ended
-when the interpreter drops it. `jaxmon.agent.jaxlink.probe` does it for functions.
+Looking the method up runs an observer, which returns a callable for one call; the call
+has finished when the interpreter drops that. `jaxmon.agent.jaxlink.probe` does the same
+for functions.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from jaxmon.agent.jaxlink.origins import Site
 SITE = "transfers"
 
 Started: TypeAlias = tuple[Site, int, int, int]
-"""Where, how many (a shard after the first adds none), bytes, and since when."""
+"""Transfer site, count (0 for shards after the first), bytes, and start."""
 
 Record: TypeAlias = tuple[Started, int]
-"""The same, and until when; both in nanoseconds of the performance counter."""
+"""The same with the end; both in nanoseconds of the performance counter."""
 
 
 class Wait:
     """
-    ``array.block_until_ready`` before it is called: a look-up alone is no wait.
+    ``array.block_until_ready`` before it is called: a lookup alone is not a sync.
 
     Attributes:
         bound: the method.
-        start: given the calling frame and the method, returns what to call instead.
+        start: takes the calling frame and the method; returns what to call instead.
     """
 
-    # Set from outside: an `__init__` would cost each wait a call.
+    # Set from outside: an `__init__` would cost each sync a call.
     __slots__ = ("bound", "start")
 
     bound: Callable[[], Any]
@@ -50,7 +51,7 @@ class Wait:
 
 
 class Method:
-    """Stands in for a method of JAX's array class and shows each use to *observe*."""
+    """Replaces a method of JAX's array class and passes each use to *observe*."""
 
     def __init__(
         self,

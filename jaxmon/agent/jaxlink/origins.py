@@ -1,4 +1,4 @@
-"""Where in the program data crosses: the user's line, and what was called there."""
+"""Finds the source lines that transfer data, and the function called there."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from jaxmon.agent.jaxlink.source_lines import AGENT, OURS, PROGRAMS, Sites
 
 
 MAX_SITES = 10_000
-"""Places in programs that are told apart."""
+"""Maximum number of transfer sites distinguished."""
 
 Direction = Literal["device_to_host", "host_to_device", "sync"]
 
 CONVERSIONS = ("_convert_element_type", "stage")
 """
-The last step of ``jnp.array``, taken in C++ where a program is compiled for it; the
-latter since 0.10.
+The last step of ``jnp.array``, made in C++ if a program is compiled for it; the latter
+since 0.10.
 """
 
-# Names of JAX's functions, in words of users; others stand for themselves.
+# Public names of JAX's functions; others are shown as they are.
 _WORDS = {
     "__array__": "numpy",
     "_item": "item",
     "_device_get": "device_get",
     "try_to_block": "block_until_ready",
 }
-# Functions of JAX that stand around others, and say nothing about what happens.
+# Wrapper functions of JAX, which say nothing about the operation.
 _WRAPPERS = frozenset({"wrapper", "wrapped", "reraise_with_filtered_traceback"})
 _EXPLICIT = frozenset(
     {"asarray", "array", "device_put", "device_put_sharded", "device_put_replicated"}
@@ -36,21 +36,21 @@ _EXPLICIT = frozenset(
 
 _USER, _PLUMBING, _JAX, _INTERNAL, _OURS = range(5)
 _LOWERING_FILES = ("mlir.py", "partial_eval.py")
-# What runs callbacks: XLA has brought their operands to the host in C++, and JAX makes
-# arrays of these in the host's own memory, which is no transfer.
+# Files that run callbacks: XLA has copied their operands to the host in C++, and JAX
+# creates arrays from these in host memory, which is not a transfer.
 _CALLBACK_FILES = ("callback.py", "debugging.py")
 
 
 class Site:
     """
-    A place in the program from which data crosses, in one way.
+    A source line that transfers data in one direction by one function.
 
     Attributes:
-        file: source file; empty where no line of the program is on the stack.
-        line: in *file*.
-        direction: where the data goes, ``sync`` for a wait that moves none.
-        how: what the program called, in words.
-        code: keeps the identity of the code object from being used again.
+        file: source file; empty if no line of the program is on the stack.
+        line: line number in *file*.
+        direction: direction of the transfer, or ``sync``.
+        how: name of the function that the program called.
+        code: keeps the id of the code object from being reused.
     """
 
     __slots__ = (
@@ -85,7 +85,7 @@ class Site:
 
 
 class Origins:
-    """Finds the places, and knows each once. Any thread; bounded by `MAX_SITES`."""
+    """Finds and keeps the transfer sites. Thread-safe; bounded by `MAX_SITES`."""
 
     def __init__(self, jax: Any) -> None:
         self._sites: dict[tuple[int, int, str, str], Site] = {}
@@ -105,16 +105,16 @@ class Origins:
         self, frame: FrameType, direction: Direction, *, scalars: bool = False
     ) -> Site | None:
         """
-        Return the place in the program below which *frame* runs; `None` where the
-        crossing is JAX's own or ours, or is seen as a whole further up.
+        Return the transfer site on the stack of *frame*; `None` if the transfer is made
+        by JAX itself or by us, or is observed as a whole further up.
 
-        Costs 0.15 µs for each frame on the way while the processor knows the code,
-        four times that between two calls of XLA.
+        Costs 0.15 µs per frame with warm CPU caches, four times that between two XLA
+        executions.
 
         Args:
-            frame: of JAX, in the call that crosses.
-            direction: of the crossing.
-            scalars: all that is sent are numbers, which may be literals.
+            frame: the frame of JAX that makes the transfer.
+            direction: direction of the transfer.
+            scalars: only numbers are sent, which may be literals.
         """
         how, argument, kinds = "", False, self._kinds
         at: FrameType | None = frame
@@ -155,7 +155,7 @@ class Origins:
     ) -> Site:
         if len(self._sites) >= MAX_SITES:
             return self._elsewhere(direction, how)
-        # Several bytecodes of a line may do the same.
+        # Several bytecodes of a line may make the same transfer.
         code, line = at.f_code, at.f_lineno or 0
         words = _in_words(how)
         site = Site(code.co_filename, line, direction, words, code)
@@ -169,7 +169,7 @@ class Origins:
 
     def _learn(self, file: str) -> int:
         kind = self._kind(file)
-        if len(self._kinds) < MAX_SITES:  # bounded, for programs that make code
+        if len(self._kinds) < MAX_SITES:  # bounded, for programs that generate code
             self._kinds[file] = kind
         return kind
 

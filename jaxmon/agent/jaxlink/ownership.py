@@ -1,4 +1,4 @@
-"""Whose file, module or class something is: JAX's, or somebody else's."""
+"""Whether a file, module or class belongs to JAX."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _INSIDE = os.path.join("jax", "_src", "")  # noqa: PTH118 - part of a path
 
 
 def is_inside(frame: FrameType) -> bool:
-    """Tell whether *frame* runs private code of JAX, whose variables may be read."""
+    """Return whether *frame* runs private code of JAX, whose variables may be read."""
     return _INSIDE in frame.f_code.co_filename
 
 
 def is_class(kind: type) -> bool:
-    """Tell whether *kind* is a class of JAX, whose code can be trusted."""
+    """Return whether *kind* is a class of JAX, whose code can be trusted."""
     return package_of(kind) in _PACKAGES
 
 
 def is_module(name: str) -> bool:
-    """Tell whether the module called *name* would be JAX's; anybody may claim it."""
+    """Return whether a module called *name* would be JAX's; the name proves nothing."""
     return name.partition(".")[0] in _PACKAGES
 
 
 def directories(jax: ModuleType) -> tuple[str, ...]:
-    """Return how the names of JAX's files begin."""
+    """Return the path prefixes of JAX's files."""
     found = [*jax.__path__, *getattr(sys.modules.get("jaxlib"), "__path__", ())]
     return tuple([f"{Path(path)}{os.sep}" for path in found])

@@ -17,10 +17,10 @@ class _Patch(NamedTuple):
 
 class Patches:
     """
-    Attributes of modules and classes that we replaced, put back last in, first out.
+    Replaced attributes of modules and classes, restored last in, first out.
 
-    An attribute that somebody else replaced after us is left alone: their
-    wrapper keeps calling ours, so ours must go on working when it is inactive.
+    An attribute that other code replaced after us is left alone: their wrapper keeps
+    calling ours, so ours must keep working when inactive.
     """
 
     def __init__(self) -> None:
@@ -33,16 +33,16 @@ class Patches:
 
     @property
     def number(self) -> int:
-        """How many attributes are replaced now."""
+        """Number of attributes replaced now."""
         return len(self._patches)
 
     def undo(self, *, after: int = 0) -> None:
         """
-        Put back every attribute that is still ours, the first *after* left out.
-        Harmless when repeated.
+        Restore every attribute that is still ours, except the first *after*.
+        Idempotent.
         """
         while len(self._patches) > after:
-            # It goes last: what interrupts us leaves it to be undone again.
+            # Removed last: if interrupted, it is undone again.
             patch = self._patches[-1]
             if patch.owner.__dict__.get(patch.name) is patch.ours:
                 setattr(patch.owner, patch.name, patch.original)

@@ -1,8 +1,8 @@
 """
 Extracts the user's function and the options of `jax.pmap` from its frames.
 
-To 0.7 a pmap has a cache, and so a ``cache_miss``, of its own; since 0.8 it is a Python
-function that calls a jitted one of JAX's making.
+Up to 0.7 a pmap has its own cache, and so its own ``cache_miss``; since 0.8 it is a
+Python function that calls a function jitted by JAX.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 from jaxmon.agent.jaxlink.jit import closure
 
 
-# Where the function comes from that pmap jits since 0.8, by version.
+# Module of the function that pmap has jitted since 0.8, by version.
 _MODULES = ("jax._src.pmap", "jax._src.linear_util")
 
-# What JAX binds to ``_prepare_pmap`` from 0.4.36 to 0.7.
+# The arguments that JAX binds to ``_prepare_pmap`` from 0.4.36 to 0.7.
 _PREPARED = (
     "fun",
     "in_axes",
@@ -31,17 +31,17 @@ _PREPARED = (
 
 
 def is_one(fun: object) -> bool:
-    """Tell whether *fun*, which is jitted, may be the shard_map that pmap made."""
+    """Return whether the jitted *fun* may be a shard_map created by pmap."""
     if type(fun) is not FunctionType:
         return False
-    # A text of another class may have an `__eq__` of the user's.
+    # A subclass of `str` may have a user-defined `__eq__`.
     return type(fun.__module__) is str and fun.__module__ in _MODULES
 
 
 def around(above: FrameType | None) -> FrameType | None:
     """
-    Return the frame of the pmap that a function for which `is_one` is true was made
-    for, `None` if it was made for something else.
+    Return the frame of the pmap that created a function for which `is_one` is true,
+    `None` if something else created it.
 
     Args:
         above: the caller of its ``cache_miss``.
@@ -56,8 +56,8 @@ def around(above: FrameType | None) -> FrameType | None:
 
 def of_shard_map(frame: FrameType) -> object:
     """
-    Return the user's function of the pmap that `around` found, or whose ``lower``
-    *frame* is; `None` if unknown.
+    Return the user's function of the pmap found by `around`, or whose ``lower`` runs in
+    *frame*; `None` if unknown.
     """
     return _function(shard_map_given(frame))
 
@@ -68,7 +68,7 @@ def of_cache_miss(variables: Mapping[str, Any]) -> object:
 
 
 def cache_miss_given(variables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what `jax.pmap` was given, by the names that `shard_map_given` uses."""
+    """Return the options of `jax.pmap`, by the names that `shard_map_given` uses."""
     prepare = variables.get("prepare_pmap_fn")
     if prepare is None:
         return variables
@@ -77,20 +77,20 @@ def cache_miss_given(variables: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def shard_map_given(frame: FrameType) -> Mapping[str, Any]:
-    """Return what `jax.pmap` was given, by the names of JAX's variables."""
+    """Return the options of `jax.pmap`, by the names of JAX's variables."""
     return closure(frame.f_locals["infer_params"])
 
 
 def flattened(variables: Mapping[str, Any]) -> tuple[Any, Any]:
     """
-    Return the leaves of a pmap's call and their tree, as it has worked them out; `None`
-    where it did not keep them.
+    Return the leaves of a pmap's call and their tree, as flattened by JAX; `None` if
+    not kept.
 
     Args:
-        variables: of the frame that `around` found.
+        variables: those of the frame that `around` found.
     """
     params = variables.get("p")
-    if params is not None:  # to 0.9
+    if params is not None:  # up to 0.9
         return params.flat_args, params.in_tree
     mapped = getattr(variables.get("cached"), "pmapped", None)
     inside = closure(mapped) if mapped is not None else {}

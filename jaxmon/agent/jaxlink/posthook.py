@@ -1,10 +1,11 @@
 """
 JAX's post-call hook for the C++ fast path.
 
-JAX keeps it for ``jax_debug_nans``: one callable for the process, given the jitted
-object, its arguments and its outputs, after the call and below no frame of JAX. It is
-part of no cache key. All that runs a cached program passes here: jitted functions
-whenever they were made, operations on arrays, ahead-of-time compiled functions.
+JAX uses it for ``jax_debug_nans``: one callable per process, called with the jitted
+object, its arguments and its outputs, after the call and outside any frame of JAX. It
+is not part of any cache key. Everything that runs a cached program passes here: jitted
+functions whenever they were created, operations on arrays, ahead-of-time compiled
+functions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Hook: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
 
 
 def orders_across_devices(jax: Any) -> bool:
-    """Tell whether a CPU runs programs in order, on whichever of its devices."""
+    """Return whether the CPU backend runs programs in order across its devices."""
     return bool(jax.__version_info__ < (0, 6))
 
 
@@ -26,20 +27,20 @@ class PostHook:
     """
     Temporary owner of JAX's post-call hook, only while nobody else uses it.
 
-    JAX takes it with a plain assignment when a debugging setting is switched on, on
-    whatever thread. So after each assignment of ours we look at the settings, and give
-    JAX what it may have asked for in between: the setting comes before its hook.
+    JAX assigns it when a debugging setting is enabled, on any thread. So after each
+    assignment of ours we check the settings, and restore JAX's hook if it was enabled
+    in between: the setting changes before the hook.
 
-    There is one for the process and one for each thread, which comes first. JAX itself
-    leaves `None` in a thread's, which then hides the other: using ``jax.debug_nans``
+    There is one hook for the process and one per thread, which takes precedence. JAX
+    itself leaves `None` in a thread's, which hides the other: using ``jax.debug_nans``
     as a context manager is enough.
 
     Args:
-        jax: the module. It is ``api._post_hook_state`` since 0.7, and before that
-            an attribute of the states of ``jax_jit``, where `None` hides nothing.
+        jax: the module. The hook is ``api._post_hook_state`` since 0.7; before, an
+            attribute of the states of ``jax_jit``, where `None` hides nothing.
 
     Raises:
-        AttributeError: this JAX has no such place.
+        AttributeError: this JAX has no such hook.
     """
 
     def __init__(self, jax: Any) -> None:
@@ -88,14 +89,12 @@ class PostHook:
             self._set_local(None)
 
     def _settle(self) -> None:
-        """
-        Have JAX's hook in the place if, and only if, a setting of JAX asks for it.
-        """
+        """Install JAX's hook if, and only if, a setting of JAX requires it."""
         while (wanted := self._wanted()) != (self._get() is self._theirs):
             self._set(self._theirs if wanted else None)
 
     def _wanted(self) -> bool:
-        # JAX 0.4 has no public way to the value for all threads.
+        # JAX 0.4 has no public access to the global value.
         return any(
             one.get_global() if hasattr(one, "get_global") else one._value  # noqa: SLF001
             for one in self._settings

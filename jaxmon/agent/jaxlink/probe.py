@@ -23,7 +23,7 @@ from jaxmon.indicators.endings import Once
 
 class Observer(Protocol):
     """
-    Sees the frame that makes the call, which it must not keep, and the original.
+    Called with the frame that makes the call, which it must not keep, and the original.
 
     It may return a callable to be called in place of the original.
     """
@@ -37,10 +37,11 @@ class Observer(Protocol):
 
 def ending(call: Callable[..., Any], note: Iterator[object]) -> Callable[..., Any]:
     """
-    Return *call* for one call, which an observer hands out to learn of its end.
+    Wrap *call* for one call, so that an observer learns of its end.
 
-    The interpreter drops it as soon as the call ends, however it ends, and an item of
-    *note* is taken. No frame of ours stands on the stack meanwhile, nor at the end.
+    The interpreter drops the wrapper as soon as the call ends, however it ends, which
+    consumes an item of *note*. No frame of ours is on the stack meanwhile, or at the
+    end.
     """
     once = Once()
     once.__call__ = call
@@ -50,11 +51,11 @@ def ending(call: Callable[..., Any], note: Iterator[object]) -> Callable[..., An
 
 class Probe:
     """
-    Stands in for *original* and shows each call to *observe*.
+    Replaces *original* and passes each call to *observe*.
 
-    Costs a third of a microsecond a call. An observer that raises is contained by
-    *guard* under the name *site*. Switched off (`active` false), the probe is an
-    inert pass-through.
+    Costs a third of a microsecond per call. Exceptions of the observer are contained by
+    *guard* under the name *site*. If disabled (`active` false), the probe only passes
+    calls through.
     """
 
     def __init__(
@@ -67,13 +68,14 @@ class Probe:
     ) -> None:
         functools.update_wrapper(self, original)
         self._observe = observe
-        # Together, since each look at an attribute costs: there is a `__getattr__`.
+        # In one attribute, because each attribute access is slow: there is a
+        # `__getattr__`.
         self._parts = original, guard, site, guard.off
         self.active = True
 
     @property
     def __call__(self) -> Callable[..., Any]:
-        """The original, or what the observer puts in its place."""
+        """The original, or the observer's replacement."""
         original, guard, site, off = self._parts
         if self.active and site not in off:
             try:
@@ -89,6 +91,7 @@ class Probe:
         return getattr(self._parts[0], name)
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
-        # Cloudpickle, and so Ray, joblib and Dask, sends functions that JAX makes with
-        # the globals that they use. As the original's name, to be looked up there.
+        # Cloudpickle, and so Ray, joblib and Dask, pickles functions created by JAX
+        # with the globals that they use. Pickled as the original's name, to be looked
+        # up there.
         return resolve_name, (f"{self.__module__}:{self.__qualname__}",)

@@ -1,8 +1,8 @@
 """
-XLA's profiler, which has one session in a process.
+XLA's profiler, which allows one session per process.
 
-The program's own session comes first: ours does not begin while it has one, and has to
-make way as soon as it opens one.
+The program's own session takes precedence: ours does not start while the program has
+one, and yields as soon as it starts one.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from jaxmon.agent.jaxlink.probe import Probe
 
 
 class Busy(Exception):  # noqa: N818 - that somebody else profiles is no error
-    """Somebody else uses the profiler; the text says who."""
+    """The profiler is in use; the message says by what."""
 
 
 @contextmanager
 def reserved(jax: Any) -> Iterator[None]:
     """
-    Keep the program from beginning or ending a profile inside of the block.
+    Keep the program from starting or stopping a profile while the block runs.
 
     Raises:
-        Busy: it is profiling, or just about to.
+        Busy: it is profiling, or about to.
     """
     state = jax._src.profiler._profile_state  # noqa: SLF001 - told nowhere else
-    # Held by JAX while the program starts or ends its own.
+    # Held by JAX while the program starts or stops its own.
     if not state.lock.acquire(blocking=False):
         raise Busy(_OWN)
     try:
         session = getattr(state, "profile_session", None)
-        # It has that name since 0.12.
+        # Its name since 0.12.
         if session is not None or getattr(state, "session", None) is not None:
             raise Busy(_OWN)
         yield
@@ -49,13 +49,13 @@ _OWN = "the program is profiling itself"
 
 class Session:
     """
-    A session of ours.
+    A profiling session of ours.
 
     Args:
         jax: the module.
-        make_way: called when the program is about to begin one of its own.
+        make_way: called when the program is about to start its own.
         guard: contains failures of *make_way*.
-        site: the name of these failures.
+        site: name under which these failures are counted.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class Session:
 
     def begin(self, platform: str) -> None:
         """
-        Start recording what happens on devices of *platform*.
+        Start recording the activity of devices of *platform*.
 
         Raises:
-            Busy: somebody else records already.
+            Busy: another session is recording.
         """
         options = self._module.ProfileOptions()
-        options.python_tracer_level = 0  # its frames would cost the program more
-        # From 0.5 to 0.7 the CPU reports operations on this level only.
+        options.python_tracer_level = 0  # its frames would slow the program down more
+        # From 0.5 to 0.7 the CPU reports operations at this level only.
         options.host_tracer_level = 3 if platform == "cpu" else 2
         options.enable_hlo_proto = False
         if hasattr(options, "raise_error_on_start_failure"):
@@ -87,8 +87,8 @@ class Session:
             self._session = original(options)
         except Exception as error:
             raise Busy(_other(error)) from error
-        # From here on a session of the program's ends ours first. JAX looks the class
-        # up in its module each time, from 0.4.35 on.
+        # From here on, a session of the program ends ours first. JAX, from 0.4.35 on,
+        # looks the class up in its module each time.
         probe = Probe(original, self._on_other, guard=self._guard, site=self._site)
         self._patches.replace(self._module, "ProfilerSession", probe)
 
@@ -108,7 +108,7 @@ class Session:
         return space
 
     def release(self) -> None:
-        """Let go of what the program's own sessions go through."""
+        """Stop intercepting the program's own sessions."""
         self._patches.undo()
 
     def _on_other(self, frame: FrameType, original: Any) -> None:
@@ -117,7 +117,7 @@ class Session:
 
 
 def module_of(jax: Any) -> Any:
-    """Return the module of the profiler's session: a name of its own since JAX 0.6."""
+    """Return the module of the profiler's session: a separate one since JAX 0.6."""
     try:
         return import_module("jax._src.lib")._profiler  # noqa: SLF001
     except AttributeError:

@@ -19,14 +19,15 @@ _Miss = TypeVar("_Miss")
 
 class Serving(Generic[_Miss]):
     """
-    Finds the call that JAX serves on this thread.
+    Finds the call that JAX is serving on this thread.
 
-    From a call to where JAX tells of a phase it is as many frames each time. So
+    The number of frames from a call to where JAX reports a phase is always the same, so
     checking that depth first (a microsecond) avoids a stack walk. Nested calls are
     deeper.
 
     Args:
-        miss_of: returns the call that the frame with an id serves, `None` for none.
+        miss_of: returns the call served by the frame with an id, `None` if there is
+            none.
     """
 
     def __init__(self, miss_of: Callable[[int], _Miss | None]) -> None:
@@ -35,11 +36,11 @@ class Serving(Generic[_Miss]):
 
     def now(self, phase: str) -> tuple[_Miss, FrameType, FrameType] | None:
         """
-        Return the call, the frame that serves it, and the frame that this called, which
-        must not be kept. `None` for what is ahead of time or under a transformation.
+        Return the call, the frame that serves it, and the frame called by that; neither
+        frame must be kept. `None` if ahead of time or under a transformation.
 
         Args:
-            phase: names the place in JAX from which this is asked.
+            phase: identifies the caller's place in JAX.
         """
         steps = self._steps.get(phase)
         if steps is None:
@@ -50,7 +51,7 @@ class Serving(Generic[_Miss]):
             interrupts.pass_on(error)
             return self._walk(phase)
         frame = inner.f_back
-        # By name, too: a frame that is gone may have had the id of any other.
+        # By name, too: frame ids are reused.
         if frame is None or frame.f_code.co_name != "cache_miss":
             return self._walk(phase)
         miss = self._miss_of(id(frame))

@@ -1,4 +1,4 @@
-"""What JAX's objects are: meshes, devices, shardings, specifications, trees."""
+"""Classifies JAX's objects: meshes, devices, shardings, specifications, trees."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _KINDS: dict[str, Kind] = {
 
 
 def kind_of(kind: type) -> Kind | None:
-    """Return what objects of the class *kind* are, `None` if it is not JAX's."""
+    """Return the category of the class *kind*, `None` if it is not JAX's."""
     return _KINDS.get(name_of(kind).rpartition(".")[2]) if is_class(kind) else None
 
 
 def order_of(sharding: Any) -> int:
-    """Return a hash of which devices, in which order, *sharding* of JAX's has."""
+    """Return a hash of the devices of JAX's *sharding* and their order."""
     return hash(sharding._internal_device_list)  # noqa: SLF001 - public ones are sets

@@ -1,8 +1,8 @@
 """
-Which line of a stack is the user's.
+Finds the user's line in a stack.
 
-Memory is allocated deep inside JAX; a person wants the line of their own program
-that asked for it: the innermost one that is not a library's.
+Memory is allocated deep inside JAX; users want the line of their own program that
+requested it: the innermost one outside of libraries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from jaxmon.agent.jaxlink.ownership import directories, is_module
 
 
-# What stands between a program and JAX: libraries built on it, and what they use. A
+# Packages between a program and JAX: libraries built on it, and their dependencies. A
 # program installed as a package is not on the list, so its lines are the user's.
 _LIBRARIES = frozenset(
     {
@@ -56,8 +56,8 @@ _LIBRARIES = frozenset(
         "transformers",
     }
 )
-# Where the files begin of jaxmon, of what runs inside programs, and of the demo, whose
-# programs are like any other.
+# Path prefixes of jaxmon, of its parts that run inside programs, and of the demo, whose
+# programs are ordinary user programs.
 OURS = os.path.join(Path(__file__).parents[2], "")  # noqa: PTH118 - a prefix of files
 AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118
 PROGRAMS = os.path.join(OURS, "demo", "")  # noqa: PTH118
@@ -65,12 +65,12 @@ PROGRAMS = os.path.join(OURS, "demo", "")  # noqa: PTH118
 _INSTALLED = ("site-packages", "dist-packages")
 _MAX_FILES = 10_000
 
-# How unlikely it is that the line is the user's.
+# Tiers, from the user's lines to the least useful ones.
 _USER, _GENERATED, _LIBRARY, _JAX = range(4)
 
 
 class Frame(NamedTuple):
-    """A place in the source; ``""`` and 0 where nobody knows."""
+    """A source location; ``""`` and 0 if unknown."""
 
     file: str
     line: int
@@ -90,13 +90,13 @@ UNKNOWN = Site("", 0, "")
 
 @functools.cache
 def _standard_library() -> tuple[str, ...]:
-    """Return where the files of Python's own library begin; takes a millisecond."""
+    """Return the path prefixes of the standard library; takes a millisecond."""
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     return tuple(f"{path}{os.sep}" for path in paths if path)
 
 
 class Sites:
-    """Finds the user's line in stacks. Costs about 0.2 µs for each frame."""
+    """Finds the user's line in stacks. Costs about 0.2 µs per frame."""
 
     def __init__(self, jax: ModuleType) -> None:
         self._jax = (OURS, *directories(jax))
@@ -105,19 +105,17 @@ class Sites:
 
     def of(self, stack: Sequence[Frame]) -> Site:
         """
-        Return the line of the user in *stack*, whose innermost frame is first.
+        Return the user's line in *stack*, whose innermost frame is first.
 
-        Where there is none: of code without a file, of a library, or else of JAX.
+        If there is none: a line of code without a file, of a library, or else of JAX.
         """
         if not stack:
             return UNKNOWN
-        # The first of equals: the innermost.
+        # Among equals the first, which is the innermost.
         return Site(*min(stack, key=self._tier_of))
 
     def is_library(self, file: str) -> bool:
-        """
-        Tell whether *file* belongs to a library that stands between programs and JAX.
-        """
+        """Return whether *file* belongs to a library between programs and JAX."""
         return self._tier(file) == _LIBRARY
 
     def _tier_of(self, frame: Frame) -> int:
@@ -135,7 +133,7 @@ class Sites:
         if not file or file.startswith(self._jax):
             return _JAX
         if file.startswith("<"):
-            # An input to an interpreter is the user's, what exec() made may be.
+            # Input to an interpreter is the user's; code from exec() may be.
             return _USER if file.startswith(("<stdin", "<ipython")) else _GENERATED
         package = _package(file)
         if package is not None:
@@ -147,8 +145,8 @@ class Sites:
 
 def shown(file: str) -> str:
     """
-    Return *file* as a person reads it: relative to the working directory, to where
-    packages are installed, or to the home directory.
+    Return *file* for display: relative to the working directory, the directory of
+    installed packages, or the home directory.
     """
     package = _package(file)
     if package is not None:

@@ -1,1 +1,1 @@
-"""Device memory: how much, by which source line, and whether it leaks."""
+"""Device memory: amounts, source lines and leaks."""

@@ -25,15 +25,15 @@ def sizes(stats: Mapping[str, int]) -> dict[str, int]:
     Return the bytes in *stats* by kind, as `catalog.DEVICE_MEMORY_BYTES` names them.
 
     Args:
-        stats: what JAX tells of a device; figures that its allocator does not keep are
+        stats: JAX's statistics of a device; those that its allocator does not keep are
             missing or negative.
     """
     found = {
         kind: stats[key] for kind, key in _KINDS.items() if stats.get(key, -1) >= 0
     }
     if not found.get("largest_free_block"):
-        # Allocators of older releases never look for it, and say 0. It is true where
-        # all that they hold is in use.
+        # Allocators of older releases never compute it and return 0, which is correct
+        # only if everything they hold is in use.
         held = found.get("pool", found.get("limit"))
         if held is None or held != found.get("in_use"):
             found.pop("largest_free_block", None)
@@ -41,7 +41,7 @@ def sizes(stats: Mapping[str, int]) -> dict[str, int]:
 
 
 def families(stats_by_device: Mapping[Any, Mapping[str, int]]) -> list[Family]:
-    """Return the figures of each device; a CPU has none."""
+    """Return the metrics of each device; a CPU has none."""
     memory, allocations = catalog.DEVICE_MEMORY_BYTES, catalog.DEVICE_ALLOCATIONS
     held: list[Sample] = []
     counts: list[Sample] = []

@@ -16,7 +16,7 @@ class Growth:
     """
     Args:
         bytes: growth on all local devices, negative if arrays were freed.
-        arrays: how many arrays more or fewer of each type; those that came first.
+        arrays: change in the number of arrays by type.
     """
 
     bytes: int
@@ -52,10 +52,10 @@ class Holdings:
 
 def holdings(jax: Any) -> Holdings:
     """
-    Collect garbage, and look at the arrays that are left.
+    Collect garbage and take a snapshot of the remaining live arrays.
 
-    Costs some microseconds for each array. JAX's backends are not started: until
-    the program does, it holds nothing.
+    Costs some microseconds per array. Does not initialise JAX's backends: until the
+    program does, there are no arrays.
     """
     arrays, sizes = Counter[str](), Counter[str]()
     gc.collect()

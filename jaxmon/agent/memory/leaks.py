@@ -17,33 +17,33 @@ from jaxmon.agent.memory.profile import Line, MemoryProfile
 
 
 MIN_LOOKS = 8
-"""Looks without which nothing is suspected; the window is stretched for them."""
+"""Minimum number of snapshots for a suspect; the window is extended if necessary."""
 
 MIN_GROWTH = 1 << 20
-"""Growth in bytes below which a line is no suspect: tables and counters fill up."""
+"""Minimum growth of a suspect in bytes: tables and counters grow too."""
 
 WEEK_SECONDS = 7 * 86_400.0
 """
-A line must grow so fast that what the device holds would double within a week; a
-program that lives longer than a week without a restart is rare.
+A line must grow so fast that the device's memory use would double within a week; few
+programs run for longer without a restart.
 """
 
-# Looks kept in a window: enough to tell a slope from a step.
+# Snapshots kept per window: enough to distinguish a slope from a step.
 _LOOKS = 32
-# Lines kept of a look: what is not among the largest does not fill a device.
+# Lines kept per snapshot: only the largest can fill a device.
 _MAX_LINES = 200
-# What a line must be like to be suspected. A fall of more than this share of its growth
-# is no growth without a pause ...
+# Criteria for a suspect. If it falls by more than this share of its growth, the growth
+# is not steady ...
 _NOISE = 1 / 8
-# ... one step of more than this share is a model that was loaded ...
+# ... a single step of more than this share is a model being loaded ...
 _STEP = 1 / 2
-# ... in each third of the window it grows at no less than this share of the mean pace,
-# or it has ended growing, or just begun ...
+# ... in each third of the window it grows at no less than this share of the mean rate,
+# otherwise it has stopped growing or just started ...
 _PACE = 0.6
-# ... and this share is not given back elsewhere: memory that moved is no leak.
+# ... and this share is not freed elsewhere: memory that moved is not a leak.
 _NET = 1 / 4
-# What is suspected gets this many times the benefit of these doubts, or an alert that
-# waits would start anew at each lump.
+# Current suspects get this many times the tolerance, or a pending alert would restart
+# at each irregularity.
 _PATIENCE = 3
 
 _Place: TypeAlias = tuple[str, int, str]
@@ -52,9 +52,9 @@ _Place: TypeAlias = tuple[str, int, str]
 class Suspect(NamedTuple):
     """
     Attributes:
-        line: what a source line holds.
-        growth_bytes: by how much that grew.
-        growth_arrays: likewise.
+        line: the source line and the memory that it holds.
+        growth_bytes: growth in bytes.
+        growth_arrays: growth in arrays.
     """
 
     line: Line
@@ -67,8 +67,8 @@ class Leak(NamedTuple):
     Attributes:
         device: id of the local device.
         growth_bytes: growth of all suspects over *seconds*.
-        seconds: time between the first look and the last.
-        suspects: most growth first.
+        seconds: time between the first snapshot and the last.
+        suspects: largest growth first.
     """
 
     device: str
@@ -87,14 +87,14 @@ class LeakDetector:
     Keeps memory snapshots and reports steady growth. Not thread-safe.
 
     Args:
-        window: seconds of growth that make a suspect.
+        window: seconds of growth required for a suspect.
     """
 
     def __init__(self, window: float) -> None:
         self._window = window
         self._looks: deque[_Look] = deque()
         self._leaks: dict[str, Leak] = {}
-        # What the last look alone would say.
+        # The result of the last snapshot alone.
         self._doubted: dict[str, Leak] = {}
 
     def see(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
@@ -102,8 +102,8 @@ class LeakDetector:
         Add a snapshot and return current suspects by device.
 
         Args:
-            profile: what was seen.
-            now: seconds on a clock that never steps.
+            profile: the snapshot.
+            now: seconds on a monotonic clock.
         """
         looks = self._looks
         if looks and now - looks[-1].time < self._window / _LOOKS:
@@ -115,8 +115,8 @@ class LeakDetector:
             self._doubted,
             self._judge() if self._is_enough() else {},
         )
-        # Once in thousands of windows the looks at a saw-tooth happen to rise. They do
-        # not in two windows on end.
+        # Once in thousands of windows the snapshots of a sawtooth happen to rise, but
+        # not in two consecutive windows.
         self._leaks = {
             device: leak
             for device, leak in self._doubted.items()
@@ -149,8 +149,8 @@ class LeakDetector:
                 )
             ]
             growth = sum(one.growth_bytes for one in suspects)
-            # What is suspected stays so until its lines say otherwise: the floor of
-            # a flickering total is not seen in each look.
+            # Suspects remain until their own lines stop growing: not every snapshot
+            # catches the minimum of a fluctuating total.
             if suspects and (before or self._floor(device) > growth * _NET):
                 suspects.sort(key=lambda one: -one.growth_bytes)
                 leaks[device] = Leak(device, growth, seconds, tuple(suspects))
@@ -164,7 +164,10 @@ class LeakDetector:
         return found
 
     def _floor(self, device: str) -> int:
-        """Return how much higher the least total is in the later half of the window."""
+        """
+        Return how much the minimum total has risen from the first half of the window to
+        the second.
+        """
         totals = [
             sum(line.bytes for line in look.devices.get(device, {}).values())
             for look in self._looks
@@ -176,7 +179,7 @@ class LeakDetector:
 def _only_grows(
     series: Sequence[tuple[float, int]], least: float, *, patience: int
 ) -> bool:
-    """Tell whether times and bytes are those of a leak of at least *least* bytes."""
+    """Return whether this series is a leak of at least *least* bytes."""
     (start, lowest), (end, highest) = series[0], series[-1]
     growth = highest - lowest
     if growth < least:

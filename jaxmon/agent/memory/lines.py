@@ -21,22 +21,21 @@ if TYPE_CHECKING:
 
 
 LIMIT = 50
-"""Source lines that are shown."""
+"""Maximum number of source lines reported."""
 
 _LEAK_LINES = 5
-# A program that drops its results every so often must not be met at the same point
-# of its period again and again: that would look like a slope.
+# A program that frees its results periodically must not be sampled at the same phase
+# each time: that would look like a slope.
 _SPREAD = 0.4
 
 
 class Allocations(Part):
     """
-    Reads JAX's own memory profile, on a thread of its own.
+    Reads JAX's own memory profile on a background thread.
 
-    The stack of each live buffer is recorded by JAX itself, always; a look costs
-    what `jax.profiler.device_memory_profile` costs, with the interpreter lock held:
-    about 1 µs for each live array. Nothing is allocated on a device, and the backends
-    are never started by us.
+    JAX itself always records the stack of each live buffer; a snapshot costs as much as
+    `jax.profiler.device_memory_profile`, about 1 µs per live array, holding the GIL.
+    Nothing is allocated on a device, and the backends are never initialised by us.
     """
 
     name = "allocations"
@@ -53,8 +52,8 @@ class Allocations(Part):
         self._devices: tuple[str, ...] = ()
         self._last: MemoryProfile | None = None
         self._first: MemoryProfile | None = None
-        # A look may be asked for by several threads; reentrant, because a finaliser
-        # may ask for one within another.
+        # Several threads may request a snapshot; reentrant, because a finaliser may
+        # request one within another.
         self._lock = threading.RLock()
         self._worker = Worker(
             "allocations",
@@ -65,26 +64,26 @@ class Allocations(Part):
         )
 
     def start(self) -> None:
-        """Start the thread that looks, if it is to."""
+        """Start the thread that takes snapshots, if enabled."""
         if self._interval:
             self._worker.start()
 
     def stop(self) -> None:
-        """Stop the thread, and forget what was seen."""
+        """Stop the thread and drop all snapshots."""
         self._worker.stop()
         self._forget()
 
     def refresh(self, *, asked: bool) -> None:
-        """Look now, unless looks are turned off."""
+        """Take a snapshot now, unless disabled."""
         del asked
         self.look()
 
     def explain(self) -> Explanation:
-        """Return which lines hold memory."""
+        """Return the source lines that hold memory."""
         return Explanation({"allocations": self.snapshot})
 
     def look(self) -> None:
-        """Look now, on this thread; nothing happens where looks are turned off."""
+        """Take a snapshot now, on this thread; does nothing if disabled."""
         if self._interval:
             self.profile()
 
@@ -105,7 +104,7 @@ class Allocations(Part):
             data = self._jax.profiler.device_memory_profile()
             profile = read(data, self._sites, devices)
         except BaseException:
-            # Nobody knows whether what was suspected still grows.
+            # It is unknown whether the suspects still grow.
             with self._lock:
                 self._devices, self._leaks = (), {}
             raise
@@ -119,18 +118,19 @@ class Allocations(Part):
 
     def lines(self, limit: int = LIMIT, *, look: bool = True) -> dict[str, Any]:
         """
-        Return the source lines that hold most, as in `snapshot`, and when that was.
+        Return the source lines that hold most memory, as in `snapshot`, and the time of
+        the snapshot.
 
-        Never raises, and allocates nothing on a device: for reports of failures.
+        Never raises, and allocates nothing on a device: for failure reports.
 
         Args:
-            limit: of lines.
-            look: look now; else, and if that fails, return what was seen last.
+            limit: maximum number of lines.
+            look: take a snapshot now; otherwise, or if that fails, use the last one.
         """
         if look:
             try:
                 self.profile()
-            except MemoryError as error:  # there is none: not a failure of ours
+            except MemoryError as error:  # no memory: not a failure of ours
                 interrupts.pass_on(error)
             except Exception:  # noqa: BLE001 - contained: somebody reports a failure
                 self._guard.failed("allocations", stays_on=True)
@@ -172,7 +172,7 @@ class Allocations(Part):
         }
 
     def collect(self) -> list[Family]:
-        """Return the growth that is suspected, by device."""
+        """Return the suspected growth by device."""
         metric = catalog.LEAK_GROWTH_BYTES
         leaks = self._leaks
         if not self._interval:
@@ -191,7 +191,7 @@ class Allocations(Part):
         ]
 
     def _forget(self) -> None:
-        """Forget what was seen: it is of devices that are gone."""
+        """Drop all snapshots: their devices are gone."""
         with self._lock:
             self._first = self._last = None
             self._devices, self._leaks = (), {}

@@ -13,14 +13,14 @@ from jaxmon.agent.jaxlink.arrays import packed_bytes
 
 class Kind:
     """
-    A group of identical arrays.
+    A group of live arrays of the same type and placement.
 
     Attributes:
-        dtype: JAX's, as the array tells it.
-        shape: of the whole array.
-        devices: of this process, each with a shard.
-        shard_bytes: on each of these.
-        offloaded: they are in the host's memory, and take none of the devices.
+        dtype: JAX's dtype of the arrays.
+        shape: of a whole array.
+        devices: devices of this process, each with a shard.
+        shard_bytes: bytes on each of these.
+        offloaded: whether they are in host memory instead of device memory.
     """
 
     __slots__ = ("devices", "dtype", "offloaded", "shape", "shard_bytes")
@@ -48,10 +48,10 @@ class Kind:
 
 def kinds(arrays: list[Any]) -> Iterator[Kind]:
     """
-    Yield the kind of each of *arrays*, which is emptied meanwhile, so that what the
-    program drops is not kept; the same object for arrays of a kind.
+    Yield the group of each of *arrays*, the same object for arrays of one group.
+    Empties *arrays* meanwhile, so that none is kept alive.
 
-    Costs 1 to 4 µs for each. Allocates nothing on a device, and waits for none.
+    Costs 1 to 4 µs per array. Neither allocates on a device nor waits for one.
     """
     known: dict[tuple[Any, ...], Kind] = {}
     while arrays:
@@ -73,11 +73,11 @@ def kinds(arrays: list[Any]) -> Iterator[Kind]:
 
 def _kind(array: Any, size: int | None) -> Kind:
     """
-    Return what *array* is.
+    Return the group of *array*.
 
     Args:
-        array: that lives.
-        size: bytes on all devices of this process, where its shape does not tell.
+        array: a live array.
+        size: bytes on all devices of this process, if not determined by the shape.
     """
     sharding, shape = array.sharding, array.shape
     devices = tuple(sharding.addressable_devices)
@@ -86,7 +86,7 @@ def _kind(array: Any, size: int | None) -> Kind:
             shard = math.prod(sharding.shard_shape(shape)) * array.dtype.itemsize
         else:
             shard = size // max(len(devices), 1)
-    except ValueError:  # a sharding that does not divide the shape evenly
+    except ValueError:  # the sharding does not divide the shape evenly
         shard = array.nbytes // len(sharding.device_set)
     offloaded = _is_offloaded(sharding, devices)
     return Kind(array.dtype, shape, devices, int(shard), offloaded=offloaded)
@@ -94,7 +94,7 @@ def _kind(array: Any, size: int | None) -> Kind:
 
 def _is_offloaded(sharding: Any, devices: tuple[Any, ...]) -> bool:
     kind = getattr(sharding, "memory_kind", None)
-    # A CPU's own memory has such a name as well, in older releases.
+    # In older releases, a CPU's own memory has such a name too.
     return (
         kind is not None
         and kind.endswith("host")

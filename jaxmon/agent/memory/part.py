@@ -15,18 +15,18 @@ from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
 
 
-# JAX has some thirty, and a program may not register its own for arrays.
+# JAX has about thirty, and programs cannot add their own for arrays.
 _MAX_DTYPES = 64
 
 
 class Memory(Part):
     """
-    Reads allocator figures and live arrays of the local devices.
+    Reads allocator statistics and live arrays of the local devices.
 
-    JAX's backends are never started by us: until the program does, there is nothing to
-    read. Holds a list of the live arrays only while it adds them up: 10 ms for 10,000
-    arrays. Data that cannot be read, or whose backend is gone, is no longer exported: a
-    gap is better than a stale value.
+    Never initialises JAX's backends: until the program does, there is nothing to read.
+    Keeps a list of the live arrays only while summing them: 10 ms for 10,000 arrays.
+    Data that cannot be read, or whose backend is gone, is no longer exported: a gap is
+    better than a stale value.
     """
 
     name = "memory"
@@ -37,8 +37,8 @@ class Memory(Part):
         self._interval = context.settings.memory_interval
         self._families: list[Family] = []
         self._devices: list[dict[str, Any]] = []
-        # A dtype that is gone stays at 0, and JAX's default is there from the start: a
-        # series that ends, or that is missing, says nothing.
+        # A dtype without arrays stays at 0, and JAX's default dtype is exported from
+        # the start: a series that ends or is missing is ambiguous.
         self._dtypes: dict[str, None] = {"float32": None}
         self._worker = Worker(
             "memory",
@@ -49,7 +49,7 @@ class Memory(Part):
         )
 
     def start(self) -> None:
-        """Start the thread that looks, if it is to."""
+        """Start the thread that takes snapshots, if enabled."""
         if self._interval:
             self._worker.start()
 
@@ -58,23 +58,20 @@ class Memory(Part):
         self._worker.stop()
 
     def refresh(self, *, asked: bool) -> None:
-        """Look now."""
+        """Take a snapshot now."""
         if asked or self._interval:
             self.look()
 
     def explain(self) -> Explanation:
-        """Return what the devices hold."""
+        """Return the memory of the devices."""
         return Explanation({"memory": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
-        """
-        Return the figures of the last look by device; what JAX does not tell is
-        absent.
-        """
+        """Return the last snapshot by device; values unknown to JAX are absent."""
         return {"devices": self._devices}
 
     def collect(self) -> list[Family]:
-        """Return the figures of the last look."""
+        """Return the metrics of the last snapshot."""
         return self._families
 
     def look(self) -> None:
@@ -109,8 +106,8 @@ class Memory(Part):
 
     def _live(self) -> tuple[dict[Any, dict[str, list[int]]], dict[Any, int]]:
         """
-        Return how many arrays there are in the memory of devices, and their bytes, by
-        device and dtype; and the bytes of those that were put into the host's.
+        Return number and bytes of the arrays in device memory, by device and dtype, and
+        the bytes of those offloaded to host memory.
         """
         found: defaultdict[Any, dict[str, list[int]]] = defaultdict(dict)
         offloaded: defaultdict[Any, int] = defaultdict(int)
@@ -141,7 +138,7 @@ class Memory(Part):
     def _arrays(
         self, devices: list[Any], live: dict[Any, dict[str, list[int]]]
     ) -> list[Family]:
-        dtypes = list(self._dtypes)  # another look may add one
+        dtypes = list(self._dtypes)  # another snapshot may add one
         return [
             Family(
                 metric,

@@ -19,19 +19,20 @@ from jaxmon.formats.protobuf import Value
 
 
 MAX_BYTES = 64 << 20
-"""Size up to which a profile is read, decompressed: a million different stacks."""
+"""Maximum size of a decompressed profile: a million different stacks."""
 
-# Of samples, strings, functions and locations each; and frames of all stacks.
+# Maximum number of samples, strings, functions and locations each; and of frames of all
+# stacks.
 _MAX_ENTRIES = 1_000_000
 _MAX_FRAMES = 4_000_000
-# Python's own limit is of this order; what is deeper loses its outermost frames.
+# Python's own limit is of this order; deeper stacks lose their outermost frames.
 _MAX_DEPTH = 1_000
 _MAX_LABELS = 16
 _MAX_VALUES = 16
-# Labels are few and come again in each sample; a hostile file has many.
+# Few labels are shared by all samples, except in a hostile file.
 _MAX_LABEL_CACHE = 4_096
 
-# Numbers of fields: of the profile, then of what it consists of.
+# Field numbers: of the profile, then of its messages.
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING = 1, 2, 4, 5, 6
 _TYPE_UNIT = 2
 _SAMPLE_LOCATIONS, _SAMPLE_VALUES, _SAMPLE_LABEL = 1, 2, 3
@@ -50,8 +51,8 @@ class Sample(NamedTuple):
     Live allocations that share size, device, kind and stack.
 
     Attributes:
-        allocations: how many.
-        size: bytes of all of them.
+        allocations: their number.
+        size: their total size in bytes.
         kind: ``"buffer"`` or ``"executable"``.
         device: as JAX prints it; ``""`` for executables.
         stack: index in `Profile.stacks`.
@@ -77,15 +78,15 @@ class Profile(NamedTuple):
 
 def read(data: bytes) -> Profile:
     """
-    Return the profile in *data*, compressed or not. About 4 µs for each sample.
+    Return the profile in *data*, compressed or not. About 4 µs per sample.
 
     Raises:
-        ProfileError: *data* is damaged, or larger than `MAX_BYTES`.
+        ProfileError: *data* is corrupt, or larger than `MAX_BYTES`.
     """
     try:
         return _Reader(_decompressed(data)).profile()
     except (IndexError, KeyError, TypeError, WireError, zlib.error) as error:
-        # An end in the middle, an index to nothing, a number in place of a text.
+        # Truncation, an index out of range, a number instead of text.
         msg = f"not a memory profile, or corrupt: {error!r}"
         raise ProfileError(msg) from error
 
@@ -106,7 +107,7 @@ def _decompressed(data: bytes) -> bytes:
 
 
 class _Reader:
-    """Sorts the fields of a profile, then resolves what refers to what."""
+    """Sorts the fields of a profile, then resolves references."""
 
     def __init__(self, raw: bytes) -> None:
         found: dict[int, list[memoryview]] = {
@@ -172,7 +173,7 @@ class _Reader:
         return Profile(samples, stacks)
 
     def _places(self) -> tuple[int, int]:
-        """Return which values of a sample are the count and the size."""
+        """Return which values of a sample are count and size."""
         units = [self._text(_last(raw, _TYPE_UNIT)) for raw in self._types]
         if "count" not in units or "bytes" not in units:
             if not self._samples:
@@ -221,12 +222,12 @@ class _Reader:
         return label
 
     def _text(self, index: int) -> str:
-        # Index 0 is the empty text, also where there is no table.
+        # Index 0 is the empty text, even without a table.
         return wire.text(self._strings[index]) if index else ""
 
 
 def _last(data: bytes | memoryview, wanted: int) -> int:
-    """Return the number in field *wanted*; 0 where it is left out."""
+    """Return the number in field *wanted*, 0 if omitted."""
     found = 0
     for number, value in wire.fields(data):
         if number == wanted:

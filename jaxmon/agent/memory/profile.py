@@ -21,10 +21,10 @@ _TABLE_LINES = 20
 @dataclass(frozen=True, slots=True)
 class Line:
     """
-    What one source line of the program holds on one device.
+    The memory held by one source line of the program on one device.
 
     Attributes:
-        file: path, relative to the working directory where it is below it.
+        file: path, relative to the working directory if below it.
         line: line number; 0 if unknown.
         function: qualified name of the function.
         device: id of the local device; ``""`` for executables.
@@ -48,8 +48,8 @@ class MemoryProfile:
     Live memory by the source line that allocated it.
 
     Attributes:
-        time: Unix timestamp of the look.
-        lines: most bytes first.
+        time: Unix timestamp of the snapshot.
+        lines: source lines, most bytes first.
     """
 
     time: float
@@ -57,19 +57,19 @@ class MemoryProfile:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all live buffers, on all devices together."""
+        """Total size in bytes of all live buffers on all devices."""
         return sum(line.bytes for line in self.lines if line.kind == "buffer")
 
     @property
     def arrays(self) -> int:
-        """How many live buffers there are, on all devices together."""
+        """Number of live buffers on all devices."""
         return sum(line.arrays for line in self.lines if line.kind == "buffer")
 
     def growth_since(self, earlier: MemoryProfile) -> tuple[Line, ...]:
         """
         Return the lines whose memory changed since *earlier*.
 
-        ``bytes`` and ``arrays`` are differences; most growth first.
+        ``bytes`` and ``arrays`` are differences; largest growth first.
         """
         before = {_key(line): line for line in earlier.lines}
         after = {_key(line): line for line in self.lines}
@@ -85,13 +85,13 @@ class MemoryProfile:
         return _sorted(line for line in grown if line.bytes or line.arrays)
 
     def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return the lines as JSON types, devices added up, most bytes first."""
+        """Return the lines as JSON types, summed over devices, most bytes first."""
         return rows(self.lines, limit)
 
     def __str__(self) -> str:
         found = self.rows(_TABLE_LINES)
         head = f"{self.bytes:,} bytes in {self.arrays:,} live arrays"
-        # Not every platform tells the size of programs.
+        # Not every platform reports the size of programs.
         return "\n".join([head, *(_text(row) for row in found if row["bytes"])])
 
 
@@ -103,9 +103,9 @@ def read(
 
     Args:
         data: what `jax.profiler.device_memory_profile` returns.
-        sites: tell which line of a stack is the user's.
-        device_ids: id of each device by the name that JAX prints.
-        clock: tells the time.
+        sites: finds the user's line in a stack.
+        device_ids: id of each device by its name in JAX.
+        clock: returns the Unix time.
     """
     profile = pprof.read(data)
     found = [sites.of(stack) for stack in profile.stacks]
@@ -131,7 +131,7 @@ def read(
 
 
 def rows(lines: Iterable[Line], limit: int | None = None) -> list[dict[str, Any]]:
-    """Return *lines* as JSON types, devices added up, most bytes first."""
+    """Return *lines* as JSON types, summed over devices, most bytes first."""
     sums: dict[tuple[str, int, str, str], list[int]] = {}
     for line in lines:
         key = (line.file, line.line, line.function, line.kind)
@@ -171,7 +171,7 @@ def _minus(line: Line, earlier: Line | None) -> Line:
 
 
 def _sorted(lines: Iterable[Line]) -> tuple[Line, ...]:
-    # Ties in an order that is the same each time.
+    # A stable order for ties.
     return tuple(sorted(lines, key=lambda line: (-line.bytes, _key(line))))
 
 

@@ -1,1 +1,1 @@
-"""Reports that are written when memory runs out."""
+"""Out-of-memory reports."""

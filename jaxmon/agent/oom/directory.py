@@ -15,15 +15,15 @@ from jaxmon.errors import JaxmonError
 
 
 MAX_REPORTS = 20
-"""Reports that are kept in a directory, of all processes together."""
+"""Maximum number of reports in a directory, of all processes together."""
 
 MAX_BYTES = 256 * 1024
-"""Most bytes of one file of a report."""
+"""Maximum size of one file of a report."""
 
 _NAME = "jaxmon-reports"
 _REPORT = re.compile(r"(oom-\d{8}T\d{6}Z-\d+-\d+)\.(?:json|txt)")
 _UNFINISHED = re.compile(r"\.oom-.*\.part")
-# A file that nobody finished for this long belongs to a process that was killed.
+# A file that has been unfinished for this long belongs to a process that was killed.
 _STALE_SECONDS = 3600
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -31,24 +31,24 @@ _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ReportDirError(JaxmonError):
-    """The report directory cannot be used."""
+    """The report directory is unusable."""
 
 
 class ReportDirectory:
     """
     Writes reports and removes the oldest.
 
-    Everything happens relative to an open descriptor of the directory, so nobody who
-    can write beside it can make us write elsewhere.
+    All operations are relative to an open descriptor of the directory, so another user
+    with write access to its parent cannot redirect our writes.
 
     Args:
-        chosen: a directory that the user named; `None` for ``jaxmon-reports`` in
-            the directory for temporary files, where others can make files, too.
+        chosen: the configured directory; `None` for ``jaxmon-reports`` in the directory
+            for temporary files, where other users can create files too.
     """
 
     def __init__(self, chosen: str | None = None) -> None:
         self._is_chosen = chosen is not None
-        # The program may change its directory before there is anything to report.
+        # The program may change its working directory before the first report.
         path = Path(chosen) if chosen else Path(_temporary(), _NAME)
         self.path = path.absolute()
 
@@ -59,8 +59,8 @@ class ReportDirectory:
         Each file appears complete or not at all, readable by this user only.
 
         Raises:
-            ReportDirError: the directory cannot be used.
-            OSError: it cannot be written, such as a full disk.
+            ReportDirError: the directory is unusable.
+            OSError: writing failed, for example because the disk is full.
         """
         directory = self._open()
         try:
@@ -93,7 +93,7 @@ class ReportDirectory:
         """Reject a directory controlled by another user."""
         status = os.fstat(descriptor)
         mine = status.st_uid == os.getuid()
-        # A volume that an administrator mounts belongs to root.
+        # A volume mounted by an administrator belongs to root.
         if not mine and not (self._is_chosen and status.st_uid == 0):
             what = f"belongs to uid {status.st_uid}, not to {os.getuid()}"
             raise ReportDirError(self._refusal(what))
@@ -114,16 +114,14 @@ class ReportDirectory:
                 reports.setdefault(found[1], []).append(name)
             elif _UNFINISHED.fullmatch(name):
                 _remove(directory, name, older_than=time.time() - _STALE_SECONDS)
-        # Names begin with the time, so they sort by age.
+        # Names start with the time, so they sort by age.
         for stem in sorted(reports)[: max(len(reports) - MAX_REPORTS + 1, 0)]:
             for name in reports[stem]:
                 _remove(directory, name)
 
 
 def stem_of(moment: float, number: int) -> str:
-    """
-    Return the name, without suffix, of the report number *number* of this process.
-    """
+    """Return the file name, without suffix, of this process's report *number*."""
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(moment))
     return f"oom-{when}-{os.getpid()}-{number}"
 
@@ -131,7 +129,7 @@ def stem_of(moment: float, number: int) -> str:
 def _temporary() -> str:
     try:
         return tempfile.gettempdir()
-    except OSError:  # none can be written; whoever writes a report will be told
+    except OSError:  # not writable; writing a report will fail with a message
         return "/tmp"  # noqa: S108 - nothing is made there
 
 
@@ -160,5 +158,5 @@ def _remove(directory: int, name: str, older_than: float | None = None) -> None:
 
 
 def _cut(text: str) -> bytes:
-    # Names of files and texts of errors may hold what UTF-8 has no bytes for.
+    # File names and error messages may contain what UTF-8 cannot encode.
     return text.encode(errors="backslashreplace")[:MAX_BYTES]

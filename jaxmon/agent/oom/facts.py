@@ -2,8 +2,8 @@
 Collects the contents of an out-of-memory report: allocators, host, arrays, lines,
 programs.
 
-Each part is gathered by itself, so that one that fails costs its own section. Nothing
-is allocated on a device, and the backends are never started.
+Each section is gathered separately, so that a failure affects only its own section.
+Nothing is allocated on a device, and the backends are never initialised.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from jaxmon.version import version
 
 SITE = "oom_facts"
 
-# Live arrays are added up for at most this long.
+# Live arrays are summed for at most this long.
 _ARRAYS_SECONDS = 0.05
-# With more, the lines that hold them are those of the last regular look; where nobody
-# has looked yet, that is worth up to a second, but not many, with the interpreter held.
+# With more arrays, the source lines are those of the last regular snapshot; if there is
+# none yet, taking one may hold the GIL for up to a second, but not much longer.
 _MANY_ARRAYS = 20_000
 _MOST_ARRAYS = 100_000
-# XLA rounds up, and adds a little for itself.
+# XLA rounds up and adds a little.
 _ABOUT = 0.01
 _LINES = 20
 _PROGRAMS = 5
@@ -45,20 +45,20 @@ _EVENTS: tuple[tuple[str, Kind, int], ...] = (
     ("recompiles", "recompile", 10),
     ("leaks", "leak", 3),
 )
-# Dropped in this order from a report that grew too large.
+# Dropped in this order from a report that is too large.
 _EXPENDABLE = ("recompiles", "compiles", "leaks", "programs", "lines", "live_arrays")
 
 
 class Failure(NamedTuple):
     """
-    An error, as far as its report is concerned. Holds no reference to it.
+    The data of an error for its report. Holds no reference to the error.
 
     Attributes:
         function: label of the function that failed.
         kind: one of `catalog.ERROR_KINDS`.
         type: class of the exception.
         message: its first lines.
-        text: all of it, cut.
+        text: the whole message, truncated.
         stage: how far the call had come, if known.
         where: ``file:line`` of the user's program, if known.
         time: Unix timestamp.
@@ -75,26 +75,26 @@ class Failure(NamedTuple):
 
 
 class Lines(Protocol):
-    """Who knows which source lines hold memory."""
+    """Provides the source lines that hold memory."""
 
     @property
     def looked(self) -> bool:
-        """Whether anybody has looked."""
+        """Whether a snapshot has been taken."""
         ...
 
     def lines(self, limit: int, *, look: bool) -> dict[str, Any]:
-        """Return those that hold most, now or as last seen."""
+        """Return the lines that hold most memory, now or in the last snapshot."""
         ...
 
 
 class Facts:
     """
-    Gathers what a report says.
+    Gathers the contents of reports.
 
     Args:
-        context: of the agent.
-        lines: knows which lines hold memory.
-        programs: returns what is known of the programs.
+        context: shared state of the agent.
+        lines: provides the source lines that hold memory.
+        programs: returns the statistics of the programs.
 
     Attributes:
         lines: as given.
@@ -111,7 +111,7 @@ class Facts:
         self._versions: dict[str, Any] = {}
 
     def prepare(self) -> None:
-        """Read what has to be read from files, while there is memory for it."""
+        """Read the required files while there is memory for it."""
         self._versions = {
             "jaxmon": version(),
             "jax": self._context.jax.__version__,
@@ -120,7 +120,7 @@ class Facts:
         }
 
     def gather(self, failure: Failure, *, skipped: int) -> dict[str, Any]:
-        """Return a report about *failure*; *skipped* others before it had none."""
+        """Return a report about *failure*, after *skipped* failures without one."""
         from jaxmon.agent.oom.text import advice  # noqa: PLC0415
         from jaxmon.resources import host_memory  # noqa: PLC0415
 
@@ -151,8 +151,8 @@ class Facts:
 
     def _part(self, gather: Callable[[], Any]) -> Any:
         """
-        Return what *gather* does, or the reason why not: a part of the report that
-        fails is missing, no more.
+        Return the result of *gather*, or the reason why there is none: a failure only
+        affects its own section.
         """
         try:
             return gather()
@@ -205,8 +205,10 @@ class Facts:
         }
 
     def _lines(self, arrays: Mapping[str, Any], *, tight: bool) -> dict[str, Any]:
-        """Return the source lines that hold most, as they are now or were last seen."""
-        # A look takes a while, and memory of the host.
+        """
+        Return the source lines that hold most memory, now or in the last snapshot.
+        """
+        # A snapshot takes time, and host memory.
         if self.lines.looked:
             most = 0 if tight else _MANY_ARRAYS
         else:
@@ -216,7 +218,7 @@ class Facts:
 
     def _programs(self, failure: Failure) -> dict[str, Any]:
         """
-        Return the program that asked, as far as can be told, and the largest ones.
+        Return the program that probably requested the memory, and the largest programs.
         """
         known = self._part(self.programs)
         if "unavailable" in known:
@@ -224,7 +226,7 @@ class Facts:
         largest = sorted(known, key=lambda name: -_size(known[name]))[:_PROGRAMS]
         name = failure.function
         if name not in known:
-            # Who waited cannot tell whose result it was; the size of the request may.
+            # A failed wait does not identify the program; the size of the request may.
             from jaxmon.agent.oom.text import requested_bytes  # noqa: PLC0415
 
             asked = requested_bytes(failure.text)
@@ -252,7 +254,7 @@ def encoded(report: dict[str, Any]) -> str:
         if name is not None:
             report[name] = {"unavailable": "omitted: the report is too large"}
         data = plain(report)
-        # The runtime's text may hold a table of buffers, which `plain` would cut.
+        # The runtime's message may contain a table of buffers, which `plain` would cut.
         data["failure"]["text"] = report["failure"]["text"]
         text = json.dumps(data, indent=1, allow_nan=False) + "\n"
         if len(text) <= MAX_BYTES:
@@ -265,7 +267,7 @@ def _size(program: Mapping[str, Any]) -> int:
 
 
 def _may_ask(program: Mapping[str, Any], asked: int | None) -> bool:
-    """Tell whether *program* needs about as many bytes at once as *asked*."""
+    """Return whether *program* needs about *asked* bytes in one allocation."""
     needs = (program.get("temporary_bytes"), program.get("output_bytes"))
     return asked is not None and any(
         need is not None and abs(need - asked) <= asked * _ABOUT for need in needs

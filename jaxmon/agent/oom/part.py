@@ -1,9 +1,9 @@
 """
 Out-of-memory reports: what requested memory, what holds it, what was left.
 
-The process may be about to end, so the failing thread waits for the report, for a
-bounded time: what is gathered may hang with the device, and what is written with
-the disk. Nothing is ever allocated on a device.
+The process may be about to exit, so the failing thread waits for the report, for a
+bounded time: gathering may hang with the device, and writing with the disk. Nothing is
+ever allocated on a device.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from jaxmon.exposition.families import Family, gauge
 
 
 PAUSE_SECONDS = 10.0
-"""Least time between two reports; errors in between are counted only."""
+"""Minimum time between two reports; errors in between are only counted."""
 
 _MAX_TEXT = 16 * 1024
 # The failing thread waits at most this long for its report.
 _WAIT_SECONDS = 2.0
-# Given back to Python when memory has run out, so that there is some to report with and
-# to load what that takes. What runs out is address space, or what the kernel is willing
-# to promise. `bytes` takes both by `calloc`; as nothing is written, none is resident.
+# Freed when memory has run out, so that there is some for the report and for loading
+# the modules it needs. What runs out is address space, or the kernel's commit limit.
+# `bytes` reserves both by `calloc`; as nothing is written to it, none is resident.
 _RESERVE_BYTES = 4 << 20
 
 
@@ -50,7 +50,7 @@ class OomReports(Part):
     Writes out-of-memory reports, one at a time and rate-limited.
 
     Attributes:
-        facts: what a report says.
+        facts: gathers the contents of reports.
     """
 
     name = "oom"
@@ -71,7 +71,8 @@ class OomReports(Part):
         self._written: deque[str] = deque(maxlen=MAX_REPORTS)
         self._count = Tally()
         self._numbers = itertools.count(1)
-        # Taken without waiting: who finds it taken leaves the report to the other.
+        # Acquired without blocking: a thread that finds it held leaves the report to
+        # the other.
         self._busy = threading.Lock()
         self._due = 0.0
         self._skipped = Tally()
@@ -81,30 +82,30 @@ class OomReports(Part):
 
     @property
     def count(self) -> int:
-        """How many reports were written."""
+        """Number of reports written."""
         return self._count.value
 
     def paths(self) -> list[str]:
-        """Return the reports of this process, oldest first."""
+        """Return the paths of this process's reports, oldest first."""
         return list(self._written)
 
     def start(self) -> None:
         """
-        Prepare what may be impossible to get when memory has run out: a thread,
-        some memory, and what has to be read from files.
+        Prepare what may be impossible to get when memory has run out: a thread, some
+        memory, and the contents of files.
         """
         self._reserve = bytes(_RESERVE_BYTES)
         self.facts.prepare()
         self._worker.start()
 
     def stop(self) -> None:
-        """Let a report that is being written end, and write no more."""
+        """Let a report in progress finish, and write no more."""
         self._stopped = True
         self._worker.stop()
         self._reserve = None
 
     def see(self, seen: SeenError) -> None:
-        """Have an error reported if it says that memory ran out."""
+        """Write a report if an error is out of memory."""
         if seen.kind != "oom":
             return
         text = failures.message_of(seen.error, limit=_MAX_TEXT, lines=None)
@@ -122,11 +123,11 @@ class OomReports(Part):
         )
 
     def explain(self) -> Explanation:
-        """Return where the reports of this process are, oldest first."""
+        """Return the paths of this process's reports, oldest first."""
         return Explanation({"errors": lambda: {"oom_reports": self.paths()}})
 
     def collect(self) -> list[Family]:
-        """Return how many reports there were."""
+        """Return the number of reports."""
         return [gauge(catalog.OOM_REPORTS, self.count)]
 
     def write(self, failure: Failure) -> None:
@@ -172,7 +173,7 @@ class OomReports(Part):
                 {".json": encoded(report), ".txt": render(report)},
             )
         except (ReportDirError, OSError, MemoryError) as error:
-            # The disk may be full as well; the user should know what is missing.
+            # The disk may be full too; the user should know what is missing.
             log.warning(
                 "%s ran out of memory; jaxmon could not write its report: %s",
                 failure.function,

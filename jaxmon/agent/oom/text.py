@@ -22,7 +22,7 @@ _WIDTH = 78
 
 
 def requested_bytes(text: str) -> int | None:
-    """Return how many bytes the failed allocation was for, if *text* tells."""
+    """Return the size in bytes of the failed allocation, if *text* contains it."""
     found = _ASKED.search(text)
     if found is None:
         return None
@@ -33,12 +33,12 @@ def requested_bytes(text: str) -> int | None:
 
 
 def advice(report: Mapping[str, Any]) -> list[str]:
-    """Return what to do about it, the most likely first."""
+    """Return advice, the most likely to help first."""
     return [*_on_devices(report), *_on_lines(report), *_on_program(report), *_always()]
 
 
 def render(report: Mapping[str, Any]) -> str:
-    """Return *report* as text of at most 100 columns or so."""
+    """Return *report* as text of about 100 columns at most."""
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -93,9 +93,12 @@ def _on_devices(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _room(memory: Mapping[str, Any]) -> int | None:
-    """Return the bytes of the largest array that would fit, if the allocator tells."""
+    """
+    Return the size in bytes of the largest array that would fit, if the allocator
+    reports it.
+    """
     block, pool = memory.get("largest_free_block_bytes"), memory.get("pool_bytes")
-    if not block:  # older releases always say 0
+    if not block:  # always 0 in older releases
         return None
     growth = memory["bytes_limit"] - pool if pool is not None else 0
     return int(max(block, growth))
@@ -134,8 +137,9 @@ def _on_program(report: Mapping[str, Any]) -> Iterator[str]:
         )
     if _in(report, "failure").get("stage") in ("trace", "lower", "compile"):
         yield (
-            "Memory ran out while the program was being built: pass large arrays as "
-            "arguments instead of closing over them; XLA folds and copies constants."
+            "Memory ran out while the program was being compiled: pass large "
+            "arrays as arguments instead of closing over them; XLA folds and "
+            "copies constants."
         )
 
 
@@ -223,7 +227,7 @@ def _array_lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _memory_lines(report: Mapping[str, Any]) -> Iterator[str]:
     for row in _rows(_in(report, "lines"), "lines"):
-        if row.get("bytes"):  # programs have none on some platforms
+        if row.get("bytes"):  # unknown for programs on some platforms
             figures = f"{size(row['bytes']):>12} {row.get('arrays', 0):>9,}"
             yield f"{figures} {_place(row)}"
 
@@ -240,7 +244,7 @@ def _place(row: Mapping[str, Any]) -> str:
 
 
 def _sizes(figures: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures in bytes, readable, without the words that repeat."""
+    """Return the sizes in readable form, without the repeated words."""
     return {
         name.replace("_bytes", "").replace("bytes_", "").replace("_", " "): size(value)
         for name, value in figures.items()

@@ -1,1 +1,1 @@
-"""Recompiles: why a function was compiled again."""
+"""Recompiles and their causes."""

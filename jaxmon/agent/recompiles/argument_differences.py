@@ -32,10 +32,10 @@ class Difference(NamedTuple):
 
     Attributes:
         kind: one of `jaxmon.catalog.CAUSES`.
-        where: the argument, with the path to the leaf, or the name of an option.
-        before: what it was, in words.
-        after: what it is.
-        text: all of that as a line.
+        where: the argument with the path of the leaf, or the name of an option.
+        before: the old value as text.
+        after: the new value as text.
+        text: the difference as one line.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Difference(NamedTuple):
     text: str
 
     def as_json(self) -> dict[str, str]:
-        """Return it in JSON types."""
+        """Return the difference in JSON types."""
         return {
             "kind": self.kind,
             "where": self.where,
@@ -56,7 +56,7 @@ class Difference(NamedTuple):
 
 
 def argument_differences(new: Signature, old: Signature) -> Iterator[Difference]:
-    """Yield what differs in the arguments that are traced."""
+    """Yield the differences of the traced arguments."""
     if new.leaves == old.leaves and new.arguments == old.arguments:
         return
     befores, afters = _placed(old), _placed(new)
@@ -86,7 +86,7 @@ def _placed(signature: Signature) -> dict[str, tuple[Argument, int]]:
 
 
 def given(before: Argument | Static, after: Argument | Static) -> tuple[str, str]:
-    """Return how each was given, in words."""
+    """Return, as text, how each argument was passed."""
     words = ("by position", "by name")
     return words[before.by_name], words[after.by_name]
 
@@ -151,7 +151,7 @@ class _Walk:
             for number, (before, after) in enumerate(zip(olds, news, strict=True))
             if before is not after and before != after
         ]
-        # Listing all paths is quicker than looking for many.
+        # Listing all paths is faster than many lookups.
         every = list(_paths(where, node)) if len(changed) > _FEW else None
         for index in changed:
             path = every[index] if every else _path(where, node, index)
@@ -159,11 +159,12 @@ class _Walk:
             yield from _leaf(name, olds[index], news[index])
 
     def _name(self, where: str, index: int) -> str | None:
-        """Return what JAX calls the leaf, where the tree alone does not tell."""
+        """Return JAX's name of the leaf, if the tree alone does not determine it."""
         if self._new.names is None:
             return None
         name = self._new.names[index]
-        # JAX's order may not be the leaves' (to 0.4); then its names are no help.
+        # JAX's order may differ from that of the leaves (in 0.4); then its names are
+        # useless.
         argument = where.partition("[")[0].partition(".")[0]
         return name if name.startswith(argument) else None
 
@@ -203,7 +204,7 @@ def _node(node: Node, leaves: Sequence[Leaf], start: int) -> str:
 
 
 def _outline(node: Node) -> str:
-    """Return ``dict of 3``: a node without what is below it."""
+    """Return ``dict of 3``: a node without its children."""
     if node in (LEAF, NONE):
         return "a leaf" if node == LEAF else "None"
     if node.keys is not None and not node.identity:
@@ -263,25 +264,27 @@ def _placement(where: str, old: Placement | None, new: Placement | None) -> Diff
 
 
 def leaf_text(leaf: Leaf, *, weak: bool = False) -> str:
-    """Return ``float32[3,4]``; with *weak* also whether the type is weak."""
+    """Return ``float32[3,4]``; with *weak*, including whether the type is weak."""
     prefix = "weak type " if weak and leaf.weak else ""
     return f"{prefix}{_dtype_text(leaf.dtype)}[{','.join(map(str, leaf.shape))}]"
 
 
-_dtype_text = functools.lru_cache(maxsize=100)(str)  # of NumPy's it is Python code
+_dtype_text = functools.lru_cache(maxsize=100)(
+    str
+)  # for NumPy dtypes it is Python code
 
 
 def line(
     kind: str, where: str, before: str, after: str, *, prefix: str = "argument "
 ) -> Difference:
-    """Return the difference of one thing, with its line."""
+    """Return one difference, with its text."""
     text = f"{prefix}{where}: {before} → {after}"
     return Difference(kind, where, before, after, text)
 
 
 def beyond(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
     """
-    Tell whether two values whose texts are equal as far as they are shown differ in
-    words all the same, by their keys.
+    Return whether two values whose displayed texts are equal differ in their full text,
+    judging by their keys.
     """
     return bool(before[-1] != after[-1])

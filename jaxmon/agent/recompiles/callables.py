@@ -23,7 +23,7 @@ def inner(fun: object) -> Any:
         elif is_below(kind, functools.partial):
             fun = _FUNC(fun)
         elif kind is types.FunctionType and not fun.__dict__:
-            break  # the common case: nothing is wrapped
+            break  # the common case: not wrapped
         else:
             wrapped = field_of(uncounted(fun), "__wrapped__")
             if wrapped is ABSENT:
@@ -48,6 +48,6 @@ def place_of(fun: object) -> str | None:
 
 def bare_name(qualname: str) -> str:
     """
-    Return ``<lambda>``, or ``Model.step``: the name, without the functions around it.
+    Return the name without enclosing functions, such as ``<lambda>`` or ``Model.step``.
     """
     return qualname.rpartition("<locals>.")[2]

@@ -28,7 +28,7 @@ from jaxmon.agent.recompiles.signatures import Signature
 
 
 SHOWN = 50
-"""Differences that are kept of one recompile."""
+"""Maximum number of differences kept per recompile."""
 
 _DIGESTS = 256
 # 16 signatures are kept up to 4,096 leaves, fewer beyond.
@@ -36,15 +36,15 @@ _LEAVES = 65_536
 _FEW_LEAVES = 4_096
 _MAX_LAST = 1_000
 
-# How much further apart one difference of a kind sets two signatures than one leaf
-# does. A tree with another key is another program; so is another configuration.
+# Distance of one difference of each kind, relative to one differing leaf. A tree with a
+# different key is a different program; so is a different configuration.
 _WEIGHTS = {
     "context": 8.0,
     "options": 6.0,
     "tree_structure": 8.0,
     "static_argument": 4.0,
 }
-# Which cause dominates: what a caller decides on before what follows from it.
+# Which cause dominates: the caller's decisions before their consequences.
 _FIRST = ("context", "options", "tree_structure", "static_argument")
 _LEAF_KINDS = ("dtype", "shape", "weak_type", "sharding", "committed")
 
@@ -55,8 +55,8 @@ class Cause(NamedTuple):
 
     Attributes:
         name: one of `jaxmon.catalog.CAUSES`.
-        differences: from what was compiled before, at most `SHOWN`.
-        omitted: how many more there are.
+        differences: from the closest earlier signature, at most `SHOWN`.
+        omitted: number of further differences.
     """
 
     name: str
@@ -69,10 +69,10 @@ class History:
     Compile history of one function object.
 
     Attributes:
-        reference: to the function.
-        compiled: whether it was compiled, whatever is known of that.
-        signatures: of the calls, the latest last.
-        digests: of more of them.
+        reference: a weak reference to the function.
+        compiled: whether it has been compiled, even if the signature is unknown.
+        signatures: of the compiled calls, latest last.
+        digests: of further signatures.
     """
 
     __slots__ = ("compiled", "digests", "reference", "signatures")
@@ -84,7 +84,7 @@ class History:
         self.digests: dict[tuple[int, int], None] = {}
 
     def add(self, signature: Signature | None) -> None:
-        """Add a compile, of which *signature* is known or not."""
+        """Add a compile, with its *signature* if known."""
         self.compiled = True
         if signature is None:
             return
@@ -101,12 +101,12 @@ class Causes:
     """
     Keeps the last 16 compile signatures of each function.
 
-    Called on the compiling thread, before and after each compile that a call caused.
+    Called on the compiling thread, before and after each compile caused by a call.
     Holds no reference to functions or arguments.
 
     Args:
         context: names of the values in a signature's context, as in `differences`.
-        values: show values of static arguments.
+        values: whether to show values of static arguments.
     """
 
     def __init__(self, context: Sequence[str] = (), *, values: bool = True) -> None:
@@ -117,7 +117,9 @@ class Causes:
         self._seen: dict[int, History] = {}
 
     def history(self, fun: object) -> History | None:
-        """Return what is remembered of *fun*, `None` if it cannot be known again."""
+        """
+        Return the history of *fun*, `None` if the function cannot be identified later.
+        """
         key = id(fun)
         if (found := self._seen.get(key)) is not None:
             return found
@@ -133,16 +135,15 @@ class Causes:
         self, source: str, history: History | None, signature: Signature | None
     ) -> Cause | None:
         """
-        Return why a function is compiled, `None` if it is for the first time.
+        Return the cause of a recompile, `None` if it is the first compile.
 
-        A function is one that was compiled before when a function from the same
-        source line was: a new lambda, closure or partial made there is the cause
-        ``new_function``.
+        A function counts as compiled before if one from the same source line was: a new
+        lambda, closure or partial created there has the cause ``new_function``.
 
         Args:
-            source: what `source_of` returned.
-            history: what `history` returned.
-            signature: for which call; `None` if that could not be told.
+            source: the result of `source_of`.
+            history: the result of `history`.
+            signature: the signature of the call; `None` if unknown.
         """
         if source not in self._last:
             return None
@@ -157,7 +158,7 @@ class Causes:
         return Cause("new_function", shown, len(found) + 1 - len(shown))
 
     def _again(self, history: History, signature: Signature) -> Cause:
-        """Return why a function is compiled that was compiled before."""
+        """Return why a function is recompiled."""
         if (signature.digest, signature.hidden) in history.digests:
             if signature.whole:
                 return Cause("evicted", (_evicted(),))
@@ -184,13 +185,13 @@ class Causes:
             history.add(signature)
 
     def _closest(self, new: Signature, history: History) -> Signature | None:
-        """Return the signature that *new* differs least from, the latest of several."""
+        """Return the signature closest to *new*, the latest of several."""
         closest, least = None, math.inf
         for old in reversed(list(history.signatures)):
             far = self._distance(new, old)
             if far < least:
                 closest, least = old, far
-            if least <= 1:  # nothing can be closer
+            if least <= 1:  # none can be closer
                 break
         return closest
 
@@ -198,7 +199,7 @@ class Causes:
         if new.arguments != old.arguments:
             found = self._compare(new, old)
             return sum(_WEIGHTS.get(one.kind, 1.0) for one in found)
-        # Equal leaves are one object, as a rule, which is quicker to tell.
+        # Equal leaves are usually one object, which is faster to check.
         others = list(map(is_not, new.leaves, old.leaves))
         leaves = map(ne, compress(new.leaves, others), compress(old.leaves, others))
         return float(
@@ -230,10 +231,11 @@ class Causes:
 
 def dominating(found: Sequence[Difference]) -> str:
     """
-    Return the kind that stands for all of *found*.
+    Return the kind that represents all of *found*.
 
-    What concerns the whole call comes before its leaves: under ``jax_enable_x64``
-    every dtype changes too. Among kinds of leaves the most frequent wins.
+    Kinds that concern the whole call come before those of leaves: with
+    ``jax_enable_x64`` every dtype changes too. Among kinds of leaves the most frequent
+    wins.
     """
     if len(found) == 1:
         return found[0].kind
@@ -246,8 +248,9 @@ def dominating(found: Sequence[Difference]) -> str:
 
 def source_of(jitted: Jitted) -> str:
     """
-    Return what a function and its remakes have in common: the line, of a lambda the
-    code, too, for a line may have several. Each exported program is its own.
+    Return a key shared by a function and its recreations: the source line and, for a
+    lambda, the code too, since a line may have several. Each exported program has its
+    own key.
     """
     if (program := exported(jitted.fun)) is not None:
         return f"exported.{program.fun_name} {id(program)}"
@@ -258,7 +261,7 @@ def source_of(jitted: Jitted) -> str:
         return f"{source} {hash(code_of(inner(jitted.fun)))}"
     fun = inner(jitted.fun)
     kind = type(fun)
-    # Of an object that can be called, its class says what happens.
+    # For a callable object, the class determines the code.
     code = code_of(fun) or code_of(inner(found_in(kind, "__call__")))
     if code is None:
         return f"{module_of(kind)}.{name_of(kind)} {id(fun)}"
@@ -274,7 +277,7 @@ def _made_again(fun: object) -> Difference:
         what, advice = "partial", "create the partial once, outside the loop"
     elif kind is types.MethodType:
         what, advice = "bound method", "jit the method once, not on each use"
-    elif is_jitted(fun):  # ours are called as JAX's are
+    elif is_jitted(fun):  # our class has the same name as JAX's
         what, advice = "jit", "it is already jitted; call it directly"
     elif code_of(function) is None and type(function) is not types.BuiltinFunctionType:
         what, advice = "object", "create and jit it once"

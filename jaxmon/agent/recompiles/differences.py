@@ -38,11 +38,11 @@ def differences(
     Yield every difference of *new* from *old*.
 
     Args:
-        new: the signature that was compiled now.
-        old: one that was compiled before.
+        new: the signature being compiled.
+        old: a signature compiled before.
         context: names of the values in a signature's context; empty for a value
             that may also appear under a name.
-        values: show the values of static arguments, not just their types.
+        values: whether to show values of static arguments, not just their types.
     """
     yield from _context(new, old, context)
     yield from _options(new, old)
@@ -61,7 +61,7 @@ def _context(
 def changed_settings(
     new: Signature, old: Signature, names: Sequence[str]
 ) -> list[tuple[str, Any, Any]]:
-    """Return each setting that *new* does not share with *old*, with both values."""
+    """Return each setting that differs between *new* and *old*, with both values."""
     if new.context == old.context:
         return []
     found: list[tuple[str, Any, Any]] = []
@@ -74,7 +74,7 @@ def changed_settings(
         name = names[index] if index < len(names) else f"context[{index}]"
         if name:
             named.append(change)
-        elif change in named:  # the same once more
+        elif change in named:  # a duplicate
             named.remove(change)
             continue
         found.append((name or f"context[{index}]", before, after))
@@ -92,7 +92,7 @@ def _options(new: Signature, old: Signature) -> Iterator[Difference]:
     afters = {name: rest for name, *rest in new.options}
     makers = befores.get(MADE_BY), afters.get(MADE_BY)
     if makers[0] and makers[1] and makers[0] != makers[1]:
-        # The options of one are not those of the other.
+        # The two have different options.
         words = str(makers[0][0]), str(makers[1][0])
         yield line("options", MADE_BY, *words, prefix="")
         return
@@ -135,8 +135,8 @@ def hidden_differences(
     new: Signature, old: Signature, *, values: bool
 ) -> Iterator[Difference]:
     """
-    Yield what may be different between two signatures that are equal as far as that can
-    be compared: fields that a class may go by, or not.
+    Yield possible differences between two signatures that are equal as far as they can
+    be compared: fields that a class may or may not use for equality.
     """
     befores = {(one.kind, one.where): one.value for one in old.beyond}
     for kind, where, after in new.beyond:
@@ -147,7 +147,7 @@ def hidden_differences(
 
 
 def not_compared(new: Signature, *, values: bool) -> Iterator[Difference]:
-    """Yield the values of *new* of which not all can be compared."""
+    """Yield the values of *new* that cannot be compared in full."""
     for kind, where, value in new.beyond:
         if not value.whole:
             text = _shown_value(value, values=values)
@@ -170,7 +170,8 @@ def _static_value(
     if old == new and values and beyond(before.value.key, after.value.key):
         new += BEYOND
     elif old == new:
-        # What reads the same is mostly what its class could have called equal.
+        # Values that print the same could mostly have been declared equal by their
+        # class.
         alone = before.value.by_identity and after.value.by_identity
         new = f"{new}{_ANOTHER}" if alone else f"another {new}"
     return line("static_argument", name, old, new, prefix="static argument ")

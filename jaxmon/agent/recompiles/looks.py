@@ -1,10 +1,10 @@
 """
 Inspects a value and its contents without running its code.
 
-No method of a value is called, not even ``__hash__``: it may raise anything, be huge,
-take seconds or wait for a device. Only what lies in containers and fields is looked at,
-of at most `_LOOKED` values a microsecond or two each. Nothing of it is kept: what comes
-out are texts and hashes.
+No method of a value is called, not even ``__hash__``: it may raise anything, take
+seconds or wait for a device. Only items of containers and fields are inspected, at most
+`_LOOKED` values of a microsecond or two each. The result consists of text and hashes;
+no value is kept.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from jaxmon.agent.inspection import name_of
 
 
 LIMIT = 80
-"""Characters of a value that are shown."""
+"""Maximum number of characters shown of a value."""
 
 SHOWN = 3
-"""So deep is what is shown."""
+"""Maximum depth shown."""
 
 _LOOKED = 1000
 _DEEPEST = 12
@@ -42,14 +42,14 @@ class Look:
     Inspection of one value.
 
     Args:
-        exact: how to look at values of a type, by its id: a dict of types would ask
-            their metaclasses.
-        find: how to look at values of any other.
+        exact: inspectors by id of the exact type: a dict of types would call their
+            metaclasses.
+        find: returns the inspector for any other type.
 
     Attributes:
-        alone: something was compared by identity.
-        hidden: a hash of what may make two values different, or may not.
-        whole: nothing was left out.
+        alone: whether something was compared by identity.
+        hidden: a hash of parts that may or may not make two values different.
+        whole: whether everything was inspected.
     """
 
     __slots__ = ("_exact", "_find", "_left", "alone", "hidden", "whole")
@@ -64,12 +64,12 @@ class Look:
 
     def at(self, value: Any, depth: int = 0, *, sure: bool = True) -> Seen:
         """
-        Look at *value*.
+        Inspect *value*.
 
         Args:
             value: of any type.
-            depth: how many others it is in.
-            sure: what it is in is equal only where this is.
+            depth: number of values that contain it.
+            sure: whether its container is equal only if it is.
         """
         self._left -= 1
         kind = type(value)
@@ -87,7 +87,7 @@ class Look:
         return count
 
     def own(self, value: object, *, sure: bool) -> int:
-        """Return the identity of *value*, by which it is compared."""
+        """Return the identity of *value*, for values compared by identity."""
         if sure:
             self.alone = True
             return id(value)
@@ -96,7 +96,7 @@ class Look:
 
     def aside(self, values: Iterable[Any], depth: int) -> list[Seen]:
         """
-        Look at *values* for their texts only: what they are in is compared by identity.
+        Inspect *values* for their texts only: their container is compared by identity.
         """
         before = self.alone, self.hidden, self.whole
         seen = [self.at(value, depth) for value in values]
@@ -104,46 +104,51 @@ class Look:
         return seen
 
     def hide(self, part: int) -> None:
-        """Take note of what may make a difference, in any order."""
+        """Add a part that may make a difference, in any order."""
         self.hidden = (self.hidden + hash((part,))) & _HASHES
 
 
 How: TypeAlias = "Callable[[Look, Any, int, bool], Seen]"
-"""How to look at a value: at which depth, and whether it is sure to count."""
+"""
+An inspector: takes the inspection, the value, its depth, and whether it surely counts
+for equality.
+"""
 
 
 class Parts(NamedTuple):
-    """What a container has in it; fewer are *seen* than there are where it is large."""
+    """Items of a container; in a large one only some are *seen*."""
 
     length: int
     seen: list[Seen]
 
     def hashes(self, name: str) -> tuple[int, int]:
-        """Return those of the container called *name*, whose order matters."""
+        """Return the hashes for an ordered container called *name*."""
         found = tuple([one.identity for one in self.seen])
         words = hash((name, self.length, *[one.words for one in self.seen]))
         return words, hash(found) if any(found) else 0
 
     def texts(self) -> str:
-        """Return their texts in a line."""
+        """Return the texts of the items as one line."""
         more = len(self.seen) < self.length
         return joined([one.text for one in self.seen], more=more)
 
 
 def parts_of(look: Look, base: Any, value: Any, depth: int, *, sure: bool) -> Parts:
-    """Look at what is in *value*, of *base* or below, which keeps an order."""
+    """
+    Inspect the items of *value*, an ordered container of class *base* or a subclass.
+    """
     count = base.__len__(value)
     some = look.some(count)
     if some == count:
         items = list(base.__iter__(value))
-    else:  # both ends: what was added stands at one
+    else:  # both ends: new items are at one of them
         items = list(base.__getitem__(value, slice(some - some // 2)))
         items += base.__getitem__(value, slice(count - some // 2, None))
     return Parts(count, [look.at(item, depth + 1, sure=sure) for item in items])
 
 
 def joined(texts: Iterable[str], *, more: bool = False) -> str:
-    """Return *texts* in a line of about `LIMIT` characters; *more* were left out."""
+    """Return *texts* as a line of about `LIMIT` characters; *more* were omitted."""
     shown: list[str] = []
     length = 0
     for text in texts:

@@ -33,18 +33,18 @@ class Reason(NamedTuple):
 
 def why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None:
     """
-    Return why the call that *frame* serves missed.
+    Return why the call served by *frame* missed.
 
     Args:
-        frame: as it asks for the data of the fast path.
-        original: JAX's function that it asks, which knows the conditions.
+        frame: the frame that requests the data for the fast path.
+        original: JAX's function that decides it.
     """
     call = missed(frame)
     effect = effect_of(call.executable, original)
     if effect is not None:
         text = (
-            "every call takes the slow path, about half a millisecond: the function "
-            f"{_EFFECTS[effect]}; nothing is compiled again"
+            "every call takes the slow path, about half a millisecond: the "
+            f"function {_EFFECTS[effect]}; nothing is recompiled"
         )
         return Reason("effects", text)
     found = list(_numpy(call))
@@ -64,7 +64,9 @@ def why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None:
 
 
 def _numpy(call: Missed) -> Iterator[str]:
-    """Yield the NumPy arrays among the arguments, in plain containers too."""
+    """
+    Yield the NumPy arrays among the arguments, including those in plain containers.
+    """
     args, kwargs = call.args, call.kwargs
     names = names_of(parameters_of(call.fun, len(args), kwargs), len(args))
     given: list[tuple[str, Any]] = [

@@ -35,11 +35,11 @@ from jaxmon.agent.recompiles.looks import (
 
 
 _SHOWN_FIELDS = 24
-# Packages whose objects are short in words; times in a zone have an object in them.
+# Packages whose objects have short texts; times with a zone contain an object.
 _WRITTEN = ("datetime", "decimal", "fractions", "pathlib", "uuid")
 
 
-# --- what there is one of, and what can be called --------------------------------
+# --- singletons and callables ----------------------------------------------------
 
 
 def _class(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
@@ -54,7 +54,7 @@ def _module(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
 
 
 def _member(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
-    """Look at a member of an enumeration."""
+    """Inspect a member of an enumeration."""
     name = field_of(value, "_name_")
     text = f"{name_of(type(value))}.{name if type(name) is str else '?'}"
     return Seen(text, hash(text), id(value))
@@ -68,7 +68,7 @@ def _function(look: Look, value: Any, _: int, sure: bool) -> Seen:  # noqa: FBT0
 
 def _method(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
     text, words, identity = look.at(value.__func__, depth + 1, sure=sure)
-    # Made at each use; equal where the object and the function are.
+    # Created on each access; equal if the object and the function are.
     owner = id(value.__self__)
     if not sure:
         look.hide(owner)
@@ -103,7 +103,7 @@ _PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywor
 
 
 def _object(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
-    """Look at an object of any class, by its fields."""
+    """Inspect an object of any class, by its fields."""
     kind = type(value)
     package = package_of(kind)
     if is_class(kind):
@@ -144,8 +144,9 @@ def _compared_by_value(
     sure: bool,
 ) -> tuple[dict[str, Seen], int]:
     """
-    Look at the *fields* of an object whose class says what is equal: of a dataclass it
-    is known which they are, of another class guessed that private ones are not.
+    Inspect the *fields* of an object whose class defines equality: for a dataclass the
+    compared fields are known; for other classes private ones are assumed not to be
+    compared.
     """
     every, identities = {}, []
     for name, one in fields.items():
@@ -162,7 +163,7 @@ def _compared_by_value(
 
 
 def _named_tuple(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
-    """Look at a tuple of a class below `tuple`."""
+    """Inspect an instance of a subclass of `tuple`."""
     kind = type(value)
     name, names = name_of(kind), found_in(kind, "_fields")
     if kind_of(kind) == "spec":  # a tuple on JAX 0.4
@@ -194,7 +195,7 @@ def _array(look: Look, value: Any, _: int, sure: bool) -> Seen:  # noqa: FBT001
 
 def _typed(look: Look, value: Any, shape: Any, dtype: str, *, sure: bool) -> Seen:
     text = f"{dtype}[{','.join(map(str, shape))}]"
-    look.whole = False  # its numbers are not looked at
+    look.whole = False  # its elements are not inspected
     return Seen(text, hash(text), look.own(value, sure=sure))
 
 
@@ -211,7 +212,7 @@ def _dtype(look: Look, value: Any, _: int, __: bool) -> Seen:  # noqa: FBT001
     if value.names is None and value.subdtype is None:
         text = repr(value)
         return Seen(text, hash(text))
-    look.whole = False  # may have titles, which are any objects
+    look.whole = False  # may have titles, which may be any objects
     text = f"dtype of {value.itemsize} bytes"
     return Seen(text, hash(text))
 
@@ -223,7 +224,7 @@ def _dtype_text(dtype: Any) -> str:
 
 
 def _of_jax(look: Look, value: Any, depth: int, sure: bool) -> Seen | None:  # noqa: FBT001
-    """Look at an object of one of JAX's own classes, whose code can be trusted."""
+    """Inspect an object of one of JAX's own classes, whose code can be trusted."""
     kind = type(value)
     what = kind_of(kind)
     if what is not None:
@@ -281,7 +282,7 @@ EXACT: tuple[tuple[type, How], ...] = (
     (types.MethodType, _method),
     (types.BuiltinFunctionType, _builtin),
 )
-"""How to look at values of these types."""
+"""Inspectors by exact type."""
 
 BELOW: tuple[tuple[type, How], ...] = (
     (type, _class),
@@ -292,7 +293,7 @@ BELOW: tuple[tuple[type, How], ...] = (
     (tuple, _named_tuple),
     (object, _object),
 )
-"""How to look at values of classes below these."""
+"""Inspectors for subclasses of these."""
 
 FIRST: tuple[tuple[type, How], ...] = ((enum.Enum, _member), (np.generic, _scalar))
-"""Those that are looked at in this way although they may be a number or a text, too."""
+"""Inspectors that take precedence even if the value is also a number or a string."""

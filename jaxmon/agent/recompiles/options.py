@@ -1,4 +1,4 @@
-"""What `jax.jit` and `jax.pmap` were given, in words."""
+"""Describes the options of `jax.jit` and `jax.pmap`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from jaxmon.agent.recompiles.values import text_of, value_of
 
 Options: TypeAlias = tuple[tuple[str, str, object], ...]
 """
-Options that are not the default: name, words, and what differs where those do not.
+Options that are not the default: name, text, and a key that differs if equal texts do.
 """
 
 MADE_BY = "transformation"
-"""The option that says which function of JAX made what is called."""
+"""The option for the JAX function that created the callable."""
 
 
 def options_of(given: Given) -> Options:
-    """Return what *given* says, without any object of the user's."""
+    """Return the options in *given*, without user objects."""
     words = [(one.name, *_in_words(one)) for one in given.options]
     return ((MADE_BY, given.maker, None), *words)
 

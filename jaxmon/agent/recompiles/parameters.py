@@ -1,9 +1,10 @@
 """
 Names of a call's positional arguments, from the jitted callable.
 
-`inspect.signature` believes ``__wrapped__`` and ``__signature__``, and so does JAX: of
-a decorator that takes other arguments than what it wraps, they name the wrong ones. The
-code of the callable knows, and to look at it runs nothing of the user's.
+`inspect.signature` trusts ``__wrapped__`` and ``__signature__``, and so does JAX: for a
+decorator whose arguments differ from those of the wrapped function, they give the wrong
+names. The code object of the callable has the right ones, and reading it runs no user
+code.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from jaxmon.agent.counted import uncounted
 from jaxmon.agent.inspection import ABSENT, field_of, found_in, is_below
 
 
-# Wrappers within each other; more are none of a sane program's.
+# Maximum number of nested wrappers.
 _DEEP = 32
 
 _REST = inspect.CO_VARARGS
 
-# Of the class, whatever a subclass makes of them.
+# Of the class itself, whatever a subclass overrides.
 _FUNC = functools.partial.func.__get__
 _ARGS = functools.partial.args.__get__
 _KEYWORDS = functools.partial.keywords.__get__
@@ -32,14 +33,14 @@ _KEYWORDS = functools.partial.keywords.__get__
 
 class Parameters(NamedTuple):
     """
-    What a callable takes.
+    Parameters of a callable.
 
     Attributes:
-        positional: the names of what it takes by position, in order.
+        positional: names of positional parameters, in order.
         required: how many of these have no default.
-        rest: what the tuple of further ones is called, `None` if there is none.
-        named: whether it takes any other argument by name.
-        keywords: what it takes by name only.
+        rest: name of the ``*args`` parameter, `None` if there is none.
+        named: whether it has a ``**kwargs`` parameter.
+        keywords: names of keyword-only parameters.
     """
 
     positional: tuple[str, ...] = ()
@@ -53,16 +54,16 @@ def parameters_of(
     fun: object, count: int = 0, keywords: Collection[str] = ()
 ) -> Parameters:
     """
-    Return what *fun* takes; never raises, and runs no code of the user's.
+    Return the parameters of *fun*; never raises, and runs no user code.
 
-    A callable that has no positional arguments but ``*args``, as `jax.grad` and most
-    decorators make, is assumed to pass them through to the wrapped function, if that
-    accepts them.
+    A callable whose only positional parameter is ``*args``, as created by `jax.grad`
+    and most decorators, is assumed to pass them through to the wrapped function, if
+    that accepts them.
 
     Args:
         fun: any callable.
-        count: how many positional arguments it was given.
-        keywords: what it was given by name.
+        count: number of positional arguments in the call.
+        keywords: names of keyword arguments in the call.
     """
     if type(fun) is types.FunctionType and not fun.__code__.co_flags & _REST:
         return _of_code(fun, 0)  # the common case
@@ -91,7 +92,10 @@ def parameters_of(
 
 
 def _own(fun: Any, given: int) -> Parameters:
-    """Return what *fun* itself takes, whatever it wraps, after *given* arguments."""
+    """
+    Return the parameters of *fun* itself, regardless of what it wraps, after *given*
+    arguments.
+    """
     if type(fun) is types.FunctionType:
         return _of_code(fun, given)
     if type(fun) is types.BuiltinFunctionType:
@@ -134,7 +138,8 @@ def _of_builtin(fun: types.BuiltinFunctionType, given: int) -> Parameters:
 
 def _takes(parameters: Parameters, count: int, keywords: Collection[str]) -> bool:
     """
-    Tell whether a call with so many positional arguments, and these by name, would do.
+    Return whether *parameters* accept *count* positional arguments and these
+    *keywords*.
     """
     positional = parameters.positional
     if count > len(positional) and parameters.rest is None:

@@ -50,15 +50,16 @@ class Recompiles(Part):
         self._causes = Causes(settings.names, values=context.settings.event_values)
 
     def attach(self, hooks: Hooks) -> None:
-        """Observe through the hooks that see misses and compiles."""
+        """Observe through the hooks for misses and compiles."""
         hooks.derive(SITE, "compiles", "misses")
 
     def collect(self) -> list[Family]:
         """
         Return the recompiles of each function.
 
-        Each of the user's has every cause from the start, at 0: a rate sees the first
-        recompile. Those of JAX recompile by design, and show what happened.
+        User functions have every cause from the start, at 0, so that a rate covers the
+        first recompile. JAX's own functions recompile by design and have only the
+        causes that occurred.
         """
         return [
             by_value(
@@ -76,7 +77,7 @@ class Recompiles(Part):
 
     def inquire(self, jitted: Jitted, call: Call | None) -> Inquiry:
         """
-        Find out why *jitted* is compiled for *call*, `None` where that cannot be told.
+        Determine why *jitted* is compiled for *call*, `None` if unknown.
 
         Called before the compile: afterwards, with cold CPU caches, it would take twice
         as long.
@@ -90,12 +91,12 @@ class Recompiles(Part):
         Record a compile that a call of *function* waited for.
 
         Args:
-            function: whose figures.
-            inquiry: what `inquire` returned.
-            seconds: how long the call has been at it.
+            function: the function called.
+            inquiry: the result of `inquire`.
+            seconds: time since the call started.
         """
         if inquiry.cause is None:
-            # Unless another thread compiled it for the first time meanwhile.
+            # Unless another thread has compiled it for the first time meanwhile.
             inquiry = self._compare(*inquiry[:3])
         self._causes.remember(*inquiry[:3])
         if inquiry.cause is None:
@@ -127,7 +128,7 @@ class Recompiles(Part):
         return Inquiry(source, history, signature, cause.name, message(cause), details)
 
     def _signature(self, call: Call | None) -> Signature | None:
-        """Return the signature of *call*, `None` where it cannot be told."""
+        """Return the signature of *call*, `None` if unknown."""
         if call is None or not self._guard.on(SITE):
             return None
         try:
@@ -138,7 +139,7 @@ class Recompiles(Part):
 
 
 def message(cause: Cause) -> str:
-    """Return *cause* for people: its first differences."""
+    """Return *cause* as text: its first differences."""
     texts = [one.text for one in cause.differences[:_IN_MESSAGE]]
     more = len(cause.differences) + cause.omitted - len(texts)
     if more:

@@ -14,14 +14,14 @@ from jaxmon.agent.recompiles.values import text_of
 
 class Placement(NamedTuple):
     """
-    Where a committed array is.
+    Placement of a committed array.
 
     Attributes:
-        text: in words, but for the memory.
-        devices: how many.
-        order: a hash of which devices, in which order.
-        hash: of all of it; differs where JAX takes two for different.
-        memory: in words, if it is not the default of the devices.
+        text: as text, without the memory kind.
+        devices: number of devices.
+        order: a hash of the devices and their order.
+        hash: of the whole placement; differs if JAX treats two as different.
+        memory: memory kind, if not the default of the devices.
     """
 
     text: str
@@ -47,8 +47,8 @@ def placement_of(sharding: Any) -> Placement:
     first = next(iter(devices))
     if single:
         text = device_text(first)
-        # A mesh of one device is more than the device to a program, since 0.5; how an
-        # array is spread over it is nothing.
+        # Since 0.5, a mesh of one device is different from the device; the partitioning
+        # over it makes no difference.
         text = f"{text} on {mesh_text(sharding.mesh)}" if named else text
     elif named:
         text = f"{text_of(sharding.spec)} on {mesh_text(sharding.mesh)}"

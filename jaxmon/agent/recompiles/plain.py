@@ -16,7 +16,7 @@ from jaxmon.agent.recompiles.looks import (
 )
 
 
-# Of longer texts the ends are compared, of larger numbers the size.
+# Longer texts are compared by their ends, larger numbers by size.
 _LONG = 1_000_000
 _SHORT = 64
 
@@ -38,7 +38,7 @@ def _number(look: Look, value: int, _: int, __: bool) -> Seen:  # noqa: FBT001
     if bits <= _SHORT:
         text = int.__repr__(value)
         return Seen(text, hash(text))  # -1 and -2 have one hash
-    # Its decimal text may be refused, or take seconds.
+    # Python may refuse to convert it to decimal, or take seconds.
     text = f"int of {bits} bits"
     if bits <= _LONG:
         return Seen(text, hash((text, int.__hash__(value))))
@@ -61,7 +61,7 @@ def _text_of(base: Any) -> How:
 
 def _below(how: How) -> How:
     """
-    Return how to look at a number or text whose class is below those that *how* is for.
+    Return the inspector for subclasses of the numbers or texts that *how* inspects.
     """
 
     def look_at(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
@@ -108,7 +108,7 @@ def _set(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT00
     base: Any = frozenset if is_below(kind, frozenset) else set
     count, name = base.__len__(value), name_of(kind)
     text = f"{name} of {count}"
-    if look.some(count) < count:  # of an equal set, others may come first
+    if look.some(count) < count:  # an equal set may have a different order
         return Seen(text, hash(text))
     items = list(base.__iter__(value))
     seen = [look.at(item, depth + 1, sure=sure) for item in items]
@@ -162,7 +162,7 @@ EXACT: tuple[tuple[type, How], ...] = (
     (frozenset, _set),
     (dict, _dict),
 )
-"""How to look at values of these types."""
+"""Inspectors by exact type."""
 
 BELOW: tuple[tuple[type, How], ...] = (
     (int, _below(_number)),
@@ -175,4 +175,4 @@ BELOW: tuple[tuple[type, How], ...] = (
     (frozenset, _set),
     (dict, _dict),
 )
-"""How to look at values of classes below these."""
+"""Inspectors for subclasses of these."""

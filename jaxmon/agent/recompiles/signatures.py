@@ -1,8 +1,8 @@
 """
 Compile signatures: abstract arguments, static values, options, context.
 
-A `Signature` holds types, hashes and texts, and no function, argument or value of the
-user's.
+A `Signature` holds types, hashes and texts, but no function, argument or value of the
+user.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Node(NamedTuple):
 
     Attributes:
         name: ``dict``, ``tuple``, the name of a class; ``*`` for a leaf.
-        identity: tells classes of one name apart, and the static part of a node.
-        static: the static part in words.
-        keys: how each child is reached; `None` where only its class knows.
-        children: nodes below.
-        leaves: leaves below.
+        identity: distinguishes classes of the same name, and static parts.
+        static: the static part as text.
+        keys: key of each child; `None` if only its class knows them.
+        children: child nodes.
+        leaves: number of leaves below.
     """
 
     name: str
@@ -60,9 +60,9 @@ class Beyond(NamedTuple):
     A value that could not be compared in full.
 
     Attributes:
-        kind: of the difference: ``static_argument`` or ``tree_structure``.
-        where: the static argument, or the class that a static part is of.
-        value: what is known of it.
+        kind: kind of difference: ``static_argument`` or ``tree_structure``.
+        where: the static argument, or the class of a static part.
+        value: its summary.
     """
 
     kind: str
@@ -75,19 +75,19 @@ class Signature:
     Everything that may make JAX compile a call. Immutable.
 
     Attributes:
-        arguments: the arguments that are traced, in the order of their leaves.
+        arguments: the traced arguments, in the order of their leaves.
         leaves: types of their leaves.
         static: the static arguments.
-        options: what `jax.jit` was given, by name; only what is not the default.
+        options: the options of `jax.jit` that are not the default, by name.
         context: values of JAX's configuration that compiled code depends on.
-        names: what JAX calls each leaf, where its tree alone does not tell.
-        beyond: values of which not all could be compared, with what they are called.
+        names: JAX's name of each leaf, if the tree alone does not determine it.
+        beyond: values that could not be compared in full, with their names.
         digest: equal for equal signatures.
-        hidden: a hash of what may make a difference, or may not.
-        whole: everything could be compared.
+        hidden: a hash of parts that may or may not make a difference.
+        whole: whether everything could be compared.
     """
 
-    # A frozen dataclass takes three times as long to make, in somebody's compile.
+    # Creating a frozen dataclass takes three times as long, during a compile.
     __slots__ = (
         "arguments",
         "beyond",

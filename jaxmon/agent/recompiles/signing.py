@@ -1,9 +1,9 @@
 """
-Makes the signatures of calls.
+Builds compile signatures.
 
-From what JAX has worked out for a call already, and without running any code of the
-user's, not that of static values either: about 0.6 µs for each leaf, and a few
-microseconds, two milliseconds at most, for each static value.
+They are built from data that JAX has already computed for a call, without running user
+code, not even that of static values: about 0.6 µs per leaf, and a few microseconds, two
+milliseconds at most, per static value.
 """
 
 from __future__ import annotations
@@ -32,36 +32,37 @@ from jaxmon.agent.recompiles.values import Value, value_of
 
 
 _TREES = 100
-# Of settings; by id, for the metaclass of another may say that it is one of them.
+# Types of settings, by id: the metaclass of another type may claim to equal one of
+# them.
 _PLAIN = frozenset(map(id, (bool, int, str, float, type(None))))
 
 
 class Signatures:
     """
-    Makes signatures, on the threads that call.
+    Builds signatures, on the calling threads.
 
     Args:
         jax: the module.
-        context: returns the values of configuration that programs depend on.
+        context: returns the configuration values that programs depend on.
     """
 
     def __init__(self, jax: Any, context: Callable[[], tuple[Any, ...]]) -> None:
-        # Equal leaves and trees are one object: a signature costs 8 bytes a leaf.
+        # Equal leaves and trees are one object: a signature takes 8 bytes per leaf.
         self._types = LeafTypes(jax, placement_of)
         self._context = context
-        # By position, settings that are objects: few and long-lived.
+        # Settings that are objects, by position: few and long-lived.
         self._settings: dict[int, tuple[Callable[[], Any], Value | str | None]] = {}
-        # The latest configuration, without objects of the user's, and its settings.
+        # The latest configuration, without user objects, and its settings.
         self._latest: tuple[tuple[Any, ...], tuple[Any, ...]] = (), ()
-        # With each, whether its paths need names of JAX's.
+        # Each with whether its paths need JAX's names.
         self._trees: dict[tuple[Argument, ...], tuple[tuple[Argument, ...], bool]] = {}
-        # Most of a configuration never changes: not in somebody's compile.
+        # Most of the configuration never changes, so it is not read during a compile.
         self._plain(context())
 
     def of(self, call: Call) -> Signature | None:
         """
-        Return the signature of *call*, on the thread that calls; `None` where JAX does
-        not keep what it worked out.
+        Return the signature of *call*, on the calling thread; `None` if JAX does not
+        keep the required data.
         """
         if call.leaves is None or call.tree is None:
             return None
@@ -100,13 +101,13 @@ class Signatures:
 
     def _plain(self, context: tuple[Any, ...]) -> tuple[Any, ...]:
         latest, plain = self._latest
-        # It seldom changes. By identity, for ``==`` may be the user's.
+        # It seldom changes. Compared by identity, because ``==`` may be user code.
         if len(latest) == len(context) and all(map(is_, latest, context)):
             return plain
         plain = tuple(
             [
                 value
-                # Three that most are, before a look at the type.
+                # The three most frequent values, before checking the type.
                 if value is None
                 or value is True
                 or value is False
@@ -127,7 +128,7 @@ class Signatures:
         if known is not None and known[0]() is value:
             return known[1]
         if is_below(kind, enum.Enum):
-            plain = field_of(value, "_value_")  # as a user sets it
+            plain = field_of(value, "_value_")  # as set by users
             plain = plain if type(plain) is str else value_of(value).text
             if is_class(kind):  # it lives as long as JAX
                 self._settings[position] = functools.partial(_same, value), plain
@@ -136,13 +137,13 @@ class Signatures:
             plain = None if found.text == NO_MESH else found
             try:
                 self._settings[position] = weakref.ref(value), plain
-            except TypeError as error:  # a tuple cannot be referred to
+            except TypeError as error:  # tuples have no weak references
                 interrupts.pass_on(error)
         return plain
 
 
 def _may_be_kept(setting: object) -> bool:
-    """Tell whether *setting* is no object of the user's."""
+    """Return whether *setting* is not a user object."""
     kind = type(setting)
     if id(kind) in _PLAIN:
         return True
@@ -171,7 +172,7 @@ def _static(
             found.append(one)
         else:
             positions.append(position)
-    # A name may be of a class of the user's, below `str`.
+    # A name may be of a user-defined subclass of `str`.
     given = {n: value for n, value in call.kwargs.items() if type(n) is str}
     found += [
         Static(name, by_name=True, value=value_of(given[name]))

@@ -14,10 +14,10 @@ from jaxmon.agent.recompiles.values import Value, text_of, value_of
 
 def names_of(parameters: Parameters, count: int) -> list[str]:
     """
-    Return what the first *count* positional arguments are called: ``x``, ``args[1]``.
+    Return the names of the first *count* positional arguments: ``x``, ``args[1]``.
     """
     found = list(parameters.positional[:count])
-    # More than it takes have a number, too.
+    # Surplus arguments are numbered too.
     first = 0 if parameters.rest else len(found)
     rest, left = parameters.rest or "args", count - len(found)
     return found + [f"{rest}[{first + number}]" for number in range(left)]
@@ -27,12 +27,12 @@ def arguments_of(
     tree: Any, names: Sequence[str], statics: list[tuple[str, Value]]
 ) -> tuple[Argument, ...]:
     """
-    Return the arguments that *tree*, of positional ones and those by name, is of.
+    Return the arguments in *tree*, positional and keyword.
 
     Args:
-        tree: JAX's, of a tuple and a dict.
-        names: of the positional ones.
-        statics: where the static parts of classes are added, with the class.
+        tree: JAX's tree of a tuple and a dict.
+        names: names of the positional arguments.
+        statics: receives the static parts of nodes, with their class.
     """
     positional, named = tree.children()
     found = [
@@ -47,11 +47,11 @@ def arguments_of(
 
 def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
     """
-    Return the tree of JAX as nodes.
+    Return JAX's tree as nodes.
 
     Args:
-        tree: any part of it.
-        statics: where the static parts of classes are added, with the class.
+        tree: any subtree.
+        statics: receives the static parts of nodes, with their class.
     """
     data = tree.node_data()
     if data is None:
@@ -80,7 +80,7 @@ def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
         return Node(name, (identity,), "", keys, children, leaves)
     known: tuple[str, ...] | None = None
     if kind is OrderedDict or kind is defaultdict:
-        # Their keys, in order, are what JAX keeps beside the children.
+        # JAX stores their keys, in order, next to the children.
         static, keys = static if kind is defaultdict else (None, static)
         known = tuple([_key(key) for key in keys])
     value = value_of(static)
@@ -90,7 +90,7 @@ def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
 
 
 def needs_names(arguments: Sequence[Argument]) -> bool:
-    """Tell whether only JAX knows what the leaves of *arguments* are called."""
+    """Return whether only JAX knows the names of the leaves of *arguments*."""
     return any(_unnamed(argument.node) for argument in arguments)
 
 

@@ -17,13 +17,14 @@ class Value:
     Summary of a value; holds only text and hashes.
 
     Attributes:
-        key: differs where JAX takes two values for different: the name of the type,
-            then hashes of what is compared by identity, and of all that has words.
+        key: differs if JAX treats two values as different: the type's name, then hashes
+            of parts compared by identity and of parts compared by text.
         text: at most `LIMIT` characters.
-        by_identity: another object with the same content is not equal to it.
-        hidden: a hash of what JAX may go by, or not, for the class says itself what is
-            equal: private fields, and what is compared by identity in it.
-        whole: everything in it was looked at.
+        by_identity: whether a different object with the same content is not equal to
+            it.
+        hidden: a hash of parts that may or may not count because the class defines
+            equality itself: private fields, and parts compared by identity.
+        whole: whether everything in it was inspected.
     """
 
     __slots__ = ("by_identity", "hidden", "key", "text", "whole")
@@ -52,8 +53,8 @@ class Value:
 
 def value_of(value: object) -> Value:
     """
-    Return what to remember of *value*. Costs a few microseconds, and two milliseconds
-    at the most, however large it is.
+    Return the summary of *value*. Costs a few microseconds, two milliseconds at most,
+    however large it is.
     """
     kind = type(value)
     if kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL):  # type: ignore[operator]
@@ -62,7 +63,7 @@ def value_of(value: object) -> Value:
     look, name = Look(_EXACT, _how), name_of(type(value))
     try:
         text, words, identity = look.at(value)
-    except Exception as error:  # another thread may change it just now
+    except Exception as error:  # another thread may be changing it
         interrupts.pass_on(error)
         if Guard.strict:
             raise
@@ -80,16 +81,16 @@ def value_of(value: object) -> Value:
 
 def is_by_identity(value: object) -> bool:
     """
-    Tell whether *value* is only equal to itself, or an item of it is: it is compared or
-    hashed by identity.
+    Return whether *value*, or an item of it, is equal only to itself, because it is
+    compared or hashed by identity.
 
-    Classes and modules are too, but there is one of each, and so of `None`.
+    Classes, modules and `None` are too, but there is only one of each.
     """
     return value_of(value).by_identity
 
 
 def text_of(value: object) -> str:
-    """Return *value* in at most `LIMIT` characters."""
+    """Return *value* as text of at most `LIMIT` characters."""
     return value_of(value).text
 
 
@@ -104,4 +105,4 @@ def _how(kind: type) -> How:
         for one in bases:
             if one in table:
                 return table[one]
-    raise TypeError(name_of(kind))  # not even below `object`
+    raise TypeError(name_of(kind))  # not even `object`

@@ -1,1 +1,1 @@
-"""What an agent knows, as pages, reports and files."""
+"""Debug endpoints, reports and files of an agent."""

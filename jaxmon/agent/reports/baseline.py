@@ -15,11 +15,11 @@ from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
 from jaxmon.agent.jaxlink import backends
 
 
-# Executables are read by a thread; at the end the last ones may be waiting.
+# Executables are analysed on a thread; at exit the last ones may be queued.
 _PATIENCE_SECONDS = 30.0
 
 _BUILT = ("compiled", "cache_hit")
-# A persistent cache would make compiles look cheap: what it saved is not known here.
+# A persistent cache would make compiles look cheap: the time saved is not known here.
 _PHASES = ("trace", "lower", "backend_compile")
 _FIGURES = (
     "flops",
@@ -37,25 +37,25 @@ _numbers = itertools.count(1)
 
 
 class Programs(Protocol):
-    """Who reads executables."""
+    """Analyses executables."""
 
     def finish(self, timeout: float) -> None:
-        """Wait until what was taken has been read."""
+        """Wait until queued executables have been analysed."""
         ...
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what is known, by function."""
+        """Return the statistics by function."""
         ...
 
 
 def leave(context: Context, programs: Programs | None, directory: str) -> None:
     """
-    Write the figures to a new file in *directory*, whole or not at all.
+    Write the costs to a new file in *directory*, atomically.
 
-    Waits for executables that were not read yet, half a minute at most.
+    Waits for queued executables, half a minute at most.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     known: dict[str, Any] = {}
     if programs is not None:
@@ -65,7 +65,7 @@ def leave(context: Context, programs: Programs | None, directory: str) -> None:
         "versions": _versions(context.jax),
         "functions": dict(_functions(context.table, known)),
     }
-    # Several agents may follow each other in a process, and processes on a host.
+    # A process may run several agents in turn, and a host several processes.
     path = Path(directory, f"{os.getpid()}-{next(_numbers)}")
     path.write_text(json.dumps(document))
     path.rename(path.with_name(f"{path.name}.json"))
@@ -105,7 +105,7 @@ def _versions(jax: Any) -> dict[str, str]:
         "jaxlib": backends.version() or "",
         "python": platform.python_version(),
     }
-    # Backends are the program's to start.
+    # Only the program initialises backends.
     if backends.are_up(jax):
         found["platform"] = jax.default_backend()
         found["device"] = jax.local_devices()[0].device_kind

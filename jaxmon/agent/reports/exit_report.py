@@ -17,19 +17,19 @@ from jaxmon.report.model import read
 from jaxmon.report.text import summary
 
 
-# A reader of standard error that does not read must not keep the program alive.
+# A blocked standard error must not keep the program alive.
 _PATIENCE = 2.0
 
 
 def prepare() -> None:
-    """Load and make what a report takes; dataclasses, and reading them, need `eval`."""
+    """Load what a report needs; dataclasses, and reading them, need `eval`."""
     from jaxmon.agent.memory import leaks, profile  # noqa: F401, PLC0415 - for a look
 
     read({}, {"events": [{"kind": "recompile"}]})
 
 
 def text(overview: Overview, events: EventLog) -> str:
-    """Return the report as it is now; some milliseconds."""
+    """Return the current report; takes some milliseconds."""
     happened = [plain(event._asdict()) for event in events.since()]
     snapshot = read(overview.whole(), {"events": happened})
     return "\n".join(["", *summary(snapshot, advise(snapshot)), ""])
@@ -39,8 +39,7 @@ def write(report: str) -> None:
     """
     Write *report* to standard error; never raises, waits two seconds at most.
 
-    Nothing stays in a buffer: what Python cannot flush as it exits would change the
-    program's exit code.
+    Nothing stays in a buffer: if Python cannot flush it at exit, the exit code changes.
     """
     stream = sys.stderr
     with contextlib.suppress(Exception):
@@ -59,14 +58,14 @@ def _write(descriptor: int, data: bytes) -> None:
     end = time.monotonic() + _PATIENCE
     while data and (left := end - time.monotonic()) > 0:
         ready = poll.poll(left * 1000)
-        # A closed pipe is not even tried: it might end the program by SIGPIPE.
+        # A closed pipe is not written to: SIGPIPE might kill the program.
         if not ready or ready[0][1] & (select.POLLERR | select.POLLNVAL):
             return
-        # What a pipe that is ready takes without waiting.
+        # The amount that a ready pipe accepts without blocking.
         data = data[os.write(descriptor, data[: select.PIPE_BUF]) :]
 
 
 def _print(report: str, stream: TextIO) -> None:
-    """Write to what the program, or a notebook, put in the place of standard error."""
+    """Write to the program's, or a notebook's, replacement of standard error."""
     stream.write(report)
     stream.flush()

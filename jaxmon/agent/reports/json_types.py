@@ -15,16 +15,16 @@ from jaxmon.agent.inspection import name_of
 _MOST_ITEMS = 1000
 _MOST_CHARACTERS = 2000
 _DEEPEST = 12
-# Beyond it, readers of JSON no longer agree on what a number is.
+# Beyond it, JSON readers disagree on numbers.
 _LARGEST = 1 << 63
 
 
 def plain(value: object, depth: int = _DEEPEST) -> Any:
     """
-    Return *value* in JSON types, long texts and collections cut.
+    Return *value* in JSON types, with long texts and collections cut.
 
-    What JSON lacks (not a number, infinity) becomes `None`. Of an object of another
-    type only the type is told: its own text may be slow to make, or wait for a device.
+    Values that JSON lacks (NaN, infinity) become `None`. Objects of other types are
+    replaced by the type's name: their `repr` may be slow, or wait for a device.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -41,14 +41,14 @@ def plain(value: object, depth: int = _DEEPEST) -> Any:
 
 
 def dumps(value: object) -> str:
-    """Return what `plain` returned as strict JSON: any reader takes it."""
+    """Return the result of `plain` as strict JSON."""
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
 def last(values: Iterable[object], *, size: int) -> tuple[list[str], int]:
     """
-    Return as JSON the last of *values* that fit into *size* characters together, in
-    their order, and how many are left out.
+    Return as JSON the last of *values* that fit into *size* characters, in order, and
+    the number omitted.
     """
     values = list(values)
     texts: list[str] = []

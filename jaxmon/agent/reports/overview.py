@@ -1,8 +1,8 @@
 """
 The debug overview as one document.
 
-The debug pages, `jaxmon explain` and the exit report read it. It holds what labels
-must not: source lines, names of arguments, the command line.
+Read by the debug endpoints, `jaxmon explain` and the exit report. It contains what
+labels must not: source lines, argument names, the command line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jaxmon.version import version
 
 _MOST_FUNCTIONS = 500
 
-# What the document always has, whoever fills it.
+# Sections that the document always has.
 _SECTIONS = ("compiling", "memory", "allocations", "cache", "transfers", "errors")
 _OF_MEMORY = ("memory", "allocations", "transfers")
 _NOT_COUNTED = {"calls": None, "hits": None}
@@ -35,7 +35,7 @@ _OF_FUNCTION = ("cache", "program", "samples", "numerics", "determinism")
 
 class Overview:
     """
-    Puts together what the parts of one agent explain. Any thread; a few milliseconds.
+    Combines the contributions of an agent's parts. Thread-safe; a few milliseconds.
 
     If a part fails, only its data is missing; the error is listed under ``problems``.
     """
@@ -47,7 +47,7 @@ class Overview:
         self._started, self._began = time.time(), time.monotonic()
 
     def whole(self) -> dict[str, Any]:
-        """Return everything but events."""
+        """Return the whole document, without events."""
         problems: dict[str, str] = {}
         return {
             "schema": SCHEMA,
@@ -65,9 +65,7 @@ class Overview:
         return {**self._functions(problems), "problems": problems}
 
     def memory(self) -> dict[str, Any]:
-        """
-        Return what the devices hold, which lines allocated it, and what moves there.
-        """
+        """Return device memory, the source lines that allocated it, and transfers."""
         problems: dict[str, str] = {}
         return {**self._sections(_OF_MEMORY, problems), "problems": problems}
 
@@ -122,7 +120,7 @@ class Overview:
         read: Callable[[], Mapping[str, Any]],
         problems: dict[str, str],
     ) -> Any:
-        """Return what *read* does, in types of JSON; `None` if it fails."""
+        """Return the result of *read* in JSON types, `None` if it fails."""
         try:
             return plain(read())
         except Exception as error:  # noqa: BLE001 - contained and counted
@@ -155,7 +153,7 @@ def _values(tallies: dict[str, Any]) -> dict[str, int]:
 
 
 def _program() -> str:
-    """Return the command line, the interpreter without its directory."""
+    """Return the command line, with the interpreter's directory removed."""
     command, *arguments = sys.orig_argv or [""]
     words = [os.path.basename(command), *arguments]  # noqa: PTH119 - a text, no file
     return " ".join(words)[:500]

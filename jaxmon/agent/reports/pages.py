@@ -1,14 +1,14 @@
 """
 Debug endpoints, on the Unix socket only.
 
-| page | tells |
+| endpoint | content |
 |---|---|
 | ``/debug/overview`` | everything below but events |
 | ``/debug/functions`` | calls, compiles, programs and times of each function |
-| ``/debug/memory`` | devices, the lines that hold memory, transfers |
-| ``/debug/events`` | what happened; ``?kind=recompile``, ``?since=NUMBER`` |
+| ``/debug/memory`` | devices, source lines that hold memory, transfers |
+| ``/debug/events`` | the event log; ``?kind=recompile``, ``?since=NUMBER`` |
 
-``/debug/profile`` is made by `jaxmon.agent.reports.profile`.
+``/debug/profile`` is in `jaxmon.agent.reports.profile`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,7 @@ def _page(read: Callable[[], dict[str, Any]], _: Request) -> Response:
 
 
 def _events(log: EventLog, request: Request) -> Response:
-    """
-    Return the events asked for, oldest first, the latest ones where there is no room
-    for all.
-    """
+    """Return the requested events, oldest first; only the latest if not all fit."""
     kind, since = request.query.get("kind"), request.query.get("since", "0")
     if kind is not None and kind not in KINDS:
         message = f"kind must be one of {', '.join(KINDS)}"

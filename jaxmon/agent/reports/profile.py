@@ -1,5 +1,5 @@
 """
-A trace of XLA's profiler, taken on request and kept in memory.
+Traces from XLA's profiler, taken on request and kept in memory.
 
 Only one profiling session exists in a process. The program's own session takes
 precedence: we refuse while it is active, and end ours when it starts one, so that
@@ -35,8 +35,8 @@ CUT_SHORT = "Jaxmon-Cut-Short"
 SITE = "profile"
 
 _GPU_REASON = (
-    "profiling is off on GPUs: ending a trace has taken minutes on large jobs and has "
-    "crashed programs. If you accept that, start the program with "
+    "profiling is disabled on GPUs: stopping a trace has taken minutes on large "
+    "jobs and has crashed programs. If you accept that, start the program with "
     "jaxmon.instrument(profile_gpu=True) or JAXMON_PROFILE_GPU=1"
 )
 
@@ -62,11 +62,11 @@ class Profiler(Part):
         self._running: _Recording | None = None
 
     def pages(self) -> dict[str, Handler]:
-        """Return the page that takes one."""
+        """Return the endpoint that takes a trace."""
         return {"/debug/profile": self.page}
 
     def page(self, request: Request) -> Response | Future[Response]:
-        """Answer ``/debug/profile?seconds=3``: an XSpace, as XProf reads it."""
+        """Handle ``/debug/profile?seconds=3``: return an XSpace, as read by XProf."""
         try:
             recording = self._begin(_seconds(request.query.get("seconds")))
         except Refused as refused:
@@ -91,7 +91,7 @@ class Profiler(Part):
         return answer
 
     def stop(self) -> None:
-        """End the trace that is being taken, if one is."""
+        """End the trace in progress, if any."""
         if (recording := self._running) is not None:
             recording.end("the agent was stopped")
 
@@ -152,25 +152,25 @@ class _Recording:
 
     def begin(self, platform: str) -> None:
         """
-        Start recording what happens on devices of *platform*.
+        Start recording the activity of devices of *platform*.
 
         Raises:
-            Busy: somebody else records already.
+            Busy: another session is recording.
         """
         self._session.begin(platform)
         self._ended = False
 
     def wait(self) -> None:
-        """Let it record for as long as was asked for."""
+        """Record for the requested time."""
         self._over.wait(self._seconds)
         self.end(None)
 
     def end(self, reason: str | None) -> None:
         """
-        Stop recording. Harmless when repeated, from any thread.
+        Stop recording. Idempotent and thread-safe.
 
         Args:
-            reason: why it is cut short, if it is.
+            reason: why it is cut short, if so.
         """
         with self._lock:
             if self._ended:
@@ -184,11 +184,11 @@ class _Recording:
         self._over.set()
 
     def release(self) -> None:
-        """Let go of what the program's own sessions go through."""
+        """Stop intercepting the program's own sessions."""
         self._session.release()
 
     def response(self) -> Response:
-        """Return what was recorded, or why nothing was."""
+        """Return the trace, or why there is none."""
         with self._lock:
             if self._space is None:
                 problem = self._problem or "nothing was recorded"

@@ -1,1 +1,1 @@
-"""Transfers between host and device, and waits."""
+"""Transfers between host and device, and syncs."""

@@ -24,16 +24,16 @@ from jaxmon.exposition.families import Family, gauge, series
 
 
 LINES = 50
-"""Source lines of a snapshot."""
+"""Maximum number of source lines in a snapshot."""
 
-# A line is told of once: when it has transferred this often, or when it has held up
-# the program for this share of its time and is no single event.
+# A line is reported once: when it has transferred this often, or when it has blocked
+# the program for this share of its time, more than a few times.
 OFTEN = 100
 _SHARE = 0.01
 _REPEATED = 10
 _SETTLED_SECONDS = 10.0
 
-# NumPy arguments of a call that are worth a word.
+# Minimum size of NumPy arguments of a call to be reported.
 _OF_NUMPY = (np.ndarray, np.generic)
 _LARGE_BYTES = 64 * 1024
 
@@ -46,9 +46,9 @@ _PHRASES: dict[Direction, str] = {
 
 class Transfers(Part):
     """
-    Counts transfers and waits, and tells of source lines that keep making them.
+    Counts transfers and syncs, and reports source lines that keep making them.
 
-    What is seen, and what cannot be, is told in `docs/transfers.md`.
+    See `docs/transfers.md` for what can be observed and what cannot.
     """
 
     name = "transfers"
@@ -68,7 +68,7 @@ class Transfers(Part):
         context.observers.sample.append(self.sampled)
 
     def attach(self, hooks: Hooks) -> None:
-        """Stand in for the places in JAX where data crosses."""
+        """Replace the functions of JAX that transfer data."""
         hooks.attach(SITE, self._take)
 
     def _take(self, at: Places) -> None:
@@ -87,20 +87,20 @@ class Transfers(Part):
             at.probe(place.owner, place.name, place.observe)
 
     def detach(self) -> None:
-        """Observe no more; JAX's own are put back."""
+        """Stop observing and restore JAX's own functions."""
         for one in self._methods:
             one.active = False
 
     def stop(self) -> None:
-        """Observe no more."""
+        """Stop observing."""
         self.detach()
 
     def explain(self) -> Explanation:
-        """Return what crosses, and from where."""
+        """Return the transfers and their source lines."""
         return Explanation({"transfers": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the totals and the lines that were blocked longest."""
+        """Return the totals, and the source lines that blocked longest."""
         if self._crossings is None:
             return {}
         self._fold()
@@ -129,7 +129,7 @@ class Transfers(Part):
         }
 
     def collect(self) -> list[Family]:
-        """Return the figures."""
+        """Return the metrics of transfers and syncs."""
         if self._crossings is None:
             return []
         self._fold()
@@ -153,9 +153,10 @@ class Transfers(Part):
 
     def sampled(self, sample: Sample) -> None:
         """
-        Look for NumPy arguments of a sampled call, which JAX converts in C++, unseen.
+        Check a sampled call for NumPy arguments, which JAX transfers in C++,
+        unobserved.
 
-        They are told of, not counted: of the other calls nothing is known.
+        They are reported, not counted: calls that are not sampled are unknown.
         """
         leaves = self._context.jax.tree_util.tree_leaves((sample.args, sample.kwargs))
         arrays = [one for one in map(trusted, leaves) if isinstance(one, _OF_NUMPY)]
@@ -186,12 +187,12 @@ class Transfers(Part):
             return
         records, totals = self._crossings.records, self._totals
         with self._lock:
-            # Not more than are there now: another thread may go on for ever.
+            # Only those present now: another thread may keep adding.
             for _ in range(len(records)):
-                if not records:  # a signal handler was quicker
+                if not records:  # a signal handler was faster
                     return
-                # Without a call from here to the end, so that what interrupts us finds
-                # the record counted once, or still there.
+                # No calls from here to the end, so that an interrupt finds the record
+                # either counted or still there.
                 (site, count, nbytes, started), ended = records[0]
                 # The program may have replaced the clock.
                 spent = ended - started if ended > started else 0

@@ -1,9 +1,9 @@
 """
-Every name of JAX from inside that jaxmon uses, and what is lost without it.
+Every internal name of JAX that jaxmon uses, and what is missing without it.
 
-Data alone, for people and for tools: ``docs/jax-internals.md``, `jaxmon doctor`, the
-lint rule and the tests read it. An agent does not: the other modules of this package
-have the names where they use them.
+Data only, for people and tools: ``docs/jax-internals.md``, `jaxmon doctor`, the lint
+rule and the tests read it. The agent does not: the other modules of `jaxlink` use the
+names directly.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from jaxmon.agent.jaxlink.names.model import RELEASES, Name
 
 
 SECTIONS: tuple[tuple[str, tuple[Name, ...]], ...] = (
-    ("What makes jitted functions", calls.CALLS),
+    ("Creation of jitted functions", calls.CALLS),
     ("Missed calls", calls.MISSES),
-    ("What a call was compiled for", arguments.ARGUMENTS),
+    ("Arguments of a compiled call", arguments.ARGUMENTS),
     ("The same for pmap", arguments.PMAP),
     ("Configuration", arguments.CONFIGURATION),
     ("Arrays, shardings, devices", arguments.ARRAYS),
@@ -38,7 +38,7 @@ SECTIONS: tuple[tuple[str, tuple[Name, ...]], ...] = (
     ("Devices", devices.DEVICES),
     ("The profiler", devices.PROFILER),
 )
-"""The names by what they serve, in the order of the page."""
+"""The names by purpose, in the order of the page."""
 
 NAMES = tuple(name for _, names in SECTIONS for name in names)
 

@@ -1,4 +1,4 @@
-"""Names that say what a call was compiled for, and so why it was compiled again."""
+"""Names for the arguments a call was compiled for, and so for recompile causes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jaxmon.agent.jaxlink.names.model import Costs, Name, each
 
 _CAUSES: Costs = (catalog.RECOMPILES,)
 _OPTIONS: Costs = ("recompiles by the cause options",)
-_PMAP: Costs = ("label and causes of what jax.pmap makes",)
+_PMAP: Costs = ("label and causes of functions from jax.pmap",)
 _CONTEXT: Costs = ("recompiles by the cause context",)
 _SHARDING: Costs = ("recompiles by the causes sharding and committed",)
 _NAMES: Costs = ("names of arguments in the differences of a recompile",)
@@ -36,18 +36,20 @@ ARGUMENTS = (
         "abstract leaves and the tree of a call",
         _CAUSES,
     ),
-    Name("jax._src.pjit.PjitParams.arg_names", "what JAX calls the leaves", _NAMES),
-    Name('"<flat index "', "the path of a leaf in arg_names, to 0.4", _NAMES, "y----"),
+    Name("jax._src.pjit.PjitParams.arg_names", "JAX's names of the leaves", _NAMES),
+    Name(
+        '"<flat index "', "the path of a leaf in arg_names, up to 0.4", _NAMES, "y----"
+    ),
     Name(
         "jax._src.core.shaped_abstractify",
-        "the abstract value of a leaf where JAX kept none",
+        "the abstract value of a leaf if JAX kept none",
         _PMAP,
         "-yyyy",
         "abstract value",
     ),
     Name(
         "jax._src.api_util.shaped_abstractify",
-        "the same, to 0.4",
+        "the same, up to 0.4",
         _PMAP,
         "y----",
         "abstract value",
@@ -78,12 +80,12 @@ ARGUMENTS = (
     ),
     Name(
         "jax._src.sharding_impls.UnspecifiedValue",
-        "the class of a sharding that was not given",
+        "the class of an unspecified sharding",
         _OPTIONS,
     ),
     Name(
         "jax._src.api.Inline.AUTO",
-        "an option that was not given, since 0.12",
+        "an unspecified option, since 0.12",
         _OPTIONS,
         "----y",
     ),
@@ -92,10 +94,10 @@ ARGUMENTS = (
 PMAP = (
     Name(
         "jax._src.api:_cpp_pmap.cache_miss(prepare_pmap_fn)",
-        "a partial with what pmap was given",
+        "a partial with the options of pmap",
         _PMAP,
         "-yy--",
-        "what pmap was given",
+        "options of pmap",
     ),
     *each(
         "jax._src.api:_cpp_pmap.cache_miss(*)",
@@ -103,7 +105,7 @@ PMAP = (
         "the same, one by one",
         _PMAP,
         seen="y----",
-        group="what pmap was given",
+        group="options of pmap",
     ),
     *each(
         "jax._src.api:_cpp_pmap.cache_miss(*)",
@@ -121,7 +123,7 @@ PMAP = (
     ),
     Name(
         '"jax._src.pmap"',
-        "the module that a jitted function says that it is of where it is a pmap's",
+        "the module name of a function jitted by pmap",
         _PMAP,
         "---yy",
     ),
@@ -155,7 +157,7 @@ PMAP = (
     ),
     Name(
         "jax._src.pmap:pmap.lower(infer_params)",
-        "a pmap that is lowered ahead of time",
+        "a pmap lowered ahead of time",
         _PMAP,
         "--yyy",
     ),
@@ -163,7 +165,7 @@ PMAP = (
         "jax._src.pmap:pmap.infer_params(*)",
         "static_broadcasted_tuple in_axes donate_tuple devices backend axis_size "
         "axis_name",
-        "what pmap was given",
+        "options of pmap",
         _PMAP,
         seen="--yyy",
     ),
@@ -195,18 +197,16 @@ PMAP = (
         "---yy",
         "out_axes of a pmap",
     ),
-    Name(
-        "jax._src.core._TempAxisName", "the class of an axis without a name", _OPTIONS
-    ),
+    Name("jax._src.core._TempAxisName", "the class of an unnamed axis", _OPTIONS),
     Name('"_internal_"', "the name of such an axis", _OPTIONS, "---yy"),
-    Name('"<axis 0x"', "the same, as a text", _OPTIONS),
+    Name('"<axis 0x"', "the same, as a string", _OPTIONS),
 )
 
 CONFIGURATION = (
-    Name("jax._src.config.trace_context", "what JAX keys its caches by", _CONTEXT),
+    Name("jax._src.config.trace_context", "key of JAX's caches", _CONTEXT),
     Name(
         "jax._src.config.trace_context_names",
-        "names of its values; before 0.10 read off its code, or setting by setting",
+        "names of its values; before 0.10 read from its code, or setting by setting",
         _CONTEXT,
         "---yy",
     ),
@@ -217,28 +217,28 @@ CONFIGURATION = (
     ),
     Name(
         "jax._src.config.enable_x64.name",
-        "what users call a setting",
+        "public name of a setting",
         _CONTEXT,
         "--yyy",
         "name of a setting",
     ),
     Name(
         "jax._src.config.enable_x64._name",
-        "the same, to 0.6",
+        "the same, up to 0.6",
         _CONTEXT,
         "yyyyy",
         "name of a setting",
     ),
     Name(
         "jax._src.xla_metadata_lib.XlaMetadata",
-        "what set_xla_metadata was given",
+        "the arguments of set_xla_metadata",
         _CONTEXT,
         "--yyy",
         "metadata",
     ),
     Name(
         "jax._src.xla_metadata.XlaMetadata",
-        "the same, to 0.6",
+        "the same, up to 0.6",
         _CONTEXT,
         "-y---",
         "metadata",
@@ -246,16 +246,16 @@ CONFIGURATION = (
 )
 
 ARRAYS = (
-    Name("<array>._committed", "whether an array is bound to a place", _SHARDING),
+    Name("<array>._committed", "whether an array is committed", _SHARDING),
     Name(
         "<sharding>._internal_device_list",
-        "its devices in their order",
+        "its devices in order",
         _SHARDING,
     ),
     *each(
         "jax.sharding.*",
         "NamedSharding SingleDeviceSharding Mesh AbstractMesh",
-        "classes that are put in words",
+        "classes described as text",
         _SHARDING,
     ),
     Name(
@@ -271,14 +271,14 @@ ARRAYS = (
     ),
     Name(
         "<spec>.__class__.P",
-        "how an array is spread over a mesh",
+        "how an array is partitioned over a mesh",
         _SHARDING,
         "---yy",
         "class of a specification",
     ),
     Name(
         "<spec>.__class__.PartitionSpec",
-        "the same, to 0.8",
+        "the same, up to 0.8",
         _SHARDING,
         "yyy--",
         "class of a specification",
@@ -286,16 +286,16 @@ ARRAYS = (
     Name(
         "<tree>.__class__.PyTreeDef",
         "the class of a tree",
-        ("static arguments that are trees, in words",),
+        ("text of static arguments that are trees",),
     ),
     Name(
         "<device>.__class__.Device",
         "the class of a device",
-        ("static arguments that are devices, in words",),
+        ("text of static arguments that are devices",),
     ),
     Name(
         "<array>.on_device_size_in_bytes",
-        "bytes of types that are packed, such as int4",
+        "size of packed types, such as int4",
         (catalog.LIVE_ARRAY_BYTES,),
     ),
 )

@@ -14,7 +14,7 @@ _PATH: Costs = ("the obstacle path_in_key",)
 CACHE = (
     Name(
         "jax._src.compiler._cache_write",
-        "asked to keep a program that was compiled",
+        "called to store a compiled program",
         _WRITES,
         hook="persistent_cache",
         replaced=True,
@@ -22,12 +22,12 @@ CACHE = (
     *each(
         "jax._src.compiler:_compile_and_write_cache(*)",
         "cache_key module_name compile_time host_callbacks",
-        "asks for it: which program, and how long it took",
+        "its caller: which program, and its compile time",
         _WRITES,
     ),
     Name(
         "jax._src.compiler.warnings",
-        "warns of an entry that could not be read or written",
+        "warns about an entry that could not be read or written",
         _ERRORS,
         hook="persistent_cache",
         replaced=True,
@@ -50,7 +50,7 @@ CACHE = (
     ),
     Name(
         "jax._src.lru_cache.warnings",
-        "warns of an entry larger than the cache",
+        "warns about an entry larger than the cache",
         ("the obstacle too_large",),
         hook="persistent_cache",
         replaced=True,
@@ -63,7 +63,7 @@ CACHE = (
     *each(
         "jax._src.compilation_cache.*",
         "_cache _cache_initialized _cache_checked _cache_used",
-        "whether JAX uses the directory that is configured",
+        "whether JAX uses the configured directory",
         _IN_USE,
     ),
     Name(
@@ -78,17 +78,17 @@ CACHE = (
     ),
     Name(
         "jax._src.distributed.global_state.process_id",
-        "which process of a cluster this is: only the first writes",
+        "index of the process in its cluster: only 0 writes",
         ("the obstacle not_writer",),
     ),
     Name(
         "jax._src.lib.xla_client.CompileOptions",
-        "options as a key has them, for a trial",
+        "options as in a key, for a test",
         _PATH,
     ),
     Name(
         "jax._src.cache_key._hash_serialized_compile_options",
-        "makes a key of them",
+        "computes a key from them",
         _PATH,
     ),
     *each(

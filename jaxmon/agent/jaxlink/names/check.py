@@ -1,5 +1,5 @@
 """
-Which of the names the JAX that is installed has.
+Checks which of the names the installed JAX has.
 
 For `jaxmon doctor` and for tests, in a process that may compile on its CPU.
 """
@@ -18,12 +18,12 @@ from jaxmon.agent.jaxlink.names import NAMES, RELEASES, Name
 
 class Missing(NamedTuple):
     """
-    Something that jaxmon does without here.
+    A name that this JAX lacks.
 
     Attributes:
-        names: those of which one would suffice.
-        serves: what the first of them is used for.
-        costs: what is lost: names of metrics, or words.
+        names: alternatives, of which one would suffice.
+        serves: the purpose of the first of them.
+        costs: what is missing: metric names or a description.
         hook: the hook that does not attach; empty if it does.
     """
 
@@ -39,12 +39,12 @@ def missing(
     has: Callable[[Name], bool | None] | None = None,
 ) -> Iterator[Missing]:
     """
-    Yield what the JAX that is installed lacks, though releases around it have it.
+    Yield names that the installed JAX lacks although adjacent releases have them.
 
     Args:
-        version: of that JAX.
-        names: the names that are looked for.
-        has: asked of each; by default `present`.
+        version: version of the installed JAX.
+        names: the names to check.
+        has: returns whether JAX has a name; by default `present`.
     """
     has = has or present
     groups: dict[str, list[Name]] = {}
@@ -65,10 +65,10 @@ def missing(
 
 
 def present(name: Name) -> bool | None:
-    """Tell whether the JAX that is installed has *name*; `None` if that is unknown."""
+    """Return whether the installed JAX has *name*, `None` if unknown."""
     path = name.path
     if path.startswith(("/", '"')):
-        return None  # only what happens shows these
+        return None  # cannot be checked statically
     if path.startswith("<"):
         label, _, attributes = path[1:].partition(">.")
         return _has(_sample(label), attributes.split("."))
@@ -85,7 +85,7 @@ def present(name: Name) -> bool | None:
 
 
 def _around(version: str) -> set[int]:
-    """Return which of `RELEASES` *version* is, or lies between."""
+    """Return the `RELEASES` that *version* equals or lies between."""
     for at, release in enumerate(RELEASES):
         if version == release or version.startswith(f"{release}."):
             return {at}
@@ -101,7 +101,7 @@ _NOTHING = object()
 
 
 def _has(owner: Any, attributes: Sequence[str]) -> bool:
-    # What C++ hands out may not outlive what it was a part of.
+    # Objects from C++ may not outlive their owner.
     owners = [owner]
     for attribute in attributes:
         found = getattr(owners[-1], attribute, _NOTHING)
@@ -112,7 +112,7 @@ def _has(owner: Any, attributes: Sequence[str]) -> bool:
 
 
 def _words(owner: Any) -> tuple[str, ...]:
-    """Return what *owner*, a class, calls itself, and its fields."""
+    """Return the names of the class *owner* and its fields."""
     if not isinstance(owner, type):
         return ()
     fields = (*vars(owner).get("__annotations__", ()),)
@@ -124,7 +124,7 @@ def _has_code(path: str) -> bool:
     function, _, variable = inside.rstrip(")").partition("(")
     try:
         spec = find_spec(module)
-    except ImportError:  # of a package on the way
+    except ImportError:  # belongs to a parent package
         spec = None
     loader: Any = spec.loader if spec else None
     if loader is None:
@@ -149,7 +149,7 @@ def _inside(code: CodeType, name: str) -> Iterator[CodeType]:
             yield from _inside(one, name)
 
 
-# --- objects that JAX makes ------------------------------------------------------
+# --- objects created by JAX ------------------------------------------------------
 
 
 def _sample(label: str) -> Any:

@@ -1,4 +1,4 @@
-"""Names on the way of a compile: who asked, what JAX reports, what came of it."""
+"""Names on the path of a compile: its cause, JAX's reports, its result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COMPILES: Costs = (
     catalog.COMPILES_IN_PROGRESS,
     catalog.COMPILE_SECONDS,
 )
-_OUTCOME: Costs = ("outcomes of compiles of which no events were heard",)
+_OUTCOME: Costs = ("outcomes of compiles whose events were missed",)
 _AHEAD: Costs = ("the function label of compiles ahead of time",)
 _PROGRAMS: Costs = (
     catalog.PROGRAMS,
@@ -26,14 +26,14 @@ _REPEATED: Costs = ("determinism checks of sampled calls",)
 COMPILES = (
     Name(
         "jax._src.compiler.compile_or_get_cached",
-        "timed; a Python function, of which each call runs a copy",
+        "timed; a Python function, replaced by a copy for each call",
         _COMPILES,
         hook="compiles",
         replaced=True,
     ),
     Name(
         "jax._src.compiler.backend_compile",
-        "has XLA build a program",
+        "calls XLA to compile a program",
         _OUTCOME,
         "yyy--",
         "builds",
@@ -50,19 +50,19 @@ COMPILES = (
     *each(
         "jax._src.interpreters.pxla:_cached_compilation(*)",
         "name xla_executable",
-        "asks for the compile: the program's name, and what came of it",
-        (*_PROGRAMS, "labels of compiles that no call caused"),
+        "requests the compile: the program's name and the result",
+        (*_PROGRAMS, "labels of compiles not caused by a call"),
     ),
     *each(
         "jax._src.interpreters.pxla:UnloadedPmapExecutable.from_hlo(*)",
         "pci compiled",
         "the same for pmap",
-        ("programs of what jax.pmap makes",),
+        ("programs of jax.pmap",),
         seen="yyy--",
     ),
     Name(
         "jax._src.interpreters.pxla:UnloadedMeshExecutable.from_hlo(all_args_info)",
-        "what JAX knows of the traced function",
+        "JAX's information about the traced function",
         _AHEAD,
     ),
     *each(
@@ -73,7 +73,7 @@ COMPILES = (
     ),
     Name(
         "jax._src.interpreters.pxla:lower_sharding_computation(fun_name)",
-        "the program's name where its report has none, to 0.6.0",
+        "the program's name if the report has none, up to 0.6.0",
         _AHEAD,
     ),
     Name(
@@ -88,67 +88,67 @@ MONITORING = (
         "jax._src.monitoring.*",
         "register_event_listener register_event_duration_secs_listener "
         "get_event_listeners get_event_duration_listeners",
-        "our listeners: put in place, and looked for",
+        "our listeners: registering and looking them up",
         _LISTENERS,
         hook="monitoring",
     ),
     *each(
         "jax._src.monitoring.*",
         "unregister_event_listener unregister_event_duration_listener",
-        "our listeners: taken off",
+        "our listeners: removing them",
         _LISTENERS,
         seen="--yyy",
-        group="taking listeners off",
+        group="removing listeners",
         hook="monitoring",
     ),
     *each(
         "jax._src.monitoring.*",
         "_unregister_event_listener_by_callback "
         "_unregister_event_duration_listener_by_callback",
-        "the same, to 0.8.0",
+        "the same, up to 0.8.0",
         _LISTENERS,
         seen="yy---",
-        group="taking listeners off",
+        group="removing listeners",
         hook="monitoring",
     ),
     Name(
         "/jax/core/compile/jaxpr_trace_duration",
-        "how long a trace took",
+        "duration of a trace",
         (catalog.COMPILE_SECONDS,),
     ),
     Name(
         "/jax/core/compile/jaxpr_to_mlir_module_duration",
-        "how long lowering took",
+        "duration of lowering",
         (catalog.COMPILE_SECONDS, catalog.TIME_SECONDS),
     ),
     Name(
         "/jax/core/compile/backend_compile_duration",
-        "how long a compile took, and that it ended",
+        "duration and end of a compile",
         (catalog.COMPILES, *_PROGRAMS),
     ),
     Name(
         "/jax/compilation_cache/cache_retrieval_time_sec",
-        "how long it took to read a program",
+        "time to load a program",
         (catalog.COMPILE_SECONDS,),
     ),
     Name(
         "/jax/compilation_cache/compile_requests_use_cache",
-        "a program was looked for in the persistent cache",
+        "lookup in the persistent cache",
         _CACHE,
     ),
     Name(
         "/jax/compilation_cache/cache_hits",
-        "it was found there",
+        "persistent cache hit",
         (*_CACHE, catalog.COMPILES),
     ),
     Name(
         "/jax/compilation_cache/cache_misses",
-        "an entry is about to be written, whatever the name says",
+        "an entry is about to be written, despite the name",
         (catalog.PERSISTENT_CACHE_WRITES,),
     ),
     Name(
         "/jax/compilation_cache/compile_time_saved_sec",
-        "whole seconds of compiling that a hit saved",
+        "whole seconds of compile time that a hit saved",
         (catalog.PERSISTENT_CACHE_SAVED_SECONDS,),
     ),
 )
@@ -157,14 +157,14 @@ PROGRAMS = (
     *each(
         "<executable>.*",
         "hlo_modules cost_analysis get_compiled_memory_stats",
-        "what XLA says about a program",
+        "XLA's information about a program",
         _PROGRAMS,
     ),
     *each(
         "<memory>.*",
         "argument_size_in_bytes output_size_in_bytes temp_size_in_bytes "
         "generated_code_size_in_bytes",
-        "memory that a program needs",
+        "memory requirements of a program",
         (
             catalog.PROGRAM_ARGUMENT_BYTES,
             catalog.PROGRAM_OUTPUT_BYTES,
@@ -174,7 +174,7 @@ PROGRAMS = (
     ),
     Name(
         "<memory>.peak_memory_in_bytes",
-        "memory that it needs at most",
+        "peak memory of a program",
         (catalog.PROGRAM_PEAK_BYTES,),
         "--yyy",
     ),
@@ -187,12 +187,12 @@ PROGRAMS = (
     ),
     Name(
         "jax._src.lib.xla_client._xla.HloPrintOptions",
-        "the same, to 0.8",
+        "the same, up to 0.8",
         (catalog.PROGRAM_INFO, catalog.PROGRAMS),
         "yyy--",
         "print options",
     ),
-    Name("<traced>.donate_argnums", "whether a call may be repeated", _REPEATED),
+    Name("<traced>.donate_argnums", "whether a call may be re-run", _REPEATED),
     Name("<jaxpr>.effects", "the same", _REPEATED),
     Name("<jaxpr>.eqns", "the same", _REPEATED),
 )

@@ -19,7 +19,7 @@ DEVICES = (
     *each(
         "jax._src.xla_bridge.*",
         "_backends _backend_lock",
-        "whether devices are up, without starting them or waiting",
+        "whether devices are initialised, without initialising or waiting",
         _DEVICES,
     ),
     Name("jaxlib.__version__", "its release", (catalog.RUNTIME_INFO,)),
@@ -28,7 +28,7 @@ DEVICES = (
 PROFILER = (
     Name(
         "jax._src.profiler._profile_state.lock",
-        "held while the program starts or ends a profile of its own",
+        "held while the program starts or stops its own profile",
         _PROFILE,
     ),
     Name(
@@ -63,7 +63,7 @@ PROFILER = (
     ),
     Name(
         "jax._src.lib._profiler.ProfileOptions",
-        "says what is recorded",
+        "selects selection of what is recorded",
         _PROFILE,
         "-yyyy",
         "options of the profiler",
@@ -83,7 +83,7 @@ PROFILER = (
     ),
     Name(
         "<profile options>.raise_error_on_start_failure",
-        "makes a busy profiler an error",
+        "reports a busy profiler as an error",
         _PROFILE,
         "-yyyy",
     ),

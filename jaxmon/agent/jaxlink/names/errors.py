@@ -1,4 +1,4 @@
-"""Names of what JAX and its runtime raise, and of where that leaves JAX."""
+"""Names of errors of JAX and its runtime, and of the code where they leave JAX."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from jaxmon.agent.jaxlink.names.model import Costs, Name, each
 
 _ERRORS: Costs = (catalog.ERRORS,)
 _KIND: Costs = ("the kind of some errors",)
-_STAGE: Costs = ("how far a call had come when it failed",)
-_OOM: Costs = (catalog.OOM_REPORTS, "errors that a wait ends with")
+_STAGE: Costs = ("stage of a failure",)
+_OOM: Costs = (catalog.OOM_REPORTS, "errors raised by syncs")
 
 ERRORS = (
     Name(
         "jax._src.traceback_util._filtering_mode",
-        "asked as an error leaves a function of JAX",
+        "called when an error leaves a function of JAX",
         _ERRORS,
         hook="errors",
         replaced=True,
     ),
     Name(
         "jax._src.traceback_util:api_boundary.reraise_with_filtered_traceback",
-        "the border between JAX and the program",
-        ("an error would be counted where it is made, and where it leaves",),
+        "the boundary between JAX and the program",
+        ("errors would be counted twice: on construction and on leaving JAX",),
     ),
     Name(
         "jax.errors.JaxRuntimeError",
-        "the class of the runtime's errors, seen as they are made",
+        "the class of the runtime's errors, observed on construction",
         _OOM,
         hook="out_of_memory",
     ),
     Name(
         "jax.errors.JaxRuntimeError.__init__",
-        "shows each of them",
+        "constructs each of them",
         _OOM,
         hook="out_of_memory",
         replaced=True,
@@ -46,7 +46,7 @@ ERRORS = (
     ),
     Name(
         '"XlaRuntimeError"',
-        "the name of that class, to 0.7",
+        "the name of that class, up to 0.7",
         _ERRORS,
         "yy---",
     ),
@@ -104,7 +104,7 @@ ERRORS = (
     *each(
         "jax._src.dispatch:*",
         "_batched_device_put_impl _device_put_impl",
-        "on the stack while arrays are brought to a device",
+        "on the stack while arrays are transferred to a device",
         _STAGE,
     ),
     *each(

@@ -1,4 +1,4 @@
-"""What is known of one name of JAX."""
+"""One internal name of JAX."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from jaxmon.catalog import Metric
 
 
 RELEASES = ("0.4.35", "0.6.2", "0.8.2", "0.10.2", "0.12")
-"""Releases of JAX on which each name was looked for, oldest first."""
+"""Releases of JAX in which each name was checked, oldest first."""
 
 Costs: TypeAlias = tuple[Metric | str, ...]
 
 
 class Name(NamedTuple):
     """
-    A name of JAX that jaxmon depends on, and that JAX may change at any time.
+    A name of JAX that jaxmon depends on and that JAX may change at any time.
 
-    How *path* is written says what it is:
+    The form of *path* shows its type:
 
-    | Path | What it is |
+    | Path | Type |
     |---|---|
     | ``jax._src.pjit._infer_params`` | an attribute, or a field of a class |
-    | ``jax._src.pjit:_cpp_pjit.cache_miss`` | a function whose frames are known |
+    | ``jax._src.pjit:_cpp_pjit.cache_miss`` | a function whose frames are recognised |
     | ``jax._src.pjit:_cpp_pjit.cache_miss(fun)`` | a variable of such a frame |
-    | ``<jitted>._cache_size`` | an attribute of an object that JAX makes |
+    | ``<jitted>._cache_size`` | an attribute of an object created by JAX |
     | ``/jax/core/compile/...`` | an event of `jax.monitoring` |
     | ``"Leaked trace"`` | part of a text |
 
     Attributes:
         path: the name.
-        serves: what it is used for.
-        costs: what is lost without it: metrics, or words.
+        serves: its purpose.
+        costs: what is missing without it: metric names or a description.
         seen: ``y`` for each of `RELEASES` that has it.
-        group: what several names stand for of which one suffices.
+        group: shared by alternatives, of which one suffices.
         hook: the hook that does not attach without it.
-        replaced: jaxmon puts something of its own in its place.
+        replaced: whether jaxmon replaces it.
     """
 
     path: str
@@ -49,7 +49,7 @@ class Name(NamedTuple):
 
     @property
     def word(self) -> str:
-        """What code that uses the name has in it."""
+        """The word that appears in code using the name."""
         path = self.path
         if path.startswith('"'):
             return path.strip('"')
@@ -69,7 +69,7 @@ def each(  # noqa: PLR0913 - those of a name
     hook: str = "",
     replaced: bool = False,
 ) -> Sequence[Name]:
-    """Return a name for each of *words*, which stands for the ``*`` in *pattern*."""
+    """Return a name for each of *words*, which replaces the ``*`` in *pattern*."""
     return [
         Name(pattern.replace("*", word), serves, costs, seen, group, hook, replaced)
         for word in words.split()

@@ -1,4 +1,4 @@
-"""Names where data crosses between host and device."""
+"""Names on the path of transfers between host and device."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _TRANSFERS: Costs = (
     catalog.HOST_TRANSFER_SECONDS,
 )
 _SYNCS: Costs = (catalog.HOST_SYNCS, catalog.HOST_SYNC_SECONDS)
-_HOW: Costs = ("the word that says what the program called",)
-_FALSE: Costs = ("transfers that are none would be counted",)
+_HOW: Costs = ("the name of the function that the program called",)
+_FALSE: Costs = ("calls that transfer nothing would be counted",)
 
 TRANSFERS = (
     Name(
@@ -24,7 +24,7 @@ TRANSFERS = (
     ),
     Name(
         "jax._src.array.ArrayImpl._single_device_array_to_np_array",
-        "reads an array, to 0.5",
+        "reads an array, up to 0.5",
         _TRANSFERS,
         "y----",
         "reads",
@@ -57,7 +57,7 @@ TRANSFERS = (
     ),
     Name(
         "jax._src.array.ArrayImpl.block_until_ready",
-        "waits for an array",
+        "blocks on an array",
         _SYNCS,
         hook="transfers",
         replaced=True,
@@ -103,7 +103,7 @@ TRANSFERS = (
     ),
     Name(
         "jax._src.interpreters.pxla._jax.shard_args",
-        "sends several arguments at once, where asked for",
+        "sends several arguments at once, if enabled",
         _TRANSFERS,
         "----y",
         replaced=True,
@@ -116,10 +116,10 @@ TRANSFERS = (
     ),
     Name(
         "jax._src.api._jax.batched_block_until_ready",
-        "waits for several arrays",
+        "blocks on several arrays",
         _SYNCS,
         "---yy",
-        "waits for several",
+        "block_until_ready of several",
         "transfers",
         replaced=True,
     ),
@@ -128,7 +128,7 @@ TRANSFERS = (
         "the same, under its older name",
         _SYNCS,
         "yyyyy",
-        "waits for several",
+        "block_until_ready of several",
         "transfers",
         replaced=True,
     ),
@@ -150,7 +150,7 @@ TRANSFERS = (
     *each(
         "jax._src.numpy.array_constructors:array(*)",
         "out object",
-        "what is sent by it",
+        "its data",
         _TRANSFERS,
         seen="--yyy",
         group="what jnp.array sends",
@@ -166,7 +166,7 @@ TRANSFERS = (
     *each(
         "jax._src.numpy.lax_numpy:array(*)",
         "out object",
-        "the same, to 0.4",
+        "the same, up to 0.4",
         _TRANSFERS,
         seen="y----",
         group="what jnp.array sends",
@@ -182,19 +182,19 @@ TRANSFERS = (
     *each(
         "jax._src.api:*",
         "device_put device_put_sharded device_put_replicated",
-        "numbers that are sent on purpose",
+        "numbers sent on purpose",
         ("transfers of numbers",),
     ),
     *each(
         "jax._src.interpreters.*",
         "mlir partial_eval",
-        "files that lower a program: its constants are no transfers",
+        "files that lower a program: its constants are not transfers",
         _FALSE,
     ),
     *each(
         "jax._src.*",
         "callback debugging",
-        "files that run callbacks: their arrays are in the host's memory",
+        "files that run callbacks: their arrays are in host memory",
         _FALSE,
     ),
 )
