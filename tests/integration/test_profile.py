@@ -111,6 +111,7 @@ def test_the_programs_own_profile_is_not_disturbed(
     assert list(tmp_path.rglob("*.xplane.pb"))
 
 
+@pytest.mark.ground_truth
 def test_refused_while_the_program_profiles(agent: Agent, tmp_path: Path) -> None:
     """A program that profiles itself is left alone, and its profile is complete."""
     jnp.ones(3).block_until_ready()

@@ -67,7 +67,7 @@ def test_lines_add_up_to_the_totals(books: dict[str, Any]) -> None:
     assert (line["count"], line["bytes"]) == (250, 1000)
     assert line["seconds"] > 0
     assert event[1]["count"] == 100
-    assert f"{PROGRAM.name}:{number} reads from the device again" in event[0]
+    assert f"{PROGRAM.name}:{number} reads from the device repeatedly" in event[0]
 
 
 WAITING = """
