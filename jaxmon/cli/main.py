@@ -28,7 +28,7 @@ _ENDED_UNREAD = 128 + signal.SIGPIPE
 COMMANDS = {
     "run": "jaxmon.cli.run",
     "explain": "jaxmon.cli.explain",
-    "exporter": "jaxmon.cli.exporter",
+    "exporter": "jaxmon.cli.exporter.command",
     "demo": "jaxmon.cli.demo.command",
     "profile": "jaxmon.cli.profile",
     "doctor": "jaxmon.cli.doctor",

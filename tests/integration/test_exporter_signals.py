@@ -106,8 +106,8 @@ main()
     [
         ("jaxmon.cli.main", -signal.SIGINT),
         ("click", -signal.SIGINT),
-        ("jaxmon.cli.exporter", 128 + signal.SIGINT),
-        ("jaxmon.cli.signals", 128 + signal.SIGINT),
+        ("jaxmon.cli.exporter.command", 128 + signal.SIGINT),
+        ("jaxmon.cli.exporter.signals", 128 + signal.SIGINT),
         ("jaxmon_exporter.service", 0),
     ],
 )

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from jaxmon.cli import output
 from jaxmon.cli.demo.alerts import active
 from jaxmon.cli.demo.lines import Log, Scene
-from jaxmon.cli.exporter import LogFormatter
+from jaxmon.cli.exporter.command import LogFormatter
 from jaxmon.cli.main import COMMANDS, main
 from jaxmon.errors import CommandError, JaxmonError
 from tests.hostile_text import HOSTILE, harmful

@@ -13,7 +13,7 @@ import click
 
 from jaxmon import rundir
 from jaxmon.cli import declared, output
-from jaxmon.cli.signals import Signals, Stopped
+from jaxmon.cli.exporter.signals import Signals, Stopped
 from jaxmon.errors import CommandError
 from jaxmon.report.layout import clean
 from jaxmon_exporter.options import PREFIX, Options

@@ -1,0 +1,1 @@
+"""``jaxmon exporter``: the `command`, and the `signals` that stop and reload it."""
