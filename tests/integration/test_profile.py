@@ -133,7 +133,7 @@ def test_one_trace_at_a_time(agent: Agent, tmp_path: Path) -> None:
         with jax.profiler.trace(str(tmp_path)):  # ends ours
             pass
         assert (status, first.result()[0]) == (409, 200)
-        assert b"somebody else" in body
+        assert b"another trace" in body
 
     assert get(agent, "/debug/profile?seconds=0.1")[0] == 200
 
