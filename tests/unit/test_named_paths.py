@@ -1,0 +1,100 @@
+"""Files and modules that documents, docstrings and comments name are there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+
+
+FOLDERS = (
+    *("alerts", "benchmarks", "dashboards", "docs", "examples", "exporters", "jaxmon"),
+    *("runbooks", "tests", "tools"),
+)
+FILES = [
+    path.relative_to(ROOT)
+    for folder in FOLDERS
+    for path in (ROOT / folder).rglob("*")
+    if "__pycache__" not in path.parts
+]
+# As text says it: from any directory above it.
+NAMED = {
+    "/".join(path.parts[start:]) for path in FILES for start in range(len(path.parts))
+} | {*FOLDERS}
+# The history names what there was.
+DOCUMENTS = [
+    *("CONTRIBUTING.md", "README.md", "SECURITY.md"),
+    *(str(path) for path in FILES if path.suffix == ".md"),
+]
+# Other projects have tests, too, which one of the tools runs.
+SOURCES = [
+    str(path)
+    for path in FILES
+    if path.suffix == ".py"
+    and path.parts[0] in ("jaxmon", "exporters", "tools")
+    and path.name != "third_party.py"
+]
+SPAN = re.compile(r"`{1,2}([\w./-]+)`{1,2}")
+PATH = re.compile(r"(?<![\w./-])[\w-]+(?:/[\w.-]+)*/[\w-]+\.(?:md|py|toml|yaml)\b")
+# Of programs that jaxmon observes, placeholders, and what was decided against.
+EXAMPLES = re.compile(r"(train|script|test_(it|data|model|x))\.py|jaxmon\.exporters?")
+
+
+def paths(text: str) -> Iterator[str]:
+    """Yield the paths in *text* that are ours, as far as their form can tell."""
+    for span in SPAN.findall(text):
+        ours = span.partition("/")[0] in FOLDERS and "/" in span
+        if (ours or span.endswith(".py")) and not EXAMPLES.fullmatch(Path(span).name):
+            yield span.rstrip("/")
+
+
+def modules(text: str) -> Iterator[str]:
+    """Yield the names of our modules, and of what is in them, in *text*."""
+    for span in SPAN.findall(text):
+        ours = re.fullmatch(r"jaxmon(_exporter)?(\.\w+)+", span)
+        if ours and not EXAMPLES.fullmatch(span):
+            yield span
+
+
+def exists(dotted: str) -> bool:
+    """Return whether *dotted* is a module of ours, or a word in one."""
+    place = ROOT / "exporters" if dotted.startswith("jaxmon_exporter") else ROOT
+    for word in dotted.split("."):
+        if (place / word).is_dir():
+            place /= word
+        elif (place / f"{word}.py").is_file():
+            place /= f"{word}.py"
+        else:
+            sources = place.glob("*.py") if place.is_dir() else [place]
+            return any(re.search(rf"\b{word}\b", one.read_text()) for one in sources)
+    return True
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_documents_name_what_is_there(name: str) -> None:
+    """Each of our paths and modules in a document can be opened."""
+    text = (ROOT / name).read_text()
+    assert [path for path in paths(text) if path not in NAMED] == []
+    assert [dotted for dotted in modules(text) if not exists(dotted)] == []
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_sources_name_what_is_there(name: str) -> None:
+    """So can those in docstrings, comments and messages of the code."""
+    text = (ROOT / name).read_text()
+    ours = [path for path in PATH.findall(text) if path.partition("/")[0] in FOLDERS]
+    assert [path for path in ours if path not in NAMED] == []
+    assert [dotted for dotted in modules(text) if not exists(dotted)] == []
+
+
+def test_what_is_not_there_is_found() -> None:
+    """A path or a module that moved is no longer named anywhere."""
+    text = "`jaxmon/wire.py`, `calls/part.py` and ``jaxmon.agent.elsewhere``"
+    assert [path for path in paths(text) if path not in NAMED] == ["jaxmon/wire.py"]
+    assert [one for one in modules(text) if not exists(one)] == [
+        "jaxmon.agent.elsewhere"
+    ]
