@@ -1,6 +1,6 @@
 """
-Looks at an environment before a program runs in it: what will not work, and why.
+Checks an environment before a program runs in it.
 
-Nothing here imports JAX or starts a device. What only JAX knows is asked of a
-process of its own, on the CPU.
+Nothing here imports JAX or starts a device. Checks that need JAX run in a separate
+process, on the CPU.
 """

@@ -29,11 +29,11 @@ def check(
     environ: Mapping[str, str] = os.environ,
 ) -> Iterator[Finding]:
     """
-    Yield what is to be said about GPUs and TPUs. No device is started.
+    Yield findings about GPUs and TPUs. Initialises no device.
 
     Args:
-        root: where ``proc`` and ``sys`` are.
-        package: tells whether a module can be imported.
+        root: the directory that contains ``proc`` and ``sys``.
+        package: returns whether a module can be imported.
         environ: of the program.
     """
     package = package or (lambda name: find_spec(name) is not None)
@@ -44,24 +44,34 @@ def check(
     if tpu:
         yield from _tpu(package)
     if not gpu and not tpu:
-        text = "no NVIDIA driver and no TPU: programs run on the CPU"
+        text = "no NVIDIA driver and no TPU found: programs will run on the CPU"
         yield Finding(AREA, "ok", text)
     yield from _platforms(environ.get("JAX_PLATFORMS", ""), gpu=gpu, tpu=tpu)
 
 
 def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Finding]:
-    """Yield where JAX_PLATFORMS asks for what is not here, or leaves out what is."""
+    """
+    Yield whether JAX_PLATFORMS names hardware that is missing, or omits hardware that
+    is present.
+    """
     names = {name.strip() for name in wanted.lower().split(",")} - {""}
     if not names:
         return
     for name, here, what in (("cuda", gpu, "NVIDIA driver"), ("tpu", tpu, "TPU")):
         if name in names and not here:
-            text = f"JAX_PLATFORMS={wanted}, but there is no {what}: JAX will not start"
-            yield Finding(AREA, "warning", text, "run this where the program will run")
+            text = (
+                f"JAX_PLATFORMS={wanted}, but there is no {what}: JAX will fail to "
+                "start"
+            )
+            yield Finding(
+                AREA, "warning", text, "run jaxmon doctor where the program will run"
+            )
     for known, here, what in (({"cuda", "gpu"}, gpu, "GPUs"), ({"tpu"}, tpu, "TPU")):
         if here and not names & known:
             text = f"JAX_PLATFORMS={wanted}: programs will not use the {what}"
-            yield Finding(AREA, "warning", text, "unset it, and JAX takes what is here")
+            yield Finding(
+                AREA, "warning", text, "unset it to let JAX use what is available"
+            )
 
 
 def _nvidia(
@@ -76,7 +86,7 @@ def _nvidia(
     elif package("nvidia"):
         yield from _libraries(environ.get("LD_LIBRARY_PATH", ""))
     if not package("pynvml"):
-        text = "nvidia-ml-py is missing: the sidecar shows no GPUs"
+        text = "nvidia-ml-py is missing: the sidecar cannot export GPU metrics"
         yield Finding(AREA, "warning", text, "pip install 'jaxmon[nvidia]'")
         return
     yield from _answers(plugins)
@@ -87,7 +97,7 @@ def _libraries(search_path: str) -> Iterator[Finding]:
     for place in filter(None, search_path.split(":")):
         found = (one for name in _LIBRARIES for one in Path(place).glob(f"{name}.so*"))
         if (library := min(found, default=None)) is not None:
-            text = f"LD_LIBRARY_PATH: {library} is loaded in place of that of JAX"
+            text = f"LD_LIBRARY_PATH: {library} is loaded instead of JAX's own"
             advice = (
                 "unset it for programs with JAX, unless JAX was installed for the "
                 "host's CUDA"
@@ -97,14 +107,14 @@ def _libraries(search_path: str) -> Iterator[Finding]:
 
 
 def _answers(plugins: Sequence[int]) -> list[Finding]:
-    """Ask NVML for its devices, on a thread: a dead driver answers to nobody."""
+    """Query NVML on a thread, because a dead driver never returns."""
     answer: SimpleQueue[list[Finding]] = SimpleQueue()
 
     def ask() -> None:
         try:
             answer.put(_ask_nvml(plugins))
         except Exception as error:  # noqa: BLE001 - silence would read as a hang
-            text = f"NVML could not be asked: {type(error).__name__}: {error}"
+            text = f"querying NVML failed: {type(error).__name__}: {error}"
             advice = "pip install --upgrade nvidia-ml-py"
             answer.put([Finding(AREA, "warning", text, advice)])
 
@@ -112,8 +122,8 @@ def _answers(plugins: Sequence[int]) -> list[Finding]:
     try:
         return answer.get(timeout=_NVML_SECONDS)
     except Empty:
-        text = f"NVML gives no answer within {_NVML_SECONDS:g} s"
-        advice = "the driver hangs; see dmesg for Xid errors and reset the GPU"
+        text = f"NVML did not respond within {_NVML_SECONDS:g} s"
+        advice = "the driver is hung; check dmesg for Xid errors and reset the GPU"
         return [Finding(AREA, "failure", text, advice)]
 
 
@@ -129,8 +139,10 @@ def _ask_nvml(plugins: Sequence[int]) -> list[Finding]:
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
-        text = f"NVML cannot be used: {error}"
-        advice = "in a container, pass the devices and libraries in (NVIDIA runtime)"
+        text = f"NVML is unusable: {error}"
+        advice = (
+            "in a container, make the devices and libraries available (NVIDIA runtime)"
+        )
         return [Finding(AREA, "failure", text, advice)]
     driver = driver.decode() if isinstance(driver, bytes) else driver
     text = f"NVIDIA driver {driver}, GPUs: {count}"
@@ -141,7 +153,7 @@ def _ask_nvml(plugins: Sequence[int]) -> list[Finding]:
 
 
 def _cuda(pynvml: ModuleType) -> tuple[int, int] | None:
-    """Return the latest CUDA that the driver can run, `None` where it does not tell."""
+    """Return the latest CUDA version that the driver supports, `None` if unknown."""
     try:
         version = int(pynvml.nvmlSystemGetCudaDriverVersion())
     except pynvml.NVMLError:
@@ -151,8 +163,8 @@ def _cuda(pynvml: ModuleType) -> tuple[int, int] | None:
 
 def _too_old(cuda: tuple[int, int], plugin: int) -> Finding:
     text = (
-        f"the driver runs CUDA up to {cuda[0]}.{cuda[1]}, JAX's plugin is for CUDA "
-        f"{plugin}: JAX cannot use the GPUs"
+        f"the driver supports CUDA up to {cuda[0]}.{cuda[1]} but JAX's plugin "
+        f"needs CUDA {plugin}: JAX cannot use the GPUs"
     )
     advice = "install a newer driver"
     if cuda[0] in _MAJORS:
@@ -161,7 +173,7 @@ def _too_old(cuda: tuple[int, int], plugin: int) -> Finding:
 
 
 def _has_tpu(root: Path) -> bool:
-    """Tell whether a PCI device is one of Google's accelerators."""
+    """Return whether a PCI device is a Google accelerator."""
     for device in (root / "sys/bus/pci/devices").glob("*"):
         try:
             vendor = (device / "vendor").read_text().strip()
@@ -175,10 +187,10 @@ def _has_tpu(root: Path) -> bool:
 
 def _tpu(package: Callable[[str], bool]) -> Iterator[Finding]:
     if package("libtpu"):
-        yield Finding(AREA, "ok", "a TPU is here, and libtpu")
+        yield Finding(AREA, "ok", "TPU and libtpu found")
     else:
-        text = "a TPU is here, but libtpu is missing"
+        text = "TPU found, but libtpu is missing"
         yield Finding(AREA, "warning", text, "pip install 'jax[tpu]'")
     if not package("grpc"):
-        text = "grpcio is missing: the sidecar shows no figures of TPUs"
+        text = "grpcio is missing: the sidecar cannot export TPU metrics"
         yield Finding(AREA, "warning", text, "pip install 'jaxmon[tpu]'")

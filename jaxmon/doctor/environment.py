@@ -1,4 +1,4 @@
-"""Environment variables that change how JAX and jaxmon behave, or that nobody reads."""
+"""Environment variables that affect JAX and jaxmon, or are unknown."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ AREA = "environment"
 _OTHERS = ("JAXMON_BOOTSTRAP", "JAXMON_EXPORTER_")
 
 _COSTLY = {
-    "JAX_DISABLE_JIT": "nothing is compiled; every operation runs by itself",
-    "JAX_DEBUG_NANS": "each output is checked on the host, which waits for the device",
-    "JAX_DEBUG_INFS": "each output is checked on the host, which waits for the device",
-    "JAX_CHECK_TRACER_LEAKS": "traces are slower and not cached",
+    "JAX_DISABLE_JIT": "nothing is compiled; every operation runs individually",
+    "JAX_DEBUG_NANS": "each output is checked on the host, which blocks on the device",
+    "JAX_DEBUG_INFS": "each output is checked on the host, which blocks on the device",
+    "JAX_CHECK_TRACER_LEAKS": "tracing is slower and not cached",
     "JAX_ENABLE_CHECKS": "internal checks slow down every trace",
 }
 _OFF = ("", "0", "false", "off", "no")
@@ -35,7 +35,7 @@ def check(environ: Mapping[str, str]) -> Iterator[Finding]:
             advice = f"unset {name} in production"
             yield Finding(AREA, "warning", f"{name}={environ[name]}: {what}", advice)
     if environ.get("JAX_ENABLE_X64", "").lower() not in _OFF:
-        text = "JAX_ENABLE_X64: arrays may be float64, which costs memory and time"
+        text = "JAX_ENABLE_X64: arrays can become float64, which costs memory and time"
         yield Finding(AREA, "note", text)
 
 
@@ -43,11 +43,11 @@ def _settings(environ: Mapping[str, str]) -> Finding:
     try:
         settings = load({}, environ)
     except SettingsError as error:
-        advice = "correct or unset it: jaxmon.instrument() raises this error"
+        advice = "fix or unset it; otherwise jaxmon.instrument() raises this error"
         return Finding(AREA, "failure", str(error), advice)
     if not settings.enabled:
-        advice = "unset it to observe programs"
-        return Finding(AREA, "warning", "JAXMON_ENABLED switches jaxmon off", advice)
+        advice = "unset it to enable jaxmon"
+        return Finding(AREA, "warning", "JAXMON_ENABLED disables jaxmon", advice)
     chosen = [f.name for f in fields(Settings) if PREFIX + f.name.upper() in environ]
     given = ", ".join(PREFIX + name.upper() for name in chosen)
     return Finding(AREA, "ok", f"jaxmon's settings: {given or 'the defaults'}")
@@ -60,4 +60,4 @@ def _unknown(environ: Mapping[str, str]) -> Iterator[Finding]:
             continue
         close = difflib.get_close_matches(name, known, 1)
         advice = f"did you mean {close[0]}?" if close else "see docs/settings.md"
-        yield Finding(AREA, "warning", f"{name} is no setting of jaxmon", advice)
+        yield Finding(AREA, "warning", f"{name} is not a jaxmon setting", advice)

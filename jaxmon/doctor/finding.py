@@ -1,4 +1,4 @@
-"""What a check found."""
+"""Result of one check."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Finding:
     """
     Args:
         area: what was looked at: ``versions``, ``hooks``, ``cache``...
-        status: ``note`` is worth knowing, ``warning`` will cost something,
-            ``failure`` means that figures will be missing or a program will not run.
+        status: ``note`` is worth knowing, ``warning`` will cost something, ``failure``
+            means missing metrics or a program that will not run.
         text: what was found.
         advice: what to do, empty where nothing is to be done.
     """
@@ -28,5 +28,5 @@ class Finding:
 
 
 def worst(findings: list[Finding]) -> Status:
-    """Return the gravest status among *findings*."""
+    """Return the most severe status among *findings*."""
     return max((f.status for f in findings), key=STATUSES.index, default="ok")

@@ -1,6 +1,6 @@
 """
-What only JAX knows, asked of a process of its own: do the hooks attach, are known
-calls counted, what is the persistent cache like, which names from inside does JAX lack.
+Checks that need JAX, in a separate process: whether the hooks attach, known calls are
+counted and the persistent cache works, and which of JAX's internal names are missing.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _COMMAND = (sys.executable, "-m", "jaxmon.agent.selftest")
 
 
 class _SelfTestError(Exception):
-    """It did not run; the text says why."""
+    """The self-test did not run; the message says why."""
 
 
 def check(environ: Mapping[str, str]) -> Iterator[Finding]:
     """
-    Yield what is to be said about hooks, cache and JAX's own names in a program with
+    Yield findings about hooks, cache and JAX's internal names in a program with
     *environ*.
 
-    Takes a few seconds, most of them to import JAX. Runs on the CPU: a GPU or TPU
-    that is in use would not take another process.
+    Takes a few seconds, mostly to import JAX. Runs on the CPU, because a GPU or TPU in
+    use would not accept another process.
     """
     try:
-        told = _run(environ)
+        result = _run(environ)
     except _SelfTestError as error:
         advice = "try: python -c 'import jax; print(jax.numpy.ones(3))'"
         yield Finding(HOOKS, "failure", str(error), advice)
         return
-    yield from _hooks(told)
-    yield from _internals(told)
-    yield from _cache(told.get("cache") or {})
+    yield from _hooks(result)
+    yield from _internals(result)
+    yield from _cache(result.get("cache") or {})
 
 
 def _run(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -55,47 +55,53 @@ def _run(environ: Mapping[str, str]) -> dict[str, Any]:
         raise _SelfTestError(msg) from None
     last = (done.err.strip().splitlines() or ["no message"])[-1]
     if done.code != 0:
-        msg = f"JAX cannot be used: {last[:300]}"
+        msg = f"JAX is unusable: {last[:300]}"
         raise _SelfTestError(msg)
     try:
-        told = json_text.parse(done.out.strip().splitlines()[-1])
+        result = json_text.parse(done.out.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        told = None
-    if not isinstance(told, dict):
-        msg = f"the self-test gave no answer: {last[:300]}"
+        result = None
+    if not isinstance(result, dict):
+        msg = f"the self-test produced no result: {last[:300]}"
         raise _SelfTestError(msg)
-    return told
+    return result
 
 
-def _hooks(told: Mapping[str, Any]) -> Iterator[Finding]:
-    hooks = told.get("hooks") or {}
+def _hooks(result: Mapping[str, Any]) -> Iterator[Finding]:
+    hooks = result.get("hooks") or {}
     missing = sorted(name for name, attached in hooks.items() if not attached)
-    version = told.get("jax")
+    version = result.get("jax")
     for name in missing:
-        text = f"the hook {name!r} does not attach to JAX {version}"
-        advice = "its metrics will be missing; install a JAX that jaxmon was tested on"
+        text = f"hook {name!r} cannot attach to JAX {version}"
+        advice = (
+            "its metrics will be missing; install a JAX release that jaxmon was "
+            "tested with"
+        )
         yield Finding(HOOKS, "failure", text, advice)
-    for what, (counted, expected) in (told.get("miscounted") or {}).items():
-        text = f"{expected} {what} of a known program were counted as {counted}"
-        yield Finding(HOOKS, "failure", text, "report it, with these versions")
-    for site, count in (told.get("internal_errors") or {}).items():
-        text = f"jaxmon failed {count} times in {site}"
-        yield Finding(HOOKS, "warning", text, "report it, with these versions")
-    if hooks and not missing and not told.get("miscounted"):
+    for what, (counted, expected) in (result.get("miscounted") or {}).items():
+        text = f"a test program made {expected} {what}, but {counted} were counted"
+        yield Finding(HOOKS, "failure", text, "please report this with these versions")
+    for site, count in (result.get("internal_errors") or {}).items():
+        text = f"jaxmon had {count} internal errors in {site}"
+        yield Finding(HOOKS, "warning", text, "please report this with these versions")
+    if hooks and not missing and not result.get("miscounted"):
         yield Finding(HOOKS, "ok", f"all {len(hooks)} hooks attach to JAX {version}")
 
 
-def _internals(told: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield which names of JAX are missing, and which figures that costs."""
-    version, missing = told.get("jax"), told.get("missing")
+def _internals(result: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield which names of JAX are missing, and which metrics depend on them."""
+    version, missing = result.get("jax"), result.get("missing")
     advice = "install a JAX that jaxmon was tested on, or a newer jaxmon"
     for one in missing or []:
         names, costs = " or ".join(one["names"]), ", ".join(one["costs"])
-        text = f"JAX {version} has no {names} ({one['serves']}); lost: {costs}"
+        text = (
+            f"JAX {version} has no {names} ({one['serves']}); missing without it: "
+            f"{costs}"
+        )
         status = "failure" if one["hook"] else "warning"
         yield Finding(INTERNALS, status, text, advice)  # type: ignore[arg-type]
     if missing == []:
-        text = f"JAX {version} has every name that jaxmon looks for, or a substitute"
+        text = f"JAX {version} has every name that jaxmon uses, or a substitute"
         yield Finding(INTERNALS, "ok", text)
 
 

@@ -1,4 +1,4 @@
-"""Where agents and sidecar meet: run directory, sockets, ports."""
+"""Run directory, agent sockets and ports."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _directory(directory: Path) -> Finding:
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
             probe.bind(str(trial))
     except RunDirError as error:
-        return Finding(AREA, "failure", str(error), "agents then serve TCP only")
+        return Finding(AREA, "failure", str(error), "agents will serve TCP only")
     except OSError as error:
-        text = f"run directory {directory} takes no sockets: {error.strerror}"
+        text = f"cannot create sockets in run directory {directory}: {error.strerror}"
         return Finding(AREA, "failure", text, "set JAXMON_RUN_DIR to a local directory")
     finally:
         with contextlib.suppress(OSError):
@@ -71,12 +71,15 @@ def _agents(directory: Path) -> Iterator[Finding]:
         elif answer.reason == fetch.GONE:
             dead.append(worker)
         elif answer.reason in (fetch.BROKEN, fetch.TOO_LARGE):
-            text = f"{sockets[worker]} does not answer as an agent does: {answer}"
-            advice = "find out whose it is, as by lsof, or set another JAXMON_RUN_DIR"
+            text = f"{sockets[worker]} is not an agent: {answer}"
+            advice = (
+                "find out what owns it, for example with lsof, or use another "
+                "JAXMON_RUN_DIR"
+            )
             yield Finding(AREA, "warning", text, advice)
         elif answer.reason != fetch.LEFT:
-            text = f"agent {worker} does not answer: {answer}"
-            advice = "its process may be stopped, or hold Python's lock in native code"
+            text = f"agent {worker} does not respond: {answer}"
+            advice = "its process may be stopped, or holding the GIL in native code"
             yield Finding(AREA, "warning", text, advice)
     if up:
         yield Finding(AREA, "ok", f"agents running here: {', '.join(up)}")
@@ -97,7 +100,7 @@ def _no_socket(path: Path) -> Finding | None:
         return None
     what = "a file" if stat.S_ISREG(mode) else kind(mode)
     advice = (
-        f"no agent takes that slot: move {path} away"
+        f"no agent can use that slot: move {path} away"
         if stat.S_ISDIR(mode)
         else f"the next agent replaces it; if it is yours, move {path} away"
     )
@@ -111,9 +114,9 @@ def _port(port: int) -> Finding:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                text = f"port {port} cannot be used: {os.strerror(error.errno or 0)}"
-                return Finding(AREA, "warning", text, "set JAXMON_PORT to another")
-            text = f"port {port} is taken: the next agent takes the next free one"
-            advice = "scrape the sidecar, which finds agents by their sockets"
+                text = f"port {port} is not usable: {os.strerror(error.errno or 0)}"
+                return Finding(AREA, "warning", text, "set a different JAXMON_PORT")
+            text = f"port {port} is in use: the next agent will use the next free one"
+            advice = "scrape the sidecar, which discovers agents through their sockets"
             return Finding(AREA, "note", text, advice)
     return Finding(AREA, "ok", f"port {port} is free")

@@ -1,4 +1,4 @@
-"""Versions that do not go together."""
+"""Version compatibility."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def installed(package: str) -> str | None:
 
 def check(version: Version = installed) -> Iterator[Finding]:
     """
-    Yield what is to be said about Python, JAX, jaxlib and plugins.
+    Yield findings about Python, JAX, jaxlib and plugins.
 
     Args:
-        version: tells the version of a package.
+        version: returns the version of a package.
     """
     yield _python()
     jax, jaxlib = version("jax"), version("jaxlib")
@@ -71,7 +71,7 @@ def _python() -> Finding:
     if oldest <= running <= newest:
         return Finding(AREA, "ok", f"Python {text}")
     tested = f"{_dotted(oldest)} to {_dotted(newest)}"
-    advice = f"jaxmon is tested on {tested}; check the hooks below"
+    advice = f"jaxmon is tested with {tested}; check the hooks below"
     return Finding(AREA, "warning", f"Python {text}", advice)
 
 
@@ -82,10 +82,15 @@ def _jax(jax: str) -> Finding:
         return Finding(AREA, "failure", f"JAX {jax} is too old", advice)
     if found[:2] > NEWEST_JAX:
         advice = (
-            f"jaxmon was tested up to JAX {_dotted(NEWEST_JAX)}; see below whether all "
-            "hooks attach"
+            f"jaxmon was tested up to JAX {_dotted(NEWEST_JAX)}; check below that "
+            "all hooks attach"
         )
-        return Finding(AREA, "note", f"JAX {jax} is newer than jaxmon knows", advice)
+        return Finding(
+            AREA,
+            "note",
+            f"JAX {jax} is newer than any release jaxmon was tested with",
+            advice,
+        )
     return Finding(AREA, "ok", f"JAX {jax}")
 
 
@@ -108,8 +113,8 @@ def _plugin(package: str, plugin: str, jaxlib: str) -> Finding:
     return Finding(
         AREA,
         "failure",
-        f"{package} {plugin} does not fit jaxlib {jaxlib}: JAX may ignore it and run "
-        "on the CPU",
+        f"{package} {plugin} is incompatible with jaxlib {jaxlib}: JAX may ignore "
+        "it and run on the CPU",
         f"pip install {package}=={jaxlib}",
     )
 

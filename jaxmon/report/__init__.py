@@ -1,8 +1,8 @@
 """
-What an agent knows, as a report for people: read, judged, laid out.
+Human-readable reports from agent data: parse, evaluate, format.
 
-Pure functions without JAX: `jaxmon explain` runs them beside a program, the exit report
-inside it.
+Pure functions without JAX: `jaxmon explain` runs them in its own process, the exit
+report in the program.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ from __future__ import annotations
 
 SCHEMA = 1
 """
-The version of an agent's pages, for who makes and who reads them: raised when a reader
-of older pages would be misled by newer ones.
+Schema version of an agent's debug endpoints, shared by writer and reader: raised when
+newer output would mislead an older reader.
 """

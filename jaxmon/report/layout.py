@@ -20,8 +20,8 @@ def clean(text: str) -> str:
     """
     Return *text* as one harmless line.
 
-    What would move the cursor, change colours, reverse the direction of writing or
-    take no place is spelled out, as Python would.
+    Characters that move the cursor, change colours, reverse text direction or have no
+    width are escaped as in Python.
     """
     text = text.translate(_PLAIN_SPACE)
     if text.isascii() and text.isprintable():
@@ -43,7 +43,7 @@ def columns(text: str) -> int:
 
 
 def shortened(text: str, room: int) -> str:
-    """Return *text*, without so much of its middle that it fits into *room* columns."""
+    """Shorten *text* in the middle to fit *room* columns."""
     if columns(text) <= room:
         return text
     head = _fitting(text, (room - 1) // 2)
@@ -53,8 +53,8 @@ def shortened(text: str, room: int) -> str:
 
 def ending(text: str, room: int) -> str:
     """
-    Return *text*, without so much of its beginning that it fits into *room* columns:
-    of a path the end tells most.
+    Shorten *text* at the start to fit *room* columns; the end of a path is the most
+    informative.
     """
     if columns(text) <= room:
         return text
@@ -92,9 +92,9 @@ class Column(NamedTuple):
     """
     Args:
         heading: in capitals, or empty.
-        size: columns it takes, the gap before it included; 0 takes what is left.
-        right: whether it is aligned to the right, as figures are.
-        cut: how cells that are too long are made to fit.
+        size: its width, including the gap before it; 0 takes the remaining width.
+        right: whether it is right-aligned, as numbers are.
+        cut: how long cells are shortened.
     """
 
     heading: str
@@ -141,9 +141,7 @@ def amount(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """
-    Return a time as people say it: ``12 µs``, ``85 ms``, ``14.2 s``, ``3 min 20 s``.
-    """
+    """Format a duration: ``12 µs``, ``85 ms``, ``14.2 s``, ``3 min 20 s``."""
     seconds = max(seconds, 0.0)
     if seconds < 0.000995:  # noqa: PLR2004 - what would be shown as 1 ms
         return f"{seconds * 1e6:.3g} µs" if seconds else "0 s"
@@ -181,7 +179,7 @@ def share(part: float, whole: float) -> str:
 
 
 def times(count: int) -> str:
-    """Return how often: ``once``, ``twice``, ``12 times``."""
+    """Format a count of occurrences: ``once``, ``twice``, ``12 times``."""
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 

@@ -1,8 +1,8 @@
 """
-What an agent's debug pages say, typed, and what to say about it.
+Content of an agent's debug endpoints as typed data, and the advice derived from it.
 
-The fields are called what the pages call them, and the code that judges and lays out
-reads nothing else. All text in it is harmless for a terminal.
+Fields have the names used in the JSON, and the code that evaluates and formats reads
+nothing else. All text in it is safe to print on a terminal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Json: TypeAlias = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Process:
     """
-    Whose report it is.
+    The process being reported on.
 
     Attributes:
         observed_seconds: since jaxmon was started there.
@@ -53,10 +53,10 @@ class Checks:
 @dataclass(frozen=True, slots=True)
 class Determinism:
     """
-    Whether a function returns the same again.
+    Whether a function returns the same outputs for the same inputs.
 
     Attributes:
-        not_repeated: why `shadow_interval` leaves it out, in a word.
+        not_repeated: reason why `shadow_interval` skips it.
     """
 
     checks: Checks = field(default_factory=Checks)
@@ -66,9 +66,7 @@ class Determinism:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """
-    The figures of one function; calls and hits are `None` where they are not counted.
-    """
+    """Statistics of one function; calls and hits are `None` if not counted."""
 
     name: str = ""
     internal: bool = False
@@ -91,7 +89,7 @@ class Function:
 
     @property
     def built(self) -> int:
-        """Programs built or loaded, and attempts at it."""
+        """Programs compiled or loaded, including failed attempts."""
         return sum(self.compiles.values())
 
 
@@ -109,7 +107,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How a call differs from those that a function was compiled for, in words."""
+    """
+    Description of how a call differs from those that the function was compiled for.
+    """
 
     text: str = ""
 
@@ -127,13 +127,13 @@ class Recompile:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The differences in words."""
+        """The differences as text."""
         return tuple(one.text for one in self.differences if one.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why the persistent cache cannot hit."""
+    """One reason why the persistent cache misses."""
 
     reason: str = ""
     message: str = ""
@@ -165,7 +165,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device and its memory in bytes; `None` where JAX does not tell."""
+    """A device and its memory in bytes; `None` if JAX does not report it."""
 
     device: str = ""
     kind: str = ""
@@ -216,8 +216,8 @@ class Allocations:
     Device memory by source line.
 
     Attributes:
-        time: Unix time of the last look, `None` where there was none.
-        seconds: from the first look to the last one, in which lines grew.
+        time: Unix time of the last snapshot, `None` if there was none.
+        seconds: from the first to the last snapshot, the period of the growth.
     """
 
     time: float | None = None
@@ -259,7 +259,7 @@ class Errors:
 
     @property
     def readable_reports(self) -> list[str]:
-        """The paths of the texts that lie beside the reports in JSON."""
+        """The paths of the text reports next to the JSON ones."""
         return [
             f"{one.removesuffix('.json')}.txt" if one.endswith(".json") else one
             for one in self.oom_reports
@@ -277,7 +277,7 @@ class Compiling:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that one agent says, in pages of that *schema*."""
+    """Everything that one agent reports, in that *schema*."""
 
     schema: int = 0
     process: Process = field(default_factory=Process)
@@ -310,9 +310,9 @@ class Advice:
     One thing to change.
 
     Attributes:
-        topic: of the rule, for programs that read it.
+        topic: identifies the rule, for programs that read it.
         subject: the function, device or line; may be empty.
-        finding: what is wrong, with the figures.
+        finding: what is wrong, with numbers.
         evidence: lines that show it.
         action: what to do about it.
     """
@@ -330,7 +330,7 @@ class Advice:
 
 def read(overview: object, events: object = None) -> Snapshot:
     """
-    Return what the pages ``/debug/overview`` and ``/debug/events`` say, functions by
+    Return the content of ``/debug/overview`` and ``/debug/events``, functions by
     compile time.
     """
     happened = mapping(events).get("events")

@@ -1,8 +1,8 @@
 """
 The sections of a report that are about compiles: findings, functions, recompiles.
 
-Each returns lines of at most *width* columns, the heading first, or none where there is
-nothing to tell.
+Each returns lines of at most *width* columns, the heading first, or an empty list if
+there is nothing to report.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def findings(
         room: most lines; advice that does not fit is counted, not shown.
     """
     if not advice:
-        return ["FINDINGS", f"{INDENT}None: nothing stands out."]
+        return ["FINDINGS", f"{INDENT}No findings."]
     lines = ["FINDINGS"]
     for number, one in enumerate(advice, 1):
         block = _finding(number, one, width)
@@ -53,7 +53,10 @@ def findings(
         if room is not None and len(lines) + len(block) + bool(rest) > room:
             if number > 1:
                 left = counted(rest + 1, "further finding")
-                hint = f"{INDENT}{left}: `jaxmon explain` tells all while it runs."
+                hint = (
+                    f"{INDENT}{left}: run `jaxmon explain` while the process is "
+                    "running."
+                )
                 return [*lines, hint]
             block = block[: room - len(lines)]
         lines += block
@@ -136,8 +139,8 @@ def recompiles(snapshot: Snapshot, advice: Sequence[Advice], width: int) -> list
     found = [f for f in snapshot.functions if f.recompiles and not f.internal]
     for function in found[:_MOST_FUNCTIONS]:
         causes = sorted(function.recompiles.items(), key=lambda one: -one[1])
-        told = ", ".join(f"{cause} {n:,}" for cause, n in causes)
-        text = f"{shortened(function.name, _MOST_OF_A_NAME)}: {told}"
+        details = ", ".join(f"{cause} {n:,}" for cause, n in causes)
+        text = f"{shortened(function.name, _MOST_OF_A_NAME)}: {details}"
         lines += wrapped(text, width, first=INDENT, rest=INDENT * 3)
         latest = [one for one in snapshot.recompiles if one.function == function.name]
         lines += _latest(latest, snapshot.process.now, width)
@@ -151,20 +154,20 @@ def recompiles(snapshot: Snapshot, advice: Sequence[Advice], width: int) -> list
 
 
 def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:
-    """Return the last recompiles; equal ones in a row share a line."""
+    """Return the latest recompiles; consecutive identical ones are merged."""
     lines: list[str] = []
     newest = sorted(found, key=lambda one: -one.time)
     groups = groupby(newest, key=lambda one: (one.cause, one.texts))
     for (cause, differences), group in islice(groups, _MOST_RECOMPILES):
         same = list(group)
-        facts = [f"{len(same)} alike"] if len(same) > 1 else []
+        facts = [f"{len(same)} identical"] if len(same) > 1 else []
         if same[0].seconds is not None:
             facts.append(duration(same[0].seconds))
         facts.append(ago(now - same[0].time))
-        told = list(differences[:_MOST_DIFFERENCES]) or [cause]
-        if rest := len(differences) + same[0].omitted - len(told):
-            told += [f"and {rest} more"] if rest > 0 else []
-        what = "; ".join(shortened(one, _MOST_OF_A_TEXT) for one in told)
+        details = list(differences[:_MOST_DIFFERENCES]) or [cause]
+        if rest := len(differences) + same[0].omitted - len(details):
+            details += [f"and {rest} more"] if rest > 0 else []
+        what = "; ".join(shortened(one, _MOST_OF_A_TEXT) for one in details)
         text = f"{what} ({', '.join(facts)})"
         lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 4)
     return lines

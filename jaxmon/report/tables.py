@@ -1,8 +1,8 @@
 """
 The sections of a report that are tables of facts: programs, cache, memory, transfers.
 
-Each returns lines of at most *width* columns, the heading first, or none where there is
-nothing to tell.
+Each returns lines of at most *width* columns, the heading first, or an empty list if
+there is nothing to report.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from jaxmon.report.layout import (
     ending,
     size,
     table,
-    times,
     wrapped,
 )
 from jaxmon.report.model import Device, Snapshot, Transfer
@@ -42,8 +41,7 @@ _DIRECTIONS = {
 
 def programs(snapshot: Snapshot, width: int) -> list[str]:
     """
-    Return what XLA says about the latest program of each function, and how long
-    sampled calls took.
+    Return XLA's analysis of each function's latest program, and sampled call times.
     """
     known = [one for one in snapshot.functions if one.program or one.samples]
     known = [one for one in known if not one.internal]
@@ -74,7 +72,7 @@ def programs(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def cache(snapshot: Snapshot, width: int) -> list[str]:
-    """Return what the persistent cache did, and why it could not do more."""
+    """Return persistent cache statistics and obstacles."""
     found = snapshot.cache
     hits, misses = found.requests.hit, found.requests.miss
     if found.enabled is None and not hits and not misses:
@@ -94,7 +92,7 @@ def cache(snapshot: Snapshot, width: int) -> list[str]:
         if found.size_bytes is not None:
             facts.append(size(found.size_bytes))
         if found.writes:
-            facts.append(f"written {times(found.writes)}")
+            facts.append(f"{counted(found.writes, 'write')}")
         lines += wrapped(", ".join(facts), width, first=INDENT, rest=INDENT * 2)
     for one in found.obstacles:
         text = f"{one.message} {one.advice}".strip()
@@ -103,7 +101,7 @@ def cache(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def devices(snapshot: Snapshot, width: int) -> list[str]:
-    """Return what the devices hold."""
+    """Return device memory use."""
     if not snapshot.memory.devices:
         return []
     layout = [
@@ -149,7 +147,7 @@ def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def transfers(snapshot: Snapshot, width: int) -> list[str]:
-    """Return the source lines that wait longest for transfers."""
+    """Return the source lines that block longest on transfers."""
     lines = [one for one in snapshot.transfers.lines if one.seconds >= _WORTH_SECONDS]
     if not lines:
         return []
@@ -176,12 +174,12 @@ def transfers(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def errors(snapshot: Snapshot, width: int) -> list[str]:
-    """Return what failed, and where reports of it are."""
+    """Return errors and the locations of their reports."""
     lines = []
     for one in snapshot.functions:
         if kinds := {kind: n for kind, n in one.errors.items() if n}:
-            told = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
-            text = f"{one.name}: {told}"
+            details = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
+            text = f"{one.name}: {details}"
             lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
     for path in snapshot.errors.readable_reports[-_MOST_REPORTS:]:
         text = f"report: {path}"
@@ -190,27 +188,26 @@ def errors(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def notes(snapshot: Snapshot, width: int) -> list[str]:
-    """Return what this report lacks, and why."""
+    """Return what is missing from this report, and why."""
     texts = list(_versions(snapshot))
     if snapshot.functions_left_out:
         left = counted(snapshot.functions_left_out, "further function")
-        texts.append(f"{left} are left out here; the totals lack them.")
+        texts.append(f"{left} not shown and not included in the totals.")
     if left_out := [one for one in snapshot.functions if one.determinism.not_repeated]:
-        told = ", ".join(
+        details = ", ".join(
             f"{one.name} ({one.determinism.not_repeated.replace('_', ' ')})"
             for one in left_out[:_MOST_PLACES]
         )
         more = len(left_out) - _MOST_PLACES
-        told += f" and {more} more" if more > 0 else ""
-        texts.append(f"Not repeated to compare outputs (shadow_interval): {told}.")
+        details += f" and {more} more" if more > 0 else ""
+        texts.append(f"Not re-run for determinism checks (shadow_interval): {details}.")
     if off := [name for name, active in snapshot.hooks.items() if not active]:
-        texts.append(
-            f"These hooks do not observe, and their figures are missing: "
-            f"{', '.join(off)}."
-        )
+        texts.append(f"Inactive hooks, whose data is missing: {', '.join(off)}.")
     if failed := {site: n for site, n in snapshot.internal_errors.items() if n}:
-        told = ", ".join(f"{site} {n:,}" for site, n in failed.items())
-        texts.append(f"jaxmon itself failed, and some figures may be missing: {told}.")
+        details = ", ".join(f"{site} {n:,}" for site, n in failed.items())
+        texts.append(
+            f"jaxmon had internal errors, so some data may be missing: {details}."
+        )
     lines = []
     for text in texts:
         lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
@@ -218,21 +215,19 @@ def notes(snapshot: Snapshot, width: int) -> list[str]:
 
 
 def _versions(snapshot: Snapshot) -> Iterator[str]:
-    """Yield what is to be said where the agent is of another jaxmon than its reader."""
+    """Yield notes about version differences between agent and reader."""
     theirs, ours = snapshot.process.jaxmon, version()
     if theirs and theirs != ours:
         yield (
-            f"The program has jaxmon {theirs}, this command is of {ours}: figures may "
+            f"The process runs jaxmon {theirs}, this command is {ours}: data may "
             "be missing."
         )
     if snapshot.schema > SCHEMA:
-        yield "This command is too old for the program and may read it wrongly."
+        yield "This command is older than the process's jaxmon: data may be wrong."
 
 
 def _memory_heading(snapshot: Snapshot) -> str:
-    """
-    Return the heading, with what the figures are worth: they are of the last look.
-    """
+    """Return the heading with the age of the snapshot."""
     heading, looks = "MEMORY BY SOURCE LINE", snapshot.allocations
     if looks.time is None:
         return heading

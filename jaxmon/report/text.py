@@ -1,6 +1,4 @@
-"""
-A report as text: all of it for `jaxmon explain`, one screen of it when a program ends.
-"""
+"""A report as text: complete for `jaxmon explain`, one screen for the exit report."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _MOST_FUNCTIONS = 5
 def explanation(
     snapshot: Snapshot, advice: Sequence[Advice], *, worker: str, width: int = WIDTH
 ) -> list[str]:
-    """
-    Return all there is to tell about a running program, in lines of *width* columns.
-    """
+    """Return the full report on a running process in lines of *width* columns."""
     return _joined(
         [
             _head(snapshot, worker, width),
@@ -44,7 +40,7 @@ def explanation(
 def summary(
     snapshot: Snapshot, advice: Sequence[Advice], *, width: int = WIDTH
 ) -> list[str]:
-    """Return what matters most about a program that ends, in at most `MOST_LINES`."""
+    """Return the exit report in at most `MOST_LINES` lines."""
     title = f"── {shortened(f'jaxmon: {snapshot.process.program}', width - 8)} "
     facts = [
         [title + "─" * (width - columns(title))],
@@ -58,7 +54,7 @@ def summary(
 
 
 def heading(process: Process, worker: str, width: int) -> str:
-    """Return the line that tells whom a report is about."""
+    """Return the line identifying the process."""
     pid = f"pid {process.pid}" if process.pid else ""
     who = [f"worker {worker}", pid, process.program]
     return shortened(" · ".join(filter(None, who)), width)
@@ -88,15 +84,15 @@ def _memory(snapshot: Snapshot, width: int) -> list[str]:
         return []
     device = max(known, key=lambda one: one.peak or one.live_bytes or 0)
     if device.peak:
-        told = f"{size(device.peak)} at most"
-        told += f" of {size(device.limit)}" if device.limit else ""
+        details = f"peak {size(device.peak)}"
+        details += f" of {size(device.limit)}" if device.limit else ""
     else:
-        told = f"{size(device.live_bytes or 0)} in live arrays at the last look"
-    line = f"DEVICE MEMORY: {told}, on device {device.device}"
+        details = f"{size(device.live_bytes or 0)} in live arrays at the last snapshot"
+    line = f"DEVICE MEMORY: {details}, on device {device.device}"
     lines = [line]
     if snapshot.allocations.lines:
         top = snapshot.allocations.lines[0]
-        text = f"{INDENT}the largest part, {size(top.bytes)}, from "
+        text = f"{INDENT}largest: {size(top.bytes)} from "
         lines.append(text + ending(top.place, width - columns(text)))
     return [shortened(one, width) for one in lines]
 

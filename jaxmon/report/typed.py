@@ -1,8 +1,8 @@
 """
-JSON of somebody else, as dataclasses.
+Untrusted JSON as dataclasses.
 
-What is missing, or of another type than a field's, leaves the field its default. All
-text is made harmless for a terminal.
+Values that are missing, or not of the field's type, leave the field at its default. All
+text is made safe to print on a terminal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jaxmon.report.layout import clean
 T = TypeVar("T")
 
 Reader: TypeAlias = Callable[[object], Any]
-"""Returns what it is given as the type of a field, `None` where it is another."""
+"""Returns its argument as the type of a field, `None` if it is of another type."""
 
 
 def from_json(kind: type[T], value: object) -> T:
@@ -38,7 +38,7 @@ def mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-# To look at the types of fields takes time.
+# Inspecting the types of fields takes time.
 _known: dict[Any, Reader] = {}
 
 

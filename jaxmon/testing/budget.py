@@ -1,4 +1,4 @@
-"""Budgets: a block that may cost so much, and an error that tells what cost more."""
+"""Budgets: limits on what a block may cost."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ class Limits:
             if value is None or (type(value) is int and value >= 0):
                 continue
             msg = (
-                f"{name}={value!r} is no limit; give a whole number from 0, or None "
-                "for no limit"
+                f"{name}={value!r} is not a valid limit; give a whole number of at "
+                "least 0, or None for no limit"
             )
             raise SettingsError(msg)
         internal: object = self.internal
         if not isinstance(internal, bool):
-            msg = f"internal={internal!r} is no switch; give True or False"
+            msg = f"internal={internal!r} is invalid; give True or False"
             raise SettingsError(msg)
         named = isinstance(self.function, str) and self.function
         if not (self.function is None or named or callable(self.function)):
             msg = (
-                f"function={self.function!r} is no function; give one, or its name: "
-                "'train_step' or 'project.train.train_step'"
+                f"function={self.function!r} is not a function; give one, or its "
+                "name: 'train_step' or 'project.train.train_step'"
             )
             raise SettingsError(msg)
 
@@ -66,14 +66,14 @@ class Limits:
 @dataclass(slots=True)
 class Spent:
     """
-    What a block cost; known when the block has ended. As a string, every detail.
+    The cost of a block, available after it ends. `str()` gives the details.
 
     Attributes:
-        compiles: programs built, or loaded from the persistent cache.
-        recompiles: calls that had to compile a function again; where there is no
-            limit, only those whose earlier compile was observed.
+        compiles: programs compiled, or loaded from the persistent cache.
+        recompiles: calls that recompiled a function; without a limit, only those whose
+            earlier compile was observed.
         seconds: time to trace, lower, compile and load these programs.
-        transfers: transfers between host and device, `None` where there is no limit.
+        transfers: transfers between host and device, `None` without a limit.
         live_bytes_growth: what live arrays grew by, `None` where there is no limit.
     """
 
@@ -82,7 +82,7 @@ class Spent:
     seconds: float = 0.0
     transfers: int | None = None
     live_bytes_growth: int | None = None
-    _details: str = "nothing is known before the block has ended"
+    _details: str = "the result is not available before the block ends"
 
     def __str__(self) -> str:
         return self._details
@@ -149,8 +149,8 @@ class _Block:
 
 class Budget:
     """
-    What `budget` returns: for ``with`` blocks, or a decorator. Any thread and task may
-    enter it, again and again.
+    What `budget` returns: for ``with`` blocks, or a decorator. May be entered
+    repeatedly, by any thread or task.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -186,8 +186,8 @@ class Budget:
 
     def _pop(self) -> _Block:
         """
-        Take out the innermost block of this thread or task; where there is none, the
-        latest: a generator may be finished by another thread than began it.
+        Remove and return the innermost block of this thread or task, else the latest: a
+        generator may be finished by a different thread than started it.
         """
         owner = _owner()
         with self._lock:
@@ -210,23 +210,24 @@ def budget(  # noqa: PLR0913 - each is optional, and named by the caller
     internal: bool = False,
 ) -> Budget:
     """
-    Bound what a ``with`` block, or each call of a decorated function, may cost.
+    Limit the cost of a ``with`` block, or of each call of a decorated function.
 
-    Reads the agent that runs, else starts a silent one for the block. All threads
-    of the process count; what JAX finishes after the block does not.
+    Uses the running agent, else starts a private one for the block. All threads of the
+    process count; work that JAX finishes after the block does not.
 
     Args:
-        compiles: most programs built, or loaded from the persistent cache, whether a
-            call or ``lower().compile()`` asked for them. A compile that fails is none.
-        recompiles: most calls that compile a function which was compiled before, in
-            the block or earlier.
-        transfers: most transfers between host and device, in either direction.
-        live_bytes_growth: most bytes that the arrays which live after the block may
-            have more than those before it; garbage is collected first.
+        compiles: maximum number of programs compiled or loaded from the persistent
+            cache, by a call or ``lower().compile()``. Failed compiles do not count.
+        recompiles: maximum number of calls that recompile a function compiled before,
+            in the block or earlier.
+        transfers: maximum number of transfers between host and device, in either
+            direction.
+        live_bytes_growth: maximum growth of live array bytes over the block, after
+            garbage collection.
         function: count compiles and recompiles of this function only: itself, or
             its name, with or without the module.
-        internal: count JAX's own functions as well: ``jnp`` operations outside of
-            `jax.jit` are compiled, too.
+        internal: count JAX's own functions as well: eager ``jnp`` operations are
+            compiled as well.
 
     Example:
         >>> import jax, jaxmon
@@ -238,9 +239,9 @@ def budget(  # noqa: PLR0913 - each is optional, and named by the caller
         1
 
     Raises:
-        BudgetExceeded: as the block ends, unless an exception leaves it.
-        SettingsError: a limit that is none.
-        JaxmonError: this JAX, or the agent that runs, does not tell.
+        BudgetExceeded: at the end of the block, unless it raised.
+        SettingsError: an invalid limit.
+        JaxmonError: this JAX, or the running agent, cannot count.
     """
     return Budget(
         Limits(
@@ -255,7 +256,7 @@ def budget(  # noqa: PLR0913 - each is optional, and named by the caller
 
 
 def _owner() -> object:
-    """Return what tells this thread and task from others."""
+    """Return what identifies this thread and task."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no event loop runs in this thread
@@ -268,13 +269,13 @@ def _chosen(cost: Cost, limits: Limits) -> Cost:
     Return *cost* without the functions that do not count.
 
     Raises:
-        JaxmonError: some have no label, so that nobody knows whether they do.
+        JaxmonError: some have no label, so it is unknown whether they count.
     """
     if not limits.internal and any(one.name == OTHER for one in cost.functions):
         msg = (
-            f"jaxmon cannot tell which functions were compiled: {OTHER!r} stands for "
-            "those beyond max_functions; instrument with a larger one, or let the "
-            "budget start its own agent"
+            "jaxmon cannot identify all compiled functions: those beyond "
+            f"max_functions are counted as {OTHER!r}; increase max_functions, or "
+            "let the budget start its own agent"
         )
         raise JaxmonError(msg)
     wanted = limits.function

@@ -1,4 +1,4 @@
-"""The agent that budgets read: the one that runs, else one of their own."""
+"""The agent used by budgets: the running one, or a private one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxmon.testing.silent import SILENT
 
 class Observer:
     """
-    Lends the running agent, or starts a silent one for as long as anybody needs it.
+    Provides the running agent, or a private one while needed.
 
     Budgets may overlap, in one thread or in several: the last one ends the agent.
     """
@@ -39,7 +39,7 @@ class Observer:
             return agent
 
     def give_back(self, agent: Agent) -> None:
-        """End *agent* if it is ours and nobody else has it."""
+        """Stop *agent* if it is ours and not in use elsewhere."""
         with self._lock:
             if agent is not self._own:
                 return

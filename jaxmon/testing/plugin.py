@@ -1,8 +1,8 @@
 """
-A plugin for pytest: budgets as marks, and a report of the tests that compiled most.
+pytest plugin: budget markers, and a report of the tests that compiled most.
 
-Loaded by every pytest of the environment, so it imports nothing but pytest until a
-test is marked or a report is asked for.
+Loaded by every pytest of the environment, so it imports nothing but pytest until a test
+has the marker or a report is requested.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ import pytest
 MARK = "jaxmon_budget"
 
 _MARK_HELP = (
-    f"{MARK}(compiles=None, recompiles=None, transfers=None, live_bytes_growth=None, "
-    "function=None, internal=False): fail if the test costs more; see jaxmon.budget. "
-    "A nearer mark wins, figure by figure."
+    f"{MARK}(compiles=None, recompiles=None, transfers=None, "
+    "live_bytes_growth=None, function=None, internal=False): fail if the test "
+    "exceeds these limits; see jaxmon.budget. The innermost marker wins for each "
+    "limit."
 )
 _REPORT_HELP = (
-    "report the N tests (10) in which JAX compiled most; with xdist, of all workers"
+    "report the N tests (default 10) with the most JAX compiles, across all xdist "
+    "workers"
 )
 _DEFAULT = "10"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--jaxmon-report``, and the same for the ini file."""
-    group = parser.getgroup("jaxmon", "JAX, observed by jaxmon")
+    group = parser.getgroup("jaxmon", "jaxmon (JAX observability)")
     group.addoption(
         "--jaxmon-report",
         nargs="?",
@@ -43,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark, and start what the report needs if there is to be one."""
+    """Register the marker, and prepare the report if one is requested."""
     config.addinivalue_line("markers", _MARK_HELP)
     _keep_our_modules(config)
     given = config.getoption("--jaxmon-report")
@@ -54,8 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
         most = -1
     if most < 0:
         msg = (
-            f"--jaxmon-report={text} is no number of tests; give 1 or more, or 0, or "
-            "the option last: pytest tests --jaxmon-report"
+            f"--jaxmon-report={text} is not a valid number of tests; give 0 or "
+            "more, or put the option last: pytest tests --jaxmon-report"
         )
         raise pytest.UsageError(msg)
     if most:
@@ -83,8 +85,8 @@ def _keep_our_modules(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """
-    Observe a marked test from its fixtures on: what these compile is what a
-    recompile in the test is compared with.
+    Observe a test with the marker from its fixtures on: recompiles in the test are
+    relative to what the fixtures compiled.
     """
     if "jax" not in sys.modules or item.get_closest_marker(MARK) is None:
         return (yield)
@@ -104,7 +106,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     limits: dict[str, Any] = {}
     for mark in item.iter_markers(MARK):  # the nearest first
         if mark.args:
-            _fail(f"takes names, such as compiles=1, not {mark.args!r}")
+            _fail(f"takes keyword arguments such as compiles=1, not {mark.args!r}")
         limits = {**mark.kwargs, **limits}
     if not limits:
         return (yield)

@@ -1,4 +1,4 @@
-"""Which tests compiled most: counted in each process of pytest, told by one."""
+"""Reports the tests with the most compiles, across pytest processes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _COLUMNS = "{:>8}  {:>10}  {:>9}  {}"
 
 class Figures(NamedTuple):
     """
-    What JAX did in a test: programs built or loaded, calls that had to compile
-    again, and seconds for all of it.
+    JAX's work in a test: programs compiled or loaded, recompiling calls, and the
+    seconds for all of it.
     """
 
     compiles: int = 0
@@ -31,10 +31,10 @@ class Figures(NamedTuple):
 
 class Recorder:
     """
-    Counts what each test compiles, its fixtures and JAX's own functions included.
+    Counts the compiles of each test, including its fixtures and JAX's own functions.
 
-    The figures travel as properties of pytest's reports: from the workers of xdist
-    to the process that tells, and into JUnit's XML.
+    The counts travel as properties of pytest's reports: from xdist workers to the
+    reporting process, and into JUnit XML.
 
     Args:
         most: tests in the report.
@@ -78,7 +78,10 @@ class Recorder:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the figures of a test, from wherever it ran; the last report has all."""
+        """
+        Store the counts of a test, whichever process ran it; its last report has all of
+        them.
+        """
         found: dict[str, Any] = dict(report.user_properties)
         self._found[report.nodeid] = Figures(
             *(found.get(f"jaxmon_{name}", 0) for name in Figures._fields)
@@ -93,7 +96,7 @@ class Recorder:
         count = sum(figures.compiles for figures, _ in compiled)
         total = sum(figures.seconds for figures, _ in compiled)
         write = terminalreporter.write_line
-        terminalreporter.section("jaxmon: the tests that compiled most")
+        terminalreporter.section("jaxmon: tests with the most compiles")
         write(
             f"{count} compiles in {total:.1f} s, "
             f"in {len(compiled)} of {len(self._found)} tests"

@@ -1,4 +1,4 @@
-"""The settings of an agent that counts for tests."""
+"""Settings of the private agent used in tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from jaxmon.options import Options
 
 
-# It serves nobody and looks at nothing by itself. Each setting is given, so that the
+# It serves no endpoint and polls nothing. Each setting is given, so that the
 # environment of the tests has no say.
 SILENT: Options = {
     "enabled": True,

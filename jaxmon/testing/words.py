@@ -1,4 +1,4 @@
-"""What a block cost, in words."""
+"""Text for budget results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def message(exceeded: Mapping[str, tuple[int, int]], details: str) -> str:
 
 
 def details(cost: Cost) -> str:
-    """Return lines that name what caused each figure of *cost*."""
+    """Return lines that name the causes of each value in *cost*."""
     sections = (
         _recompiled(cost),
         _compiled(cost.functions),
@@ -88,8 +88,9 @@ def _recompiles(one: FunctionCost, events: Iterable[Event]) -> Iterator[str]:
         yield f"  {one.name}: {counts}"
     if unseen:
         yield (
-            f"  {one.name}: was compiled before jaxmon looked, so the cause of its "
-            "first recompile is not known; jaxmon.instrument() before that tells it"
+            f"  {one.name}: was compiled before jaxmon started, so the cause of "
+            "its first recompile is unknown; call jaxmon.instrument() earlier to "
+            "see it"
         )
     told = [event for event in events if event.function == one.name]
     for event in _some(told):

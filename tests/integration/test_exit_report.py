@@ -119,10 +119,10 @@ def test_a_short_program_tells_its_memory(python_script) -> None:
     held = "\nheld = jax.numpy.zeros(1 << 19, np.float32)\n"
     result = python_script(PROGRAM + held, env={"JAXMON_MEMORY_INTERVAL": "3600"}).ok()
 
-    assert "DEVICE MEMORY: 2 MiB in live arrays at the last look, on device 0" in (
+    assert "DEVICE MEMORY: 2 MiB in live arrays at the last snapshot, on device 0" in (
         result.err
     )
-    assert re.search(r"  the largest part, 2 MiB, from \S*/script.py:15\n", result.err)
+    assert re.search(r"  largest: 2 MiB, from \S*/script.py:15\n", result.err)
 
 
 def test_forked_children_do_not_report(python_script) -> None:

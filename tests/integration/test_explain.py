@@ -155,7 +155,7 @@ def test_a_program_under_load_is_explained(programs, run_dir):
     assert all(layout.columns(line) <= 80 for line in lines)
     assert lines[0].startswith(f"worker 0 · pid {process.pid} · {PYTHON} ")
     assert "__main__.forward was recompiled" in text
-    assert "because the shape of an argument changed" in text
+    assert "because an argument's shape changed" in text
     assert "argument batch['x']: float32[4," in text
     assert "Advice: Pad to a few fixed sizes (buckets)" in text
     assert "COMPILE TIME: " in text

@@ -164,7 +164,7 @@ def test_test_case_of_unittest_can_be_marked(run: Run) -> None:
 def test_wrong_marks_fail_their_test(run: Run) -> None:
     """A mark that cannot be used is said in a line, and does not pass unnoticed."""
     wrong = {
-        "1": "takes names, such as compiles=1, not (1,)",
+        "1": "takes keyword arguments such as compiles=1, not (1,)",
         "compiles=-1": "compiles=-1 is no limit; give a whole number",
         "compile=1": "unexpected keyword argument 'compile'",
     }
@@ -204,7 +204,7 @@ def test_report_names_the_tests_that_compile_most(
 ) -> None:
     """Fixtures included, most first, no more than asked for; the same from workers."""
     result = run(REPORTED, "--jaxmon-report=1", *options).ok()
-    report = result.out.partition("jaxmon: the tests that compiled most")[2]
+    report = result.out.partition("jaxmon: tests with the most compiles")[2]
     lines = report.splitlines()[1:4]
     assert lines[0].startswith("4 compiles in ")
     assert lines[0].endswith("in 2 of 3 tests")

@@ -50,7 +50,7 @@ def test_versions_that_fit_are_in_order() -> None:
         (
             {"jax": "0.13.0", "jaxlib": "0.13.0"},
             "note",
-            "JAX 0.13.0 is newer than jaxmon knows",
+            "JAX 0.13.0 is newer than any release jaxmon was tested with",
         ),
         (
             {"jax": "0.10.2", "jaxlib": "0.10.1"},
@@ -66,8 +66,8 @@ def test_versions_that_fit_are_in_order() -> None:
             {"jax": "0.10.2", "jaxlib": "0.10.2", "jax_cuda13_pjrt": "0.9.1"},
             "failure",
             (
-                "jax-cuda13-pjrt 0.9.1 does not fit jaxlib 0.10.2: JAX may ignore it "
-                "and run on the CPU"
+                "jax-cuda13-pjrt 0.9.1 is incompatible with jaxlib 0.10.2: JAX "
+                "may ignore it and run on the CPU"
             ),
         ),
     ],
@@ -92,37 +92,37 @@ def test_a_clean_environment_is_in_order() -> None:
         (
             {"JAXMON_PROT": "1"},
             "warning",
-            "JAXMON_PROT is no setting of jaxmon",
+            "JAXMON_PROT is not a jaxmon setting",
             "did you mean JAXMON_PORT?",
         ),
         (
             {"JAXMON_QQQQQQQQ": "1"},
             "warning",
-            "JAXMON_QQQQQQQQ is no setting of jaxmon",
+            "JAXMON_QQQQQQQQ is not a jaxmon setting",
             "see docs/settings.md",
         ),
         (
             {"JAXMON_PORT": "99999"},
             "failure",
             "port=99999 is out of range; give 0 to 65535",
-            "correct or unset it: jaxmon.instrument() raises this error",
+            "fix or unset it; otherwise jaxmon.instrument() raises this error",
         ),
         (
             {"JAXMON_ENABLED": "0"},
             "warning",
-            "JAXMON_ENABLED switches jaxmon off",
-            "unset it to observe programs",
+            "JAXMON_ENABLED disables jaxmon",
+            "unset it to enable jaxmon",
         ),
         (
             {"JAX_DISABLE_JIT": "1"},
             "warning",
-            "JAX_DISABLE_JIT=1: nothing is compiled; every operation runs by itself",
+            "JAX_DISABLE_JIT=1: nothing is compiled; every operation runs individually",
             "unset JAX_DISABLE_JIT in production",
         ),
         (
             {"JAX_ENABLE_X64": "True"},
             "note",
-            "JAX_ENABLE_X64: arrays may be float64, which costs memory and time",
+            "JAX_ENABLE_X64: arrays can become float64, which costs memory and time",
             "",
         ),
     ],
@@ -166,8 +166,11 @@ def test_platforms_that_are_not_here(tmp_path: Path) -> None:
     environ = {"JAX_PLATFORMS": "cuda,tpu"}
     found = by_status(list(devices.check(tmp_path, lambda _: False, environ)))
     assert found["warning"] == [
-        "JAX_PLATFORMS=cuda,tpu, but there is no NVIDIA driver: JAX will not start",
-        "JAX_PLATFORMS=cuda,tpu, but there is no TPU: JAX will not start",
+        (
+            "JAX_PLATFORMS=cuda,tpu, but there is no NVIDIA driver: JAX will fail to "
+            "start"
+        ),
+        "JAX_PLATFORMS=cuda,tpu, but there is no TPU: JAX will fail to start",
     ]
 
 
@@ -192,7 +195,7 @@ def test_a_gpu_that_jax_cannot_use(tmp_path: Path) -> None:
     assert found == {
         "warning": [
             "an NVIDIA driver is loaded, but JAX has no CUDA plugin",
-            "nvidia-ml-py is missing: the sidecar shows no GPUs",
+            "nvidia-ml-py is missing: the sidecar cannot export GPU metrics",
         ]
     }
 
@@ -208,10 +211,10 @@ def test_a_missing_hook_and_a_wrong_count_fail() -> None:
     found = by_status(list(selftest._hooks(told)))
     assert found == {
         "failure": [
-            "the hook 'misses' does not attach to JAX 9.9",
-            "3 calls of a known program were counted as 2",
+            "hook 'misses' cannot attach to JAX 9.9",
+            "a test program made 3 calls, but 2 were counted",
         ],
-        "warning": ["jaxmon failed 4 times in compiles"],
+        "warning": ["jaxmon had 4 internal errors in compiles"],
     }
 
 
@@ -223,11 +226,11 @@ def test_a_missing_name_says_what_it_costs() -> None:
         list(selftest._internals({"jax": "9.9", "missing": [needed, other]}))
     )
     assert found == {
-        "failure": ["JAX 9.9 has no a.b (x); lost: m, n"],
-        "warning": ["JAX 9.9 has no c or d (y); lost: o"],
+        "failure": ["JAX 9.9 has no a.b (x); missing without it: m, n"],
+        "warning": ["JAX 9.9 has no c or d (y); missing without it: o"],
     }
     assert by_status(list(selftest._internals({"jax": "9.9", "missing": []}))) == {
-        "ok": ["JAX 9.9 has every name that jaxmon looks for, or a substitute"]
+        "ok": ["JAX 9.9 has every name that jaxmon uses, or a substitute"]
     }
     assert not list(selftest._internals({"jax": "9.9"}))
 
@@ -254,7 +257,7 @@ def test_a_broken_nvml_package_is_no_driver_that_hangs(
     found = list(devices.check(tmp_path, here.__contains__, environ={}))
 
     assert [one.status for one in found] == ["warning"]
-    assert "NVML could not be asked: ModuleNotFoundError" in found[0].text
+    assert "querying NVML failed: ModuleNotFoundError" in found[0].text
 
 
 def test_without_jax_its_self_test_is_left_out(

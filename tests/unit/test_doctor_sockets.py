@@ -43,7 +43,7 @@ def test_agents_that_run_died_and_hang(run_dir: Path) -> None:
         dead.close()
         found = by_status(list(sockets.check(run_dir, None)))
 
-    assert found["warning"][0].startswith("agent 3 does not answer: ")
+    assert found["warning"][0].startswith("agent 3 does not respond: ")
     assert found["note"] == [
         "sockets of killed processes: 5; the next agents replace them"
     ]
@@ -85,7 +85,7 @@ def test_what_answers_nonsense_is_no_agent(run_dir: Path) -> None:
         (found,) = list(sockets.check(run_dir, None))[1:]
 
     assert found.status == "warning"
-    assert found.text.startswith(f"{path} does not answer as an agent does: its answer")
+    assert found.text.startswith(f"{path} is not an agent: its answer")
     assert "lsof" in found.advice
 
 
@@ -94,7 +94,7 @@ def test_a_port_in_use_is_a_note(run_dir: Path, free_port: int) -> None:
     assert list(sockets.check(run_dir, free_port))[-1].status == "ok"
     with closing(socket.create_server(("127.0.0.1", free_port))):
         found = list(sockets.check(run_dir, free_port))[-1]
-    assert (found.status, f"port {free_port} is taken" in found.text) == ("note", True)
+    assert (found.status, f"port {free_port} is in use" in found.text) == ("note", True)
 
 
 def test_a_slot_in_use_is_left_alone(run_dir: Path) -> None:

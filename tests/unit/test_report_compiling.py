@@ -20,8 +20,8 @@ CASES: dict[str, Case] = {
         "A compile has been running for 6 min 40 s.",
         (),
         (
-            "Large unrolled loops compile for long: use jax.lax.scan. If other "
-            "processes wait too, look which rank runs a program of its own."
+            "Large unrolled loops compile slowly: use jax.lax.scan. If other "
+            "processes are waiting too, check which rank runs a different program."
         ),
     ),
     "scattered": (
@@ -37,11 +37,11 @@ CASES: dict[str, Case] = {
         },
         [],
         (
-            "10 functions were recompiled, 30 times in all, mostly because the "
-            "shape of an argument changed. Their compiles took 40.0 s."
+            "10 functions were recompiled, 30 times in all, mostly because an "
+            "argument's shape changed. Their compiles took 40.0 s."
         ),
         (),
-        "Pad to a few fixed sizes (buckets), or drop the last, smaller batch.",
+        "Pad to a few fixed sizes (buckets), or drop the smaller last batch.",
     ),
     "operations": (
         {
@@ -58,8 +58,8 @@ CASES: dict[str, Case] = {
         "Eager operations were compiled one by one: 250 programs in 6.2 s.",
         ("add 200, dot 50",),
         (
-            "Put them into a jitted function; for set-up code and for the values of a "
-            "result, numpy does as well."
+            "Move them into a jitted function; for set-up code and "
+            "post-processing, NumPy works too."
         ),
     ),
     "operations again": (
@@ -76,13 +76,13 @@ CASES: dict[str, Case] = {
         },
         [],
         (
-            "Eager operations were compiled one by one: 23 programs in 2.5 s, "
-            "22 of them recompiles, mostly because the shape of an argument changed."
+            "Eager operations were compiled one by one: 23 programs in 2.5 s, 22 "
+            "of them recompiles, mostly because an argument's shape changed."
         ),
         ("unstack 23",),
         (
-            "Put them into a jitted function; for set-up code and for the values of a "
-            "result, numpy does as well."
+            "Move them into a jitted function; for set-up code and "
+            "post-processing, NumPy works too."
         ),
     ),
     "effects": (
@@ -94,8 +94,8 @@ CASES: dict[str, Case] = {
         ),
         (),
         (
-            "Each such call costs about half a millisecond on the host: leave the "
-            "effect out where time matters."
+            "Each such call costs about half a millisecond on the host; remove "
+            "the effect where time matters."
         ),
     ),
     "cache obstacle": (
@@ -135,8 +135,8 @@ CASES: dict[str, Case] = {
         "Compiles took 25 % of the time: 2 min 30 s of 10 min.",
         (),
         (
-            "Compile before the work begins, or keep programs between runs: set "
-            "JAX_COMPILATION_CACHE_DIR."
+            "Warm up before the work starts, or reuse compiled programs between "
+            "runs: set JAX_COMPILATION_CACHE_DIR."
         ),
     ),
 }
@@ -174,9 +174,9 @@ def test_recompiles_are_explained_with_their_latest_differences():
             "recompile",
             "train.step",
             "train.step was recompiled 37 times because the shape of an argument "
-            "changed. Its compiles took 4.0 s.",
+            "changed. Compiling it took 4.0 s.",
             (texts[4], texts[3], texts[1]),
-            "Pad to a few fixed sizes (buckets), or drop the last, smaller batch.",
+            "Pad to a few fixed sizes (buckets), or drop the smaller last batch.",
         )
     ]
 
@@ -214,7 +214,7 @@ def test_every_cause_has_its_words(cause):
 
     assert found.finding.startswith("train.step was recompiled 5 times")
     if cause == "unknown":
-        assert "; JAX does not tell why. Its" in found.finding
+        assert "; the cause is unknown. Its" in found.finding
         assert "JAX_EXPLAIN_CACHE_MISSES=1" in found.action
     else:
         assert f" because {WHY[cause]}. Its" in found.finding

@@ -20,8 +20,9 @@ CASES: dict[str, Case] = {
         "The device ran out of memory twice.",
         ("report: /var/r/oom-1.txt",),
         (
-            "The report names the program that asked and the lines that held memory: "
-            "free those first, donate arguments, or make the batch smaller."
+            "The report names the program that requested memory and the lines "
+            "that held it: free those first, donate arguments, or reduce the "
+            "batch size."
         ),
     ),
     "memory nearly full": (
@@ -30,8 +31,8 @@ CASES: dict[str, Case] = {
         "Device 3 uses 90 % of its 80 GiB.",
         ("train.py:9 holds 40 GiB",),
         (
-            "Free what these lines hold, donate arguments (donate_argnums), or make "
-            "the batch smaller, before it runs out."
+            "Free what these lines hold, donate arguments (donate_argnums) or "
+            "reduce the batch size before memory runs out."
         ),
     ),
     "memory was nearly full": (
@@ -40,8 +41,8 @@ CASES: dict[str, Case] = {
         "Device 0 has used 99 % of its 80 GiB.",
         ("train.py:9 holds 40 GiB",),
         (
-            "Free what these lines hold, donate arguments (donate_argnums), or make "
-            "the batch smaller, before it runs out."
+            "Free what these lines hold, donate arguments (donate_argnums) or "
+            "reduce the batch size before memory runs out."
         ),
     ),
     "leak": (
@@ -65,12 +66,12 @@ CASES: dict[str, Case] = {
             }
         },
         [],
-        "Memory of device 0 grew by 1.2 GiB in 12 min without a pause.",
+        "Memory of device 0 grew steadily by 1.2 GiB in 12 min.",
         ("train.py:31 grew by 1.1 GiB, to 1,100 arrays",),
         (
-            "Look who keeps what that line makes: a list of losses or metrics is the "
-            "usual one; store float(x) instead of the array. A cache that fills looks "
-            "the same until it is full."
+            "Find what keeps references to the arrays allocated on that line: "
+            "often a list of losses or metrics; store float(x) instead of the "
+            "array. A cache that is still filling looks the same."
         ),
     ),
     "fetches in a loop": (
@@ -91,13 +92,13 @@ CASES: dict[str, Case] = {
         },
         [],
         (
-            "train.py:57 fetched from the device 12,345 times by float(), 48.2 KiB in "
-            "all, and waited 32.1 s."
+            "train.py:57 read from the device 12,345 times (float()), 48.2 "
+            "KiB in total, blocking for 32.1 s."
         ),
         (),
         (
-            "Each fetch waits for all work before it. Where the value is not needed "
-            "at once, fetch it a step later, or every hundredth step."
+            "Each read waits for all preceding device work. If the value is not "
+            "needed immediately, read it one step later, or every hundredth step."
         ),
     ),
     "copies in a loop": (
@@ -116,12 +117,9 @@ CASES: dict[str, Case] = {
             }
         },
         [],
-        "train.py:8 copied to the device 500 times, 1 GiB in all, and waited 8.0 s.",
+        "train.py:8 copied to the device 500 times, 1 GiB in total, blocking for 8.0 s.",
         (),
-        (
-            "Put constant data on the device once, with jax.device_put, and prefetch "
-            "the rest."
-        ),
+        ("Transfer constant data once with jax.device_put, and prefetch the rest."),
     ),
     "numbers in a loop": (
         {
@@ -141,13 +139,13 @@ CASES: dict[str, Case] = {
         },
         [],
         (
-            "train.py:9 copied to the device 50,000 times by fold_in, 195 KiB in all, "
-            "and waited 8.0 s."
+            "train.py:9 copied to the device 50,000 times (fold_in), 195 KiB in "
+            "total, blocking for 8.0 s."
         ),
         (),
         (
-            "These are single numbers: give them to a jitted function as arguments, "
-            "and compute with them there."
+            "These are scalars: pass them to a jitted function as arguments and "
+            "compute with them there."
         ),
     ),
     "errors": (
@@ -167,16 +165,16 @@ CASES: dict[str, Case] = {
     "non-finite": (
         {"functions": function(numerics={"values": 4096, "nonfinite": 7})},
         [],
-        "train.step returned 7 values that are not finite, of 4,096 looked at.",
+        "train.step returned 7 non-finite values out of 4,096 checked.",
         (),
         "Run a few steps with JAX_DEBUG_NANS=1, which names the operation.",
     ),
     "float64": (
         {"functions": function(numerics={"float64_programs": 1})},
         [],
-        "train.step computes in float64 in 1 program, though no argument is float64.",
+        "train.step computes in float64 in 1 program, although no argument is float64.",
         (),
-        "Look for NumPy values, Python floats made into arrays, and dtypes left out.",
+        "Look for NumPy values, Python floats converted to arrays, and missing dtypes.",
     ),
     "deviation": (
         {"functions": function(determinism={"checks": {"passed": 3, "failed": 2}})},
@@ -188,11 +186,11 @@ CASES: dict[str, Case] = {
                 "details": {"deviations": []},
             }
         ],
-        "train.step gave other outputs for the same inputs twice.",
+        "train.step returned different outputs for the same inputs twice.",
         ("output 0 deviates by 1e-3",),
         (
-            "Look for PRNG keys used twice and, on a GPU, for reductions that "
-            "--xla_gpu_deterministic_ops=true makes repeatable."
+            "Look for reused PRNG keys and, on GPUs, for non-deterministic "
+            "reductions (try --xla_gpu_deterministic_ops=true)."
         ),
     ),
     "gradients": (
@@ -204,11 +202,11 @@ CASES: dict[str, Case] = {
                 "message": "wrong gradients: not equal to tolerance",
             }
         ],
-        "A check of the gradients of train.step failed once.",
+        "Gradient checks of train.step failed once.",
         ("wrong gradients: not equal to tolerance",),
         (
-            "Compare its custom derivative, if it has one, with the function; what it "
-            "rounds or compares has no gradient."
+            "Check its custom derivative, if any; rounding and comparisons have "
+            "no gradient."
         ),
     ),
 }

@@ -20,11 +20,11 @@ def test_another_version_is_noted() -> None:
     assert notes(page) == ""
 
     assert notes({**page, "process": {"jaxmon": "0.0.1"}}) == (
-        f"NOTES The program has jaxmon 0.0.1, this command is of {version()}: figures "
+        f"NOTES The process runs jaxmon 0.0.1, this command is {version()}: data "
         "may be missing."
     )
     assert notes({**page, "schema": SCHEMA + 1}) == (
-        "NOTES This command is too old for the program and may read it wrongly."
+        "NOTES This command is older than the process's jaxmon: data may be wrong."
     )
 
 
@@ -37,8 +37,8 @@ def test_functions_that_are_not_repeated_are_noted() -> None:
     text = notes({"functions": functions})
 
     assert text.startswith(
-        "NOTES Not repeated to compare outputs (shadow_interval): train.f0 (numpy "
-        "argument), train.f1 "
+        "NOTES Not re-run for determinism checks (shadow_interval): train.f0 "
+        "(numpy argument), train.f1 "
     )
     assert text.endswith("train.f7 (numpy argument) and 2 more.")
 

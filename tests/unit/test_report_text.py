@@ -171,17 +171,16 @@ observed for 2 h 13 min · JAX 0.10.2 · Python 3.11.7 · compiling now, for 2.5
 FINDINGS
   1. The device ran out of memory once.
        report: /var/lib/jaxmon/oom-4711-1.txt
-     Advice: The report names the program that asked and the lines that held
-     memory: free those first, donate arguments, or make the batch smaller.
+     Advice: The report names the program that requested memory and the lines
+     that held it: free those first, donate arguments, or reduce the batch size.
   2. train.step was recompiled 36 times (2 of them in the last 10 min) because
-     the shape of an argument changed. Its compiles took 1 min 14 s.
+     an argument's shape changed. Compiling it took 1 min 14 s.
        argument batch['tokens']: int32[64,1023] → int32[64,1024]
-     Advice: Pad to a few fixed sizes (buckets), or drop the last, smaller
-     batch.
-  3. train.py:80 fetched from the device 71,234 times by float(), 278 KiB in
-     all, and waited 6 min 50 s.
-     Advice: Each fetch waits for all work before it. Where the value is not
-     needed at once, fetch it a step later, or every hundredth step.
+     Advice: Pad to a few fixed sizes (buckets), or drop the smaller last batch.
+  3. train.py:80 read from the device 71,234 times (float()), 278 KiB in total,
+     blocking for 6 min 50 s.
+     Advice: Each read waits for all preceding device work. If the value is not
+     needed immediately, read it one step later, or every hundredth step.
   4. The directory's path is part of the key.
      Advice: Mount it at the same path everywhere.
 
@@ -193,19 +192,19 @@ COMPILE TIME: 1 min 16 s, 1.0 % of 2 h 13 min
 
 RECOMPILES (latest first)
   train.step: shape 36, dtype 1
-    argument batch['tokens']: int32[64,1023] → int32[64,1024] (2 alike, 2.0 s,
-        10 s ago)
+    argument batch['tokens']: int32[64,1023] → int32[64,1024] (2 identical, 2.0
+        s, 10 s ago)
     argument x: float32[64] → bfloat16[64] (1.9 s, 16 min 40 s ago)
   train.evaluate.<locals>.the_metrics_of_one_batch: static_argument 1
-    Advice: Make it an ordinary argument, or let it take few values; an object
-    needs __eq__ and __hash__ that compare values.
+    Advice: Make it an ordinary argument, or limit it to a few values; objects
+    need value-based __eq__ and __hash__.
 
 PROGRAMS (latest per function; median times of sampled calls)
   FUNCTION                   PROGRAMS     FLOP  TEMP MEMORY  DISPATCH  EXECUTION
   train.step                       38   1.23 T      3.2 GiB    210 µs      12 ms
 
 PERSISTENT CACHE: 1 hit, 51 misses, 2.0 s saved
-  /var/cache/jax, 120 entries, 420 MiB, written 40 times
+  /var/cache/jax, 120 entries, 420 MiB, 40 writes
   - The directory's path is part of the key. Mount it at the same path
     everywhere.
 
@@ -227,8 +226,8 @@ ERRORS
   report: /var/lib/jaxmon/oom-4711-1.txt
 
 NOTES
-  These hooks do not observe, and their figures are missing: errors.
-  jaxmon itself failed, and some figures may be missing: memory 1.
+  Inactive hooks, whose data is missing: errors.
+  jaxmon had internal errors, so some data may be missing: memory 1.
 """
 SUMMARY = """\
 ── jaxmon: python train.py --config configs/large.yaml ─────────────────────────
@@ -239,31 +238,32 @@ COMPILE TIME: 1 min 16 s, 1.0 % of 2 h 13 min
   train.eval…_one_batch        600    99.8 %         2           1         1.2 s
   eager operations (1)           -         -        12           0        0.60 s
 
-DEVICE MEMORY: 66 GiB at most of 80 GiB, on device 0
-  the largest part, 48 GiB, from /srv/models/train.py:57
+DEVICE MEMORY: peak 66 GiB of 80 GiB, on device 0
+  largest: 48 GiB from /srv/models/train.py:57
 
 FINDINGS
   1. The device ran out of memory once.
        report: /var/lib/jaxmon/oom-4711-1.txt
-     Advice: The report names the program that asked and the lines that held
-     memory: free those first, donate arguments, or make the batch smaller.
+     Advice: The report names the program that requested memory and the lines
+     that held it: free those first, donate arguments, or reduce the batch size.
   2. train.step was recompiled 36 times (2 of them in the last 10 min) because
-     the shape of an argument changed. Its compiles took 1 min 14 s.
+     an argument's shape changed. Compiling it took 1 min 14 s.
        argument batch['tokens']: int32[64,1023] → int32[64,1024]
-     Advice: Pad to a few fixed sizes (buckets), or drop the last, smaller
-     batch.
-  3. train.py:80 fetched from the device 71,234 times by float(), 278 KiB in
-     all, and waited 6 min 50 s.
-     Advice: Each fetch waits for all work before it. Where the value is not
-     needed at once, fetch it a step later, or every hundredth step.
+     Advice: Pad to a few fixed sizes (buckets), or drop the smaller last batch.
+  3. train.py:80 read from the device 71,234 times (float()), 278 KiB in total,
+     blocking for 6 min 50 s.
+     Advice: Each read waits for all preceding device work. If the value is not
+     needed immediately, read it one step later, or every hundredth step.
   4. The directory's path is part of the key.
      Advice: Mount it at the same path everywhere.
 ────────────────────────────────────────────────────────────────────────────────
 """
 
 
-def told(overview: object = OVERVIEW, events: object = EVENTS, **options: Any) -> str:
-    """Return the explanation of a program."""
+def explained(
+    overview: object = OVERVIEW, events: object = EVENTS, **options: Any
+) -> str:
+    """Return the explanation of a process."""
     snapshot = read(overview, events)
     lines = text.explanation(snapshot, advise(snapshot), worker="0", **options)
     return "\n".join(lines) + "\n"
@@ -276,8 +276,8 @@ def ended(overview: object = OVERVIEW, events: object = EVENTS) -> str:
 
 
 def test_an_explanation_reads_like_this():
-    """The whole of it, for a program with many troubles."""
-    assert told() == EXPLANATION
+    """The full report on a program with many problems."""
+    assert explained() == EXPLANATION
 
 
 def test_a_report_at_the_end_reads_like_this():
@@ -285,16 +285,16 @@ def test_a_report_at_the_end_reads_like_this():
     assert ended() == SUMMARY
 
 
-def test_a_program_without_trouble_is_told_so():
-    """Nothing found is said, and sections without content are left out."""
+def test_a_program_without_trouble_has_no_findings():
+    """That nothing was found is stated, and empty sections are omitted."""
     process = {"pid": 7, "program": "python a.py", "observed_seconds": 3.0}
 
-    assert told({"process": process}, {}) == (
+    assert explained({"process": process}, {}) == (
         "worker 0 · pid 7 · python a.py\n"
         "observed for 3.0 s\n"
         "\n"
         "FINDINGS\n"
-        "  None: nothing stands out.\n"
+        "  No findings.\n"
     )
 
 
@@ -327,13 +327,13 @@ def crowded() -> tuple[dict[str, Any], dict[str, Any]]:
 @pytest.mark.parametrize("width", [80, 100])
 def test_no_line_is_wider_than_the_terminal(width):
     """Whatever a program calls its functions, each line fits."""
-    for line in told(*crowded(), width=width).splitlines():
+    for line in explained(*crowded(), width=width).splitlines():
         assert layout.columns(line) <= width, line
 
 
 def test_the_terminal_gets_no_control_characters():
     """Names cannot move the cursor, change colours or reverse the text."""
-    for report in (told(*crowded()), ended(*crowded())):
+    for report in (explained(*crowded()), ended(*crowded())):
         assert all(line.isprintable() for line in report.split("\n"))
         assert "\\x1b[2J" in report
 

@@ -1,7 +1,7 @@
 """
-From facts to advice: what is wrong, how one can tell, what to do.
+From facts to advice: what is wrong, the evidence, and what to do.
 
-Each rule looks for one mistake, in figures that a healthy program does not have.
+Each rule detects one mistake, by values that a healthy program does not have.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ RULES: tuple[Rule, ...] = (
     compiling.cache,
     compiling.start_up,
 )
-"""What has failed comes before what is slow, and that before what might be faster."""
+"""Failures come first, then what is slow, then what could be faster."""
 
 
 def advise(snapshot: Snapshot) -> list[Advice]:
-    """Return what to change, the most urgent first; nothing when nothing stands out."""
+    """Return what to change, the most urgent first; empty if nothing stands out."""
     return [advice for rule in RULES for advice in rule(snapshot)]

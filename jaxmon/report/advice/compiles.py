@@ -1,7 +1,7 @@
 """
 Rules about compiles: what is recompiled, takes long, or is compiled one by one.
 
-What is worth a word and what is not stands in the constants here.
+The constants here are the thresholds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_EVIDENCE = 3
 
 
 def recompiles(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for functions that are recompiled again and again."""
+    """Detect functions that keep recompiling."""
     for function in snapshot.functions:
         for cause, count in _by_count(function):
             if function.internal or not _is_storm(function, cause, snapshot):
@@ -44,15 +44,15 @@ def recompiles(snapshot: Snapshot) -> Iterator[Advice]:
                 function.name,
                 f"{function.name} was recompiled {times(count)}"
                 + _how_many_lately(function, cause, snapshot)
-                + (f" because {why}" if why else "; JAX does not tell why")
-                + f". Its compiles took {duration(function.compile_time)}.",
+                + (f" because {why}" if why else "; the cause is unknown")
+                + f". Compiling it took {duration(function.compile_time)}.",
                 _differences(snapshot, function.name, cause),
                 what_to_do(cause),
             )
 
 
 def scattered(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for many functions that are recompiled a few times each."""
+    """Detect many functions that recompile a few times each."""
     few = [
         one
         for one in snapshot.functions
@@ -80,7 +80,7 @@ def scattered(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def stuck(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for a compile that does not end."""
+    """Detect a stuck compile."""
     longest = snapshot.compiling.oldest_seconds
     if snapshot.compiling.count and longest >= _STUCK_SECONDS:
         yield Advice(
@@ -88,13 +88,13 @@ def stuck(snapshot: Snapshot) -> Iterator[Advice]:
             "",
             f"A compile has been running for {duration(longest)}.",
             (),
-            "Large unrolled loops compile for long: use jax.lax.scan. If other "
-            "processes wait too, look which rank runs a program of its own.",
+            "Large unrolled loops compile slowly: use jax.lax.scan. If other "
+            "processes are waiting too, check which rank runs a different program.",
         )
 
 
 def operations(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for time that eager operations take to compile."""
+    """Detect time spent compiling eager operations."""
     inside = [one for one in snapshot.functions if one.internal and one.built]
     took = sum(one.compile_time for one in inside)
     causes = Counter[str]()
@@ -114,7 +114,7 @@ def operations(snapshot: Snapshot) -> Iterator[Advice]:
     )
     if often:
         cause = causes.most_common(1)[0][0]
-        # JAX makes the function of an operation anew for each set of its options.
+        # JAX creates a new function for each set of options of an operation.
         told = cause in WHY and cause != "new_function"
         why = f", mostly because {WHY[cause]}" if told else ""
         finding += f", {recompiled:,} of them recompiles{why}"
@@ -124,13 +124,13 @@ def operations(snapshot: Snapshot) -> Iterator[Advice]:
         "",
         f"{finding}.",
         (", ".join(short),),
-        "Put them into a jitted function; for set-up code and for the values of a "
-        "result, numpy does as well.",
+        "Move them into a jitted function; for set-up code and post-processing, "
+        "NumPy works too.",
     )
 
 
 def effects(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for functions that leave the fast path at each call."""
+    """Detect functions that leave the fast path on every call."""
     missed = {
         event.function
         for event in snapshot.of_kind("miss")
@@ -144,13 +144,13 @@ def effects(snapshot: Snapshot) -> Iterator[Advice]:
                 f"{function.name} left the fast path {times(function.misses)}, because "
                 "it has an effect, such as jax.debug.print or io_callback.",
                 (),
-                "Each such call costs about half a millisecond on the host: leave the "
-                "effect out where time matters.",
+                "Each such call costs about half a millisecond on the host; "
+                "remove the effect where time matters.",
             )
 
 
 def cache(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for what keeps the persistent cache from hitting."""
+    """Detect what prevents persistent cache hits."""
     cache, quick = snapshot.cache, snapshot.compile_time < _CACHE_WORTH_SECONDS
     for obstacle in cache.obstacles:
         # Most programs have no cache, and start quickly.
@@ -174,7 +174,7 @@ def cache(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def start_up(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for programs that mostly compile."""
+    """Detect programs that mostly compile."""
     observed, took = snapshot.process.observed_seconds, snapshot.compile_time
     known = any(one.reason in _NO_CACHE for one in snapshot.cache.obstacles)
     if observed < _SETTLED_SECONDS or took < _COMPILE_SHARE * observed or known:
@@ -185,16 +185,16 @@ def start_up(snapshot: Snapshot) -> Iterator[Advice]:
         f"Compiles took {share(took, observed)} of the time: {duration(took)} of "
         f"{duration(observed)}.",
         (),
-        "Compile before the work begins, or keep programs between runs: set "
-        "JAX_COMPILATION_CACHE_DIR.",
+        "Warm up before the work starts, or reuse compiled programs between runs: "
+        "set JAX_COMPILATION_CACHE_DIR.",
     )
 
 
 def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
     """
-    Tell whether recompiles for that *cause* matter: measured by all calls and the whole
-    time, where a few sizes at the start do not, or by what they took lately, for
-    after a week nothing is much.
+    Return whether recompiles for that *cause* matter: relative to all calls and the
+    whole run, so that a few sizes at startup do not count, or relative to recent time,
+    because any fraction becomes small in a long run.
     """
     count, observed = function.recompiles[cause], snapshot.process.observed_seconds
     often = function.calls is None or count >= _STORM_OF_CALLS * function.calls
@@ -228,7 +228,7 @@ def _by_count(function: Function) -> list[tuple[str, int]]:
 
 
 def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:
-    """Return the latest differences in words, no two the same."""
+    """Return the latest distinct differences as text."""
     found: dict[str, None] = {}
     for one in reversed(snapshot.recompiles):
         if one.function == function and one.cause == cause and one.texts:

@@ -1,7 +1,7 @@
 """
-Rules about what happens when programs run: memory, transfers, errors, wrong values.
+Rules about running programs: memory, transfers, errors, wrong values.
 
-What is worth a word and what is not stands in the constants here.
+The constants here are the thresholds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_OF_A_MESSAGE = 200
 
 
 def out_of_memory(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for out-of-memory errors."""
+    """Detect out-of-memory errors."""
     failures = sum(one.errors.get("oom", 0) for one in snapshot.functions)
     reports = snapshot.errors.readable_reports
     if failures or reports:
@@ -42,13 +42,14 @@ def out_of_memory(snapshot: Snapshot) -> Iterator[Advice]:
             "",
             f"The device ran out of memory {times(failures or len(reports))}.",
             tuple(f"report: {path}" for path in reports[-_MOST_EVIDENCE:]),
-            "The report names the program that asked and the lines that held memory: "
-            "free those first, donate arguments, or make the batch smaller.",
+            "The report names the program that requested memory and the lines "
+            "that held it: free those first, donate arguments, or reduce the "
+            "batch size.",
         )
 
 
 def memory_high(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for devices that are nearly full, or were."""
+    """Detect devices that are, or were, nearly full."""
     for device in snapshot.memory.devices:
         if (finding := _crowded(device)) is not None:
             yield Advice(
@@ -59,51 +60,55 @@ def memory_high(snapshot: Snapshot) -> Iterator[Advice]:
                     f"{line.place} holds {size(line.bytes)}"
                     for line in snapshot.allocations.lines[:_MOST_EVIDENCE]
                 ),
-                "Free what these lines hold, donate arguments (donate_argnums), or "
-                "make the batch smaller, before it runs out.",
+                "Free what these lines hold, donate arguments (donate_argnums) or "
+                "reduce the batch size before memory runs out.",
             )
 
 
 def leaks(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for memory that only grows."""
+    """Detect steadily growing memory."""
     for leak in snapshot.allocations.leaks:
         yield Advice(
             "leak",
             leak.device,
-            f"Memory of device {leak.device} grew by {size(leak.growth_bytes)} in "
-            f"{duration(leak.seconds)} without a pause.",
+            f"Memory of device {leak.device} grew steadily by "
+            f"{size(leak.growth_bytes)} in {duration(leak.seconds)}.",
             tuple(
                 f"{line.place} grew by {size(line.growth_bytes)}, to "
                 f"{counted(line.arrays, 'array')}"
                 for line in leak.lines[:_MOST_EVIDENCE]
             ),
-            "Look who keeps what that line makes: a list of losses or metrics is the "
-            "usual one; store float(x) instead of the array. A cache that fills looks "
-            "the same until it is full.",
+            "Find what keeps references to the arrays allocated on that line: "
+            "often a list of losses or metrics; store float(x) instead of the "
+            "array. A cache that is still filling looks the same.",
         )
 
 
-_DID = {"device_to_host": "fetched from", "sync": "waited for"}
+_DID = {"device_to_host": "read from", "sync": "synchronized with"}
 
 
 def transfers(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for lines that fetch or copy in a loop."""
+    """Detect lines that transfer data in a loop."""
     for line in snapshot.transfers.lines:
         if _in_a_loop(line, snapshot.process.observed_seconds):
-            by = f" by {line.how}" if line.how else ""
+            by = f" ({line.how})" if line.how else ""
             yield Advice(
                 "transfer",
                 line.place,
-                f"{line.place} {_DID.get(line.direction, 'copied to')} the device "
-                f"{times(line.count)}{by}, {size(line.bytes)} in all"
-                + (f", and waited {duration(line.seconds)}." if line.seconds else "."),
+                (
+                    f"{line.place} {_DID.get(line.direction, 'copied to')} the device "
+                    f"{times(line.count)}{by}, {size(line.bytes)} in total"
+                )
+                + (
+                    f", blocking for {duration(line.seconds)}." if line.seconds else "."
+                ),
                 (),
                 _instead_of(line),
             )
 
 
 def errors(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for errors other than out of memory."""
+    """Detect errors other than out of memory."""
     for function in snapshot.functions:
         kinds = {kind: n for kind, n in function.errors.items() if n and kind != "oom"}
         if not kinds:
@@ -123,35 +128,38 @@ def errors(snapshot: Snapshot) -> Iterator[Advice]:
 
 
 def numerics(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for values that are not finite, and float64 by accident."""
+    """Detect non-finite values and accidental float64."""
     for function in snapshot.functions:
         found, name = function.numerics, function.name
         if bad := found.get("nonfinite"):
             finding = (
-                f"{name} returned {counted(bad, 'value')} that are not finite, of "
-                f"{found.get('values', bad):,.0f} looked at."
+                f"{name} returned {counted(bad, 'non-finite value')} out of "
+                f"{found.get('values', bad):,.0f} checked."
             )
             yield Advice("nonfinite", name, finding, (), ERRORS["nan"])
         if programs := found.get("float64_programs"):
             finding = (
-                f"{name} computes in float64 in {counted(programs, 'program')}, though "
-                "no argument is float64."
+                f"{name} computes in float64 in {counted(programs, 'program')}, "
+                "although no argument is float64."
             )
             yield Advice("float64", name, finding, (), FLOAT64)
 
 
 def determinism(snapshot: Snapshot) -> Iterator[Advice]:
-    """Look for checks that failed."""
+    """Detect failed checks."""
     events = snapshot.of_kind("determinism")
     for function in snapshot.functions:
         found, name = function.determinism, function.name
         told = [one for one in events if one.function == name]
         if failed := found.checks.failed:
-            finding = f"{name} gave other outputs for the same inputs {times(failed)}."
+            finding = (
+                f"{name} returned different outputs for the same inputs "
+                f"{times(failed)}."
+            )
             evidence = [e.message for e in told if "deviations" in e.details][-1:]
             yield Advice("determinism", name, finding, (*evidence,), DEVIATION)
         if failed := found.gradient_checks.failed:
-            finding = f"A check of the gradients of {name} failed {times(failed)}."
+            finding = f"Gradient checks of {name} failed {times(failed)}."
             evidence = [e.message for e in told if "gradients" in e.message][-1:]
             yield Advice("gradients", name, finding, (*evidence,), GRADIENTS)
 
@@ -193,10 +201,7 @@ def _latest(events: list[Event], function: str, kind: str) -> Event | None:
 
 
 def _quoted(error: Event, now: float) -> str:
-    """
-    Return when and where the *error* was, and the first sentence of what it said,
-    which may go on for a page.
-    """
+    """Return when and where *error* occurred, and the first sentence of its message."""
     said = error.message.partition(". ")[0][:_MOST_OF_A_MESSAGE]
     where = error.details.get("where")
     place = f", at {where}" if where else ""

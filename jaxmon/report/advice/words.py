@@ -4,26 +4,27 @@ from __future__ import annotations
 
 
 WHY = {
-    "shape": "the shape of an argument changed",
-    "dtype": "the dtype of an argument changed",
-    "weak_type": "a Python number and an array took turns",
+    "shape": "an argument's shape changed",
+    "dtype": "an argument's dtype changed",
+    "weak_type": "a Python number and an array alternated",
     "static_argument": "a static argument changed",
-    "tree_structure": "the structure of an argument changed",
-    "sharding": "the sharding of an argument changed",
-    "committed": "an argument was bound to a device in some calls only",
-    "context": "a setting of JAX changed",
-    "options": "the function was jitted with other options",
-    "new_function": "the function itself was made anew",
-    "evicted": "JAX had dropped the program",
+    "tree_structure": "an argument's pytree structure changed",
+    "sharding": "an argument's sharding changed",
+    "committed": "an argument was committed to a device in some calls only",
+    "context": "a JAX setting changed",
+    "options": "the function was jitted with different options",
+    "new_function": "the function object was recreated",
+    "evicted": "the program had been evicted from JAX's cache",
 }
 WHAT_TO_DO = {
-    "shape": "Pad to a few fixed sizes (buckets), or drop the last, smaller batch.",
+    "shape": "Pad to a few fixed sizes (buckets), or drop the smaller last batch.",
     "dtype": "Convert the argument before the call: jnp.asarray(x, dtype).",
-    "weak_type": "Pass an array each time: jnp.asarray(x, dtype) before the call.",
-    "static_argument": "Make it an ordinary argument, or let it take few values; an "
-    "object needs __eq__ and __hash__ that compare values.",
-    "tree_structure": "Pass the same keys, lengths and Nones each time; fill up what "
-    "is missing.",
+    "weak_type": "Always pass an array: jnp.asarray(x, dtype) before the call.",
+    "static_argument": (
+        "Make it an ordinary argument, or limit it to a few values; objects need "
+        "value-based __eq__ and __hash__."
+    ),
+    "tree_structure": "Always pass the same keys, lengths and Nones; fill any gaps.",
     "sharding": "Place the argument the same way each time, with jax.device_put.",
     "committed": "Place the argument with jax.device_put in every call, or in none.",
     "context": "Set it once before the first call, or always call within the same "
@@ -31,21 +32,26 @@ WHAT_TO_DO = {
     "options": "Jit the function once, with one set of options, and keep the result.",
     "new_function": "Create the jitted function, lambda or partial once, outside the "
     "loop or method that calls it.",
-    "evicted": "Do not call jax.clear_caches() while the program works; a jitted "
-    "function that is kept keeps its programs.",
+    "evicted": (
+        "Do not call jax.clear_caches() while the program runs; keep a reference to "
+        "the jitted function to keep its programs."
+    ),
 }
 _UNKNOWN = (
-    "Run it for a moment with JAX_EXPLAIN_CACHE_MISSES=1, and JAX logs what it knows."
+    "Run briefly with JAX_EXPLAIN_CACHE_MISSES=1 to see JAX's own explanation in "
+    "the log."
 )
 ERRORS = {
     "invalid_argument": "The message names the argument; a donated array must not be "
     "used again.",
     "nan": "Run a few steps with JAX_DEBUG_NANS=1, which names the operation.",
     "key_reuse": "Use each PRNG key once: jax.random.split it first.",
-    "trace_error": "It failed while JAX traced it: the message names the argument or "
-    "the operation that does not fit.",
-    "unavailable": "A device or another process is gone: look at that host first.",
-    "deadline": "Another process did not answer in time: look for one that hangs.",
+    "trace_error": (
+        "It failed during tracing: the message names the incompatible argument or "
+        "operation."
+    ),
+    "unavailable": "A device or another process is gone: check that host first.",
+    "deadline": "Another process did not respond in time: look for one that is hung.",
 }
 _VALUE_NEEDED = (
     "Python needed a value that is not known while tracing: use jnp.where or "
@@ -53,8 +59,10 @@ _VALUE_NEEDED = (
 )
 ERROR_TYPES = {
     "ConcretizationTypeError": _VALUE_NEEDED,
-    "NonConcreteBooleanIndexError": "The size of the result depends on values: use "
-    "jnp.where(mask, x, other) instead of x[mask].",
+    "NonConcreteBooleanIndexError": (
+        "The result's size depends on values: use jnp.where(mask, x, other) instead "
+        "of x[mask]."
+    ),
     "TracerArrayConversionError": "NumPy got a traced value: use jax.numpy there, or "
     "make the argument static.",
     "TracerBoolConversionError": _VALUE_NEEDED,
@@ -62,27 +70,26 @@ ERROR_TYPES = {
     "UnexpectedTracerError": "A traced value outlived its function: return it instead "
     "of keeping it in a global, an attribute or a list.",
 }
-"""Where the type of an exception tells more than the kind of error."""
+"""Advice by exception type, where it is more specific than the kind of error."""
 
 FETCH = (
-    "Each fetch waits for all work before it. Where the value is not needed at once, "
-    "fetch it a step later, or every hundredth step."
+    "Each read waits for all preceding device work. If the value is not needed "
+    "immediately, read it one step later, or every hundredth step."
 )
-COPY = (
-    "Put constant data on the device once, with jax.device_put, and prefetch the rest."
-)
+COPY = "Transfer constant data once with jax.device_put, and prefetch the rest."
 COPY_OF_NUMBERS = (
-    "These are single numbers: give them to a jitted function as arguments, and "
-    "compute with them there."
+    "These are scalars: pass them to a jitted function as arguments and compute "
+    "with them there."
 )
-FLOAT64 = "Look for NumPy values, Python floats made into arrays, and dtypes left out."
+FLOAT64 = (
+    "Look for NumPy values, Python floats converted to arrays, and missing dtypes."
+)
 DEVIATION = (
-    "Look for PRNG keys used twice and, on a GPU, for reductions that "
-    "--xla_gpu_deterministic_ops=true makes repeatable."
+    "Look for reused PRNG keys and, on GPUs, for non-deterministic reductions "
+    "(try --xla_gpu_deterministic_ops=true)."
 )
 GRADIENTS = (
-    "Compare its custom derivative, if it has one, with the function; what it rounds "
-    "or compares has no gradient."
+    "Check its custom derivative, if any; rounding and comparisons have no gradient."
 )
 
 
