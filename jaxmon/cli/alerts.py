@@ -29,7 +29,7 @@ _OPTIONS = (
         "--webhook",
         type=Url(path_follows=True),
         metavar="URL",
-        help="Where Alertmanager sends to; /page and /ticket follow.",
+        help="Base URL for Alertmanager notifications; /page and /ticket are appended.",
     ),
     click.option(
         "--format",
@@ -37,15 +37,17 @@ _OPTIONS = (
         type=click.Choice(["prometheus", "prometheusrule"]),
         default="prometheus",
         show_default=True,
-        help="Rule files, or one resource of the Prometheus operator.",
+        help="Write rule files, or one PrometheusRule resource.",
     ),
     click.option(
         "--time-scale",
         type=Number(min=1, max=300),
         default=1.0,
         show_default=True,
-        help="Divide every duration: at 60, what takes an hour takes a minute. For "
-        "trying out, with a Prometheus that scrapes every second.",
+        help=(
+            "Divide every duration by this factor: with 60, an hour becomes a minute. "
+            "For experiments with a Prometheus that scrapes every second."
+        ),
     ),
 )
 
@@ -61,14 +63,14 @@ def command() -> None:
     """
     Recording rules, alerts and routing, from slo.yaml.
 
-    One file says which objectives there are and when other alerts fire; without
-    one, the defaults that `jaxmon alerts slo` prints are used.
+    One file defines the objectives and the thresholds of other alerts; without it, the
+    defaults printed by `jaxmon alerts slo` are used.
     """
 
 
 @command.command("slo", epilog="\b\nExample:\n  jaxmon alerts slo > slo.yaml")
 def print_slo() -> None:
-    """Print the default slo.yaml, to start from."""
+    """Print the default slo.yaml as a starting point."""
     from jaxmon.artifacts import slo
 
     output.lines(slo.default())
@@ -100,7 +102,7 @@ def build(
     form: Format,
     time_scale: float,
 ) -> None:
-    """Write the files, and print those that changed."""
+    """Write the files and list those that changed."""
     from jaxmon.artifacts import slo, write
     from jaxmon.artifacts.alerts import render
 
@@ -111,9 +113,11 @@ def build(
 
 
 @command.command(
-    epilog="\b\nExit codes:\n  0   the file can be used\n  1   it cannot, or the "
-    "files of --against differ\n\n\b\nExample:\n  jaxmon alerts check slo.yaml "
-    "--against alerts"
+    epilog=(
+        "\b\nExit codes:\n  0 the file is valid\n  1 it is invalid, or the files in "
+        "--against differ\n\n\b\nExample:\n  "
+        "jaxmon alerts check slo.yaml --against alerts"
+    )
 )
 @click.argument(
     "slo_file", required=False, type=click.Path(dir_okay=False, path_type=Path)
@@ -121,7 +125,7 @@ def build(
 @click.option(
     "--against",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Directory with built files; say how they differ from what would be built.",
+    help="Compare with the files in this directory, and report differences.",
 )
 @_options
 def check(
@@ -134,7 +138,7 @@ def check(
     time_scale: float,
 ) -> None:
     """
-    Say what is wrong with SLO_FILE, or with what is built from it.
+    Validate SLO_FILE and the rules generated from it.
 
     Runs promtool and amtool as well where they are installed. Writes nothing.
     """
@@ -144,7 +148,7 @@ def check(
     slos = slo.load(slo_file)
     options = _chosen(runbook_base, webhook, time_scale)
     for tool in missing_tools():
-        output.line(f"{tool} is not installed; its checks are left out", err=True)
+        output.line(f"{tool} is not installed; skipping its checks", err=True)
     reports = list(problems(render(slos, options)))
     if against:
         reports += write.check(against, render(slos, options, form=form))

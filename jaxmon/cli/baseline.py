@@ -1,5 +1,5 @@
 """
-``jaxmon baseline``: keep what functions cost to compile, and notice when it grows.
+``jaxmon baseline``: record what functions cost to compile, and detect regressions.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def command() -> None:
     """
     Record what a program costs to compile, and compare.
 
-    Kept by function: compiles, recompiles, programs, compile seconds, and of its
-    newest program FLOPs, bytes, fusions and instructions. A COMMAND is a script, -m,
-    -c or a program, and runs without JAX's persistent cache.
+    Recorded per function: compiles, recompiles, programs, compile seconds, and FLOPs,
+    bytes, fusions and instructions of its latest program. A COMMAND is a script, -m, -c
+    or a program, and runs without JAX's persistent cache.
     """
 
 
@@ -45,9 +45,9 @@ Examples:
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True)
 def record(*, file: Path, words: tuple[str, ...]) -> None:
     """
-    Run COMMAND and keep its figures in FILE.
+    Run COMMAND and record its measures in FILE.
 
-    A COMMAND that fails leaves FILE as it is; its exit code is passed on.
+    If COMMAND fails, FILE is unchanged and its exit code is returned.
     """
     from jaxmon.baseline.record import check_writable, write
 
@@ -72,26 +72,26 @@ Examples:
 \b
 Exit codes:
   0  no regression
-  1  a figure grew by more than its tolerance
-  2  the files or options cannot be used
-  otherwise, that of COMMAND, if it fails
+  1 a measure grew by more than its tolerance
+  2 invalid files or options
+  otherwise, COMMAND's exit code if it fails
 """
 )
 @click.option(
     "--from",
     "other",
     type=click.Path(path_type=Path),
-    help="Compare this recorded file; run nothing.",
+    help="Compare with this recorded file instead of running a command.",
 )
 @click.option(
     "--tolerance",
     "given",
     multiple=True,
-    metavar="FIGURE=VALUE",
-    help="How much a figure may grow: 5%, 2, 50%+0.5 or off. Can be repeated.",
+    metavar="MEASURE=VALUE",
+    help="Allowed growth of a measure: 5%, 2, 50%+0.5 or off. Repeatable.",
 )
 @click.option(
-    "--strict", is_flag=True, help="New and vanished functions are regressions, too."
+    "--strict", is_flag=True, help="Treat new and missing functions as regressions."
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1)
@@ -103,14 +103,14 @@ def compare(
     file: Path,
     words: tuple[str, ...],
 ) -> None:
-    """Run COMMAND and compare its figures with those in FILE."""
+    """Run COMMAND and compare its measures with those in FILE."""
     from jaxmon.baseline.compare import compare as compared
     from jaxmon.baseline.figures import tolerances
     from jaxmon.baseline.record import read
     from jaxmon.baseline.table import lines
 
     if (other is None) != bool(words):
-        msg = "give either a command after --, or --from with a recorded file"
+        msg = "give either a command after --, or a recorded file with --from"
         raise click.UsageError(msg)
     with _as_misuse():
         allowed = tolerances(given)
@@ -126,22 +126,24 @@ def compare(
 
 
 def _run(words: tuple[str, ...]) -> Record:
-    """Return what the command *words* cost; where it fails, exit as it did."""
+    """
+    Run the command *words* and return its measures; if it fails, exit with its code.
+    """
     from jaxmon.baseline.run import run
     from jaxmon.cli.run import interpreter_options
 
     done = run(words, [sys.executable, *interpreter_options(sys.orig_argv, sys.argv)])
     if done.code:
         output.line(
-            f"the command ended with exit code {done.code}: nothing is recorded or "
-            "compared",
+            f"the command failed with exit code {done.code}; nothing was recorded "
+            "or compared",
             err=True,
         )
         sys.exit(done.code)
     if not done.record.functions:
         msg = (
-            "the command left no figures: it compiled nothing, or jaxmon is not "
-            "installed for its Python, or it ended by os._exit()"
+            "the command recorded nothing: it compiled nothing, its Python lacks "
+            "jaxmon, or it ended through os._exit()"
         )
         raise BaselineError(msg)
     return done.record

@@ -35,8 +35,8 @@ def settings(*names: str) -> Callable[[_Command], _Command]:
     """
     Add the options of the settings *names*, in that order.
 
-    The command is called with their values by name, `None` where none was given. They
-    have no variables of their own: `jaxmon.settings.load` looks at the environment.
+    The command is called with their values by name, `None` if not given. They declare
+    no variables: `jaxmon.settings.load` reads the environment.
     """
     known = {one.name: one for one in fields(Settings)}
     return _added([_of_setting(known[name]) for name in names], names)

@@ -1,4 +1,4 @@
-"""``jaxmon doctor``: what will not work here, before a program runs."""
+"""``jaxmon doctor``: check the environment before a program runs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 _MARKS = {"ok": "ok", "note": "note", "warning": "WARN", "failure": "FAIL"}
 
 
-@click.command(epilog="Exits with 1 when something fails, with --strict on a warning.")
+@click.command(epilog="Exits with 1 if a check fails or, with --strict, on a warning.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@click.option("--strict", is_flag=True, help="Exit with 1 on a warning, too.")
-@click.option("--verbose", "-v", is_flag=True, help="Show what is in order as well.")
+@click.option("--strict", is_flag=True, help="Also exit with 1 on warnings.")
+@click.option("--verbose", "-v", is_flag=True, help="Also show checks that passed.")
 @click.option(
-    "--skip-jax", is_flag=True, help="Do not import JAX: no hooks, no cache; quicker."
+    "--skip-jax",
+    is_flag=True,
+    help="Skip the checks that import JAX (hooks, cache); faster.",
 )
 @RUN_DIR
 @click.pass_context
@@ -39,11 +41,11 @@ def command(
     run_dir: Path | None,
 ) -> None:
     """
-    Check this environment: versions that do not fit, hooks that do not attach,
-    a cache that cannot hit, sockets, drivers.
+    Check this environment: incompatible versions, hooks that cannot attach, cache
+    problems, sockets, drivers.
 
     Run it where the program will run, as its user and with its environment. No
-    accelerator is started: JAX is tried on the CPU, in a process of its own.
+    accelerator is initialised: JAX is tested on the CPU, in a separate process.
     """
     from jaxmon.doctor.finding import worst
 
@@ -82,7 +84,7 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Finding]:
         try:
             found += check()
         except Exception as error:  # noqa: BLE001 - the other checks are worth having
-            text = f"this could not be checked: {type(error).__name__}: {error}"
+            text = f"check failed to run: {type(error).__name__}: {error}"
             found.append(Finding(area, "warning", text))
     return found
 
@@ -108,8 +110,8 @@ def _print(found: list[Finding], *, verbose: bool) -> None:
     if shown:
         output.line()
     output.line(
-        f"{in_order} checks in order"
-        + (f", {rest} to look at." if rest else "; nothing stands in the way.")
+        f"{in_order} checks passed"
+        + (f", {rest} need attention." if rest else "; no problems found.")
     )
 
 

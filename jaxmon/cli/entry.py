@@ -1,6 +1,4 @@
-"""
-Where the commands begin: Ctrl-C ends them without a word, also while they are loaded.
-"""
+"""Entry point of the commands: Ctrl-C ends them silently, even during import."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ def main() -> None:
 @contextmanager
 def loading() -> Iterator[None]:
     """
-    Let Ctrl-C in the block end the process as the system does. Python would print
-    where it was importing.
+    Let Ctrl-C in the block terminate the process with the default action. Python would
+    print where it was importing.
     """
     # Not where it is ignored, as for jobs in the background of a script.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,4 +1,4 @@
-"""``jaxmon explain``: what slows a running program down, and what to do about it."""
+"""``jaxmon explain``: what slows a running process down, and what to do about it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SCHEMA = 1
     epilog="""
 \b
 Exit codes:
-  0   the report was printed, whatever it says
-  1   no program runs, or it does not answer
-  2   several programs run and none was given, or there is none of that number
+  0 the report was printed, whatever it contains
+  1 no instrumented process is running, or it does not respond
+  2 several are running and none was chosen, or the number does not exist
 
 \b
 Examples:
@@ -32,11 +32,11 @@ Examples:
 @RUN_DIR
 def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
     """
-    Explain a running program: what it compiles again and why, which source lines hold
-    device memory or wait for transfers, why the persistent cache does not hit.
+    Explain a running process: what it recompiles and why, which source lines hold
+    device memory or block on transfers, and why the persistent cache misses.
 
-    WORKER is the number of the program, as in the label `worker`; needed only where
-    several programs run. The program goes on meanwhile.
+    WORKER is the process's number, as in the `worker` label; required only if several
+    are running. The process keeps running meanwhile.
     """
     from jaxmon.cli.workers import pick
     from jaxmon.report.advice import advise

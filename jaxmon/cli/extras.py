@@ -1,4 +1,4 @@
-"""Optional dependencies: which extra brings which module."""
+"""Optional dependencies: which extra provides which module."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ OWNED: tuple[str, ...] = (
     "dashboards",
     "exporters/kubernetes/autoscaling",
 )
-"""Directories that hold nothing but generated files."""
+"""Directories that contain only generated files."""
 
 
 def render() -> dict[str, str]:
@@ -60,7 +60,9 @@ def _in(directory: str, files: dict[str, str]) -> dict[str, str]:
     help="Directory to write below.",
 )
 @click.option(
-    "--check", is_flag=True, help="Write nothing; exit 1 and say what would change."
+    "--check",
+    is_flag=True,
+    help="Write nothing; exit with 1 and list what would change.",
 )
 def command(out: Path, *, check: bool) -> None:
     """

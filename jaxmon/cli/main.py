@@ -20,8 +20,8 @@ from jaxmon.version import version
 
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-# What a shell tells of programs that the signal ends: by Ctrl-C, or because `head` has
-# had enough.
+# A shell's exit codes for programs terminated by a signal: Ctrl-C, or because `head`
+# has had enough.
 _INTERRUPTED = 128 + signal.SIGINT
 _ENDED_UNREAD = 128 + signal.SIGPIPE
 
@@ -79,10 +79,10 @@ class _Commands(click.Group):
     epilog="""
 \b
 Exit codes of all commands, besides their own:
-  74   what they print cannot be written, as where a disk is full
-  130  ended by Ctrl-C
-  143  ended by SIGTERM
-  141  the reader of their output has gone
+  74 output could not be written, for example because the disk is full
+  130 interrupted by Ctrl-C
+  143 terminated by SIGTERM
+  141 output pipe closed
 """,
 )
 @click.version_option(version(), "-V", "--version", prog_name="jaxmon")
@@ -92,9 +92,9 @@ def main() -> None:
 
     \b
     In a program:         import jaxmon; jaxmon.instrument()
-    Without touching it:  jaxmon run train.py
-    Beside it:            jaxmon exporter
-    Ask one that runs:    jaxmon explain
+    From outside: jaxmon run train.py
+    As a sidecar: jaxmon exporter
+    On a running one: jaxmon explain
     """
 
 
@@ -106,8 +106,8 @@ def exporter() -> None:
 @contextmanager
 def _ending_well() -> Iterator[None]:
     """
-    Have a command that fails in the block say why and exit; one that is interrupted, or
-    that nobody reads any more, exits in silence, before click exits with another code.
+    Report errors raised in the block and exit; exit silently on interrupts and broken
+    pipes, before click exits with another code.
     """
     try:
         try:
@@ -138,7 +138,7 @@ def _ending_well() -> Iterator[None]:
         if _unread():
             sys.exit(_ENDED_UNREAD)
         # click would take that for the same, and say nothing.
-        _fail(CommandError(f"another process hung up: {error.strerror}"))
+        _fail(CommandError(f"connection closed by peer: {error.strerror}"))
     finally:
         _settle()
 
@@ -146,8 +146,8 @@ def _ending_well() -> Iterator[None]:
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
     """
-    Have SIGTERM and SIGHUP raise `SystemExit` in the block: what was made for a while
-    is taken away. A second one ends it at once.
+    Turn SIGTERM and SIGHUP into `SystemExit` in the block so that temporary files are
+    removed. A second signal exits immediately.
     """
 
     def end(number: int, _: object) -> NoReturn:
@@ -170,7 +170,7 @@ def _ended_in_order() -> Iterator[None]:
 
 
 def _about_file(error: OSError) -> str | None:
-    """Say what is the matter with a file; `None` where *error* is about none."""
+    """Describe a file error; `None` if *error* is not about a file."""
     if error.errno in _DISK_FULL:
         return f"cannot write: {error.strerror}"
     if error.filename is not None and error.strerror:
@@ -180,8 +180,8 @@ def _about_file(error: OSError) -> str | None:
 
 def _unread() -> bool:
     """
-    Tell whether nobody reads what is printed. The rest of it goes nowhere, or else
-    Python would complain of it at its end.
+    Return whether the output pipe is closed, and discard further output so that Python
+    prints no error at exit.
     """
     import select
 
@@ -197,8 +197,8 @@ def _unread() -> bool:
 
 def _settle() -> bool:
     """
-    Tell whether something that was printed cannot be written. It goes nowhere, or else
-    Python would try again at its end, complain, and exit with a code of its own.
+    Return whether buffered output cannot be written, and discard it so that Python does
+    not retry at exit and change the exit code.
     """
     found = False
     for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -217,17 +217,14 @@ def _to_nowhere(stream: TextIO) -> None:
 
 
 def _accept_any_text() -> None:
-    """
-    Have a question mark written for what the terminal's encoding lacks: a report
-    with a few of them is better than none.
-    """
+    """Replace characters the terminal cannot encode with question marks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def _fail(error: JaxmonError) -> NoReturn:
-    """Say what went wrong and exit, with the code that a `CommandError` asks for."""
+    """Print the error and exit with the code of the `CommandError`."""
     from jaxmon.cli import output
 
     if not isinstance(error, CommandError):

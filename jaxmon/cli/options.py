@@ -10,9 +10,7 @@ import click
 
 
 class Number(click.FloatRange):
-    """
-    A number that is one: click takes ``nan`` for within any range, and infinity too.
-    """
+    """A finite number: click accepts ``nan`` and infinity in any range."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -21,7 +19,7 @@ class Number(click.FloatRange):
         Return *value* as a number.
 
         Raises:
-            click.BadParameter: it is none, or out of range.
+            click.BadParameter: it is not a number, or is out of range.
         """
         _require_ascii(self, value, param, ctx)
         number = float(super().convert(value, param, ctx))
@@ -46,7 +44,7 @@ class Whole(click.IntRange):
         Return *value* as a number.
 
         Raises:
-            click.BadParameter: it is none, or out of range.
+            click.BadParameter: it is not a number, or is out of range.
         """
         _require_ascii(self, value, param, ctx)
         return int(super().convert(value, param, ctx))
@@ -69,10 +67,10 @@ class Url(click.types.StringParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
         """
-        Return *value* as it is.
+        Return *value* unchanged.
 
         Raises:
-            click.BadParameter: it is none.
+            click.BadParameter: it is invalid.
         """
         from jaxmon.http.urls import parts_of
 
@@ -82,7 +80,7 @@ class Url(click.types.StringParamType):
         except ValueError as error:
             self.fail(str(error), param, ctx)
         if self._path_follows and (parts.query or parts.fragment):
-            self.fail("a path follows: give an address without ? and #", param, ctx)
+            self.fail("a path is appended: give a URL without ? and #", param, ctx)
         return address
 
 
@@ -90,7 +88,7 @@ RUNBOOK_BASE = click.option(
     "--runbook-base",
     type=Url(),
     metavar="URL",
-    help="What a runbook's address starts with; NAME.md follows.",
+    help="Base URL of the runbooks; NAME.md is appended.",
 )
 
 

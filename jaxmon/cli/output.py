@@ -1,9 +1,8 @@
 """
 The one place where commands print.
 
-What stands in a line may come from anybody: a server, an agent, the name of a file. It
-can neither move the cursor nor begin a line of its own, and it holds no secret that the
-command knows.
+Printed text may be untrusted (a server, an agent, a file name). It can neither move the
+cursor nor start a new line, and known secrets are redacted.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from jaxmon.report.layout import clean, shortened
 
 
 _SECRETS = "jaxmon.secrets"
-# What is shorter is no secret, and stands in other words.
+# Anything shorter is not a secret, and occurs in ordinary words.
 _LEAST_SECRET = 8
 _LONGEST = 1000
 # What sysexits.h calls EX_IOERR.
@@ -31,7 +30,7 @@ _LEAST_WIDTH, _MOST_WIDTH = 80, 120
 
 
 def hide(*secrets: str) -> None:
-    """Keep *secrets* out of what the running command prints from now on."""
+    """Redact *secrets* in everything the running command prints from now on."""
     long = (one for one in secrets if len(one) >= _LEAST_SECRET)
     click.get_current_context().meta[_SECRETS] = Secrets(*long)
 
@@ -47,7 +46,7 @@ def line(text: object = "", *, err: bool = False, colour: str | None = None) -> 
 
     Raises:
         CommandError: it cannot be written.
-        BrokenPipeError: nobody reads it any more.
+        BrokenPipeError: the output pipe is closed.
     """
     shown = safe(str(text))
     _echo(click.style(shown, fg=colour) if colour else shown, err=err)
@@ -76,8 +75,8 @@ def safe(text: str) -> str:
 
 def short(text: str) -> str:
     """
-    Return *text* as part of an error: harmless, and without so much of its middle that
-    it can be read.
+    Return *text* as part of an error: sanitised, and shortened in the middle to a
+    readable length.
     """
     return shortened(safe(text), _LONGEST)
 
@@ -86,8 +85,8 @@ def is_terminal(
     stream: TextIO | None, environ: Mapping[str, str] | None = None
 ) -> bool:
     """
-    Tell whether *stream* is a terminal that can be drawn on; one that was closed before
-    Python started is `None`.
+    Return whether *stream* is a terminal that can be drawn on; it is `None` if closed
+    before Python started.
     """
     environ = os.environ if environ is None else environ
     if stream is None or not stream.isatty():
@@ -118,7 +117,7 @@ def _echo(text: str, *, err: bool = False) -> None:
     except BrokenPipeError:  # nobody reads it, which is no error
         raise
     except OSError as error:
-        # Of what cannot be said on stderr nobody can be told.
+        # An error that cannot be written to stderr cannot be reported.
         if not err:
             raise unprintable(error.strerror or str(error)) from error
 

@@ -1,4 +1,4 @@
-"""``jaxmon profile``: where the devices' time goes in a running program."""
+"""``jaxmon profile``: where device time goes in a running process."""
 
 from __future__ import annotations
 
@@ -66,13 +66,12 @@ def command(
     run_dir: Path | None,
 ) -> None:
     """
-    Record what the devices of a running program do, and show which operations take
-    the time. WORKER is its number; needless where one program runs.
+    Record a device trace of a running process and list the operations that take the
+    most time. WORKER is the process's number, optional if only one is running.
 
-    Files for XProf and Perfetto are written as well. The program is slowed
-    down a little while it is recorded. On a GPU this is off unless the program
-    allows it (JAXMON_PROFILE_GPU=1), and it is refused while the program profiles
-    itself.
+    Also writes files for XProf and Perfetto. The process is slowed down slightly
+    while recording. On GPUs this requires JAXMON_PROFILE_GPU=1 in the program; it is
+    refused while the program is profiling itself.
     """
     from jaxmon.cli import workers
     from jaxmon.profile import table, xspace
@@ -85,7 +84,7 @@ def command(
     try:
         planes = xspace.parse(space)
     except WireError as error:
-        msg = f"worker {chosen.number} sent a trace that cannot be read: {error}"
+        msg = f"worker {chosen.number} sent an unreadable trace: {error}"
         raise CommandError(msg) from error
     rows = table.rows(planes)
     names = _labels(chosen)
@@ -107,8 +106,8 @@ def command(
 
 def _check_writable(out: Path) -> None:
     """
-    Do nothing if files below *out* can be expected to be made: nobody is slowed down
-    for a trace that would be thrown away.
+    Do nothing if files below *out* can be expected to be made: do not slow the program
+    down for a trace that could not be saved.
 
     Raises:
         CommandError: they cannot.
@@ -117,14 +116,14 @@ def _check_writable(out: Path) -> None:
     nearest = next(above, Path())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
         msg = (
-            f"cannot write to {out}: {nearest} is no directory that you may write to; "
-            "choose another --out"
+            f"cannot write to {out}: {nearest} is not a writable directory; choose "
+            "another --out"
         )
         raise CommandError(msg)
 
 
 def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
-    """Return the trace of *worker*, and why it is shorter than asked for, if it is."""
+    """Return the trace of *worker*, and why it is shorter than requested, if it is."""
     from jaxmon.http import client
     from jaxmon.http.stream import TooLargeError
 
@@ -134,7 +133,10 @@ def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
             worker.socket, target, seconds=seconds + _PATIENCE, max_bytes=_MAX_BYTES
         )
     except TooLargeError as error:
-        msg = f"worker {worker.number} sent no trace of use: {error}; record less time"
+        msg = (
+            f"worker {worker.number} sent no usable trace: {error}; record for a "
+            "shorter time"
+        )
         raise CommandError(msg) from error
     except (OSError, HTTPException) as error:
         msg = f"worker {worker.number} sent no trace: {error}; is it still running?"
@@ -166,7 +168,7 @@ def _labels(worker: Worker) -> dict[str, str]:
 def _write(
     out: Path, whose: str, space: bytes, planes: Iterable[Any]
 ) -> dict[str, str]:
-    """Write the trace where XProf looks for it, and once more for Perfetto."""
+    """Write the trace for XProf, and a second file for Perfetto."""
     import socket
     import time
 
@@ -221,7 +223,7 @@ def _lines(rows: list[Row], names: dict[str, str], top: int, width: int) -> list
     lines = table(layout, cells, width=width, indent="")
     if rest := rows[top:]:
         left = sum(row.seconds for row in rest)
-        lines.append(f"and {len(rest):,} more with {share(left, total)} of the time")
+        lines.append(f"and {len(rest):,} more ({share(left, total)} of the time)")
     return lines
 
 

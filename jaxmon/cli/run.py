@@ -1,4 +1,4 @@
-"""`jaxmon run`: run a Python program with jaxmon in it."""
+"""`jaxmon run`: run a Python program instrumented by jaxmon."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jaxmon.settings import load
     epilog="""
 \b
 Exit codes:
-  2  the command line or a variable is wrong
+  2 usage error: invalid option or variable
   otherwise, that of PROGRAM
 
 \b
@@ -54,18 +54,18 @@ def command(
     args: tuple[str, ...],
 ) -> None:
     """
-    Run PROGRAM as `python PROGRAM ARGS...` does, with jaxmon in it.
+    Run PROGRAM like `python PROGRAM ARGS...`, instrumented by jaxmon.
 
-    jaxmon starts when the program imports JAX. An option wins over the JAXMON_*
-    variable of the same name. Processes that the program starts run without jaxmon;
-    processes that it forks before importing JAX have an agent each.
+    jaxmon starts when the program imports JAX. Options override the JAXMON_* variables
+    of the same name. Subprocesses run without jaxmon; processes forked before JAX is
+    imported each get their own agent.
     """
     if as_module and as_code:
-        msg = "-m and -c exclude each other; give one of them"
+        msg = "-m and -c are mutually exclusive"
         raise click.UsageError(msg)
     settings = {name: value for name, value in chosen.items() if value is not None}
     if no_tcp and "port" in settings:
-        msg = "--port and --no-tcp exclude each other; give one of them"
+        msg = "--port and --no-tcp are mutually exclusive"
         raise click.UsageError(msg)
     if no_tcp:
         settings["port"] = None
@@ -85,11 +85,11 @@ def _become(arguments: Sequence[str], settings: dict[str, Any]) -> None:
     Replace this process by an interpreter that runs *arguments*. Does not return.
 
     Raises:
-        CommandError: the interpreter would not listen to its environment.
+        CommandError: the interpreter would ignore its environment.
     """
     if sys.flags.isolated or sys.flags.ignore_environment or sys.flags.no_site:
         msg = (
-            "python -I, -E and -S keep jaxmon out of the program; run jaxmon without "
+            "python -I, -E and -S prevent jaxmon from loading; run jaxmon without "
             "them, or call jaxmon.instrument() in the program"
         )
         raise CommandError(msg)
@@ -115,5 +115,7 @@ def interpreter_options(original: Sequence[str], seen: Sequence[str]) -> list[st
 
 
 def _is_module_option(option: str) -> bool:
-    """Tell ``-m``, alone or at the end of a cluster such as ``-um``, from the rest."""
+    """
+    Separate ``-m``, alone or at the end of a cluster such as ``-um``, from the rest.
+    """
     return option.startswith("-") and option.endswith("m") and option[1:].isalpha()

@@ -1,7 +1,7 @@
 """
-``jaxmon runbook``: what to do when an alert fires, without a browser.
+``jaxmon runbook``: runbooks in the terminal.
 
-There is one page for each alert, written by people, shipped with the package.
+There is one hand-written runbook per alert, shipped with the package.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ DIRECTORY = Path(__file__).resolve().parent.parent / "runbooks"
 
 @click.group
 def command() -> None:
-    """Read what to do when an alert fires."""
+    """Show the runbook of an alert."""
 
 
 @command.command("list")
 def list_names() -> None:
     """
-    List the runbooks: alert, and what it means.
-
-    Each is one line where the output goes elsewhere than to a terminal.
+    List the runbooks with their meaning; one line each if the output is not a terminal.
     """
     from jaxmon.report.layout import wrapped
 

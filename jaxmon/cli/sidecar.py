@@ -12,8 +12,8 @@ def main() -> None:
     Run ``jaxmon exporter``.
 
     Loads it with the garbage collector off, which the command turns on once it
-    serves: modules stay, and to look through them again and again while they are
-    loaded is a tenth of the start.
+    serves: modules stay alive, and scanning them repeatedly while they are loaded takes
+    a tenth of the startup time.
     """
     gc.disable()
     with loading():

@@ -1,4 +1,4 @@
-"""The instrumented programs that run on this host, and one of them picked."""
+"""Instrumented processes on this host, and selecting one of them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from jaxmon.report.layout import clean, shortened
 
 
 TIMEOUT = 5.0
-"""Seconds that an agent has for its answer."""
+"""Response timeout for an agent, in seconds."""
 
 _MAX_BYTES = 32 << 20
 _MOST_LISTED = 20
 _ROOM = 76
 _HINTS = {
-    True: "It may be stopped, or busy in native code that holds Python's lock; try "
-    "again.",
-    False: "Another version of jaxmon may run there, or something else may listen.",
+    True: "It may be stopped, or running native code that holds the GIL; try again.",
+    False: "It may be another version of jaxmon, or another program listening there.",
 }
 
 
@@ -36,9 +35,9 @@ class Worker:
     Attributes:
         number: its slot, which Prometheus sees as the label ``worker``.
         socket: where its agent listens.
-        overview: what ``/debug/overview`` told, empty when *trouble* is not.
-        trouble: why it did not answer.
-        slow: whether it took too long to.
+        overview: response of ``/debug/overview``; empty if *trouble* is set.
+        trouble: why it did not respond.
+        slow: whether it timed out.
     """
 
     number: str
@@ -59,10 +58,10 @@ class Worker:
 
     def ask(self, target: str, *, timeout: float = TIMEOUT) -> Any:
         """
-        Return what the page *target*, path and query, tells.
+        Return the JSON at *target*, a path with a query.
 
         Raises:
-            CommandError: no answer in time, or one that is not JSON.
+            CommandError: no response in time, or one that is not JSON.
         """
         answers = fetch_all(
             {self.number: self.socket}, target, timeout=timeout, max_bytes=_MAX_BYTES
@@ -70,7 +69,7 @@ class Worker:
         try:
             return _decoded(answers[self.number])
         except FetchError as error:
-            msg = f"worker {self.number} does not tell {target}: {error}"
+            msg = f"worker {self.number} could not return {target}: {error}"
             raise CommandError(msg) from error
 
 
@@ -78,14 +77,14 @@ def running(
     run_dir: Path | None, *, only: str | None = None, timeout: float = TIMEOUT
 ) -> list[Worker]:
     """
-    Return the programs with an agent, by number; at most *timeout* seconds.
+    Return the processes with an agent, by number, within *timeout* seconds.
 
-    Programs that were killed, whose sockets lie there still, are left out.
+    Killed processes, whose sockets still exist, are omitted.
 
     Args:
-        run_dir: where the sockets are; `None` for the default.
-        only: number of the program to ask; `None` asks all.
-        timeout: for the slowest answer.
+        run_dir: directory of the sockets; `None` for the default.
+        only: number of the process to query; `None` queries all.
+        timeout: for the slowest response.
 
     Raises:
         CommandError: the run directory cannot be read.
@@ -95,8 +94,8 @@ def running(
         sockets = rundir.sockets(directory)
     except OSError as error:
         msg = (
-            f"run directory {directory}: {error.strerror}; run as the user of the "
-            "program, or give another with --run-dir"
+            f"run directory {directory}: {error.strerror}; run as the program's "
+            "user, or choose another directory with --run-dir"
         )
         raise CommandError(msg) from error
     sockets = {n: path for n, path in sockets.items() if only in (None, n)}
@@ -111,7 +110,7 @@ def running(
         except FetchError as error:
             if error.reason in (fetch.GONE, fetch.LEFT):
                 continue
-            trouble, slow = f"does not answer: {error}", error.reason == fetch.TIMEOUT
+            trouble, slow = f"does not respond: {error}", error.reason == fetch.TIMEOUT
             worker = Worker(number, sockets[number], {}, trouble, slow)
         found.append(worker)
     return sorted(found, key=lambda worker: int(worker.number))
@@ -119,17 +118,18 @@ def running(
 
 def pick(number: str | None, run_dir: Path | None) -> Worker:
     """
-    Return the program *number*, or the only one that runs.
+    Return the process *number*, or the only running one.
 
     Raises:
-        CommandError: there is none, there are several, or it does not answer.
+        CommandError: there is none, there are several, or it does not respond.
     """
-    # One that hangs is waited for only by who asks for it.
+    # Only a caller who asks for a hung process waits for it.
     workers = running(run_dir, only=number) or running(run_dir)
     if not workers:
         msg = (
-            f"no program with jaxmon runs: no agent in {run_dir or rundir.locate()}. "
-            "Start one with `jaxmon run PROGRAM`, or give its directory with --run-dir."
+            "no instrumented process is running: no agent in "
+            f"{run_dir or rundir.locate()}. Start one with `jaxmon run PROGRAM`, "
+            "or set its directory with --run-dir."
         )
         raise CommandError(msg)
     chosen = [one for one in workers if number in (None, one.number)]
@@ -143,9 +143,12 @@ def pick(number: str | None, run_dir: Path | None) -> Worker:
     if (rest := len(workers) - _MOST_LISTED) > 0:
         listed.append(f"and {rest} more")
     if chosen:
-        msg = f"{len(workers)} programs run here; give the number of one:"
+        msg = (
+            f"{len(workers)} instrumented processes are running here; give a worker "
+            "number:"
+        )
     else:
-        msg = f"no worker {number!r}; these run here:"
+        msg = f"no worker {number!r}; running here:"
     raise CommandError(msg, details=listed, exit_code=2)
 
 
@@ -158,7 +161,7 @@ def _with_figures(overview: Mapping[str, Any]) -> Mapping[str, Any]:
         FetchError: it is no agent's.
     """
     if not isinstance(overview.get("functions"), dict):
-        message = "its answer has no figures of jaxmon: there is nothing to judge"
+        message = "its response contains no jaxmon data; there is nothing to evaluate"
         raise FetchError(fetch.BROKEN, message)
     return overview
 
@@ -168,16 +171,16 @@ def _decoded(answer: str | FetchError) -> Any:
     Return the JSON object in *answer*.
 
     Raises:
-        FetchError: it is none.
+        FetchError: it is not a JSON object.
     """
     if isinstance(answer, FetchError):
         raise answer
     try:
         found = json_text.parse(answer, odd_numbers=True)
     except ValueError as error:
-        message = f"its answer is {error}"
+        message = f"its response is {error}"
         raise FetchError(fetch.BROKEN, message) from error
     if not isinstance(found, dict):
-        message = "its answer is not a JSON object"
+        message = "its response is not a JSON object"
         raise FetchError(fetch.BROKEN, message)
     return found

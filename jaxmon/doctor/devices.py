@@ -163,7 +163,7 @@ def _cuda(pynvml: ModuleType) -> tuple[int, int] | None:
 
 def _too_old(cuda: tuple[int, int], plugin: int) -> Finding:
     text = (
-        f"the driver supports CUDA up to {cuda[0]}.{cuda[1]} but JAX's plugin "
+        f"the driver supports CUDA up to {cuda[0]}.{cuda[1]}, but JAX's plugin "
         f"needs CUDA {plugin}: JAX cannot use the GPUs"
     )
     advice = "install a newer driver"

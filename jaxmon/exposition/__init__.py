@@ -1,6 +1,6 @@
 """
-From metric families to text, and back.
+Metric families, and their text formats.
 
-`families` is the data, `histogram` makes some, `encode` writes the two text formats of
-Prometheus, `parse` reads one of them, and `plausible` refuses impossible figures.
+`families` is the data, `histogram` collects some, `encode` writes Prometheus's two text
+formats, `parse` reads one of them, and `plausible` drops implausible values.
 """

@@ -60,11 +60,11 @@ def preferences(header: str) -> list[tuple[str, dict[str, str], float]]:
 
 def negotiate(accept: str) -> Format:
     """
-    Return the format that an ``Accept`` header likes best.
+    Return the format that an ``Accept`` header prefers.
 
-    OpenMetrics 1.0.0 goes only to clients that name it, and wins a tie only by
-    standing first; everyone else gets text 0.0.4, also when they ask for
-    something that does not exist here.
+    OpenMetrics 1.0.0 is sent only to clients that name it, and wins a tie only if
+    listed first; all others get text 0.0.4, including those that accept only unknown
+    formats.
     """
     best, best_q = TEXT, 0.0
     for name, parameters, q in preferences(accept):
@@ -89,13 +89,13 @@ def encode(
     failed: Callable[[Metric, Exception], None] | None = None,
 ) -> bytes:
     """
-    Return the page of *families* in *fmt*.
+    Return *families* as text in *fmt*.
 
-    Families of one name become one block, where the first of them stood; one
-    whose kind differs from the first's is left out, since no page can carry
-    both. Families without samples and samples that are NaN are left out too.
-    One with a sample that is no number is left out where *failed* is given, which is
-    called with its metric and the error; otherwise the error is raised.
+    Families of one name become one block, in the position of the first; one whose kind
+    differs from the first's is omitted, because both cannot be exported. Families
+    without samples and NaN samples are omitted as well. A family with a sample that is
+    not a number is omitted if *failed* is given, which is called with its metric and
+    the error; otherwise the error is raised.
     """
     blocks: dict[str, tuple[Metric, list[str]]] = {}
     for family in families:
@@ -123,8 +123,8 @@ def encode(
 
 def names_of(metric: Metric) -> tuple[str, ...]:
     """
-    Return the names that *metric* takes for itself in OpenMetrics: a page on which two
-    metrics share one cannot be read.
+    Return the names that *metric* reserves in OpenMetrics: output in which two metrics
+    share one cannot be parsed.
     """
     name, kind = _family(metric)
     return tuple([name + suffix for suffix in _RESERVED.get(kind, ("",))])
@@ -133,7 +133,8 @@ def names_of(metric: Metric) -> tuple[str, ...]:
 def _family(metric: Metric) -> tuple[str, str]:
     """Return name and type of *metric* in OpenMetrics."""
     suffix = _SUFFIXES.get(metric.kind, "")
-    # A counter without _total, say of another's page, is none to OpenMetrics.
+    # A counter without _total, for example of another exporter, is invalid in
+    # OpenMetrics.
     known = metric.kind != "untyped" and metric.name.endswith(suffix)
     return metric.name.removesuffix(suffix), metric.kind if known else "unknown"
 
@@ -161,7 +162,7 @@ def _unusual_text(series: str, value: float) -> str:
 
 
 # The catalogue fits. What agents of another release have beyond it may change with each
-# page, and every one would stay: a name and its help have up to 1,000 characters.
+# response, and every one would stay: a name and its help have up to 1,000 characters.
 _headers = lru_cache(maxsize=512)
 
 

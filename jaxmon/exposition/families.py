@@ -1,9 +1,9 @@
 """
-What a page is made of: a catalogue metric with its samples.
+Metric families: a catalogue metric with its samples.
 
-A sample names its series as it will stand on the page, labels escaped
-(``jaxmon_jit_calls_total{function="train.step"}``). Whoever owns a series builds
-that string once and keeps it, so a scrape only writes numbers beside ready text.
+A sample names its series as exported, with escaped labels
+(``jaxmon_jit_calls_total{function="train.step"}``). The owner of a series builds that
+string once and keeps it, so a scrape only adds numbers to ready-made text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Family(NamedTuple):
 
 
 def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
-    """Return ``a="x",b="y"``, values escaped as both text formats ask."""
+    """Return ``a="x",b="y"``, with values escaped as both text formats require."""
     return ",".join(
         [
             f'{name}="{_escaped(str(value))}"'
@@ -37,7 +37,7 @@ def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
 
 
 def _escaped(text: str) -> str:
-    # To look for what hardly a label has takes a tenth of translating it.
+    # Searching for rare characters takes a tenth of the time of translating.
     if '"' in text or "\\" in text or "\n" in text:
         return text.translate(_ESCAPES)
     return text

@@ -35,8 +35,8 @@ class Histogram:
         """
         Count *value*, in the unit of the metric; a bucket includes its bound.
 
-        The program may have replaced a clock: what is less than nothing counts as 0,
-        and what is no number is not counted, for no sum would survive it.
+        The program may have replaced a clock: negative values count as 0, and values
+        that are not finite are not counted, because they would spoil the sum.
         """
         if not value < inf:
             return
@@ -62,7 +62,7 @@ class Histogram:
         with self._lock:
             counts, total = list(self._counts), self._sum
         running = list(accumulate(counts))
-        # Made by the first reader, for whoever observes may be in a hurry.
+        # Built by the first reader, because observing must be fast.
         self._series = self._series or self._names()
         return list(
             zip(self._series, (*running, total, running[-1]), strict=True),

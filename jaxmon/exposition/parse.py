@@ -1,9 +1,9 @@
 """
-A page in text 0.0.4 back to families: what the sidecar reads from agents.
+Parses text format 0.0.4, as read by the sidecar from agents.
 
-Strict where a mistake would spoil the page that relays it: names, labels, numbers
-and types must be right, or the page is refused. The caller bounds its size; the
-time to parse is linear in it.
+Strict where an error would corrupt the output that relays it: names, labels, numbers
+and types must be valid, or all of it is rejected. The caller bounds its size; parsing
+time is linear in it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SHOWN = 80
 @dataclass(slots=True)
 class ParsedFamily:
     """
-    One family as its page shows it.
+    One family as exported.
 
     Args:
         name: as in the TYPE line.
@@ -64,12 +64,12 @@ class ParsedFamily:
 
 def parse(text: str) -> list[ParsedFamily]:
     """
-    Return the families of a page in order of appearance.
+    Return the families in *text* in order of appearance.
 
-    Timestamps are dropped: the sidecar exports what it knows now.
+    Timestamps are dropped: the sidecar exports current values.
 
     Raises:
-        PageError: with the number and the beginning of the line that is wrong.
+        PageError: with the number and the beginning of the invalid line.
     """
     page = _Page()
     for number, line in enumerate(text.split("\n"), start=1):
@@ -111,8 +111,8 @@ def relabel(family: ParsedFamily, name: str, value: str) -> ParsedFamily:
 
 def to_family(parsed: ParsedFamily) -> Family:
     """
-    Return *parsed* as a family of the catalogue, or of its own when the catalogue
-    has no such metric of that kind: the page may come from a newer jaxmon.
+    Return *parsed* as a family of the catalogue, or as an ad-hoc family if the
+    catalogue has no such metric of that kind: it may come from a newer jaxmon.
     """
     metric = BY_NAME.get(parsed.name)
     if metric is None or _shown_kind(metric) != parsed.kind:
@@ -157,7 +157,7 @@ class _Page:
         family = self.families.setdefault(name, ParsedFamily(name))
         series = [name + suffix for suffix in _SERIES.get(kind, ("",))]
         if name in self._typed or any(one in self._owners for one in (name, *series)):
-            msg = "second TYPE of a name, or after its samples"
+            msg = "duplicate TYPE line, or TYPE after samples"
             raise ValueError(msg)
         family.kind = kind
         self._typed.add(name)
@@ -182,7 +182,7 @@ class _Page:
         found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
         names = tuple([name for name, _ in found])
         if '=""' in text:
-            # Before that, for a label that is given twice is one that is wrong.
+            # Before that, because a duplicate label is invalid.
             self._order(names)
             names = tuple([name for name, value in found if value])
         order = self._orders.get(names) or self._order(names)

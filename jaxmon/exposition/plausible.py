@@ -1,9 +1,9 @@
 """
-Figures that can be true, and those that cannot.
+Plausibility checks.
 
-Drivers, runtimes and other processes answer with numbers that stand for none, such as
-4,294,967,295 degrees, and now and then with nonsense. A gap in a graph says more than
-that, and an alert on it would ring for nothing.
+Drivers, runtimes and other processes sometimes return sentinel values, such as
+4,294,967,295 degrees, or garbage. A gap in a graph is better, and alerts on such values
+would be false.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _SHOWN = 160
 
 class Sieve:
     """
-    Lets through what is a number in the range of its metric (`Metric.range`).
+    Filters out values outside the metric's range (`Metric.range`).
 
-    What is not is counted, and said once for each metric. A histogram is dropped as a
-    whole: without one of its numbers it says something else.
+    Dropped values are counted, and logged once per metric. Histograms are dropped as a
+    whole.
 
     Args:
-        who: says it, for the log.
+        who: the source of the values, for the log.
     """
 
     def __init__(self, log: logging.Logger, who: str) -> None:
@@ -39,7 +39,7 @@ class Sieve:
         self._said: set[str] = set()
 
     def sift(self, families: Iterable[Family]) -> list[Family]:
-        """Return *families* without figures that cannot be; about 60 ns a sample."""
+        """Return *families* without implausible values; about 60 ns per sample."""
         return [
             family if _is_sound(family) else self._rest(family) for family in families
         ]
@@ -65,8 +65,8 @@ class Sieve:
         self._said.add(metric.name)
         low, high = metric.range
         self._log.warning(
-            "%s: %s is %s, which cannot be: allowed is %g to %g; such figures are left "
-            "out, and counted from now on",
+            "%s: implausible value of %s: %s (allowed range %g to %g); dropping "
+            "such values, further ones are only counted",
             self._who,
             str(name)[:_SHOWN],
             repr(value)[:_SHOWN],

@@ -22,11 +22,11 @@ MAX_BYTES = 1 << 20
 """Of a configuration file: thousands of users, prices or objectives."""
 
 PIPE_SECONDS = 30.0
-"""For what writes to a pipe: it may have to ask for a password."""
+"""For a process that writes to a pipe: it may have to prompt for a password."""
 
 _CHUNK = 1 << 16
 _KINDS = {
-    stat.S_IFLNK: "a link",
+    stat.S_IFLNK: "a symbolic link",
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -37,18 +37,18 @@ _KINDS = {
 
 def kind(mode: int) -> str:
     """Return what a file of *mode* is that is not regular."""
-    return _KINDS.get(stat.S_IFMT(mode), "no file")
+    return _KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
 def require_regular(path: Path, *, most: int = MAX_BYTES) -> None:
     """
-    Complain about *path* if it is no regular file of at most *most* bytes.
+    Check that *path* is a regular file of at most *most* bytes.
 
-    To open a pipe waits for a writer, a device may have no end, and neither can be
-    read again when it changes.
+    Opening a pipe waits for a writer, a device may be endless, and neither can be
+    reloaded when it changes.
 
     Raises:
-        ConfigFileError: it is something else, larger, or cannot be looked at.
+        ConfigFileError: it is something else, larger, or cannot be examined.
     """
     try:
         _require_regular(path.stat(), most)
@@ -154,5 +154,5 @@ def _require_size(size: int, most: int) -> None:
 def _unreadable(error: OSError | ValueError) -> ConfigFileError:
     if isinstance(error, ConfigFileError):
         return error
-    reason = error.strerror if isinstance(error, OSError) else "no path of a file"
+    reason = error.strerror if isinstance(error, OSError) else "not a valid file path"
     return ConfigFileError(f"cannot be read: {reason}")

@@ -65,7 +65,7 @@ class FileLock:
         return False
 
     def in_place(self) -> bool:
-        """Tell whether it is held on the file that others find."""
+        """Return whether the lock is held on the file that others open."""
         if not self._locks:
             return False
         held = os.fstat(self._descriptors[0])
@@ -91,7 +91,7 @@ class FileLock:
         still holds.
         """
         try:
-            # An interrupt lands before the look, or after both.
+            # An interrupt arrives before the check, or after both.
             if self._descriptors:
                 os.close(self._descriptors[0])
         except OSError as error:

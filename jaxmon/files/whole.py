@@ -19,15 +19,15 @@ def write(
     path: Path, data: bytes, *, private: bool = False, replace: bool = True
 ) -> None:
     """
-    Write *data* to the file *path*, down to the disk.
+    Write *data* to the file *path*, synced to disk.
 
-    Whatever goes wrong, what was there before stays, and nothing is left beside it.
+    On any failure the previous content is kept, and no temporary file is left behind.
 
     Args:
-        path: of the file; where it is a link, of what that points to.
+        path: of the file, or of a symbolic link to it.
         data: all of it.
-        private: let nobody else read it; otherwise, the umask decides.
-        replace: what is there; otherwise it is an error.
+        private: readable by the owner only; otherwise, the umask decides.
+        replace: overwrite an existing file; otherwise that is an error.
 
     Raises:
         FileExistsError: there is a file, and *replace* is false.
@@ -57,9 +57,7 @@ def write(
 
 
 def _require_regular(target: Path) -> None:
-    """
-    Complain about a device, a pipe or whatever else a file would take the place of.
-    """
+    """Reject a device, a pipe or anything else that a file would replace."""
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(mode := target.stat().st_mode):
             raise OSError(errno.EINVAL, f"it is {kind(mode)}; give a file")
@@ -81,7 +79,7 @@ def _put(temporary: str, target: Path, *, replace: bool) -> None:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            # Between here and there somebody may make it: then it is replaced.
+            # If another process creates it in between, it is replaced.
             if target.exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
         else:

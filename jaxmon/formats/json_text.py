@@ -15,16 +15,16 @@ _SHOWN = 40
 
 def parse(text: str | bytes, *, odd_numbers: bool = False) -> Any:
     """
-    Return what *text* says; its size is the caller's to limit.
+    Return the value of *text*; the caller limits its size.
 
     Args:
-        text: of somebody else.
-        odd_numbers: read what is no number to a computer as `None`, as what is not
-            known; otherwise it is refused.
+        text: untrusted.
+        odd_numbers: read non-finite numbers as `None`, as unknown; otherwise they are
+            rejected.
 
     Raises:
         ValueError: it is not JSON in UTF-8, nests deeper than `MAX_DEPTH`, has an
-            object with the same key twice, or a number that is none to a computer.
+            object with the same key twice, or a non-finite number.
     """
     if isinstance(text, bytes):
         try:
@@ -50,7 +50,7 @@ def parse(text: str | bytes, *, odd_numbers: bool = False) -> Any:
 
 
 def _require_bounds(value: Any) -> None:
-    """Complain about depth and numbers of *value*."""
+    """Check the depth and the numbers of *value*."""
     waiting = [(value, 1)]
     while waiting:
         one, depth = waiting.pop()
@@ -69,7 +69,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        msg = f"not JSON: an object has the key {twice[:_SHOWN]!r} twice"
+        msg = f"not JSON: an object has a duplicate key {twice[:_SHOWN]!r}"
         raise ValueError(msg)
     return found
 

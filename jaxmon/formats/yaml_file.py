@@ -22,19 +22,19 @@ MAX_DEPTH = 32
 """Of lists and mappings in each other; none of our files needs more than six."""
 
 MAX_VALUES = 100_000
-"""In a document, those behind an alias counted wherever the alias stands."""
+"""In a document, counting those behind an alias at each use of the alias."""
 
 
 def compose(text: str, *, secret: bool = False) -> yaml.Node | None:
     """
-    Return the one document in *text* as PyYAML's nodes, which know where they stand;
+    Return the one document in *text* as PyYAML's nodes, which know their position;
     `None` if it is empty.
 
-    No value is made of a node: what looks like a date, or bears a tag, is its text.
+    Nodes are not converted: what looks like a date, or has a tag, stays text.
 
     Args:
         text: of a file.
-        secret: quote nothing of it in an error, whatever is wrong.
+        secret: never quote its content in an error.
 
     Raises:
         ConfigFileError: it is not YAML, nests too deep, or holds too much.
@@ -59,8 +59,8 @@ def compose(text: str, *, secret: bool = False) -> yaml.Node | None:
 
 def _require_bounds(events: Iterable[Any]) -> None:
     """
-    Complain about a document that nests too deep or holds too much, before anything
-    is made of it: the rest walks it, and may follow every alias.
+    Reject a document that nests too deep or holds too much before it is used: later
+    code walks it, and may follow every alias.
     """
     import yaml  # noqa: PLC0415 - see compose()
 
@@ -70,7 +70,7 @@ def _require_bounds(events: Iterable[Any]) -> None:
     for event in events:
         count = 0.0
         if isinstance(event, yaml.CollectionStartEvent):
-            # An alias of what it stands in has no end.
+            # An alias of an enclosing node never ends.
             values[event.anchor] = inf
             within.append((event.anchor, 1))
         elif isinstance(event, yaml.CollectionEndEvent):

@@ -1,6 +1,6 @@
 """
-One HTTP exchange within bounds, over TCP or a Unix socket. For servers that speak TLS
-or are reached by a proxy see `route`, for many at once `fetch`.
+One HTTP exchange within bounds, over TCP or a Unix socket. For servers behind TLS or a
+proxy see `route`, for many at once `fetch`.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def get(
     Raises:
         TimeoutError: it took too long.
         TooLargeError: there was too much of it.
-        OSError: nobody listens, or the connection failed.
-        http.client.HTTPException: the answer is no HTTP, or was cut off.
+        OSError: the connection failed. http.client.HTTPException: the response is not
+        valid HTTP, or was truncated.
     """
     with connected(place, Bounds(seconds, max_bytes)) as stream:
         host = "localhost" if isinstance(place, Path) else authority(*place)
@@ -98,11 +98,11 @@ def send(  # noqa: PLR0913 - what a request consists of
 
 
 def receive(stream: Stream, method: str) -> Answer:
-    """Return the whole answer to a request by *method*."""
+    """Return the complete response to a request by *method*."""
     response = receive_head(stream, method)
     headers = {name.lower(): value for name, value in response.getheaders()}
     body = io.BytesIO()
-    # Never as much as the server says that there is: that much may be asked for.
+    # Never as much as the server announces: memory would be requested for all of it.
     while chunk := response.read1(_CHUNK):
         body.write(chunk)
     if response.length:
@@ -111,7 +111,7 @@ def receive(stream: Stream, method: str) -> Answer:
 
 
 def receive_head(stream: Stream, method: str) -> HTTPResponse:
-    """Return the final response, what comes before it left out; its body is unread."""
+    """Return the final response, skipping interim ones; its body is unread."""
     while True:
         response = HTTPResponse(cast("socket.socket", stream), method=method)
         response.begin()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jaxmon.http.transport import Transport
 
 
-# Of a page that others share, a client that does not read holds a copy of this much.
+# A client that does not read a shared response holds a copy of this much of it.
 _PIECE = 1 << 16
 # Then others get their turn.
 _PIECES_PER_TURN = 8
@@ -33,19 +33,19 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 class Connection:
     """
-    A client: it asks, takes its response, and is let go.
+    A client connection: receives a request, sends the response, and closes.
 
-    `receive`, `send` and `drain` do what can be done now, and return whether that was
-    all there is to do. They raise `OSError` when the client is gone.
+    `receive`, `send` and `drain` do what can be done without blocking, and return
+    whether they are finished. They raise `OSError` when the client is gone.
 
     Args:
         transport: carries its bytes.
-        listener: where it came in.
+        listener: the listener that accepted it.
         peer: its address, the same for all clients of a Unix socket.
 
     Attributes:
-        progress: when it last said or took something, or was kept waiting by us.
-        deadline: when its time for what it does now is over.
+        progress: time when it last sent or received something, or had to wait for us.
+        deadline: end of the time allowed for its current phase.
         request: what it asked for, once it has said all of that.
         answer: the response in the making.
         pending: what *answer* waits for.
@@ -66,11 +66,11 @@ class Connection:
 
     def receive(self) -> bool:
         """
-        Receive what there is of the request; return whether that is all of it.
+        Receive the available part of the request; return whether it is complete.
 
         Raises:
-            RequestError: it is no request, or too long.
-            OSError: the client is gone, or has said all that it will.
+            RequestError: it is not a valid request, or too long.
+            OSError: the client is gone, or has closed its side.
         """
         self.progress = now()
         try:
@@ -124,6 +124,6 @@ class Connection:
         if max(end, len(self._head) if end < 0 else 0) > MAX_HEAD:
             raise RequestError(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                f"at most {MAX_HEAD} bytes of request line and headers",
+                f"request line and headers are limited to {MAX_HEAD} bytes",
             )
         return end >= 0

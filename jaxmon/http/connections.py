@@ -1,10 +1,10 @@
 """
-The clients of a server: what each waits for, and who gives way to one more.
+The clients of a server: what each waits for, and which is dropped for a new one.
 
-One rule bounds them. Where there are as many as may be, the one that has kept the
-server waiting for longest gives way to a newcomer, of those at the address that has the
-most. Nobody gives way to an address that has more than its own, and who does not keep
-the server waiting gives way only to an address that has fewer.
+One rule bounds them. At the limit, a newcomer replaces the client that has kept the
+server waiting longest, among those of the address with the most clients. No client is
+dropped for an address that has more clients than its own, and one that does not keep
+the server waiting is dropped only for an address that has fewer.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ _LINGER_SECONDS = 1.0
 
 class Timeouts(NamedTuple):
     """
-    How many seconds a client may take.
+    Timeouts of a client in seconds.
 
     Args:
-        read: to send its request, a handshake included, however its bytes trickle in.
-        write: to take its response.
-        answer: not the client, but a page that another thread makes.
+        read: to send its request, including a handshake, however slowly its bytes
+            arrive.
+        write: to receive its response.
+        answer: for a response produced by another thread.
     """
 
     read: float
@@ -56,16 +57,16 @@ class Timeouts(NamedTuple):
 
 class Connections:
     """
-    Used on the server's thread alone. Clients are *asking* until there is room to
-    answer their request, *answered* until they have taken the response, and *ending*
-    until they have closed as well: to close first over bytes that were not read resets
-    a connection, and the response in it is lost.
+    Used on the server's thread only. Clients are *asking* until there is room to answer
+    their request, *answered* until they have received the response, and *ending* until
+    they have closed as well: closing first, with unread bytes, resets a connection and
+    loses the response in it.
 
     Args:
         loop: watches their sockets.
-        router: makes the responses.
-        timeouts: what a client is granted.
-        most: how many are answered at a time.
+        router: creates the responses.
+        timeouts: of a client.
+        most: maximum number answered at a time.
         report: is given failures of ours, and where they were.
 
     Attributes:
@@ -126,11 +127,12 @@ class Connections:
 
     def turn(self, since: float) -> None:
         """
-        Do all that can be done without waiting.
+        Do everything possible without blocking.
 
         Args:
-            since: when the loop was last asked whose socket is ready. Whose time was
-                over by then has had it: a handler may have held up the loop meanwhile.
+            since: when the loop was last polled for ready sockets. Clients whose
+                deadline had passed by then are dropped; later ones may have been
+                delayed by a handler.
         """
         while self._ready:
             client = self._ready.popleft()
@@ -191,8 +193,8 @@ class Connections:
 
     def _answer(self) -> None:
         """
-        Answer those who have asked, as far as there is room: all in the same turn, so
-        that one page may be made for all of them.
+        Answer complete requests as far as there is room: all in the same turn, so that
+        one response can be generated for all of them.
         """
         full: set[str] = set()
         for client in list(self._asking):
@@ -274,7 +276,7 @@ class Connections:
             self._refuse(client, error_response(status, "too many connections"))
         elif client in self._asking and client.open:
             status = HTTPStatus.REQUEST_TIMEOUT
-            message = "the request did not arrive in time"
+            message = "request timeout"
             self._refuse(client, error_response(status, message))
         elif client.answer is not None and client.pending is not None:
             client.deadline = inf
@@ -309,14 +311,14 @@ class Connections:
         is_slow: Callable[[Connection], bool],
     ) -> bool:
         """
-        Tell whether one more at the address *peer* may be one of *clients*; another may
-        have to leave for it.
+        Return whether one more client at the address *peer* can join *clients*; another
+        may be dropped for it.
 
         Args:
-            clients: of a kind.
-            most: how many there may be.
+            clients: in the same state.
+            most: their maximum number.
             peer: address of the newcomer.
-            is_slow: tells whether one of them keeps the server waiting.
+            is_slow: returns whether a client keeps the server waiting.
         """
         if len(clients) < most:
             return True
@@ -346,17 +348,17 @@ class Connections:
 
 
 def _has_not_asked(client: Connection) -> bool:
-    """Tell whether *client* has not said all of its request."""
+    """Return whether the request of *client* is incomplete."""
     return client.request is None
 
 
 def _is_slow(client: Connection) -> bool:
-    """Tell whether *client* has not taken anything of its response for a while."""
+    """Return whether *client* has not received anything of its response for a while."""
     return client.pending is None and now() - client.progress > _PATIENCE_SECONDS
 
 
 def _resume(answer: Answer, future: Future[Any]) -> Future[Any]:
-    """Give *answer* what it waits for, and return what it waits for next."""
+    """Send *answer* the result it waits for, and return what it waits for next."""
     try:
         result = future.result()
     except BaseException as error:  # noqa: BLE001 - the answer's to handle

@@ -1,9 +1,9 @@
 """
-Pages fetched from many Unix sockets at once.
+Fetches metrics from many Unix sockets concurrently.
 
-One thread, one deadline for all: a server that hangs, drips or floods costs no other
-server its page, and the whole takes no longer than the deadline. Hundreds of servers
-get their turn one after the other, in as many connections as a process can spare.
+One thread, one deadline for all: a server that hangs, trickles or floods does not
+affect the others, and the whole never exceeds the deadline. Hundreds of servers get
+their turn one after the other, in as many connections as a process can spare.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _AT_ONCE = 256
 
 class FetchError(JaxmonError):
     """
-    A page that did not arrive.
+    Raised when a response did not arrive.
 
     Args:
-        reason: ``gone`` (nobody listens), ``left`` (its socket was taken away, as who
-            ends in order does), ``timeout``, ``too_large`` or ``broken``; what fetches
-            from elsewhere may have more.
+        reason: ``gone`` (nothing is listening), ``left`` (its socket was removed, as by
+            an orderly exit), ``timeout``, ``too_large`` or ``broken``; subclasses may
+            have more.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -84,15 +84,15 @@ def fetch_all(  # noqa: PLR0913 - each bound is one of its own
     GET *target* from each of the sockets *paths*.
 
     Args:
-        paths: by whatever names the servers for the caller.
+        paths: by the caller's keys for the servers.
         target: path and query.
         timeout: seconds for all of it.
-        max_bytes: most that one response may have, head included.
-        max_total: most that all of them may have; beyond, the largest are left out.
-        accept: media type to ask for.
+        max_bytes: maximum size of one response, including the head.
+        max_total: maximum size of all of them; beyond that, the largest are dropped.
+        accept: media type to request.
 
     Returns:
-        The body, or why there is none, for every key of *paths*.
+        The body or the error for every key of *paths*.
     """
     if not paths:
         return {}
@@ -112,7 +112,7 @@ def fetch_all(  # noqa: PLR0913 - each bound is one of its own
         finally:
             for entry in list(selector.get_map().values()):
                 entry.data.socket.close()
-    late = FetchError(TIMEOUT, f"no complete answer within {timeout:g} s")
+    late = FetchError(TIMEOUT, f"no complete response within {timeout:g} s")
     return {key: batch.answers.get(key, late) for key in paths}
 
 
@@ -192,7 +192,7 @@ class _Round:
         self._sizes[exchange.key] = len(exchange.received)
         self._total += len(chunk)
         if len(exchange.received) > self._max_bytes:
-            message = f"its page is larger than {self._max_bytes} bytes"
+            message = f"its response is larger than {self._max_bytes} bytes"
             return FetchError(TOO_LARGE, message)
         return None
 
@@ -204,9 +204,9 @@ class _Round:
         exchange.socket.close()
 
     def _leave_out_the_largest(self) -> None:
-        """Make room: a page that is large must not cost others theirs."""
+        """Free space: a large response must not displace others."""
         largest = max(self._sizes, key=lambda key: (self._sizes[key], key))
-        message = f"with it all pages are larger than {self._max_total:.0f} bytes"
+        message = f"it would bring the total above {self._max_total:.0f} bytes"
         error = FetchError(TOO_LARGE, message)
         for entry in list(self._selector.get_map().values()):
             if entry.data.key == largest:
@@ -222,7 +222,7 @@ def _ended(exchange: _Exchange) -> FetchError | None:
     it is broken.
     """
     if identity(exchange.path) != exchange.file:
-        return FetchError(LEFT, "it ended while it was asked")
+        return FetchError(LEFT, "it exited during the request")
     try:
         _connected(exchange.path).close()
     except FetchError as error:
@@ -234,7 +234,7 @@ def _connected(path: Path) -> socket.socket:
     """Return a non-blocking socket connected to *path*; a link is not followed."""
     client: socket.socket | None = None
     if rundir.is_link(path):
-        raise FetchError(BROKEN, "its socket is a link, which may lead anywhere")
+        raise FetchError(BROKEN, "its socket is a symbolic link")
     try:
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         client.setblocking(False)  # noqa: FBT003 - the standard library's signature
@@ -243,11 +243,11 @@ def _connected(path: Path) -> socket.socket:
         if client is not None:
             client.close()
         if isinstance(error, ConnectionRefusedError):
-            raise FetchError(GONE, "nobody listens on its socket") from error
+            raise FetchError(GONE, "nothing is listening on its socket") from error
         if isinstance(error, FileNotFoundError):
-            raise FetchError(LEFT, "its socket is there no longer") from error
+            raise FetchError(LEFT, "its socket no longer exists") from error
         if isinstance(error, BlockingIOError):
-            raise FetchError(TIMEOUT, "its queue of connections is full") from error
+            raise FetchError(TIMEOUT, "its accept queue is full") from error
         raise FetchError(BROKEN, f"cannot connect: {error}") from error
     return client
 
@@ -261,17 +261,17 @@ def _body(response: bytearray) -> str:
     head, blank, body = response.partition(b"\r\n\r\n")
     status = _STATUS.match(head)
     if not blank or status is None or _ENCODED.search(head):
-        message = f"its answer is no HTTP page: {bytes(head[:_SHOWN])!r}"
+        message = f"its response is not HTTP: {bytes(head[:_SHOWN])!r}"
         raise FetchError(BROKEN, message)
     if int(status[1]) != _OK:
-        raise FetchError(BROKEN, f"it answered HTTP status {int(status[1])}")
+        raise FetchError(BROKEN, f"it returned HTTP status {int(status[1])}")
     if (told := _LENGTH.search(head)) is not None:
         length = int(told[1])
         if len(body) < length:
-            message = f"its answer ended after {len(body)} of {length} bytes"
+            message = f"its response was truncated after {len(body)} of {length} bytes"
             raise FetchError(BROKEN, message)
         del body[length:]
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FetchError(BROKEN, f"its answer is not UTF-8: {error}") from error
+        raise FetchError(BROKEN, f"its response is not UTF-8: {error}") from error

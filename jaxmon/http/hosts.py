@@ -1,9 +1,9 @@
 """
-By which names a server may be asked: protection from DNS rebinding.
+Host header validation: protection against DNS rebinding.
 
-A page of some other site can have its name resolve to this machine, and its script then
-reads what we serve as if it came from there. What gives it away is the ``Host`` header,
-which has that site's name, for a browser writes it.
+A website can make its host name resolve to this machine, and its scripts then read our
+responses as if they came from that site. The ``Host`` header reveals this: the browser
+sets it to the site's name.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import socket
 from collections.abc import Iterable, Mapping
 
 
-# Nobody outside can register these, nor what stands beneath: RFC 6761, 6762, 8375 and
-# ICANN's .internal; .svc is what Kubernetes calls services.
+# These, and names below them, cannot be registered: RFC 6761, 6762, 8375 and ICANN's
+# .internal; .svc is what Kubernetes calls services.
 _OURS = (".localhost", ".local", ".internal", ".home.arpa", ".svc")
 # The last label of an address, also in its odd forms (127.1, 0x7f.1).
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
@@ -35,14 +35,14 @@ _PATTERN = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?", re.IGNOREC
 
 class Hosts:
     """
-    Names that a server goes by. Always: addresses, names without a dot, names under
-    domains that nobody can register, and the name of this machine. Any thread.
+    The host names a server accepts. Always: addresses, names without a dot, names under
+    domains that cannot be registered, and the name of this machine. Thread-safe.
 
     Args:
-        allowed: more names; ``*.example.com`` for all beneath one, ``*`` for all.
+        allowed: more names; ``*.example.com`` for all below a domain, ``*`` for all.
 
     Raises:
-        ValueError: one of them is no name.
+        ValueError: one of them is not a valid name.
     """
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
@@ -50,7 +50,7 @@ class Hosts:
         for name in names:
             if not _PATTERN.fullmatch(name.removesuffix(".")) or name == "*.":
                 msg = (
-                    f"{name!r} is no name of a host; give one such as "
+                    f"{name!r} is not a valid host name; use one such as "
                     "gpu-7.example.com, *.example.com or *"
                 )
                 raise ValueError(msg)
@@ -63,15 +63,15 @@ class Hosts:
 
     def admits(self, headers: Mapping[str, str], sock: socket.socket) -> bool:
         """
-        Tell whether a request may be answered.
+        Return whether a request is allowed.
 
-        One by a foreign name may not if it came over loopback, where no name but this
-        machine's leads, nor if a browser may have sent it. Else it may: a scraper
-        elsewhere uses whatever name its site has for this machine.
+        One with a foreign name is not if it came over loopback, which only this
+        machine's names resolve to, or if a browser may have sent it. Otherwise it is: a
+        remote scraper may use any name for this machine.
 
         Args:
             headers: of the request, by lower-case name.
-            sock: where it came in.
+            sock: the socket that received it.
         """
         return self._known(headers.get("host", "")) or not (
             _is_loopback(sock)

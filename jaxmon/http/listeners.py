@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 # As many as the kernel grants (net.core.somaxconn): where it overflows, a client hears
-# nothing, and tries again after one second, three, seven.
+# nothing, and retries after one, three and seven seconds.
 _BACKLOG = 4096
 # A client that does not read would have the kernel hold megabytes for it.
 _SEND_BUFFER = 128 << 10
 
 
 class Gate(Protocol):
-    """Stands before the pages of a listener; used on the server's thread."""
+    """Guards a listener; used on the server's thread."""
 
     @property
     def guards(self) -> bool:
-        """Whether a page of another site, in a browser, is kept out."""
+        """Whether a website in a browser is kept out."""
         ...
 
     @property
@@ -54,11 +54,11 @@ class Gate(Protocol):
 
 class Listener(NamedTuple):
     """
-    A listening socket, non-blocking, and what stands before its pages.
+    A listening socket, non-blocking, and what guards it.
 
     Args:
         sock: bound and listening.
-        gate: decides who is let in, `None` lets everybody in.
+        gate: decides which clients are admitted; `None` admits all.
         local: a Unix socket, guarded by the permissions of its file.
     """
 
@@ -68,7 +68,7 @@ class Listener(NamedTuple):
 
     @property
     def guarded(self) -> bool:
-        """Whether a page that pretends to be of this host is kept out."""
+        """Whether a website that pretends to be this host is kept out."""
         return self.local or (self.gate is not None and self.gate.guards)
 
     def open(self, sock: socket.socket) -> Transport:
@@ -118,8 +118,8 @@ def unix(path: Path, mode: int) -> Listener:
         # without this it would be open to others until the chmod.
         with contextlib.suppress(OSError):
             os.fchmod(sock.fileno(), mode)
-        # Under another name until it listens: a client that looks in between would
-        # find a socket that refuses it, as a killed process leaves one.
+        # Under a different name until it listens: a client that connects in between
+        # would find a socket that refuses it, as a killed process leaves one.
         hidden.unlink(missing_ok=True)
         sock.bind(os.fspath(hidden))
         hidden.chmod(mode)

@@ -1,4 +1,4 @@
-"""An event loop of our own inside somebody else's program."""
+"""A private event loop inside the user's program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The little of HTTP/1.1 that serving pages takes: requests in, responses out."""
+"""The minimal HTTP/1.1 subset needed by the server."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ that function: with NaN, all that was to happen later would happen at once.
 
 class Request(NamedTuple):
     """
-    What a client asked for.
+    A client's request.
 
     Args:
         method: ``GET`` or ``HEAD``; the server sends no body for the latter.
         path: decoded, without the query.
         query: parameters; the last of a name wins.
         headers: by lower-case name; repeated ones are joined by a comma.
-        arrived: when the last of it had come in, by `now`; a page that
-            was begun later may answer it, whomever that one was made for.
+        arrived: when it was complete, by `now`; a response whose generation started
+            later may answer it, whichever request triggered it.
     """
 
     method: str
@@ -51,7 +51,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A whole page; length and connection headers are the server's business."""
+    """A complete response; the server adds length and connection headers."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
@@ -69,10 +69,10 @@ class RequestError(Exception):
 
 def parse_request(head: bytes) -> Request:
     """
-    Return the request in *head*; its body, if it has one, is not read by anybody.
+    Return the request in *head*; a body is never read.
 
     Raises:
-        RequestError: *head* is not an HTTP/1.x request, or of another method.
+        RequestError: *head* is not an HTTP/1.x request, or its method is unsupported.
     """
     line, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     match = _REQUEST_LINE.fullmatch(line)
@@ -81,7 +81,9 @@ def parse_request(head: bytes) -> Request:
     method, target, minor = match.groups()
     if method not in METHODS:
         allowed = " and ".join(METHODS)
-        raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} work here")
+        raise RequestError(
+            HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} are supported"
+        )
     headers = _parse_fields(lines)
     if minor == "1" and "host" not in headers:
         raise RequestError(HTTPStatus.BAD_REQUEST, "the Host header is missing")
@@ -90,7 +92,7 @@ def parse_request(head: bytes) -> Request:
 
 
 def render_head(response: Response) -> bytes:
-    """Return what stands before the body of *response* on the wire."""
+    """Return what precedes the body of *response* on the wire."""
     head = [
         f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
         f"Content-Type: {response.content_type}",
@@ -136,6 +138,6 @@ def _parse_fields(lines: list[str]) -> dict[str, str]:
             raise RequestError(HTTPStatus.BAD_REQUEST, "a header line is malformed")
         key, value = name.lower(), value.strip(" \t")
         if key == "host" and key in headers:
-            raise RequestError(HTTPStatus.BAD_REQUEST, "there are two Host headers")
+            raise RequestError(HTTPStatus.BAD_REQUEST, "duplicate Host header")
         headers[key] = f"{headers[key]}, {value}" if key in headers else value
     return headers

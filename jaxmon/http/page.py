@@ -1,4 +1,4 @@
-"""The metrics page: negotiated, encoded, compressed."""
+"""The metrics endpoint: content negotiation, encoding, compression."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def metrics_handler(
     failed: Callable[[Metric, Exception], None] | None = None,
 ) -> Callable[[Request], Response]:
     """
-    Return the handler of a metrics page.
+    Return the handler of a metrics endpoint.
 
     Args:
-        collect: gives what is on the page, afresh for each page that is made.
-        seconds: gets the duration of each, so a page carries those of the pages
-            before it.
-        failed: told of a family that cannot be encoded, and costs itself alone.
+        collect: returns the families, collected anew for each response.
+        seconds: receives the duration of each; a response contains those of its
+            predecessors.
+        failed: called for a family that cannot be encoded; only that family is omitted.
     """
 
     def variant(request: Request) -> tuple[Format, bool]:
@@ -49,7 +49,7 @@ def metrics_handler(
         body = encode(collect(), fmt, failed=failed)
         headers = {"Vary": "Accept, Accept-Encoding"}
         if gzip and len(body) > _WORTH_COMPRESSING:
-            # Level 9 makes a page a sixth smaller for fifteen times the time.
+            # Level 9 makes a response a sixth smaller in fifteen times the time.
             body = zlib.compress(body, 1, wbits=_GZIP_CONTAINER)
             headers["Content-Encoding"] = "gzip"
         seconds.observe(now() - started)
@@ -62,15 +62,17 @@ def shared(
     make: Callable[[_V], Response], variant: Callable[[Request], _V]
 ) -> Callable[[Request], Response]:
     """
-    Return a handler that makes one page for all requests that wait for it.
+    Return a handler that generates one response for all waiting requests.
 
-    A page answers a request only if it was begun after the request had come in, so
-    nobody gets figures older than the question. Clients that ask faster than pages
-    are made cost others one page a turn, however many they are.
+    A response answers a request only if its generation started after the request had
+    arrived, so no client gets data older than its request. Clients that send requests
+    faster than responses are generated delay others by one response per turn, however
+    many they are.
 
     Args:
-        make: returns the page of a variant.
-        variant: tells which of a few a request wants; the last page of each is kept.
+        make: returns the response of a variant.
+        variant: returns which of a few variants a request wants; the last response of
+            each is kept.
     """
     made: dict[_V, tuple[float, Response]] = {}
 

@@ -1,6 +1,4 @@
-"""
-Secrets of the user, kept out of what is shown: a server may send back what it was sent.
-"""
+"""Redacts secrets from output, since a server may echo them."""
 
 from __future__ import annotations
 
@@ -9,10 +7,10 @@ from collections.abc import Iterator
 
 
 _HIDDEN = "[secret]"
-# By how many bytes what stands before may shift a text in base64, and how many digits
-# then hold some of that as well.
+# By how many bytes preceding data may shift a text in base64, and how many digits then
+# hold some of that as well.
 _SHIFTS = ((0, 0), (1, 2), (2, 3))
-# Of fewer digits other words consist, too.
+# Fewer digits occur in ordinary words as well.
 _LEAST_DIGITS = 8
 _ASCII = 128
 # Between two bytes in hexadecimal digits.
@@ -21,11 +19,11 @@ _BETWEEN = r"[\s:,-]{0,2}(?:0x|\\x)?"
 
 class Secrets:
     """
-    Some secrets, and how they look when they come back.
+    Secrets, and the forms in which they may be echoed.
 
     Args:
         secrets: passwords, tokens; empty ones do not count.
-        hidden: what is shown instead.
+        hidden: the replacement.
     """
 
     def __init__(self, *secrets: str, hidden: str = _HIDDEN) -> None:
@@ -42,8 +40,8 @@ class Secrets:
 
     def redacted(self, text: str) -> str:
         """
-        Return *text* without them: as they are, in base64 or hexadecimal digits, or
-        as they stand in addresses, JSON and HTML.
+        Return *text* without them: verbatim, in base64 or hexadecimal digits, or as
+        escaped in URLs, JSON and HTML.
         """
         return self._pattern.sub(lambda _: self._hidden, text) if self._any else text
 

@@ -1,4 +1,4 @@
-"""Which page answers a request, and who may ask for it."""
+"""Routing: which handler serves a request, and who may send it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Answer: TypeAlias = "Generator[Future[Any], Any, Response]"
 """A response in the making: yields what it waits for, and is sent its result."""
 
 _FOREIGN = (
-    "the Host header has a name that is not this machine's; ask by address, or allow "
+    "the Host header is not a name of this machine; use the IP address, or allow "
     "the name (jaxmon exporter --allowed-host)"
 )
 
 
 class Router:
     """
-    The pages of a server.
+    The endpoints of a server.
 
     Args:
-        routes: page by path, for TCP.
+        routes: handler by path, for TCP.
         local_routes: for Unix sockets, in place of *routes*.
-        hosts: names that a request may use where nothing else guards the listener.
-        report: is given the failure of a handler, and where it was.
+        hosts: names that a request may use if nothing else guards the listener.
+        report: called with the failure of a handler, and its location.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Router:
         handler = routes.get(request.path)
         if handler is None:
             pages = ", ".join(routes)
-            return error_response(HTTPStatus.NOT_FOUND, f"the pages here are {pages}")
+            return error_response(HTTPStatus.NOT_FOUND, f"available paths: {pages}")
         try:
             response = handler(request)
             if not isinstance(response, Response):
@@ -80,6 +80,7 @@ class Router:
         except BaseException as error:  # noqa: BLE001 - contained: costs one response
             self._report(f"server:{request.path}", error)
             return error_response(
-                HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made right now"
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                "this response cannot be generated right now",
             )
         return response

@@ -1,9 +1,9 @@
 """
-A small HTTP server for pages: TCP and Unix sockets, one daemon thread.
+A small HTTP server on TCP and Unix sockets, in one daemon thread.
 
-It runs inside other people's programs: its loop is its own, it logs nothing, resolves
-no names, and neither a handler nor a client can stop it. It answers one request per
-connection, whatever the client asks for.
+It runs inside users' programs: it has its own event loop, logs nothing, resolves no
+names, and neither a handler nor a client can stop it. It responds to one request per
+connection, whatever the client requests.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ OnError: TypeAlias = Callable[[str, BaseException], None]
 _JOIN_SECONDS = 5.0
 _GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
-# Of each listener; then they are answered, and a page may serve all of them.
+# Per listener; then they are answered, and one response may serve all of them.
 _ACCEPTS_PER_TURN = 32
 
 
 class Server:
     """
-    Serves *routes* on every socket it was told to listen on, until `stop`.
+    Serves *routes* on all listening sockets until `stop`.
 
-    A server runs once: listen, start, stop. Handlers run on its thread, one at a
-    time, so they must be quick; one that takes its time returns a future, which it
-    completes on a thread of its own.
+    A server runs once: listen, start, stop. Handlers run on its thread, one at a time,
+    so they must be quick; a slow one returns a future, which it completes on another
+    thread.
 
     Args:
         routes: handler by path.
-        local_routes: pages for clients of a Unix socket only, which its file's
-            permissions guard.
+        local_routes: handlers for clients of a Unix socket only, guarded by the
+            permissions of its file.
         name: of the thread.
         max_connections: how many clients are answered at a time; twice as many may be
             about to ask. The rule in `connections` says who gives way to one more;
@@ -164,8 +164,8 @@ class Server:
 
     def every(self, seconds: float, call: Callable[[], None]) -> None:
         """
-        Have *call* made on the server's thread, *seconds* after `start` and after each
-        call; before `start`. It must be quick; what it raises is reported.
+        Schedule *call* on the server's thread, *seconds* after `start` and after each
+        call; before `start`. It must be quick; its exceptions are reported.
         """
         self._chores.append((seconds, call))
 
@@ -178,7 +178,7 @@ class Server:
             RuntimeError: the server was started before.
         """
         if self._loop is not None:
-            msg = "a server starts once; make a new one"
+            msg = "a server can only be started once; create a new one"
             raise RuntimeError(msg)
         with contextlib.ExitStack() as undo:
             loop = undo.enter_context(contextlib.closing(Loop(self._report)))
@@ -222,10 +222,10 @@ class Server:
 
     def abandon(self) -> None:
         """
-        Close what a forked child inherited; the parent's server serves on.
+        Close what a forked child inherited; the parent's server continues.
 
-        Only descriptors are closed: no file is unlinked, no peer is told, and
-        the epoll instance, which parent and child share, stays as it is.
+        Only descriptors are closed: no file is unlinked, no peer is notified, and the
+        epoll instance, which parent and child share, is unchanged.
         """
         self._thread = None
         if self._loop is not None:
@@ -237,7 +237,7 @@ class Server:
     def _add(self, listener: Listener) -> None:
         if self._loop is not None and current_thread() is not self._thread:
             listener.sock.close()
-            msg = "listen before start"
+            msg = "call listen before start"
             raise RuntimeError(msg)
         self._listeners.append(listener)
         if self._loop is not None and self._clients is not None:

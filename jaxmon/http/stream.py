@@ -1,9 +1,8 @@
 """
-A connection with an end in time and in size, whatever the other side does.
+A connection limited in time and size, whatever the peer does.
 
-One deadline and one size hold for all that happens on it: looking up a name,
-connecting, TLS, sending, and all that is received, be it a head, a body or neither.
-What reads from it needs no limits of its own.
+One deadline and one size limit apply to everything: name lookup, connecting, TLS,
+sending, and all data received. Readers need no limits themselves.
 """
 
 from __future__ import annotations
@@ -60,7 +59,9 @@ class Bounds:
 
     def late(self) -> TimeoutError:
         """Return what to raise when the time is over."""
-        return TimeoutError(f"timed out: no complete answer within {self._seconds:g} s")
+        return TimeoutError(
+            f"timed out: no complete response within {self._seconds:g} s"
+        )
 
     def count(self, received: int) -> None:
         """
@@ -72,7 +73,7 @@ class Bounds:
         self._received += received
         if self._received > self._max_bytes:
             most = f"{self._max_bytes / (1 << 20):g} MiB"
-            msg = f"the answer is longer than {most}, head included"
+            msg = f"the response is larger than {most}, including headers"
             raise TooLargeError(msg)
 
 
@@ -107,7 +108,7 @@ class Stream:
         unsent = memoryview(data)
         with self._in_time():
             while unsent:
-                # TLS would begin to count anew with each piece.
+                # TLS would restart the timeout with each piece.
                 self._socket.settimeout(self._bounds.left())
                 unsent = unsent[self._socket.send(unsent) :]
 
@@ -117,7 +118,7 @@ class Stream:
         return self._file
 
     def close(self) -> None:
-        """Stay open: `http.client` lets go before the response has been read."""
+        """No-op: `http.client` closes the socket before the response has been read."""
 
     def hang_up(self) -> None:
         """Close it."""
@@ -134,11 +135,11 @@ class Stream:
 @contextmanager
 def connected(place: Place, bounds: Bounds) -> Iterator[Stream]:
     """
-    Connect to *place* for the length of a block.
+    Connect to *place* for the duration of a block.
 
     Raises:
         TimeoutError: it took too long.
-        OSError: nobody listens there, or there is no such host.
+        OSError: nothing is listening there, or the host does not exist.
     """
     plain = (
         _connected(socket.AF_UNIX, str(place), bounds.left())
@@ -175,13 +176,13 @@ def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
         except OSError as error:
             found.put(error)
         except ValueError:  # of its encoding
-            found.put(OSError(f"{host!r} cannot be the name of a host"))
+            found.put(OSError(f"{host!r} is not a valid host name"))
 
     threading.Thread(target=look_up, daemon=True).start()
     try:
         answer = found.get(timeout=seconds)
     except Empty:
-        msg = f"timed out: the name {host} was not found within {seconds:.3g} s"
+        msg = f"timed out resolving {host} after {seconds:.3g} s"
         raise TimeoutError(msg) from None
     if isinstance(answer, OSError):
         raise answer
@@ -189,7 +190,7 @@ def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
 
 
 def _connected_to_host(host: str, port: int, bounds: Bounds) -> socket.socket:
-    """Return a socket connected to the first address that answers."""
+    """Return a socket connected to the first address that accepts."""
     found = _addresses(host, port, bounds.left())
     for number, (family, *_, address) in enumerate(found):
         untried = len(found) - number

@@ -26,7 +26,7 @@ class Transport:
         return self.sock.fileno()
 
     def handshake(self) -> None:
-        """Agree with the client on how to speak; called again until it returns."""
+        """Perform the handshake; called repeatedly until it returns."""
 
     def receive(self, size: int) -> bytes:
         """Return at most *size* bytes, ``b""`` once the client has said all."""

@@ -1,4 +1,4 @@
-"""Addresses on the web: what somebody writes, checked, and what its parts say."""
+"""URLs: validation and parts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PORTS = {"http": 80, "https": 443}
 
 def parts_of(address: str) -> SplitResult:
     """
-    Return the parts of *address*, which is one of HTTP or HTTPS and names a host.
+    Return the parts of *address*, an HTTP or HTTPS URL with a host.
 
     Raises:
-        ValueError: it is none; the text says what one looks like.
+        ValueError: it is not one; the message says what one looks like.
     """
     try:
         parts = urlsplit(address)
@@ -31,13 +31,13 @@ def parts_of(address: str) -> SplitResult:
     named = ":" in host or _NAME.fullmatch(host)
     usable = parts.scheme in _PORTS and named and port != 0
     if not usable or not _PLAIN.fullmatch(address):
-        msg = f"{without_user(address)!r} is no address; give http(s)://HOST/PATH"
+        msg = f"{without_user(address)!r} is not a URL; give http(s)://HOST/PATH"
         raise ValueError(msg)
     return parts
 
 
 def without_user(address: str) -> str:
-    """Return *address*, whatever it is, as it may be shown: without a password."""
+    """Return *address* without credentials, for display."""
     user, _, rest = address.rpartition("@")
     scheme, separator, _ = user.partition("://")
     return f"{scheme}{separator}{rest}" if separator else rest
@@ -54,7 +54,7 @@ def place_of(parts: SplitResult) -> tuple[str, int]:
 
 
 def target_of(parts: SplitResult) -> str:
-    """Return what to ask the host for: path and query."""
+    """Return the request target: path and query."""
     path = parts.path or "/"
     return f"{path}?{parts.query}" if parts.query else path
 
@@ -65,7 +65,7 @@ def authority(host: str, port: int) -> str:
 
 
 def is_loopback(parts: SplitResult) -> bool:
-    """Tell whether an address is of this host."""
+    """Return whether an address belongs to this host."""
     host = (parts.hostname or "").rstrip(".")
     try:
         return ipaddress.ip_address(host).is_loopback

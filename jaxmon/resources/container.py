@@ -1,8 +1,8 @@
 """
-The container or service that this process is in, as its control group tells.
+cgroup metrics of this process's container or service.
 
-Only a process inside sees these figures from everywhere: a sidecar is in a container of
-its own. Control groups of version 2, the unified hierarchy; see
+Only a process inside can read them reliably: a sidecar is in its own container. Requires
+cgroup version 2, the unified hierarchy; see
 https://docs.kernel.org/admin-guide/cgroup-v2.html for the files.
 """
 
@@ -23,20 +23,19 @@ _LEVELS = 64
 
 class ContainerFamilies:
     """
-    Reads the control group of this process. A look costs about 0.2 ms.
+    Reads the cgroup of this process, in about 0.2 ms.
 
-    Nothing is exported where there is none: on a bare host, with version 1, or
-    outside Linux.
+    Nothing is exported without one: on a bare host, with version 1, or outside Linux.
 
     Args:
-        root: where ``proc`` and ``sys`` are.
+        root: the directory that contains ``proc`` and ``sys``.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
 
     def collect(self) -> list[Family]:
-        """Return what the kernel tells now; any thread."""
+        """Return the current values; thread-safe."""
         group = _group(self._root)
         if group is None or not (group / "cgroup.events").exists():
             return []
@@ -54,8 +53,8 @@ class ContainerFamilies:
 
 def stalled(path: Path) -> Iterator[tuple[str, float]]:
     """
-    Yield ``some`` and ``full`` with the seconds that work was stalled for want of a
-    resource, from a file of pressure stall information; nothing if there is none.
+    Yield ``some`` and ``full`` with the seconds that work was stalled by lack of a
+    resource, from a pressure stall information (PSI) file; nothing if there is none.
 
     ``some``: at least one task waited; ``full``: all did.
     """
@@ -76,8 +75,8 @@ def _group(root: Path) -> Path | None:
         if number == "0" and not controllers:
             mounted = root / "sys/fs/cgroup"
             inside = mounted / name.strip("/")
-            # A container without a namespace of its own for groups sees a name that
-            # is not mounted there; what is mounted is its own group.
+            # A container without a private cgroup namespace sees a name that is not
+            # mounted there; its own cgroup is mounted.
             return inside if inside.is_dir() else mounted
     return None
 

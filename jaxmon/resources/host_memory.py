@@ -12,7 +12,7 @@ from typing import NamedTuple
 # Version 1 of cgroups says "no limit" with a number near the largest one.
 _UNLIMITED = 1 << 60
 
-# With less than this left, nothing is asked for that needs megabytes.
+# With less than this available, operations that need megabytes are skipped.
 _ROOM_BYTES = 256 << 20
 
 
@@ -54,17 +54,17 @@ class HostMemory(NamedTuple):
 
     @property
     def is_tight(self) -> bool:
-        """Tell whether little is left."""
+        """Return whether little memory is available."""
         room = self.room
         return room is not None and room < _ROOM_BYTES
 
 
 def read(root: Path = Path("/")) -> HostMemory:
     """
-    Return the figures as they are now. Costs about 0.1 ms.
+    Return the current values, in about 0.1 ms.
 
     Args:
-        root: where ``proc`` and ``sys`` are.
+        root: the directory that contains ``proc`` and ``sys``.
     """
     virtual = resident = None
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -115,7 +115,7 @@ _V1 = _Names("memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_f
 
 
 def _entry(path: Path, name: str) -> int:
-    """Return the number after *name* in a table, 0 where there is none."""
+    """Return the number after *name* in a table, 0 if missing."""
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_text().splitlines():
             key, _, number = line.partition(" ")

@@ -30,9 +30,10 @@ _GENERATIONS = {
 
 class ProcessFamilies:
     """
-    Reads CPU, memory, descriptors and garbage collection of this process.
+    Reads CPU, memory, descriptors and garbage collection of this process, in about 0.05
+    ms.
 
-    A look costs about 0.05 ms. What the system does not tell is left out.
+    Values that the system does not report are omitted.
 
     Args:
         proc: of this process.
@@ -45,7 +46,7 @@ class ProcessFamilies:
         self._started = _start_time(proc)
 
     def collect(self) -> list[Family]:
-        """Return what the system tells now; any thread."""
+        """Return the current values; thread-safe."""
         return [*self._memory(), *self._times(), *self._descriptors(), *_garbage()]
 
     def _memory(self) -> list[Family]:

@@ -49,7 +49,7 @@ def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
 
     assert process.returncode == 0, err
     assert "COMPILE TIME: " in explained
-    assert started.count("No alerts: with the programs prometheus and") == 1
+    assert started.count("Alerts are not shown: install prometheus and") == 1
     totals = totals_in(out)
     assert totals["steps"] > 10
     assert totals["calls"] > totals["steps"]

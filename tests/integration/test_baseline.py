@@ -215,7 +215,7 @@ def test_failing_command_is_passed_on(
         before = (tmp_path / "b.json").read_bytes()
         result = baseline(verb, "b.json", "--", "bad.py")
         assert result.code == code
-        assert f"ended with exit code {code}" in result.err
+        assert f"failed with exit code {code}" in result.err
         assert (tmp_path / "b.json").read_bytes() == before
     assert sorted(one.name for one in tmp_path.iterdir()) == [
         "b.json",
@@ -240,7 +240,7 @@ def test_command_without_figures_is_misuse(
     (tmp_path / "empty.py").write_text(source)
     result = baseline("record", "b.json", "--", "empty.py")
     assert result.code == 2
-    assert "the command left no figures" in result.err
+    assert "the command recorded nothing" in result.err
     assert not (tmp_path / "b.json").exists()
 
 

@@ -215,7 +215,7 @@ def test_a_name_that_is_not_found_in_time(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     try:
-        with pytest.raises(TimeoutError, match="the name localhost was not found"):
+        with pytest.raises(TimeoutError, match="timed out resolving localhost"):
             client.get(("localhost", 1), "/", seconds=SECONDS, max_bytes=1)
     finally:
         over.set()
@@ -224,7 +224,7 @@ def test_a_name_that_is_not_found_in_time(monkeypatch):
 @pytest.mark.parametrize("host", ["a..b", "x" * 80, "."])
 def test_a_name_that_is_none(host):
     """It is an error of the connection like any other, not one of its encoding."""
-    with pytest.raises(OSError, match="cannot be the name of a host"):
+    with pytest.raises(OSError, match="is not a valid host name"):
         client.get((host, 443), "/", seconds=30, max_bytes=1 << 20)
 
 

@@ -227,5 +227,5 @@ def test_address_that_is_none_is_refused_at_the_start() -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "is no address; give http(s)://HOST/PATH" in done.stderr
+    assert "is not a URL; give http(s)://HOST/PATH" in done.stderr
     assert "secret" not in done.stderr

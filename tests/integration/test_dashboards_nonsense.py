@@ -22,7 +22,7 @@ from tests.push_site import ONCALL
         ("NaN", "NaN is not a number"),
         ("1e999", "a number is too large"),
         ("9" * 5000, "a number has 5000 digits"),
-        ('{"a": 1, "a": 2}', "has the key 'a' twice"),
+        ('{"a": 1, "a": 2}', "has a duplicate key 'a'"),
     ],
 )
 def test_a_stored_dashboard_that_cannot_be_used(site, inner, reason):

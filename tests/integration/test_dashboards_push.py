@@ -208,7 +208,7 @@ def test_a_dry_run_writes_nothing(site):
     done = site.push("--dry-run")
     assert done.code == 5
     assert "would create  jaxmon-oncall" in done.out
-    assert "folder jaxmon (would be made)" in done.out
+    assert "folder jaxmon (would be created)" in done.out
     assert "nothing was written" in done.out
     assert site.grafana.requests("^POST") == []
 

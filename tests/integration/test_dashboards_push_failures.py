@@ -89,7 +89,7 @@ def test_a_long_wait_is_announced(site, monkeypatch):
     site.grafana.fault("health", reply=reply)
     done = site.push().ok()
     assert waits == [20.0]
-    assert done.err == "Grafana is busy; trying again in 20 s\n"
+    assert done.err == "Grafana is busy; retrying in 20 s\n"
 
 
 def test_one_that_fails_does_not_stop_the_others(site):

@@ -63,8 +63,8 @@ def test_a_driver_too_old_for_the_plugin_fails(
     found = check(["pynvml", "jax_cuda13_plugin"], FAKE_NVML_PROFILE=profile)
 
     text = (
-        f"the driver runs CUDA up to {cuda}, JAX's plugin is for CUDA 13: JAX cannot "
-        "use the GPUs"
+        f"the driver supports CUDA up to {cuda}, but JAX's plugin needs CUDA 13: JAX "
+        "cannot use the GPUs"
     )
     assert found[1:] == [["failure", text, advice]]
     both = ["pynvml", "jax_cuda12_plugin", "jax_cuda13_plugin"]
@@ -83,9 +83,7 @@ def test_another_cuda_on_the_search_path_is_told(check: Check, tmp_path: Path) -
 
     wheels = check([*packages, "nvidia"], libraries=libraries)
     assert [one[0] for one in wheels] == ["warning", "ok"]
-    assert (
-        wheels[0][1] == f"LD_LIBRARY_PATH: {library} is loaded in place of that of JAX"
-    )
+    assert wheels[0][1] == f"LD_LIBRARY_PATH: {library} is loaded instead of JAX's own"
     assert [one[0] for one in check(packages, libraries=libraries)] == ["ok"]
 
 

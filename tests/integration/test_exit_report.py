@@ -33,7 +33,7 @@ for size in range(1, 7):
 print("worked", flush=True)
 """
 BEGIN = "── jaxmon: "
-STORM = "__main__.forward was recompiled 5 times because the shape of an argument"
+STORM = "__main__.forward was recompiled 5 times because an argument's shape"
 
 
 def reports(result: Result) -> int:

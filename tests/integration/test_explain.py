@@ -193,8 +193,8 @@ def test_nothing_that_runs_is_said(run_dir):
     assert result.code == 1
     assert result.out == ""
     assert result.err == (
-        f"Error: no program with jaxmon runs: no agent in {run_dir}. Start one with "
-        "`jaxmon run PROGRAM`, or give its directory with --run-dir.\n"
+        f"Error: no instrumented process is running: no agent in {run_dir}. Start one with "
+        "`jaxmon run PROGRAM`, or set its directory with --run-dir.\n"
     )
     elsewhere = explain(run_dir, "--run-dir", str(run_dir / "none"))
     assert elsewhere.code == 1
@@ -209,11 +209,11 @@ def test_of_several_programs_one_is_chosen(programs, run_dir):
 
     assert (several.code, wrong.code) == (2, 2)
     assert several.err.startswith(
-        "Error: 2 programs run here; give the number of one:\n"
+        "Error: 2 instrumented processes are running here; give a worker number:\n"
         f"  0  pid {first.pid}  {PYTHON} "
     )
     assert f"\n  1  pid {second.pid}  {PYTHON} " in several.err
-    assert wrong.err.startswith("Error: no worker '7'; these run here:\n  0  pid ")
+    assert wrong.err.startswith("Error: no worker '7'; running here:\n  0  pid ")
     assert f"pid {second.pid}" in explain(run_dir, "1").ok().out.splitlines()[0]
 
 
@@ -257,23 +257,23 @@ def test_a_stopped_program_is_not_waited_for(programs, run_dir):
         hung.send_signal(signal.SIGCONT)
 
     assert (alone.code, both.code) == (1, 2)
-    assert "worker 0 does not answer: no complete answer within 5 s." in alone.err
-    assert "It may be stopped, or busy in native code" in alone.err
-    assert "  0  does not answer: no complete answer within 5 s\n" in both.err
+    assert "worker 0 does not respond: no complete response within 5 s." in alone.err
+    assert "It may be stopped, or running native code" in alone.err
+    assert "  0  does not respond: no complete answer within 5 s\n" in both.err
     assert f"  1  pid {fine.pid}  {PYTHON} " in both.err
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"nonsense", "its answer is no HTTP page: b'nonsense'"),
-        (page(b"not json"), "its answer is not JSON"),
-        (page(b"[1]"), "its answer is not a JSON object"),
-        (page(b"[" * 100_000), "its answer is JSON nested deeper than 100 levels"),
-        (page(b"{}"), "its answer has no figures of jaxmon: there is nothing to"),
-        (page(b'{"a": 1, "functions": []}'), "its answer has no figures of jaxmon"),
-        (page(b""), "its answer is not JSON"),
-        (page(b"", "404 Not Found"), "it answered HTTP status 404"),
+        (b"nonsense", "its response is not HTTP: b'nonsense'"),
+        (page(b"not json"), "its response is not JSON"),
+        (page(b"[1]"), "its response is not a JSON object"),
+        (page(b"[" * 100_000), "its response is JSON nested deeper than 100 levels"),
+        (page(b"{}"), "its response contains no jaxmon data; there is nothing to"),
+        (page(b'{"a": 1, "functions": []}'), "its response contains no jaxmon data"),
+        (page(b""), "its response is not JSON"),
+        (page(b"", "404 Not Found"), "it returned HTTP status 404"),
     ],
 )
 def test_a_socket_that_is_no_agents_is_said(run_dir, answer, said):
@@ -283,7 +283,7 @@ def test_a_socket_that_is_no_agents_is_said(run_dir, answer, said):
 
     assert result.code == 1
     assert said in result.err
-    assert "Another version of jaxmon may run there" in result.err
+    assert "It may be another version of jaxmon" in result.err
     assert len(result.err.splitlines()) == 1
 
 
@@ -366,9 +366,7 @@ def test_a_directory_that_cannot_be_read_is_said(run_dir, monkeypatch):
     (run_dir / "file").write_text("")
     result = explain(run_dir, "--run-dir", str(run_dir / "file"))
     assert result.code == 1
-    assert "file: Not a directory; run as the user of the program, or give" in (
-        result.err
-    )
+    assert "file: Not a directory; run as the program's user, or choose" in (result.err)
 
     def refuse(_: object) -> Any:
         raise PermissionError(13, os.strerror(13))

@@ -98,7 +98,7 @@ def test_nobody_to_profile(run_dir: Path, tmp_path: Path) -> None:
     result = run(cwd=tmp_path)
 
     assert result.code == 1
-    assert "no program with jaxmon runs" in result.err
+    assert "no instrumented process is running" in result.err
     assert "jaxmon run PROGRAM" in result.err
 
 

@@ -165,7 +165,7 @@ def test_wrong_marks_fail_their_test(run: Run) -> None:
     """A mark that cannot be used is said in a line, and does not pass unnoticed."""
     wrong = {
         "1": "takes keyword arguments such as compiles=1, not (1,)",
-        "compiles=-1": "compiles=-1 is no limit; give a whole number",
+        "compiles=-1": "compiles=-1 is not a valid limit; give a whole number",
         "compile=1": "unexpected keyword argument 'compile'",
     }
     tests = (
@@ -217,14 +217,14 @@ def test_report_names_the_tests_that_compile_most(
 
 def test_report_by_ini_file_and_its_absence(run: Run, tmp_path: Path) -> None:
     """The ini file turns it on, the command line off; by default there is none."""
-    title = "the tests that compiled most"
+    title = "tests with the most compiles"
     assert title not in run(REPORTED).ok().out
     (tmp_path / "pytest.ini").write_text("[pytest]\njaxmon_report = 5\n")
     assert title in run(REPORTED).ok().out
     assert title not in run(REPORTED, "--jaxmon-report=0").ok().out
     refused = run(REPORTED, "--jaxmon-report=few")
     assert refused.code == 4
-    assert "--jaxmon-report=few is no number of tests" in refused.err
+    assert "--jaxmon-report=few is not a valid number of tests" in refused.err
 
 
 def test_report_survives_tests_that_stop_the_agent(run: Run) -> None:

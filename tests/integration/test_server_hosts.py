@@ -136,7 +136,7 @@ def test_names_can_be_allowed(serve: Callable[..., Ask]) -> None:
 def test_what_is_no_name_is_refused(name: str) -> None:
     """It would never match, and somebody relies on it."""
     with pytest.raises(
-        ValueError, match=r"is no name of a host; give one such as gpu-7"
+        ValueError, match=r"is not a valid host name; use one such as gpu-7"
     ):
         Hosts([name])
 

@@ -180,7 +180,7 @@ class TestLife:
 
     def test_a_server_runs_once(self, site: Site) -> None:
         """Neither a second start nor a late listener is accepted."""
-        with pytest.raises(RuntimeError, match="make a new one"):
+        with pytest.raises(RuntimeError, match="create a new one"):
             site.server.start()
         with pytest.raises(RuntimeError, match="before start"):
             site.server.listen_tcp("127.0.0.1", 0)

@@ -79,7 +79,7 @@ def test_an_address_has_parts(address: str) -> None:
 @pytest.mark.parametrize("address", BAD)
 def test_what_is_no_address_is_refused(address: str) -> None:
     """With what one looks like."""
-    with pytest.raises(ValueError, match=r"is no address; give http\(s\)://HOST/PATH"):
+    with pytest.raises(ValueError, match=r"is not a URL; give http\(s\)://HOST/PATH"):
         parts_of(address)
 
 
@@ -114,7 +114,7 @@ def test_a_command_refuses_it(
     assert done.exit_code == 2
     [line] = [one for one in done.stderr.splitlines() if one.startswith("Error: ")]
     assert line.startswith(f"Error: Invalid value for '{words[-1]}'")
-    assert "is no address" in line
+    assert "is not a URL" in line
     assert "secret" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -124,7 +124,7 @@ def test_what_a_path_is_appended_to_has_no_query() -> None:
     done = CliRunner().invoke(main, ["alerts", "check", "--webhook", "http://h/?a=b"])
 
     assert done.exit_code == 2
-    assert "give an address without ? and #" in done.stderr
+    assert "give a URL without ? and #" in done.stderr
 
 
 @pytest.mark.parametrize("uid", ["\udcff", "a b", "a\x1b[2J"])
@@ -137,7 +137,7 @@ def test_a_uid_of_a_data_source_is_plain_text(
     done = CliRunner().invoke(main, ["dashboards", "build", "--datasource", uid])
 
     assert done.exit_code == 2
-    assert "give printable characters without spaces" in done.stderr
+    assert "use printable characters without spaces" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -16,7 +16,7 @@ def test_a_fault_that_would_never_begin_is_refused() -> None:
     result = CliRunner().invoke(main, ["demo", "--break", "oom", "--duration", "20"])
 
     assert result.exit_code == 2
-    assert "--duration 20 ends before the fault begins, after 30" in result.output
+    assert "--duration 20 ends before the fault starts, after 30" in result.output
     assert "--break-after" in result.output
 
 

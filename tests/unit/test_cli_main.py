@@ -256,7 +256,7 @@ def test_broken_pipe_to_somebody_else_is_told():
     )
     result = run_python("-c", failing)
     assert result.code == 1
-    assert result.err == "Error: another process hung up: Broken pipe\n"
+    assert result.err == "Error: connection closed by peer: Broken pipe\n"
 
 
 def test_exporter_entry_point_prints_errors_alike(failing, capsys, monkeypatch):

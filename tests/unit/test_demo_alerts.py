@@ -77,5 +77,5 @@ def test_alerts_that_only_mute_are_left_out():
 )
 def test_what_is_no_alert(described):
     """Something else than Prometheus may answer there: that is said, in a line."""
-    with pytest.raises(CommandError, match="not described as it should be"):
+    with pytest.raises(CommandError, match="returned an invalid alert"):
         active([described])

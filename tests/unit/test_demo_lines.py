@@ -155,7 +155,7 @@ def test_an_alert_is_shown_with_its_age() -> None:
 
     heading, first, second = alerts(found, width=80).lines(80)
 
-    assert heading.split() == ["ALERT", "STATE", "SEVERITY", "ABOUT", "SINCE"]
+    assert heading.split() == ["ALERT", "STATE", "SEVERITY", "SUBJECT", "SINCE"]
     assert first.split()[:3] == ["JaxmonCacheHitRateBudgetBurn", "firing", "ticket"]
     assert re.search(r" …x+ +0:01:1\d$", first)
     assert second.split()[:4] == ["JaxmonTargetDown", "pending", "ticket", "host:1"]
@@ -206,4 +206,4 @@ def test_a_log_ends_with_what_still_fires(capsys: pytest.CaptureFixture[str]) ->
 
     out = capsys.readouterr().out
     assert re.search(r"^  Left +firing", out, re.MULTILINE)
-    assert out.endswith("  what to do: jaxmon runbook show Left\n")
+    assert out.endswith("  runbook: jaxmon runbook show Left\n")

@@ -77,7 +77,7 @@ def alert(name, *, firing=True):
 def test_what_is_drawn_fits_the_terminal(height, alerts):
     """However many alerts there are, functions are shown, and what to do about one."""
     active = [alert(f"Alert{number}") for number in range(alerts)]
-    scene = Scene(1.0, SUMMARY, active, "fault stall begins in 0:00:06")
+    scene = Scene(1.0, SUMMARY, active, "fault stall starts in 0:00:06")
 
     lines = frame(scene, height=height)
     drawn = "\n".join(lines)
@@ -87,8 +87,8 @@ def test_what_is_drawn_fits_the_terminal(height, alerts):
     assert " m.f" in drawn
     assert ("no alerts" in drawn) == (alerts == 0)
     assert ("Alert0 " in drawn) == (alerts > 0)
-    assert ("what to do: jaxmon runbook show Alert0" in drawn) == (alerts > 0)
-    assert "fault stall begins" in drawn
+    assert ("runbook: jaxmon runbook show Alert0" in drawn) == (alerts > 0)
+    assert "fault stall starts" in drawn
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_what_is_drawn_fits_the_terminal(height, alerts):
         (
             80,
             "CALLS HIT RATE COMPILES RECOMPILES COMPILE TIME",
-            "STATE SEVERITY ABOUT SINCE",
+            "STATE SEVERITY SUBJECT SINCE",
         ),
-        (70, "CALLS HIT RATE COMPILES RECOMPILES", "STATE ABOUT SINCE"),
-        (60, "CALLS HIT RATE RECOMPILES", "STATE ABOUT"),
+        (70, "CALLS HIT RATE COMPILES RECOMPILES", "STATE SUBJECT SINCE"),
+        (60, "CALLS HIT RATE RECOMPILES", "STATE SUBJECT"),
         (40, "RECOMPILES", "STATE"),
     ],
 )

@@ -62,7 +62,7 @@ def test_what_lies_in_the_place_of_a_socket_is_named(run_dir: Path) -> None:
     assert [one.status for one in found] == ["warning"] * 4
     for one, (number, what) in zip(
         found,
-        enumerate(("a directory", "a pipe", "a file", "a link")),
+        enumerate(("a directory", "a pipe", "a file", "a symbolic link")),
         strict=True,
     ):
         assert one.text == f"{run_dir}/agent-{number}.sock is {what}, not a socket"

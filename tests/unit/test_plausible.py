@@ -101,6 +101,8 @@ def test_a_metric_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
             sieve.sift([Family(QUEUE_DEPTH, [(long, long)])])  # type: ignore[list-item]
     first, second = (record.getMessage() for record in caplog.records)
 
-    assert first.startswith("collector it: power is -1, which cannot be: allowed is 0 ")
+    assert first.startswith(
+        "collector it: implausible value of power: -1 (allowed range 0 "
+    )
     assert len(second) < 500
     assert sieve.dropped == 9

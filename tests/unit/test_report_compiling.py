@@ -173,7 +173,7 @@ def test_recompiles_are_explained_with_their_latest_differences():
         Advice(
             "recompile",
             "train.step",
-            "train.step was recompiled 37 times because the shape of an argument "
+            "train.step was recompiled 37 times because an argument's shape "
             "changed. Compiling it took 4.0 s.",
             (texts[4], texts[3], texts[1]),
             "Pad to a few fixed sizes (buckets), or drop the smaller last batch.",
@@ -214,10 +214,10 @@ def test_every_cause_has_its_words(cause):
 
     assert found.finding.startswith("train.step was recompiled 5 times")
     if cause == "unknown":
-        assert "; the cause is unknown. Its" in found.finding
+        assert "; the cause is unknown. Compiling it" in found.finding
         assert "JAX_EXPLAIN_CACHE_MISSES=1" in found.action
     else:
-        assert f" because {WHY[cause]}. Its" in found.finding
+        assert f" because {WHY[cause]}. Compiling" in found.finding
         assert found.action == WHAT_TO_DO[cause]
 
 

@@ -117,7 +117,10 @@ CASES: dict[str, Case] = {
             }
         },
         [],
-        "train.py:8 copied to the device 500 times, 1 GiB in total, blocking for 8.0 s.",
+        (
+            "train.py:8 copied to the device 500 times, 1 GiB in total, blocking for "
+            "8.0 s."
+        ),
         (),
         ("Transfer constant data once with jax.device_put, and prefetch the rest."),
     ),

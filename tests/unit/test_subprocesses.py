@@ -87,7 +87,7 @@ def test_a_self_test_that_answers_nonsense(monkeypatch, answer):
     """What is no object is no answer."""
     monkeypatch.setattr(selftest, "_COMMAND", python(f"print({answer!r})"))
     (finding,) = selftest.check(os.environ)
-    assert "the self-test gave no answer" in finding.text
+    assert "the self-test produced no result" in finding.text
 
 
 def test_a_tool_that_hangs(monkeypatch, tmp_path):

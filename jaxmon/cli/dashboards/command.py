@@ -1,4 +1,4 @@
-"""``jaxmon dashboards``: make the Grafana dashboards, and bring them to Grafana."""
+"""``jaxmon dashboards``: generate the Grafana dashboards and push them to Grafana."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _PUSH_EPILOG = f"""{connection.HELP}
 \b
 Exit codes:
-  0   Grafana has the dashboards
-  1   an error, before or at every dashboard
-  2   the command line is wrong
-  3   refused: at least one was edited by hand, belongs to somebody else, is
+  0 Grafana has these dashboards
+  1 an error before pushing, or for every dashboard
+  2 usage error
+  3 refused: at least one was edited by hand, belongs to someone else, is
       provisioned, stored in the new format, or waits for approval in Grafana;
       the others were pushed
-  4   at least one failed; others did not
-  5   only with --dry-run: a push would write
+  4 some failed
+  5 with --dry-run only: a push would change something
 
 \b
 Example:
@@ -44,7 +44,7 @@ _DIFF_EPILOG = f"""{connection.HELP}
 Exit codes:
   0   Grafana has exactly these dashboards
   1   an error
-  2   the command line is wrong
+  2 usage error
   3   at least one is missing or differs
 
 \b
@@ -72,7 +72,7 @@ def _uid(
     _context: click.Context, _parameter: click.Parameter, uid: str | None
 ) -> str | None:
     if uid and not (uid.isprintable() and " " not in uid):
-        msg = f"{uid!r} is no uid; give printable characters without spaces"
+        msg = f"{uid!r} is not a valid UID; use printable characters without spaces"
         raise click.BadParameter(msg)
     return uid
 
@@ -81,7 +81,7 @@ _DATASOURCE = click.option(
     "--datasource",
     callback=_uid,
     metavar="UID",
-    help="Prometheus data source to preselect in new dashboards.",
+    help="UID of the Prometheus data source to preselect in new dashboards.",
 )
 
 
@@ -98,7 +98,7 @@ def _options(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
 
 @click.group(no_args_is_help=True)
 def command() -> None:
-    """Make the Grafana dashboards, and bring them to Grafana."""
+    """Generate the Grafana dashboards and push them to Grafana."""
 
 
 @command.command(epilog="\b\nExample:\n  jaxmon dashboards build --out dashboards")
@@ -107,7 +107,7 @@ def command() -> None:
     default="dashboards",
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Directory to write to; made if missing.",
+    help="Output directory; created if missing.",
 )
 @_options(*_GENERATION, _DATASOURCE)
 def build(
@@ -120,7 +120,7 @@ def build(
     """
     Write the dashboards as JSON files.
 
-    For Grafana's provisioning, or for its import by hand. Prints those that changed.
+    For provisioning or manual import. Lists those that changed.
     """
     from jaxmon.artifacts import write
 
@@ -135,13 +135,15 @@ def build(
     "--folder-title",
     default="jaxmon",
     show_default=True,
-    help="Title of the folder if it has to be made.",
+    help="Title of the folder if it must be created.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would be done without writing anything."
+)
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace dashboards that were edited or moved by hand, after a backup.",
+    help="Back up and replace dashboards that were edited or moved by hand.",
 )
 @click.option(
     "--backup-dir",
@@ -156,7 +158,7 @@ def build(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="What to print.",
+    help="Output format.",
 )
 @click.pass_context
 def push(
@@ -179,11 +181,11 @@ def push(
     form: str,
 ) -> None:
     """
-    Bring dashboards to Grafana; no edit is lost.
+    Push dashboards to Grafana without losing edits.
 
-    Without FILES, the dashboards that jaxmon generates; else those in JSON files and
-    in the *.json files of directories. What is there already is not written again.
-    What somebody changed in Grafana is left alone and reported.
+    Pushes jaxmon's own dashboards, or those in FILES (JSON files, or directories of
+    *.json files). Unchanged dashboards are not rewritten. Dashboards edited in Grafana
+    are left alone and reported.
     """
     from jaxmon.cli.dashboards.pushed import Pushed
     from jaxmon.grafana.push import Push, make_plan
@@ -232,8 +234,8 @@ def diff(
     """
     Show what a push would change in Grafana.
 
-    Compares what dashboards show: numbers that Grafana assigns, the chosen values of
-    variables and empty members do not count.
+    Compares meaningful content only: IDs assigned by Grafana, selected variable values
+    and empty members are ignored.
     """
     from jaxmon.cli.dashboards.pushed import DIFFERENT
     from jaxmon.grafana.plan import State
@@ -302,8 +304,8 @@ def _dashboards(
         return content.parse_all(_rendered(slo_file, runbook_base, datasource))
     if slo_file or runbook_base or datasource:
         msg = (
-            "--slo, --runbook-base and --datasource shape what jaxmon generates; give "
-            "either these or FILES"
+            "--slo, --runbook-base and --datasource apply to generated "
+            "dashboards; give either these or FILES"
         )
         raise click.UsageError(msg)
     found = content.load(files)

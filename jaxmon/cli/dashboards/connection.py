@@ -1,6 +1,4 @@
-"""
-The way to a Grafana: its options on the command line, and where the token comes from.
-"""
+"""Command-line options for connecting to Grafana, and the token's source."""
 
 from __future__ import annotations
 
@@ -28,10 +26,10 @@ _MAX_BYTES = 1 << 16
 
 HELP = f"""
 \b
-The token of a service account with the role Editor comes from the variable
-{TOKEN_VARIABLE}, or from the file that --token-file names; never from the
-command line, which other users can read. Proxies are taken from HTTPS_PROXY
-and NO_PROXY; they are asked in plain HTTP.
+The token of a service account with the Editor role is read from
+{TOKEN_VARIABLE} or from --token-file, never from the command line, which
+other users can see. Proxies are taken from HTTPS_PROXY and NO_PROXY and are
+contacted over plain HTTP.
 """
 
 OPTIONS = (
@@ -42,36 +40,36 @@ OPTIONS = (
         required=True,
         envvar="GRAFANA_URL",
         show_envvar=True,
-        help="Grafana's address, as in a browser, path included.",
+        help="Grafana's URL as in the browser, including any path.",
     ),
     click.option(
         "--folder",
         default="jaxmon",
         show_default=True,
         metavar="UID",
-        help="Folder of the dashboards; general for the top level.",
+        help='Folder UID for the dashboards; "general" is the top level.',
     ),
     click.option(
         "--token-file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help=f"File that holds the token; wins over {TOKEN_VARIABLE}.",
+        help=f"File containing the token; overrides {TOKEN_VARIABLE}.",
     ),
     click.option(
         "--ca-file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Certificates to trust instead of the system's, in PEM.",
+        help="CA certificates (PEM) to trust instead of the system's.",
     ),
     click.option(
         "--timeout",
         default=10.0,
         show_default=True,
         type=Number(0.1, 300.0),
-        help="Seconds for each request; it is tried up to four times.",
+        help="Timeout per request in seconds; requests are tried up to four times.",
     ),
     click.option(
         "--insecure-http",
         is_flag=True,
-        help="Send the token over http in the clear to another host.",
+        help="Allow sending the token over unencrypted HTTP to another host.",
     ),
 )
 
@@ -85,11 +83,11 @@ def grafana(
     insecure_http: bool,
 ) -> Grafana:
     """
-    Return the Grafana that the options name; nothing is sent yet.
+    Return a client for the Grafana given by the options; nothing is sent yet.
 
     Raises:
         CommandError: there is no token.
-        GrafanaError: the address, the token or the certificates cannot be used.
+        GrafanaError: the URL, token or certificates are invalid.
     """
     from jaxmon.grafana.client import Grafana
     from jaxmon.grafana.session import Session
@@ -108,9 +106,9 @@ def grafana(
 
 
 def _wait(seconds: float) -> None:
-    """Sleep, and say so where somebody might wonder."""
+    """Sleep, and print a notice if the wait is long."""
     if seconds > _SILENT_SECONDS:
-        output.line(f"Grafana is busy; trying again in {seconds:.0f} s", err=True)
+        output.line(f"Grafana is busy; retrying in {seconds:.0f} s", err=True)
     time.sleep(seconds)
 
 

@@ -1,4 +1,4 @@
-"""What ``jaxmon dashboards push`` tells: a table for people, or JSON; an exit code."""
+"""Output of ``jaxmon dashboards push``: a table or JSON, and the exit code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Pushed:
     Args:
         url: of Grafana.
         version: of Grafana.
-        makes_folder: the folder was missing and something was, or would be, put there.
+        makes_folder: the folder was missing and was, or would be, created.
         dry_run: nothing was written.
     """
 
@@ -81,7 +81,7 @@ class Pushed:
         """Return lines for a terminal of 80 columns."""
         made = ""
         if self.makes_folder:
-            made = " (would be made)" if self.dry_run else " (new)"
+            made = " (would be created)" if self.dry_run else " (new)"
         head = f"Grafana {self.version} at {self.url}, folder {self.folder.uid}{made}"
         words = [_word(result) for result in self.results]
         first = max((len(word) for word in words), default=0)

@@ -10,7 +10,7 @@ from typing import Any
 from jaxmon.errors import CommandError
 
 
-# What an alert is about, the most telling label first.
+# Labels that identify the subject of an alert, the most specific first.
 _SUBJECTS = (
     *("function", "loop", "route", "device", "uuid", "collector", "hook"),
     "instance",
@@ -20,14 +20,14 @@ _SUBJECTS = (
 @dataclass(frozen=True, slots=True)
 class ActiveAlert:
     """
-    One alert, whichever of its conditions holds.
+    One active alert.
 
     Attributes:
         name: of the alert, and of its runbook.
         severity: ``page``, ``ticket`` or ``info``.
         subject: what it is about, such as ``route=/complete``; may be empty.
-        firing: whether it fires, rather than waits for its time to be over.
-        since: when its condition began to hold.
+        firing: whether it is firing rather than pending.
+        since: when its condition became true.
     """
 
     name: str
@@ -52,13 +52,13 @@ class ActiveAlert:
 
 def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
     """
-    Return what Prometheus describes, firing alerts first, then pages, then the oldest.
+    Parse Prometheus's active alerts; firing first, then pages, then oldest first.
 
-    Alerts that differ in the windows of an objective only are one; those that merely
-    mute others (``info``) are left out.
+    Alerts that differ only in their SLO window are merged; ``info`` alerts, which only
+    inhibit others, are omitted.
 
     Raises:
-        CommandError: one is not described as Prometheus does it.
+        CommandError: an alert has an unexpected format.
     """
     try:
         alerts = sorted(map(_alert, described), key=_urgency)
@@ -69,7 +69,7 @@ def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
         TypeError,
         ValueError,
     ) as error:
-        msg = f"an alert of Prometheus is not described as it should be: {error!r}"
+        msg = f"Prometheus returned an invalid alert: {error!r}"
         raise CommandError(msg) from error
     found: dict[tuple[str, str, str], ActiveAlert] = {}
     for alert in alerts:

@@ -1,4 +1,4 @@
-"""Processes that a command starts, watches and ends."""
+"""Child processes of a command."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ class Child:
 
     def check(self) -> None:
         """
-        Do nothing while the process lives.
+        Raise if the process has exited.
 
         Raises:
-            CommandError: it ended; with the last lines that it wrote to stderr.
+            CommandError: it has exited; includes the last lines of its stderr.
         """
         status = self.process.poll()
         if status is not None:
             how = f"signal {-status}" if status < 0 else f"exit code {status}"
-            msg = f"{self.name} ended with {how}; its last words:"
+            msg = f"{self.name} exited with {how}; last output:"
             raise CommandError(msg, details=self._last_words())
 
     def says(self, pattern: re.Pattern[str], *, seconds: float) -> str:
         """
-        Wait for *pattern* in the first MiB of what it prints; return group 1.
+        Wait for *pattern* in the first MiB of output; return group 1.
 
         Raises:
-            CommandError: the process ended, or said nothing of the kind in *seconds*.
+            CommandError: the process exited, or did not print it within *seconds*.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -70,7 +70,7 @@ class Child:
                     return match[1]
             self.check()
             time.sleep(0.1)
-        msg = f"{self.name} was not ready after {seconds:g} seconds; its last words:"
+        msg = f"{self.name} was not ready after {seconds:g} seconds; last output:"
         raise CommandError(msg, details=self._last_words())
 
     def stop(self, *, seconds: float) -> None:
@@ -90,12 +90,12 @@ class Child:
 
 class Children:
     """
-    Processes that end together, when the ``with`` block does.
+    Child processes that are stopped when the ``with`` block ends.
 
     Args:
         environ: environment of each.
         logs: directory for what they print.
-        patience: seconds that they have to end by themselves.
+        patience: grace period in seconds.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Children:
 
     def check(self) -> None:
         """
-        Do nothing while all of them live.
+        Raise if any of them has exited.
 
         Raises:
             CommandError: one ended.
@@ -144,7 +144,7 @@ class Children:
             for child in self._children:
                 child.stop(seconds=max(0.0, deadline - time.monotonic()))
         except KeyboardInterrupt:
-            # Asked a second time: the user's patience counts.
+            # Interrupted a second time: the user is out of patience.
             for child in self._children:
                 child.stop(seconds=0.0)
             raise

@@ -1,8 +1,8 @@
 """
 ``jaxmon demo``: two instrumented programs, a sidecar, and what they show.
 
-Where Prometheus and Alertmanager are installed they run as well, and a fault can be
-provoked to watch its alert arrive.
+If Prometheus and Alertmanager are installed they run as well, and a fault can be
+injected to watch its alert fire.
 """
 
 from __future__ import annotations
@@ -64,48 +64,53 @@ Examples:
 @click.option(
     "--duration",
     type=Number(min=1),
-    help="Seconds to show, once everything has started; default: until Ctrl-C.",
+    help="Run for this many seconds after startup; default: until Ctrl-C.",
 )
 @click.option(
     "--port",
     type=Whole(1, 65535),
     default=_PORT,
     show_default=True,
-    help="TCP port of the sidecar; the next free one where it is taken.",
+    help="TCP port of the sidecar; if taken, the next free one.",
 )
 @click.option(
     "--break",
     "fault",
     type=click.Choice(sorted(PLACES)),
-    help="Provoke a fault: requests fail, memory runs out, each request compiles, "
-    "the training loop stands still.",
+    help=(
+        "Inject a fault: failing requests, out of memory, a recompile per request, or "
+        "a stalled training loop."
+    ),
 )
 @click.option(
     "--break-after",
     type=Number(min=0),
     default=30.0,
     show_default=True,
-    help="Seconds until it begins.",
+    help="Seconds until the fault starts.",
 )
 @click.option(
     "--break-for",
     type=Number(min=1),
     default=60.0,
     show_default=True,
-    help="Seconds for which it lasts.",
+    help="Duration of the fault in seconds.",
 )
 @click.option(
     "--prometheus/--no-prometheus",
     "alerting",
     default=True,
     show_default=True,
-    help="Run Prometheus and Alertmanager, where they are installed.",
+    help="Run Prometheus and Alertmanager if installed.",
 )
 @click.option(
     "--webhook",
     type=Url(path_follows=True),
     metavar="URL",
-    help="Where Alertmanager sends to; /page and /ticket follow. Default: nowhere.",
+    help=(
+        "Base URL for Alertmanager notifications; /page and /ticket are appended. "
+        "Default: nowhere."
+    ),
 )
 def command(
     *,
@@ -118,22 +123,23 @@ def command(
     webhook: str | None,
 ) -> None:
     """
-    Show jaxmon at work on this machine.
+    Demonstrate jaxmon on this machine.
 
     Starts a training loop (Flax and Optax) and a model server (plain JAX), both
-    instrumented, and a sidecar; then shows live what the sidecar knows. At the end
-    all of them are stopped and nothing is left behind.
+    instrumented, and a sidecar; then shows the sidecar's metrics live. Everything is
+    stopped and cleaned up at the end.
 
-    Where the programs prometheus and prometheus-alertmanager are installed, they run
-    with the rules of `jaxmon alerts build`, 60 times as fast as in production: a
-    minute stands for an hour. Alerts that are pending or firing are listed; with
-    --break one can watch them come and go.
+    If prometheus and prometheus-alertmanager are installed, they run with the rules of
+    `jaxmon alerts build`, 60 times as fast as in production: a minute stands for an
+    hour. Pending and firing alerts are listed; use --break to watch them fire and
+    resolve.
     """
     require("demo", "jax", "flax", "optax")
     if fault and duration is not None and duration <= break_after:
         msg = (
-            f"--duration {duration:g} ends before the fault begins, after "
-            f"{break_after:g} seconds; give more time, or a smaller --break-after"
+            f"--duration {duration:g} ends before the fault starts, after "
+            f"{break_after:g} seconds; use a longer --duration or a smaller "
+            "--break-after"
         )
         raise click.UsageError(msg)
     broken = Fault(fault, after=break_after, lasting=break_for) if fault else None
@@ -172,7 +178,7 @@ def _signals_interrupt() -> Iterator[None]:
 
 def _environ(run_dir: str) -> Mapping[str, str]:
     """
-    Return the children's environment: default settings, a run directory of its own.
+    Return the children's environment: default settings and a private run directory.
     """
     inherited = {
         name: value
@@ -225,8 +231,8 @@ def _start_stack(
     """Start Prometheus and Alertmanager where they are installed."""
     if (programs := Programs.installed()) is None:
         output.line(
-            "No alerts: with the programs prometheus and prometheus-alertmanager "
-            "installed, they would arrive here."
+            "Alerts are not shown: install prometheus and prometheus-alertmanager "
+            "to see them here."
         )
         return None
     output.line(
@@ -247,10 +253,10 @@ def _start_stack(
 
 def _free_port(first: int) -> int:
     """
-    Return the first port from *first* on that nobody listens on.
+    Return the first unused port from *first* on.
 
     Raises:
-        CommandError: there is none near it.
+        CommandError: no port near it is free.
     """
     last = min(first + _PORTS, 65535)
     for port in range(first, last + 1):
@@ -268,14 +274,14 @@ def _free_port(first: int) -> int:
 @dataclass
 class _Demo:
     """
-    Everything that runs.
+    The running demo.
 
     Args:
         children: all processes.
-        workloads: those that can break, by name.
-        places: URL or command, by what there is to look at.
+        workloads: processes that can have faults, by name.
+        places: URL or command, by what it shows.
         sidecar: its URL.
-        fault: what is to go wrong.
+        fault: the fault to inject.
         stack: Prometheus and Alertmanager.
     """
 
@@ -287,7 +293,9 @@ class _Demo:
     stack: Stack | None = None
 
     def watch(self, duration: float | None) -> Summary:
-        """Show the figures until *duration* is over or Ctrl-C; return the last ones."""
+        """
+        Show the summary until *duration* has elapsed or Ctrl-C; return the last one.
+        """
         started = time.monotonic()
         end = float("inf") if duration is None else started + duration
         with view(self.places, duration) as shown:
@@ -304,7 +312,7 @@ class _Demo:
         return scene.summary
 
     def _scene(self, elapsed: float) -> Scene:
-        """Do what is due, and return what is to be seen."""
+        """Perform due actions and return the scene to show."""
         alerts = active(self.stack.alerts()) if self.stack is not None else None
         told = fetch("the sidecar", f"{self.sidecar}/api/summary")
         scene = Scene(elapsed, cast("Summary", told), alerts)
@@ -347,7 +355,7 @@ def _conclude(summary: Summary) -> None:
     output.lines(totals_table(summary))
     if not (totals["calls"] and totals["compiles"] and steps(summary)):
         msg = (
-            "nothing was measured: calls, compiles and steps must be above 0; "
-            "give it more time with --duration"
+            "nothing was measured: calls, compiles and steps must be above 0; use "
+            "a longer --duration"
         )
         raise CommandError(msg)

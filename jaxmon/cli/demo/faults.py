@@ -1,4 +1,4 @@
-"""Something that goes wrong in the demo, for a while."""
+"""A temporary fault in the demo."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PLACES = {
 
 _MEANING = {
     "errors": "requests fail",
-    "oom": "a feature of the server asks for more memory than there is",
-    "recompile": "each request comes in a shape of its own",
-    "stall": "the training loop waits for data that do not come",
+    "oom": "a server feature requests more memory than available",
+    "recompile": "every request has a different shape",
+    "stall": "the training loop waits for data that never arrive",
 }
 
 
@@ -45,20 +45,22 @@ class Fault:
         return PLACES[self.name]
 
     def apply(self, child: Child, elapsed: float) -> None:
-        """Tell *child* what is due, *elapsed* seconds after the start."""
+        """
+        Signal *child* if the fault starts or ends, *elapsed* seconds after startup.
+        """
         if (broken := self.lasts(elapsed)) != self._applied:
             self._applied = broken
             number = signal.SIGUSR1 if broken else signal.SIGUSR2
             child.process.send_signal(number)
 
     def lasts(self, elapsed: float) -> bool:
-        """Tell whether it has begun and not ended."""
+        """Return whether the fault is active."""
         return self._begin <= elapsed < self._end
 
     def told(self, elapsed: float) -> str:
-        """Say what is the matter now."""
+        """Describe the current state of the fault."""
         if elapsed < self._begin:
-            return f"fault {self.name} begins in {clock(self._begin - elapsed)}"
+            return f"fault {self.name} starts in {clock(self._begin - elapsed)}"
         if self.lasts(elapsed):
             left = clock(self._end - elapsed)
             return f"fault {self.name}: {_MEANING[self.name]}; ends in {left}"

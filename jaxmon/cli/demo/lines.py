@@ -24,7 +24,7 @@ MOST_ALERTS = 6
 
 
 def _last_parts(name: str, room: int) -> str:
-    """Return *name* without as many of its leading parts as *room* asks for."""
+    """Return *name* without leading parts until it fits *room* columns."""
     cut = ending(name, room)
     return cut if cut == name or "." not in cut else ELLIPSIS + cut[cut.index(".") :]
 
@@ -46,7 +46,7 @@ _ALERTS = (
     Column("ALERT", 31, right=False),
     Column("STATE", 9, right=False),
     Column("SEVERITY", 10, right=False),
-    Column("ABOUT", right=False, cut=_last_parts),
+    Column("SUBJECT", right=False, cut=_last_parts),
     Column("SINCE", 9),
 )
 _DISPENSABLE_ALERTS = ("SEVERITY", "SINCE")
@@ -55,14 +55,14 @@ _DISPENSABLE_ALERTS = ("SEVERITY", "SINCE")
 @dataclass(frozen=True, slots=True)
 class Scene:
     """
-    What there is to show at one moment.
+    State to display at one point in time.
 
     Attributes:
         elapsed: seconds since the start.
         summary: what the sidecar knows.
-        alerts: those that are active; `None` where nobody watches for them.
-        fault: what is wrong or will be, as a phrase; empty where nothing ever is.
-        broken: whether it is wrong now.
+        alerts: active alerts; `None` without Prometheus.
+        fault: description of the current or upcoming fault; empty without one.
+        broken: whether the fault is active.
     """
 
     elapsed: float
@@ -78,8 +78,8 @@ class Row(NamedTuple):
 
     Attributes:
         cells: text by heading.
-        warning: heading of the cell to look at, if there is one.
-        quiet: whether the row matters less than others.
+        warning: heading of the cell to highlight, if any.
+        quiet: whether the row is less important than others.
     """
 
     cells: Mapping[str, str]
@@ -171,7 +171,7 @@ def finish(scene: Scene, *, width: int) -> None:
     if scene.alerts:
         output.line()
         output.lines(alerts(scene.alerts, width=width).lines(width))
-        output.line(f"{INDENT}what to do: {runbook(scene.alerts)}")
+        output.line(f"{INDENT}runbook: {runbook(scene.alerts)}")
 
 
 def steps(summary: Summary) -> int:
@@ -186,7 +186,7 @@ def steps(summary: Summary) -> int:
 
 
 def one_line(summary: Summary) -> str:
-    """Return the figures that matter most."""
+    """Return the most important values."""
     return "  ".join(f"{label} {value}" for label, value in _figures(summary))
 
 
@@ -199,9 +199,9 @@ def overview(summary: Summary, *, width: int, height: int) -> Overview:
     """
     Return totals, functions and devices for at most *height* lines of *width*.
 
-    Devices are left out where four functions would not fit beside them, and columns
-    where names would have no room. Less than `LEAST_HEIGHT` lines would show nothing
-    useful: the caller cuts.
+    Devices are omitted if fewer than four functions would fit, and columns if names
+    would have no room. Fewer than `LEAST_HEIGHT` lines would show nothing useful: the
+    caller cuts.
     """
     totals = _in_lines(_figures(summary), width)
     devices = [_device(device)[: width - 1] for device in summary["devices"]]
@@ -223,7 +223,7 @@ def alerts(
                 "ALERT": one.name,
                 "STATE": one.state,
                 "SEVERITY": one.severity,
-                "ABOUT": one.subject.partition("=")[2],
+                "SUBJECT": one.subject.partition("=")[2],
                 "SINCE": clock(one.age()),
             },
             warning="STATE" if one.firing else "",
@@ -261,7 +261,7 @@ def _fitting(
 def _in_lines(
     figures: Iterable[tuple[str, str]], width: int
 ) -> list[list[tuple[str, str]]]:
-    """Return *figures* on as many lines of *width* as they take."""
+    """Return *figures* wrapped to lines of *width*."""
     lines: list[list[tuple[str, str]]] = []
     used = width
     for label, value in figures:

@@ -1,4 +1,4 @@
-"""Pages in JSON of servers that the demo started, on this host."""
+"""JSON responses of local servers started by the demo."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MAX_BYTES = 32 << 20
 
 def fetch(whose: str, url: str) -> Any:
     """
-    Return what the page at *url* says, at most 5 seconds and 32 MiB.
+    Fetch JSON from *url*, within 5 seconds and 32 MiB.
 
     Raises:
-        CommandError: there is no such page; names *whose* it would be.
+        CommandError: the request failed; the message names *whose* endpoint it is.
     """
     parts = urlsplit(url)
     try:
@@ -31,10 +31,10 @@ def fetch(whose: str, url: str) -> Any:
         )
         told = answer.json() if answer.status == HTTPStatus.OK else None
     except (OSError, HTTPException, ValueError) as error:
-        msg = f"{whose} at {url} does not answer: {error}"
+        msg = f"{whose} at {url} does not respond: {error}"
         raise CommandError(msg) from error
     if told is None:
-        msg = f"{whose} at {url} answers with HTTP status {answer.status}"
+        msg = f"{whose} at {url} returned HTTP status {answer.status}"
         raise CommandError(msg)
     return harmless(told)
 

@@ -33,11 +33,11 @@ _HEADING, _QUIET, _WARNING = "bold", "dim", "yellow"
 
 class Screen:
     """
-    Scenes on a screen of their own; what the terminal showed before comes back.
+    Draws scenes on the alternate screen; the terminal's previous content is restored.
 
     Args:
-        places: URL or command, by what else there is to look at.
-        duration: seconds to show; `None` for until Ctrl-C.
+        places: URL or command, by what it shows.
+        duration: in seconds; `None` means until Ctrl-C.
         console: to draw on.
     """
 
@@ -50,7 +50,7 @@ class Screen:
         self._places = places
         self._duration = duration
         self._console = console or Console()
-        # Nothing is drawn but by `show`, and nobody else's output is taken over.
+        # Only `show` draws, and the output of other code is not redirected.
         self._live = Live(
             console=self._console,
             screen=True,
@@ -72,11 +72,11 @@ class Screen:
         self._live.stop()
 
     def show(self, scene: Scene) -> None:
-        """Draw the figures of now."""
+        """Draw the current values."""
         self._live.update(self._drawn(scene), refresh=True)
 
     def finish(self, scene: Scene) -> None:
-        """Print the last figures below what the terminal showed before."""
+        """Print the last values below the terminal's previous content."""
         self._live.stop()
         finish(scene, width=self._console.width)
 
@@ -91,7 +91,7 @@ class Screen:
         room = height - len(above)
         below: list[RenderableType] = []
         if scene.alerts is not None:
-            # Beside them: a blank line, heading, how many more, what to do.
+            # In addition: a blank line, the heading, how many more, what to do.
             most = min(MOST_ALERTS, max(room - LEAST_HEIGHT - 4, 1))
             below, taken = _alerts(scene, width, most)
             room -= taken
@@ -136,7 +136,7 @@ def _alerts(scene: Scene, width: int, most: int) -> tuple[list[RenderableType], 
         return [_text(), _text(f"{INDENT}no alerts", _QUIET)], 2
     shown = alerts(scene.alerts, width=width, most=most)
     hint = Text.assemble(
-        INDENT, ("what to do: ", _QUIET), _text(runbook(scene.alerts)), no_wrap=True
+        INDENT, ("runbook: ", _QUIET), _text(runbook(scene.alerts)), no_wrap=True
     )
     return [_text(), _table(shown, width), hint], len(shown.rows) + 3
 

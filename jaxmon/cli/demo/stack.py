@@ -1,4 +1,4 @@
-"""A Prometheus and an Alertmanager with our rules, in quick motion."""
+"""Prometheus and Alertmanager with our rules, time-scaled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxmon.errors import CommandError
 
 
 SCALE = 60
-"""How much faster than in production: what takes an hour there takes a minute."""
+"""Speed-up over production: an hour becomes a minute."""
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
@@ -58,13 +58,13 @@ class Stack:
         Return the alerts that are pending or firing, as Prometheus describes them.
 
         Raises:
-            CommandError: it does not answer.
+            CommandError: it does not respond.
         """
         told = fetch("Prometheus", f"{self.prometheus}/api/v1/alerts")
         data = told.get("data") if isinstance(told, dict) else None
         found = data.get("alerts") if isinstance(data, dict) else None
         if not isinstance(found, list):
-            msg = f"Prometheus at {self.prometheus} lists no alerts; is it another?"
+            msg = f"{self.prometheus} returned no alert list; is it really Prometheus?"
             raise CommandError(msg)
         return found
 
@@ -119,7 +119,7 @@ def start(
         except CommandError as error:
             if _TAKEN not in str(error) or attempt + 1 == _ATTEMPTS:
                 raise
-            # Somebody was quicker: try other ports.
+            # Another process was faster: try other ports.
             for child in (alertmanager, prometheus):
                 children.end(child)
         else:
@@ -172,7 +172,7 @@ def _targets(address: str) -> dict[str, Any]:
 
 
 def _free_ports() -> list[int]:
-    """Return two ports that nobody listens on."""
+    """Return two unused ports."""
     with socket.socket() as first, socket.socket() as second:
         for one in (first, second):
             one.bind((_HOST, 0))

@@ -21,25 +21,25 @@ from jaxmon_exporter.options import PREFIX, Options
 
 _EPILOG = """
 \b
-Pages:
-  /              what this host is doing, live
+Endpoints:
+  /              live overview of this host
   /metrics       for Prometheus, text or OpenMetrics
-  /api/summary   the landing page's figures, as JSON
-  /-/healthy     200 while this process serves
-  /-/ready       200 once every collector was polled
+  /api/summary   data of the landing page, as JSON
+  /-/healthy     200 while this process is serving
+  /-/ready       200 once every collector has been polled
 
 \b
 Signals:
-  SIGTERM, SIGINT   stop, also while files are loaded; the second at once
-  SIGHUP            read --web-config and its certificates again; options and
-                    prices take a restart
+  SIGTERM, SIGINT   stop, even during startup; a second one exits immediately
+  SIGHUP            reload --web-config and its certificates; options and prices
+                    need a restart
 
 \b
 Exit codes:
   0   stopped by SIGTERM or SIGINT
-  1   could not start: the address is in use or not of this host; or, if asked to,
-      ended because the driver of the GPUs was upgraded or taken away
-  2   the command line or a variable is wrong
+  1   could not start: the address is in use or not local; or, if enabled, exited
+      because the GPU driver was upgraded or removed
+  2   usage error: invalid option or variable
 
 \b
 Example:
@@ -55,8 +55,7 @@ Example:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     envvar=f"{PREFIX}PRICES",
     show_envvar=True,
-    help="What accelerators cost: YAML 'model: dollars', or CSV 'model,dollars', per "
-    "hour.",
+    help="Price table, dollars per hour: YAML 'model: dollars' or CSV 'model,dollars'.",
 )
 @click.option(
     "--price",
@@ -65,8 +64,7 @@ Example:
     multiple=True,
     envvar=f"{PREFIX}PRICE",
     show_envvar=True,
-    help="Dollars per hour of one model, wins over --prices: H100=2.5; repeat for "
-    "more.",
+    help="Dollars per hour for one model, overrides --prices: H100=2.5; repeatable.",
 )
 @click.option(
     "--log-level",
@@ -75,7 +73,7 @@ Example:
     envvar=f"{PREFIX}LOG_LEVEL",
     show_default=True,
     show_envvar=True,
-    help="Least severe messages to write to standard error.",
+    help="Minimum severity of log messages on standard error.",
 )
 def command(
     chosen: declared.Chosen,
@@ -143,8 +141,8 @@ class LogFormatter(logging.Formatter):
 @contextlib.contextmanager
 def _loading() -> Iterator[None]:
     """
-    Collect no garbage in the block, and never look through what is loaded by then:
-    modules stay, and to look through them again and again is a tenth of the start.
+    Disable garbage collection in the block and freeze what it loads: scanning modules
+    repeatedly takes a tenth of startup time.
     """
     gc.disable()
     try:
@@ -174,7 +172,7 @@ def _cache_directory() -> tuple[Path, ...]:
 
 
 def _reachable(host: str) -> str:
-    """Return *host* as a browser on this machine wants it."""
+    """Return *host* as a URL host usable on this machine."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         return "localhost"
     return f"[{host}]" if ":" in host else host
