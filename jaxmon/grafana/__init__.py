@@ -1,1 +1,1 @@
-"""Grafana: what it has, what it should have, and how the one becomes the other."""
+"""Grafana client: compare, plan and push dashboards."""

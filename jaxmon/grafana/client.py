@@ -32,9 +32,9 @@ class Stored:
 
     Args:
         folder: uid, `ROOT_FOLDER` outside of all folders.
-        message: of its current version; `None` when Grafana does not tell.
-        author: login or service account of who saved it last.
-        updated: when that was, as Grafana writes it.
+        message: of its current version; `None` if Grafana does not return it.
+        author: login or service account that saved it last.
+        updated: time of that save, in Grafana's format.
     """
 
     body: Body
@@ -57,10 +57,10 @@ Observed: TypeAlias = Stored | StoredAsV2 | None
 @dataclass(frozen=True)
 class Saved:
     """
-    The answer to a save.
+    The result of a save.
 
     Args:
-        pending: accepted but not stored yet: somebody has to approve it.
+        pending: accepted but not stored yet: it needs approval.
     """
 
     version: int | None
@@ -194,11 +194,11 @@ class Grafana:
 
     def _message(self, uid: str, number: int) -> str | None:
         """
-        Return the message of version *number*, `None` when Grafana does not tell.
+        Return the message of version *number*, `None` if Grafana does not return it.
 
-        One version by its number is asked for first: in the list, older releases
-        show "Initial save" for the first version instead of its message. Some
-        later releases find no version by number, and have the message in the list.
+        The version is requested by number first: in the list, older releases show
+        "Initial save" for the first version instead of its message. Some later releases
+        find no version by number, but have the message in the list.
         """
         path = f"/api/dashboards/uid/{_quoted(uid)}/versions"
         one = self._session.request("GET", f"{path}/{number}")
@@ -217,7 +217,7 @@ class Grafana:
         return f"{answer.status} {text}".rstrip()
 
     def _refused(self, what: str, answer: Answer) -> NoReturn:
-        """Raise what *answer* means for the person who runs the command."""
+        """Raise the error that *answer* means for the user."""
         text = self._text(answer)
         if answer.status == _UNAUTHORIZED:
             msg = (
@@ -247,7 +247,7 @@ def _has_dashboard(data: Any) -> bool:
 
 
 def _is_mismatch(answer: Answer) -> bool:
-    """Tell whether the version lock held; 412 also means, say, a plugin's dashboard."""
+    """Return whether the version lock held; 412 can also mean a plugin's dashboard."""
     return answer.status == _PRECONDITION and answer.text("status") in (
         "",
         "version-mismatch",

@@ -1,9 +1,9 @@
 """
 Dashboard content, without the parts assigned by Grafana.
 
-Two bodies with the same *content* look the same to whoever uses the dashboard. `push`
-stores its hash in the message of each saved version, so that one can later tell whether
-a dashboard is unchanged since the push.
+Two bodies with the same *content* look the same to users of the dashboard. `push`
+stores its hash in the message of each saved version, to detect later whether a
+dashboard has changed since the push.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jaxmon.version import version
 Body: TypeAlias = Mapping[str, Any]
 
 TAG = "jaxmon"
-"""Marks the dashboards that `push` may replace."""
+"""Tag of the dashboards that `push` may replace."""
 
 MAX_TITLE = 5000
 
@@ -91,7 +91,7 @@ def content(body: Body) -> dict[str, Any]:
 
 
 def is_tagged(body: Body) -> bool:
-    """Tell whether *body* has the tag `TAG`."""
+    """Return whether *body* has the tag `TAG`."""
     tags = body.get("tags")
     return isinstance(tags, list) and TAG in tags
 
@@ -115,7 +115,7 @@ def lines(body: Body) -> list[str]:
 
 
 def is_uid(text: str) -> bool:
-    """Tell whether *text* can be the uid of a dashboard or folder."""
+    """Return whether *text* can be the uid of a dashboard or folder."""
     return _UID.fullmatch(text) is not None
 
 

@@ -1,5 +1,5 @@
 """
-What a push has to do about each dashboard, decided from what Grafana has.
+Decides what a push must do for each dashboard.
 
 Nothing here talks to Grafana: the same observation always gives the same decision.
 """
@@ -54,7 +54,8 @@ class Step:
 
     def writes(self, *, force: bool = False) -> bool:
         """
-        Tell whether a push writes; *force* accepts what drifted, and nothing else.
+        Return whether a push writes; *force* accepts edited dashboards, and nothing
+        else.
         """
         return self.state in _WRITTEN or (force and self.state is State.DRIFTED)
 
@@ -103,8 +104,8 @@ def _judged(desired: Dashboard, observed: Observed, folder: str) -> tuple[State,
         return State.CREATE, ""
     if isinstance(observed, StoredAsV2):
         return State.V2, (
-            "stored in Grafana's new format, which a push would flatten; delete it "
-            "there to have it pushed"
+            "stored in Grafana's new format, which a push would downgrade; delete "
+            "it in Grafana to push it again"
         )
     stored = digest(observed.body)
     if stored == desired.digest and observed.folder == folder:
@@ -112,21 +113,21 @@ def _judged(desired: Dashboard, observed: Observed, folder: str) -> tuple[State,
     if observed.provisioned:
         return State.PROVISIONED, (
             "provisioned from a file on the Grafana server; change it there, or "
-            "remove it there to have it pushed"
+            "remove it there to allow pushing"
         )
     if not is_tagged(observed.body):
         return State.FOREIGN, (
-            f"a dashboard with this uid that lacks the tag {TAG}; delete it, or give "
-            "it that tag to have it treated as edited"
+            f"an existing dashboard with this UID lacks the tag {TAG}; delete it, "
+            "or add that tag to treat it as edited"
         )
     reason = _drift(observed, stored, folder)
     return (State.DRIFTED, reason) if reason else (State.UPDATE, "")
 
 
 def _drift(observed: Stored, stored: str, folder: str) -> str:
-    """Return what somebody did since the last push, ``""`` for nothing."""
+    """Return a description of changes since the last push, ``""`` if none."""
     if observed.message is None:
-        return "the token may not read its history, so an edit would not be noticed"
+        return "the token may not read the version history, so edits cannot be detected"
     pushed = pushed_digest(observed.message)
     if pushed is None:
         who = f" by {observed.author}" if observed.author else ""

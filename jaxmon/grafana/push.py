@@ -1,9 +1,9 @@
 """
-Look at Grafana, plan, and carry the plan out under the version lock.
+Plans a push and applies it with optimistic locking.
 
-A save names the version that it replaces, and Grafana turns it down when somebody saved
-another one since. Nothing is ever overwritten without that lock, also not with *force*:
-that only accepts what was seen when planning, after a copy of it was written.
+A save names the version that it replaces, and Grafana rejects it if another one was
+saved since. Nothing is ever overwritten without that lock, even with *force*: that only
+accepts the state seen when planning, after backing it up.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Plan:
     taken: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def makes_folder(self, *, force: bool = False) -> bool:
-        """Tell whether carrying it out makes the folder."""
+        """Return whether applying it creates the folder."""
         return self.folder_missing and any(
             step.writes(force=force) for step in self.steps
         )
@@ -157,8 +157,9 @@ class Push:
             if self.grafana.folder(folder.uid) is not None:
                 return  # somebody else made it at the same time
             msg = (
-                f"folder {folder.uid} cannot be made ({error}); if there is another "
-                f"folder with the title {folder.title!r}, give its uid with --folder"
+                f"folder {folder.uid} cannot be created ({error}); if there is "
+                f"another folder with the title {folder.title!r}, give its uid "
+                "with --folder"
             )
             raise GrafanaError(msg, status=error.status) from error
 
@@ -178,11 +179,11 @@ class Push:
         except GrafanaError as error:
             result = _failed(step, str(error))
         except OSError as error:
-            result = _failed(step, f"no backup, so kept: {error}")
+            result = _failed(step, f"backup failed, so not replaced: {error}")
         return replace(result, backup=copy)
 
     def _save(self, step: Step, plan: Plan) -> Result:
-        """Save under the lock; where it held, look again, once."""
+        """Save under the lock; if it was lost, plan again, once."""
         try:
             return self._save_once(step, plan.folder)
         except ConflictError:
@@ -190,7 +191,7 @@ class Push:
         if again.state is State.UNCHANGED:
             return replace(
                 unwritten(again),
-                reason="was pushed just now, by this push or by another one",
+                reason="already pushed, by this or a concurrent push",
             )
         if not again.writes():
             return replace(
@@ -199,7 +200,7 @@ class Push:
         try:
             return self._save_once(again, plan.folder)
         except ConflictError:
-            reason = "changes again and again; wait for other pushes and repeat this"
+            reason = "keeps changing; wait for other pushes to finish and retry"
             return _failed(again, reason)
 
     def _look_again(self, desired: Dashboard, plan: Plan) -> Step:
@@ -217,7 +218,7 @@ class Push:
             return replace(
                 result,
                 outcome=Outcome.PENDING,
-                reason="not stored: Grafana passed it on for approval",
+                reason="not stored: Grafana requires approval",
             )
         return replace(
             result,

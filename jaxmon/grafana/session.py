@@ -36,7 +36,7 @@ MAX_BYTES = 32 << 20
 MAX_WAIT_SECONDS = 30.0
 _MOST_CERTIFICATES = 16 << 20
 
-# Of what a server asks for, as it is told.
+# Longest wait, in seconds, that is reported from a server's request.
 _LONGEST_WAIT = 1e6
 
 _RETRIED = frozenset({429, 502, 503, 504})
@@ -46,11 +46,11 @@ _SHOWN = 300
 
 class GrafanaError(JaxmonError):
     """
-    Grafana, or the way to it, did not do what was asked.
+    A request to Grafana failed.
 
     Args:
-        message: for people; never holds the token.
-        status: HTTP status; `None` when there was no answer.
+        message: for users; never contains the token.
+        status: HTTP status; `None` if there was no response.
     """
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
@@ -61,8 +61,8 @@ class GrafanaError(JaxmonError):
 @dataclass(frozen=True)
 class Answer:
     """
-    A complete answer: its status, and its body if that is JSON, else `None` and what
-    it is instead.
+    A complete response: its status, and its body if that is JSON, else `None` and a
+    description of it.
     """
 
     status: int
@@ -82,15 +82,15 @@ class Session:
     """
     Sends requests to one Grafana.
 
-    A request is repeated, a bounded number of times, when Grafana or a proxy is busy
-    (429, 502, 503, 504) or the connection fails. That is right for every request that
-    goes through here: reading changes nothing, and what is saved carries the version
-    it replaces, so that a repetition of a save that did arrive is turned down.
+    A request is retried, a bounded number of times, if Grafana or a proxy is busy (429,
+    502, 503, 504) or the connection fails. This is safe for every request made here:
+    reading changes nothing, and a save carries the version it replaces, so that
+    repeating a save that did arrive is rejected.
 
     Args:
-        url: where Grafana is, as in a browser, path included.
+        url: of Grafana, as in a browser, including any path.
         token: of a service account.
-        ca_file: certificates to trust instead of the system's.
+        ca_file: CA certificates to trust instead of the system's.
         timeout: seconds for each attempt.
         insecure_http: send the token in the clear to another host.
         sleep: waits between attempts.
@@ -111,7 +111,7 @@ class Session:
         self.url = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
         self.url = self.url.rstrip("/")
         if not self.token or not (self.token.isascii() and self.token.isprintable()):
-            msg = "the token is empty or has characters that no token has"
+            msg = "the token is empty or contains invalid characters"
             raise GrafanaError(msg)
         try:
             self._route = Route.by_environment(parts, _trust(parts, self.ca_file))
@@ -128,10 +128,10 @@ class Session:
         body: Any = None,
     ) -> Answer:
         """
-        Return the answer to one request, whatever its status.
+        Return the response to one request, whatever its status.
 
         Raises:
-            GrafanaError: no answer after all attempts, or one that is not Grafana's.
+            GrafanaError: no response after all attempts, or one that is not Grafana's.
         """
         target = urlsplit(self.url).path + path
         target += f"?{urlencode(query)}" if query else ""
@@ -153,9 +153,7 @@ class Session:
         raise AssertionError(ATTEMPTS)  # the last attempt returns or raises
 
     def redacted(self, text: str) -> str:
-        """
-        Return *text*, which somebody else wrote, cut, on one line, without the token.
-        """
+        """Return untrusted *text* shortened, on one line, without the token."""
         line = " ".join(clean(self._secrets.redacted(text)).split())
         return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
@@ -177,22 +175,22 @@ class Session:
         if answer.status in _REDIRECTS:
             place = self.redacted(answer.location.partition("?")[0])
             msg = (
-                f"{self.url} redirects to {place or 'nowhere'}; give "
-                "Grafana's own address, the token is not sent anywhere else"
+                f"{self.url} redirects to {place or 'nowhere'}; use Grafana's own "
+                "URL, since the token is not sent anywhere else"
             )
             raise GrafanaError(msg, status=answer.status)
         if answer.data is None:
             msg = (
-                f"{self.url} answered {answer.status} with "
-                f"{self.redacted(answer.problem)}; give the address under which a "
-                "browser shows Grafana, path included"
+                f"{self.url} returned {answer.status} with "
+                f"{self.redacted(answer.problem)}; use Grafana's URL as in the "
+                "browser, including any path"
             )
             raise GrafanaError(msg, status=answer.status)
         return answer
 
     def _busy(self, answer: Answer) -> GrafanaError:
         asked = answer.retry_after
-        hint = f"; it asks to wait {asked:.0f} s" if asked else ""
+        hint = f"; it requested a wait of {asked:.0f} s" if asked else ""
         text = self.redacted(answer.text("message"))
         msg = f"{self.url} is busy: {answer.status} {text}".rstrip() + hint
         return GrafanaError(f"{msg}; try again later", status=answer.status)
@@ -201,11 +199,11 @@ class Session:
         if isinstance(error, ssl.SSLCertVerificationError):
             msg = (
                 f"the certificate of {self.url} is not trusted: "
-                f"{error.verify_message}; give its authority with --ca-file"
+                f"{error.verify_message}; set its CA with --ca-file"
             )
             return GrafanaError(msg)
         text = self.redacted(str(error) or type(error).__name__)
-        return GrafanaError(f"no answer from {self.url}: {text}")
+        return GrafanaError(f"no response from {self.url}: {text}")
 
 
 def _checked(url: str, *, insecure_http: bool) -> SplitResult:
@@ -215,15 +213,15 @@ def _checked(url: str, *, insecure_http: bool) -> SplitResult:
     except ValueError as error:
         raise GrafanaError(str(error)) from None
     if parts.query:
-        msg = f"not Grafana's address: {without_user(url)!r}; leave out what follows ?"
+        msg = f"not a valid Grafana URL: {without_user(url)!r}; remove the query string"
         raise GrafanaError(msg)
     if parts.username is not None:
-        msg = "a user or password in the address is not used; give a token instead"
+        msg = "credentials in the URL are not supported; use a token"
         raise GrafanaError(msg)
     if parts.scheme == "http" and not (insecure_http or is_loopback(parts)):
         msg = (
-            f"{parts.hostname} would get the token in the clear; use https, or allow "
-            "it with --insecure-http"
+            f"the token would be sent to {parts.hostname} unencrypted; use https, "
+            "or allow this with --insecure-http"
         )
         raise GrafanaError(msg)
     return parts
@@ -253,7 +251,7 @@ def _answer(answer: client.Answer) -> Answer:
         try:
             data = answer.json()
         except ValueError as error:
-            problem = f"JSON that cannot be used ({error})"
+            problem = f"invalid JSON ({error})"
     return Answer(
         answer.status,
         data,
@@ -264,7 +262,9 @@ def _answer(answer: client.Answer) -> Answer:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Return what a ``Retry-After`` header asks for: seconds, or until a date."""
+    """
+    Return the wait that a ``Retry-After`` header requests: seconds, or until a date.
+    """
     if not retry_after:
         return None
     if retry_after.strip().isdecimal():
@@ -287,5 +287,5 @@ def _backoff(attempt: int) -> float:
 
 
 def _is_final(error: Exception) -> bool:
-    """Tell whether another attempt would fail in the same way."""
+    """Return whether another attempt would fail in the same way."""
     return isinstance(error, (ssl.SSLCertVerificationError, TooLargeError))

@@ -72,8 +72,8 @@ def get(
     Raises:
         TimeoutError: it took too long.
         TooLargeError: there was too much of it.
-        OSError: the connection failed. http.client.HTTPException: the response is not
-        valid HTTP, or was truncated.
+        OSError: the connection failed.
+        http.client.HTTPException: the response is not valid HTTP, or was truncated.
     """
     with connected(place, Bounds(seconds, max_bytes)) as stream:
         host = "localhost" if isinstance(place, Path) else authority(*place)

@@ -1,4 +1,4 @@
-"""Activities: where the wall time of the program goes."""
+"""Activities: wall-time breakdown of the program."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Activity:
             return
         try:
             mark = indicators.timeline.open(str(self._name), end)
-            # Whoever interrupts `__exit__` at its very beginning leaves no block.
+            # An interrupt at the very beginning of `__exit__` does not leave the block.
             mark.kept = when_dropped(self, noting(end))
         except Exception:  # noqa: BLE001 - contained: the program goes on
             indicators.guard.failed(SITE, theirs=True)
@@ -84,16 +84,16 @@ def activity(name: str) -> Activity:
     """
     Mark what the program is doing, for ``jaxmon_time_seconds_total``.
 
-    Time goes to the innermost open activity, ``other`` where none is, so all of them
-    add up to the wall time since the first. `jaxmon.steps` marks ``step`` and
-    ``data_wait`` by itself, JAX's tracing and compiling is ``compile``. Only one
-    thread is looked at: the one that runs a loop, before that the first that marked
-    something; elsewhere an activity counts for nothing.
+    Time is attributed to the innermost open activity, or ``other``, so activities add
+    up to the wall time since the first. `jaxmon.steps` marks ``step`` and ``data_wait``
+    by itself, JAX's tracing and compiling is ``compile``. Only one thread is tracked:
+    the one running a loop or, before that, the first to mark an activity; on other
+    threads activities are ignored.
 
     Costs about a microsecond. Never raises.
 
     Args:
-        name: one of a few names that stay the same, such as ``"checkpoint"``.
+        name: a fixed name from a small set, such as ``"checkpoint"``.
 
     Example:
         >>> import jaxmon

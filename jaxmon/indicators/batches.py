@@ -1,4 +1,4 @@
-"""Batches: how much of what a program computes was asked for."""
+"""Batches: how full they are."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ SITE = "batches"
 
 def batch(route: str, *, size: int, capacity: int) -> None:
     """
-    Count a batch that is about to run, for ``jaxmon_batch_fill_ratio``.
+    Record a batch that is about to run, for ``jaxmon_batch_fill_ratio``.
 
-    For servers that gather requests, and pad them to a shape that is compiled. Call it
-    once for each batch, wherever batches are made; it need not be within a request.
+    For servers that batch requests and pad them to a compiled shape. Call it once for
+    each batch, wherever batches are made; it need not be within a request.
 
-    Costs about a microsecond, next to nothing where no agent runs. Never raises; a
-    batch that holds more than its capacity, or has none, is not counted.
+    Costs about a microsecond, next to nothing without an agent. Never raises; a
+    batch that exceeds its capacity, or has none, is not counted.
 
     Args:
         route: as of `jaxmon.request`.
-        size: how many of it were asked for: requests, rows or tokens.
-        capacity: how many are computed, padding included.
+        size: number requested: requests, rows or tokens.
+        capacity: number computed, including padding.
 
     Example:
         >>> import jaxmon
@@ -42,7 +42,7 @@ def batch(route: str, *, size: int, capacity: int) -> None:
 
 class BatchFill:
     """
-    How full batches are, by route.
+    Batch fill, by route.
 
     Args:
         labels: admits routes, those of requests as well.
@@ -60,7 +60,7 @@ class BatchFill:
             ValueError: there is no room in it, or less than it holds.
         """
         if not 0 <= size <= capacity or not capacity:
-            msg = f"a batch of {size} cannot have room for {capacity}"
+            msg = f"invalid batch: size {size}, capacity {capacity}"
             raise ValueError(msg)
         found = self._fills.get(route)
         if found is None:

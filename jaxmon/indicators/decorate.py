@@ -1,4 +1,4 @@
-"""Functions of every kind, each call within a context of its own."""
+"""Decorates functions, coroutines and generators with a context per call."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def decorated(
     """
     Return *function* with *context* around each call.
 
-    Around the work, that is: awaiting a coroutine, exhausting a generator.
+    That is, around the work: awaiting a coroutine, exhausting a generator.
 
     Args:
         function: of any kind.
-        context: makes what is entered for a call.
-        step: makes, for one generator, what surrounds each of its steps. Between
-            them runs whoever asks for the next item, in whatever thread and context.
+        context: creates the context manager for a call.
+        step: creates, for one generator, the context of each of its steps. Between
+            steps, the consumer runs, in any thread and context.
     """
     kind = _kind(function)
     wrapper: Callable[..., Any]
@@ -170,7 +170,7 @@ class _Within:
 
 
 def _kind(function: Any) -> Callable[..., Any]:
-    """Return the function inside that tells what a call is."""
+    """Return the inner function, which determines the kind of a call."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isroutine(function):

@@ -1,10 +1,9 @@
 """
-When something ended, noted without a frame of ours.
+Frame-free end-of-life notifications.
 
-A ``__del__`` in Python, or a weak reference with a callback in Python, is where Python
-prints and drops what a signal handler raises meanwhile, although the program waits for
-it. So what the interpreter drops notes its end through callables of C alone, and what
-follows from that is worked out by whoever looks next.
+If a signal handler raises during a Python ``__del__`` or weak reference callback,
+Python prints and drops the exception, although the program expects it. So objects
+record their end through C callables only, and the next reader processes those records.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ def noting(end: End) -> Iterator[None]:
 
 def when_dropped(one: object, note: Iterator[object]) -> ref[Any]:
     """
-    Return what has to be kept for an item of *note*, which must be of C, to be taken as
-    soon as nobody holds *one* any more.
+    Return an object to keep, so that an item of *note*, a C iterator, is taken as soon
+    as *one* is no longer referenced.
     """
     return ref(one, functools.partial(next, note))
 
 
 class Once:
     """
-    A callable for one call, which runs its ``__del__``, that must be of C, as soon as
-    nobody holds it any more. Half as dear as a partial with a weak reference to it.
+    A callable for one call that runs its ``__del__``, which must be in C, as soon as it
+    is no longer referenced. Half the cost of a partial with a weak reference to it.
     """
 
     __slots__ = ("__call__", "__del__")

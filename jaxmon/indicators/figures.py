@@ -1,4 +1,4 @@
-"""The figures of all that a program says about itself."""
+"""The metrics recorded by application markers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from jaxmon.indicators.timeline import Timeline
 
 class Indicators:
     """
-    The figures of one agent.
+    The application metrics of one agent.
 
     Args:
-        limit: most values of each label that the program chooses.
-        guard: what contains our failures.
-        on_error: told of each exception that leaves a request, an activity or the
+        limit: maximum number of values of each label that the program chooses.
+        guard: contains our failures.
+        on_error: called for each exception that leaves a request, an activity or the
             source of a loop; must not raise.
     """
 

@@ -1,4 +1,4 @@
-"""Label values that a program chooses, bounded."""
+"""Bounded sets of user-chosen label values."""
 
 from __future__ import annotations
 

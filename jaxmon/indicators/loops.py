@@ -1,4 +1,4 @@
-"""The figures of loops: steps, items, waiting for data."""
+"""Loop metrics: steps, items, data wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxmon.indicators.labels import Labels
 
 
 class Loop:
-    """The figures of the loops of one name; several may run at once."""
+    """The metrics of loops with one name; several may run at once."""
 
     __slots__ = ("_lock", "_running", "last_step", "name", "seconds", "steps", "waited")
 
@@ -31,8 +31,8 @@ class Loop:
 
     def begin(self, end: End, run: object) -> None:
         """
-        Count a loop in until *end*, which is noted when nobody holds *run* any more.
-        Its beginning is as good as a step, so that a first step that never ends is
+        Count a loop as running until *end*, which is recorded when *run* is no longer
+        referenced. Its start counts as a step, so that a first step that never ends is
         noticed.
         """
         with self._lock:
@@ -70,7 +70,7 @@ class Loops:
         self._lock = RLock()
 
     def of(self, name: str) -> Loop:
-        """Return the figures of the loops called *name*. Any thread."""
+        """Return the metrics of the loops called *name*. Thread-safe."""
         found = self._loops.get(name)
         if found is None:
             name = self.labels.admit(name)

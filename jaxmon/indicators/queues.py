@@ -1,6 +1,6 @@
 """
-Queues: how much waits in front of the devices. A depth is the one that the program set
-last, or what its function returns at each scrape.
+Queue depth. A depth is the one that the program set last, or what its function returns
+at each scrape.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SITE = "queues"
 Depth = Callable[[], int]
 
 MOST_SOURCES = 1000
-"""Functions that are asked at a scrape, at most; each takes time of it."""
+"""Maximum number of callbacks per scrape."""
 
 
 class Queue:
@@ -38,17 +38,17 @@ class Queue:
             self._source = Source(name, depth)
             if not add(self._source):
                 log.warning(
-                    "queue %r is not observed: there are %d already; close() those "
-                    "that ended",
+                    "queue %r is not observed: the limit of %d is reached; "
+                    "close() unused queues",
                     name,
                     MOST_SOURCES,
                 )
 
     def set(self, depth: int) -> None:
         """
-        Say how many wait now. Any thread; next to nothing where no agent runs.
+        Set the depth. Thread-safe; costs next to nothing without an agent.
 
-        Never raises. Objects of one name share what was said last.
+        Never raises. Objects with the same name share one value.
         """
         figures = recorder()
         if figures is None:
@@ -59,7 +59,7 @@ class Queue:
             figures.guard.failed(SITE, stays_on=True, theirs=True)
 
     def close(self) -> None:
-        """Tell of this queue no more. Harmless when repeated."""
+        """Stop exporting this queue. Idempotent."""
         if self._source is not None:
             remove(self._source)
         if (figures := recorder()) is not None:
@@ -68,19 +68,20 @@ class Queue:
 
 def queue(name: str, depth: Depth | None = None) -> Queue:
     """
-    Tell how many wait in a queue, for ``jaxmon_queue_depth``.
+    Export a queue's depth as ``jaxmon_queue_depth``.
 
-    Give a function, and it is asked at each scrape, on a thread of jaxmon: it must not
-    block, nor wait for a device. Or say it yourself with `Queue.set`. A method such as
+    Pass a function that is called on each scrape, on a jaxmon thread (it must not block
+    or wait for a device), or set the depth with `Queue.set`. A method such as
     ``requests.qsize`` does not keep its object alive: both go together. Any other
-    function is asked until `Queue.close`. Queues of one name add up; one that cannot
-    be read is left out until it can.
+    function is called until `Queue.close`. Depths of queues with the same name are
+    summed; unreadable ones are omitted.
 
     Works before `jaxmon.instrument`, and costs nothing between scrapes. Never raises.
 
     Args:
-        name: one of a few that stay the same. At most ``max_functions`` are told apart.
-        depth: tells how many wait now.
+        name: one of a few that stay the same. At most ``max_functions`` are
+            distinguished.
+        depth: returns the number of waiting items.
 
     Example:
         >>> import jaxmon, queue
@@ -94,10 +95,10 @@ def queue(name: str, depth: Depth | None = None) -> Queue:
 
 class Source:
     """
-    A function that tells the depth of the queue *name*.
+    A function that returns the depth of the queue *name*.
 
-    A method does not keep its object alive, and goes with it, unless the object takes
-    no weak references.
+    A method does not keep its object alive, and is dropped with it, unless the object
+    cannot be weakly referenced.
     """
 
     __slots__ = ("_function", "name")
@@ -113,12 +114,12 @@ class Source:
 
 
 # Of this process, not of an agent: a program names its queues before it calls
-# `instrument`, and may do so again. A dict, for its single steps need no lock.
+# `instrument`, and may do so again. A dict, because its single steps need no lock.
 _sources: dict[Source, None] = {}
 
 
 def add(source: Source) -> bool:
-    """Ask *source* from now on; tell whether there was room for it. Any thread."""
+    """Start calling *source*; return whether there was room for it. Thread-safe."""
     if len(_sources) >= MOST_SOURCES:
         for _ in sources():
             pass
@@ -129,7 +130,7 @@ def add(source: Source) -> bool:
 
 
 def remove(source: Source) -> None:
-    """Ask *source* no more. Any thread; harmless when repeated."""
+    """Stop calling *source*. Thread-safe, idempotent."""
     _sources.pop(source, None)
 
 
@@ -162,7 +163,9 @@ class QueueDepths:
         self._set.pop(name, None)
 
     def collect(self) -> list[Family]:
-        """Return the depths, each source asked; one that fails costs its own queue."""
+        """
+        Return the depths, each source asked; a failing one only drops its own queue.
+        """
         depths, failed = dict(self._set), set()
         for name, function in sources():
             label = OTHER
@@ -182,10 +185,10 @@ def checked(depth: int) -> int:
     Return *depth* as a whole number.
 
     Raises:
-        ValueError: it is none, or less than 0.
+        ValueError: it is not a number, or less than 0.
     """
     if (number := int(depth)) < 0:
-        msg = f"a queue cannot hold {number}; give 0 or more"
+        msg = f"invalid queue depth {number}; give 0 or more"
         raise ValueError(msg)
     return number
 
@@ -203,7 +206,8 @@ def _weakly(function: Depth) -> Callable[[], Depth | None]:
 
 def _of_object(owner: object, name: str, function: Depth) -> Callable[[], Depth | None]:
     """
-    Return what finds the method of a built-in object again, or *function* in a module.
+    Return a key that identifies the method of a built-in object, or *function* in a
+    module.
     """
     if isinstance(owner, ModuleType):
         return lambda: function

@@ -1,4 +1,4 @@
-"""Who records what the program says about itself: the agent, or nobody."""
+"""The current recorder of application markers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Guard(Protocol):
     """Contains what goes wrong in our own code."""
 
     def on(self, site: str) -> bool:
-        """Tell whether *site* may still run."""
+        """Return whether *site* may still run."""
         ...
 
     def failed(
@@ -51,7 +51,7 @@ class Queues(Protocol):
 
 
 class Recorder(Protocol):
-    """The figures that marks write to: those of one agent."""
+    """The metrics that markers write to: those of one agent."""
 
     routes: Routes
     loops: Loops
@@ -89,11 +89,11 @@ def report(error: BaseException) -> None:
 
 
 def attach(figures: Recorder) -> None:
-    """Let *figures* record from now on."""
+    """Make *figures* the recorder."""
     _current.recorder = figures
 
 
 def detach(figures: Recorder) -> None:
-    """Let nobody record, if it is *figures* that does."""
+    """Stop recording if *figures* is the recorder."""
     if _current.recorder is figures:
         _current.recorder = None

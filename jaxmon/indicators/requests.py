@@ -1,4 +1,4 @@
-"""Requests: how many, how long, how they ended, and whether they paid for a compile."""
+"""Requests: count, latency, outcome, cold starts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class OpenRequest:
     A request that is being served: what ``with jaxmon.request(...)`` gives.
 
     Attributes:
-        outcome: how it ends, where the program knows better than whether an
-            exception leaves it: ``"success"``, ``"client_error"`` or ``"error"``.
+        outcome: outcome, if the program knows better than the default (error on an
+            exception): ``"success"``, ``"client_error"`` or ``"error"``.
         cold: whether a compile happened on its behalf.
     """
 
@@ -47,7 +47,7 @@ class OpenRequest:
                 indicators.guard.failed(SITE, theirs=True)
 
     def goes_on(self) -> bool:
-        """Tell whether it is still being served, and somebody records it."""
+        """Return whether it is in progress and recorded."""
         # Not an agent that is gone, nor the parent's in a forked child.
         route = self._route
         return (
@@ -86,9 +86,9 @@ class OpenRequest:
 
 class _Entry:
     """
-    A block that was entered: by which object, for which request, and within which other
-    block of that request. The object ends the request when nobody holds it, so it is
-    not held here.
+    An entered block: by which object, for which request, and within which other block
+    of that request. The object ends the request when it is no longer referenced, so it
+    is not referenced here.
     """
 
     # Set from outside: an `__init__` would cost each request a call.
@@ -142,7 +142,7 @@ class Request:
             if inner is not None and inner.by() is self:
                 entry = inner
                 _entered.set(entry.outer)
-            # Else a generator that is closed late, in somebody else's context.
+            # Otherwise a generator that is closed late, in a different context.
             self._last = None
             if entry is None or entry.outer is not None:
                 return
@@ -172,11 +172,11 @@ class Request:
 
 class _Step:
     """
-    Entered for each step of a generator: the blocks that were entered there, which are
-    not those of whoever asks for the next item.
+    Entered for each step of a generator: the blocks entered in the generator, which
+    are not those of its consumer.
 
-    Frameworks ask from one thread now and from another then, each time in a copy of
-    some context, where nothing is left of what an earlier step entered.
+    Frameworks advance a generator from varying threads, each time in a copy of some
+    context, which has nothing that an earlier step entered.
     """
 
     __slots__ = ("_asking", "_inside", "_set")
@@ -208,23 +208,23 @@ class _Step:
 
 def request(route: str) -> Request:
     """
-    Mark what serves a request: ``with``, ``async with``, or a decorator.
+    Mark a request: ``with``, ``async with``, or a decorator.
 
     A request is *cold* when a compile happened on its behalf: in its block, and in
     threads and tasks to which its context was copied (`asyncio.to_thread`, tasks, but
     not bare ``run_in_executor``). Loading from the persistent cache counts as well;
-    waiting for a compile that another request began does not, for JAX does not tell.
-    An exception makes it an ``error``; cancellation, which is not an `Exception`,
-    a ``client_error``. Requests within a request are part of it and not counted. Of
-    a decorated generator function, a request lasts until the generator ends, and what
-    happens in its steps is on its behalf, whichever thread or task takes them; what
-    happens between them is not.
+    waiting for a compile started by another request does not, because JAX does not
+    report it. An exception makes it an ``error``; cancellation (not an `Exception`) a
+    ``client_error``. Nested requests are not counted separately. Of a decorated
+    generator function, a request lasts until the generator ends, and what happens in
+    its steps is on its behalf, whichever thread or task takes them; what happens
+    between them is not.
 
-    Costs a few microseconds, next to nothing where no agent runs. Never raises.
+    Costs a few microseconds, next to nothing without an agent. Never raises.
 
     Args:
-        route: which kind of request: a template such as ``"/predict/{model}"``, never
-            a path with its parameters. At most ``max_functions`` are told apart.
+        route: the kind of request: a template such as ``"/predict/{model}"``, never a
+            path with its parameters. At most ``max_functions`` are distinguished.
 
     Example:
         >>> import jaxmon
@@ -246,9 +246,7 @@ def serving() -> OpenRequest | None:
 
 
 def mark_cold() -> None:
-    """
-    Note that the request being served in this context, if any, pays for a compile.
-    """
+    """Mark the request being served in this context, if any, as cold."""
     if (entry := _entered.get()) is not None:
         entry.serving.cold = True
 

@@ -1,4 +1,4 @@
-"""The figures of requests, by route."""
+"""Request statistics, by route."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Outcome = Literal["success", "client_error", "error"]
 
 class Route:
     """
-    The figures of one route, all of them 0 from its first request on.
+    The metrics of one route, all exported from its first request on.
 
     Attributes:
-        serving: its requests that are being served.
+        serving: its requests in progress.
     """
 
     __slots__ = ("_lock", "counts", "name", "seconds", "series", "serving")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # With what ends each of them when nobody holds it. Set and taken out in single
-        # steps, so that no interruption leaves one behind.
+        # With what ends each of them when it is no longer referenced. Set and removed
+        # in single steps, so that no interruption leaves one behind.
         self.serving: dict[object, ref[Any]] = {}
         self.counts = dict.fromkeys(
             product(catalog.REQUEST_OUTCOMES, catalog.STARTS), 0
@@ -59,7 +59,7 @@ class Routes:
         self._routes: dict[str, Route] = {}
 
     def of(self, name: str) -> Route:
-        """Return the figures of the route called *name*. Any thread."""
+        """Return the metrics of the route called *name*. Thread-safe."""
         found = self._routes.get(name)
         if found is None:
             name = self.labels.admit(name)

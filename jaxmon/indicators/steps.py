@@ -1,4 +1,4 @@
-"""Steps: how long, how many items, how much of it waiting for data."""
+"""Training steps: duration, items, data wait."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Steps(Generic[T]):
 
 class Run(Generic[T]):
     """
-    One iteration over a `Steps`; it ends with its source, when it is closed, or
-    when nobody holds it any more.
+    One iteration over a `Steps`; it ends with its source, when it is closed, or when it
+    is no longer referenced.
     """
 
     def __init__(self, source: Iterator[T], loop: str, items: Count, item: str) -> None:
@@ -162,25 +162,25 @@ def steps(
     item: str = "example",
 ) -> Steps[T]:
     """
-    Return *iterable*, its iterations observed as the steps of a loop.
+    Iterate over *iterable*, recording each iteration as a step.
 
-    A step begins when the loop asks for a batch and is finished when it asks for the
-    next, so the one that a ``break`` or an exception leaves is not counted. In
-    between, waiting for the batch and working on it are told apart. While the loop
-    runs, ``jaxmon_last_step_timestamp_seconds`` says when it last finished a step; it
-    is gone when the loop ends, so nobody takes a finished job for a stalled one.
+    A step starts when the loop requests a batch and ends when it requests the next, so
+    a step left by ``break`` or an exception is not counted. Data wait and work are
+    recorded separately. While the loop runs, ``jaxmon_last_step_timestamp_seconds``
+    says when it last finished a step; it disappears when the loop ends, so a finished
+    job is not mistaken for a stalled one.
 
-    Dispatch is asynchronous: JAX may still compute while the loop asks on. Over many
-    steps the times are right, because the queue is short.
+    Dispatch is asynchronous: JAX may still be computing when the loop continues. Over
+    many steps the times are accurate, because the queue is bounded.
 
-    Costs a few microseconds a step, next to nothing where no agent runs. Raises
-    only what *iterable* raises.
+    Costs a few microseconds per step, next to nothing without an agent. Raises only
+    what *iterable* raises.
 
     Args:
-        iterable: where batches come from; iterated anew by each ``for``.
-        loop: name of the loop. At most ``max_functions`` are told apart.
-        items: how many items a step works through, or a function of the batch
-            that tells; it must not wait for the device.
+        iterable: source of batches; each ``for`` iterates over it again.
+        loop: name of the loop. At most ``max_functions`` are distinguished.
+        items: number of items per step, or a function of the batch that returns it
+            without waiting for the device.
         item: what is counted: ``"example"``, ``"token"``, ``"image"``.
 
     Example:
@@ -196,10 +196,10 @@ def _number(items: Count, batch: object) -> int:
     Return how many items *batch* has.
 
     Raises:
-        ValueError: less than none.
+        ValueError: the number is negative.
     """
     number = int(items(batch) if callable(items) else items or 0)
     if number < 0:
-        msg = f"a step cannot work through {number} items; give 0 or more"
+        msg = f"invalid number of items {number}; give 0 or more"
         raise ValueError(msg)
     return number

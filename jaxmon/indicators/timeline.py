@@ -1,11 +1,11 @@
 """
-Where the wall time of a program goes.
+The wall-time breakdown of a program.
 
-Time is charged to one activity at any moment: the innermost that is open on *the*
-thread, ``other`` where none is. So the activities add up to the wall time since the
-first mark. The thread is the first that runs a loop, before that the first that
-marks an activity; should it end, the next that marks something takes its place.
-Activities of other threads run beside that time and are not part of it.
+Time is attributed to one activity at any moment: the innermost open one on the tracked
+thread, else ``other``. So the activities add up to the wall time since the first
+marker. The tracked thread is the first that runs a loop or, before that, the first that
+marks an activity; if it ends, the next thread to mark something replaces it. Activities
+of other threads are not included.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Stack:
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether its thread may still mark something."""
+        """Return whether its thread may still use markers."""
         return self._life() is not None
 
 
@@ -108,8 +108,8 @@ class Timeline:
         """
         Open a loop's activity on this thread until *end*, waiting for data first.
 
-        Returns the name for its steps as well: that of the activity around the
-        loop, ``step`` where there is none.
+        Returns the name for its steps as well: that of the activity around the loop,
+        else ``step``.
         """
         stack = self._stack()
         with self._lock:
@@ -128,17 +128,16 @@ class Timeline:
         return self._push(COMPILE, stack, end)
 
     def rename(self, mark: Mark, name: str) -> None:
-        """Let *mark* be *name* from now on."""
+        """Rename *mark* to *name*."""
         with self._lock:
             self._charge()
             mark.name = name
 
     def compiled(self, seconds: float) -> None:
         """
-        Charge the last *seconds* of this thread to ``compile``, after the fact.
+        Attribute the last *seconds* of this thread to ``compile``, after the fact.
 
-        What was charged already, because somebody looked meanwhile, stays where it
-        is: no figure ever falls.
+        Time that a scrape has already attributed stays there: no counter decreases.
         """
         if self._local.stack is None or self._local.stack is not self._owner:
             return
@@ -147,7 +146,7 @@ class Timeline:
             self._charge(COMPILE)
 
     def collect(self) -> list[Family]:
-        """Return the seconds so far, the present activity's included."""
+        """Return the seconds so far, including those of the current activity."""
         metric = catalog.TIME_SECONDS
         with self._lock:
             self._charge()
@@ -209,8 +208,8 @@ class Timeline:
 
     def _charge_ended(self, marks: list[Mark], until: float) -> str:
         """
-        Charge the innermost of *marks*, which have ended, each until its end; return
-        what is open within them.
+        Attribute time to the innermost of *marks*, which have ended, each until its
+        end; return the marks still open within them.
         """
         for mark in marks[::-1]:
             if not mark.end:

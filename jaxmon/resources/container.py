@@ -1,8 +1,8 @@
 """
 cgroup metrics of this process's container or service.
 
-Only a process inside can read them reliably: a sidecar is in its own container. Requires
-cgroup version 2, the unified hierarchy; see
+Only a process inside can read them reliably: a sidecar is in its own container.
+Requires cgroup version 2, the unified hierarchy; see
 https://docs.kernel.org/admin-guide/cgroup-v2.html for the files.
 """
 

@@ -164,7 +164,7 @@ def test_a_proxy_whose_answer_never_ends(name, monkeypatch):
         session = Session(
             "https://grafana.test", TOKEN, timeout=SECONDS, sleep=lambda _: None
         )
-        with pytest.raises(GrafanaError, match="no answer from"):
+        with pytest.raises(GrafanaError, match="no response from"):
             session.request("GET", "/")
 
 

@@ -96,7 +96,7 @@ def test_a_missing_path_is_explained(make_site):
     site.url = site.url.removesuffix("/grafana")
     done = site.push()
     assert done.code == 1
-    assert "answered 404 with something that is not JSON" in done.err
+    assert "returned 404 with something that is not JSON" in done.err
     site.url = site.grafana.url
 
 
@@ -117,7 +117,7 @@ def test_a_redirect_is_not_followed(make_site):
     site.grafana.fault("health", reply=reply)
     done = site.push()
     assert done.code == 1
-    assert f"redirects to {other.grafana.url}/login; give Grafana's own" in done.err
+    assert f"redirects to {other.grafana.url}/login; use Grafana's own" in done.err
     assert other.grafana.seen == []
 
 
@@ -130,8 +130,8 @@ def test_a_redirect_is_not_followed(make_site):
         ("https://exämple.com/", "give http(s)://HOST/PATH"),
         ("http://[::1", "give http(s)://HOST/PATH"),
         ("https://example.com:port/", "give http(s)://HOST/PATH"),
-        ("https://admin:hunter2@example.com", "is not used; give a token"),
-        ("http://grafana.example.com", "would get the token in the clear"),
+        ("https://admin:hunter2@example.com", "are not supported; use a token"),
+        ("http://grafana.example.com", "the token would be sent to"),
     ],
 )
 def test_an_address_that_cannot_be_used(site, url, message):

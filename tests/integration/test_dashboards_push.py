@@ -142,7 +142,7 @@ def test_force_without_a_backup_replaces_nothing(pushed):
     blocker.touch()
     done = pushed.push("--force", "--backup-dir", str(blocker / "backups"))
     assert done.code == 4
-    assert "no backup, so kept" in done.out
+    assert "backup failed, so not replaced" in done.out
     assert pushed.grafana.body("jaxmon-oncall")["refresh"] == "5s"
 
 

@@ -34,7 +34,7 @@ def test_no_history_no_update(pushed):
     pushed.grafana.fault("/versions", reply=Reply(403, {"message": "no"}), times=9)
     done = pushed.push()
     assert done.code == 3
-    assert "may not read its history" in done.out
+    assert "may not read the version history" in done.out
 
 
 def test_a_server_that_adds_empty_members(make_site):

@@ -125,7 +125,7 @@ def test_no_proxy_is_honoured(tls_site):
             HTTPS_PROXY=proxy.url, no_proxy="grafana.test",
         )  # fmt: skip
     assert done.code == 1
-    assert "no answer from https://grafana.test" in done.err
+    assert "no response from https://grafana.test" in done.err
     assert proxy.heads == []
 
 
@@ -144,7 +144,7 @@ def test_a_proxy_that_is_not_asked_in_plain_http(tls_site, scheme, variable):
         )  # fmt: skip
     assert done.code == 1
     assert done.err.startswith(f"Error: {variable}='{scheme}://127.0.0.1:")
-    assert "names a proxy of another kind; give http://HOST:PORT" in done.err
+    assert "names an unsupported proxy type; give http://HOST:PORT" in done.err
     assert "hunter2" not in done.err
     assert proxy.heads == []
 

@@ -193,8 +193,8 @@ def test_nothing_that_runs_is_said(run_dir):
     assert result.code == 1
     assert result.out == ""
     assert result.err == (
-        f"Error: no instrumented process is running: no agent in {run_dir}. Start one with "
-        "`jaxmon run PROGRAM`, or set its directory with --run-dir.\n"
+        f"Error: no instrumented process is running: no agent in {run_dir}. "
+        "Start one with `jaxmon run PROGRAM`, or set its directory with --run-dir.\n"
     )
     elsewhere = explain(run_dir, "--run-dir", str(run_dir / "none"))
     assert elsewhere.code == 1

@@ -87,7 +87,7 @@ def test_a_server_that_never_answers(server, waits):
     url = f"http://127.0.0.1:{server.port}"
     session = Session(url, TOKEN, timeout=0.05, sleep=waits.append)
     server.fault("/x", stall=True, times=99)
-    with pytest.raises(GrafanaError, match=f"no answer from {url}: timed out"):
+    with pytest.raises(GrafanaError, match=f"no response from {url}: timed out"):
         session.request("GET", "/x")
     assert len(waits) == ATTEMPTS - 1
 
@@ -105,7 +105,7 @@ def test_an_answer_without_end_is_cut_off(server, session, monkeypatch):
     """What is too long for a dashboard is not read into memory."""
     monkeypatch.setattr(http, "MAX_BYTES", 1 << 20)
     server.fault("/x", reply=Reply(200, "x" * (3 << 20)), times=9)
-    with pytest.raises(GrafanaError, match="longer than 1 MiB"):
+    with pytest.raises(GrafanaError, match="larger than 1 MiB"):
         session.request("GET", "/x")
 
 
@@ -170,7 +170,7 @@ def test_addresses_that_may_get_the_token(url):
 )
 def test_addresses_that_would_get_it_in_the_clear(url):
     """Plain http to another host has to be allowed."""
-    with pytest.raises(GrafanaError, match="in the clear"):
+    with pytest.raises(GrafanaError, match="would be sent to .* unencrypted"):
         Session(url, TOKEN)
     assert Session(url, TOKEN, insecure_http=True).url == url.rstrip("/")
 
@@ -178,6 +178,6 @@ def test_addresses_that_would_get_it_in_the_clear(url):
 @pytest.mark.parametrize("token", ["", "a\r\nX-Evil: 1", "a\tb", "é"])
 def test_a_token_that_is_none(token):
     """It is refused, and not repeated: it might be nearly one."""
-    with pytest.raises(GrafanaError, match="the token is empty or has") as raised:
+    with pytest.raises(GrafanaError, match="the token is empty or contains") as raised:
         Session("https://example.com", token)
     assert not token or token not in str(raised.value)
