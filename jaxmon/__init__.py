@@ -12,7 +12,7 @@ Importing this package loads the standard library only; JAX is first touched by
 `instrument`. Metrics are then served on ``http://127.0.0.1:9466/metrics``.
 
 PYTEST_DONT_REWRITE: within `jaxmon run`, pytest finds this package loaded already, and
-would otherwise warn that it came too late to rewrite the assertions of its plugin.
+would otherwise warn that it is too late to rewrite the plugin's assertions.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Requests of an ASGI application: FastAPI, Starlette, or any other.
 
 Each HTTP request is recorded as a `jaxmon.request`. Its route is the matched template
 (``/items/{id}``), never the path; unmatched requests are ``unmatched``. It lasts until
-the last byte of the response is sent. The status tells the outcome: 4xx is
+the last byte of the response is sent. The status determines the outcome: 4xx is
 ``client_error``, 5xx ``error``. A truncated response, for example a stream that fails
 midway, is an ``error`` whatever its status; if the client disconnects first, it is a
 ``client_error``.
@@ -100,7 +100,7 @@ class _Exchange:
     async def receive(self) -> Message:
         """Forward messages from the client."""
         message = await self._receive()
-        # When all is said, servers call the end a disconnect, too.
+        # After the last byte, servers call the end a disconnect as well.
         if message["type"] == "http.disconnect" and not self._all_said:
             self._leave()
         return message

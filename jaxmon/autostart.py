@@ -1,8 +1,8 @@
 """
 Starts jaxmon when the program imports JAX.
 
-A program may still set ``XLA_FLAGS`` or ``JAX_PLATFORMS`` in its first lines, and one
-that never imports JAX never pays for it. The standard library is all this needs.
+A program can still set ``XLA_FLAGS`` or ``JAX_PLATFORMS`` in its first lines, and one
+that never imports JAX has no cost. Needs only the standard library.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _as_import_machinery(function: _Function) -> _Function:
     Attribute the frames of *function* to ``importlib``.
 
     Python cuts its import machinery out of the traceback of a failed import by file
-    name, and `warnings` does not count it as a level. What runs in between is part
-    of it, and would otherwise stand in the tracebacks of the program.
+    name, and `warnings` does not count it as a level. Our code in between is part of
+    it, and would otherwise appear in the program's tracebacks.
     """
     target: FunctionType = function  # type: ignore[assignment]
     target.__code__ = target.__code__.replace(co_filename=_IMPORT_MACHINERY)
@@ -71,7 +71,9 @@ class _JaxFinder:
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return what the other finders find, told to start jaxmon after execution."""
+        """
+        Return what the other finders find, set up to start jaxmon after execution.
+        """
         if name != _JAX:
             return None
         for finder in sys.meta_path:
@@ -87,7 +89,7 @@ class _JaxFinder:
         Shadow ``loader.exec_module`` for one call.
 
         The loader itself stays in place: programs see it as ``__loader__``. A spec may
-        be asked for and never executed, so this costs nothing until then.
+        be requested and never executed, so this costs nothing until then.
         """
 
         @_as_import_machinery

@@ -2,14 +2,14 @@
 Errors that jaxmon raises on purpose.
 
     JaxmonError
-    ├── SettingsError     a setting that cannot be used; says what is allowed
+    ├── SettingsError     an invalid setting; the message says what is allowed
     ├── ConfigFileError   a configuration file that cannot be read or parsed
-    ├── PageError         a metrics page that is not one
-    ├── SloError          a line of slo.yaml that cannot be used
-    ├── WebConfigError    a web configuration that cannot be used
-    ├── WireError         bytes that are not the protocol buffer they should be
-    ├── BaselineError     a file or an option of `jaxmon baseline` that cannot be used
-    ├── BudgetExceeded    a block cost more than `jaxmon.budget` allows
+    ├── PageError         an invalid metrics response
+    ├── SloError          an invalid line in slo.yaml
+    ├── WebConfigError    an invalid web configuration
+    ├── WireError         malformed protocol buffer
+    ├── BaselineError     an invalid file or option of `jaxmon baseline`
+    ├── BudgetExceeded    a block exceeded its `jaxmon.budget`
     └── CommandError      ends a `jaxmon` command with an exit code
 """
 
@@ -27,7 +27,7 @@ class JaxmonError(Exception):
 
 
 class SettingsError(JaxmonError, ValueError):
-    """A keyword argument or ``JAXMON_*`` variable that cannot be used."""
+    """An invalid keyword argument or ``JAXMON_*`` variable."""
 
 
 class ConfigFileError(JaxmonError, ValueError):
@@ -35,8 +35,8 @@ class ConfigFileError(JaxmonError, ValueError):
     A configuration file that cannot be read or parsed; does not name the file.
 
     Args:
-        problem: what is wrong, without the place.
-        line: where, from 1; `None` where that is no matter of a line.
+        problem: what is wrong, without the location.
+        line: line number from 1; `None` if not applicable.
         column: likewise.
     """
 
@@ -55,29 +55,29 @@ class ConfigFileError(JaxmonError, ValueError):
 
 
 class PageError(JaxmonError, ValueError):
-    """Text that should be a Prometheus metrics page and is not."""
+    """Text that is not valid Prometheus exposition format."""
 
 
 class SloError(JaxmonError, ValueError):
-    """A line of ``slo.yaml`` that cannot be used; starts with file and line."""
+    """An invalid line of ``slo.yaml``; the message starts with file and line."""
 
 
 class WebConfigError(JaxmonError, ValueError):
     """
-    A web configuration (TLS, passwords) that cannot be used; starts with the file.
+    An invalid web configuration (TLS, passwords); the message starts with the file.
     """
 
 
 class WireError(JaxmonError, ValueError):
-    """Bytes that should be a protocol buffer and are not."""
+    """Bytes that are not a valid protocol buffer."""
 
 
 class BaselineError(JaxmonError, ValueError):
-    """A file or an option of ``jaxmon baseline`` that cannot be used."""
+    """An invalid file or option of ``jaxmon baseline``."""
 
 
 class BudgetExceeded(JaxmonError, AssertionError):  # noqa: N818 - says what happened
-    """A block cost more than its `jaxmon.budget` allows; the message tells what did."""
+    """A block exceeded its `jaxmon.budget`; the message names the causes."""
 
 
 class CommandError(JaxmonError):

@@ -3,12 +3,12 @@ Detects exceptions of the program raised while our code runs.
 
 A signal handler, a trace function or `PyThreadState_SetAsyncExc` may raise at any
 instruction, ours included: time limits work that way. Such an exception is meant for
-the program. Where we contain failures of our own it has to go on, and is no failure.
+the program. Where we contain our own failures, it must propagate, and is not a failure.
 
-What tells them apart is the traceback. The interpreter calls a handler out of the
-frame that it interrupts, and gives it that frame; nobody in the traceback called it. An
-exception that was thrown into the thread has a class that none of the code it came
-through could have raised.
+The traceback distinguishes them. The interpreter calls a handler from the frame that it
+interrupts, and passes it that frame; no code in the traceback called it. An exception
+that was thrown into the thread has a class that none of the code it came through could
+have raised.
 
 Only asked when something has failed; costs microseconds. What it takes for a failure
 of ours, and cannot do otherwise: an exception that was thrown into the thread and is of
@@ -41,10 +41,10 @@ _MAX_CHAIN = 16
 
 def pass_on(error: BaseException, *, theirs: bool = False) -> None:
     """
-    Raise the exception of the program that *error* is, or that *error* came of while we
+    Raise the exception of the program that *error* is, or that caused *error* while we
     cleaned up after it; return if there is none.
 
-    To be called where *error* is handled, first of all.
+    Call this first where *error* is handled.
 
     Args:
         error: what our code has just caught.
@@ -65,7 +65,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield *error* and what was raised within our code before it, the latest first."""
     one: BaseException | None = error
     for _ in range(_MAX_CHAIN):
-        # What the program itself is handling has been in a frame of its own.
+        # An exception that the program itself is handling has been in one of the
+        # program's frames.
         if one is None or one.__traceback__ is None:
             return
         if not _is_from(one.__traceback__.tb_frame, _OURS):
@@ -94,7 +95,10 @@ def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
 
 
 def _was_given(frame: FrameType, below: FrameType | None) -> bool:
-    """Tell whether what *frame* runs was called out of *below*, and given it."""
+    """
+    Return whether the code in *frame* was called from *below*, and received it as an
+    argument.
+    """
     if below is None:
         return False
     code = frame.f_code

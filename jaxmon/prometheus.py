@@ -34,9 +34,9 @@ from jaxmon.exposition.parse import labels
 
 log = logging.getLogger("jaxmon")
 
-# The default registry of prometheus_client tells them itself.
+# The default registry of prometheus_client exports them itself.
 _THEIRS = ("process_", "python_")
-# What stands at the end of a series, and not of its family.
+# Suffixes of series names that family names lack.
 _SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
@@ -46,7 +46,7 @@ class Agent(Protocol):
     running: bool
 
     def collect(self) -> list[Family]:
-        """Return every family of the page."""
+        """Return every metric family."""
         ...
 
 
@@ -55,9 +55,9 @@ class Collector(ClientCollector):
     Provides *agent*'s metrics to a registry, except ``process_*`` and ``python_*``.
 
     Those are prometheus_client's own. After `jaxmon.uninstrument`, and in a forked
-    child, it gives nothing, and may stay registered. A scrape costs what collecting for
-    the agent's own page costs, and about 3 µs a series. A failure costs our series,
-    never the page.
+    child, it yields nothing, and may stay registered. A scrape costs as much as one of
+    the agent's own endpoint, plus about 3 µs per series. A failure omits our series,
+    never the others.
 
     Args:
         agent: what `jaxmon.instrument` returned.
@@ -69,8 +69,8 @@ class Collector(ClientCollector):
 
     def describe(self) -> Iterable[ClientMetric]:
         """
-        Tell no names: a registry takes in a collector of a later agent beside us, and
-        no scrape by names (``name[]=``) shows ours.
+        Report no names: a registry accepts the collector of a later agent next to us,
+        and a scrape by names (``name[]=``) omits ours.
         """
         return ()
 

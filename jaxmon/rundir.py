@@ -35,12 +35,12 @@ _SHARED = stat.S_ISGID | stat.S_IRWXG
 # Linux gives sockaddr_un 108 bytes, the terminating zero included, and a socket has a
 # name that is one longer until it listens.
 _MAX_SOCKET_PATH = 106
-# How often a directory is made again that is removed between making and using it.
+# How often a directory is recreated that is removed between creation and use.
 _ATTEMPTS = 10
 
 
 class RunDirError(JaxmonError):
-    """The run directory cannot be used; the agent then serves TCP only."""
+    """The run directory is unusable; the agent then serves TCP only."""
 
 
 def locate(
@@ -64,7 +64,7 @@ def sockets(directory: Path) -> dict[str, Path]:
     """
     Return the agent sockets in *directory* by worker (``"0"``, ``"1"``, …).
 
-    A socket that nobody listens on may be among them: its process was killed.
+    The socket of a killed process may be among them.
 
     Raises:
         OSError: the directory exists and cannot be read.
@@ -98,11 +98,11 @@ class Slot:
 
     def hold(self) -> bool:
         """
-        Hold the slot, if it is free; tell whether.
+        Acquire the slot if it is free; return whether it was.
 
         Raises:
             FileNotFoundError: its directory is gone.
-            RunDirError: nothing can be made there.
+            RunDirError: no file can be created there.
         """
         try:
             return self._lock.take()
@@ -122,18 +122,18 @@ class Slot:
 
     def in_place(self) -> bool:
         """
-        Tell whether socket and lock are this slot's, where others look for them.
+        Return whether socket and lock at their paths are this slot's.
 
-        Costs three system calls, some 5 µs.
+        Costs three system calls, about 5 µs.
         """
         return self._has_socket() and self._lock.in_place()
 
     def release(self) -> None:
         """
-        Unlink socket and lock and let the slot go. Safe to call twice.
+        Unlink socket and lock and release the slot.
 
-        Call it while the socket still listens: others then know that it is owned, and
-        find no socket that nobody answers on.
+        Idempotent. Call it while the socket still listens: others then know that it is
+        owned, and find no dead socket.
         """
         if not self._lock.held:
             return
@@ -153,27 +153,27 @@ class Slot:
 
     def _take_back(self) -> bool:
         """
-        Hold the lock again after its file was taken away, if nobody else does: who
-        holds what lies there now has the slot.
+        Reacquire the lock after its file was removed, unless another process has: the
+        holder of the current file owns the slot.
         """
         self._lock.abandon()
         return self._lock.take()
 
     def _has_socket(self) -> bool:
-        # Its inode is not used again while the socket is open.
+        # Its inode is not reused while the socket is open.
         return self._bound is not None and identity(self.socket) == self._bound
 
 
 def acquire(directory: Path, *, first: int | None = None) -> Slot:
     """
     Return the slot *first*, or else the lowest free one in *directory*, which is
-    created when missing.
+    created if missing.
 
-    A slot whose socket answers is not free, and neither is one where something lies
-    that cannot be locked or unlinked.
+    A slot whose socket accepts connections is not free, nor is one whose files cannot
+    be locked or unlinked.
 
     Raises:
-        RunDirError: the directory cannot be used, with the reason.
+        RunDirError: the directory is unusable, with the reason.
     """
     # The program may change its directory before the files are unlinked.
     directory = directory.absolute()
@@ -191,7 +191,10 @@ def acquire(directory: Path, *, first: int | None = None) -> Slot:
 
 
 def is_link(path: Path) -> bool:
-    """Tell whether *path* is a link: no agent makes one, and none is followed."""
+    """
+    Return whether *path* is a symbolic link: no agent creates one, and none is
+    followed.
+    """
     try:
         return stat.S_ISLNK(path.lstat().st_mode)
     except OSError:
@@ -204,7 +207,7 @@ def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
 
     Raises:
         FileNotFoundError: the directory is gone.
-        RunDirError: there is none, or nothing can be made there.
+        RunDirError: there is none, or no file can be created there.
     """
     for number in (*(() if first is None else (first,)), *range(MAX_SLOTS)):
         path = _socket_path(directory, number)
@@ -233,8 +236,8 @@ def _socket_path(directory: Path, number: int) -> Path:
 
 def _clear(path: Path) -> bool:
     """
-    Unlink the socket of a killed process; `False` where somebody answers on it, or it
-    cannot be unlinked.
+    Unlink the socket of a killed process; `False` if it accepts connections or cannot
+    be unlinked.
     """
     try:
         if _answers(path):
@@ -272,8 +275,8 @@ def prepare(directory: Path) -> int:
     _socket_path(directory, 0)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Not followed when it is a link: under a shared temporary directory
-        # somebody else may have made it.
+        # Not followed when it is a link: under a shared temporary directory another
+        # user may have created it.
         status = directory.lstat()
         mode = _file_mode(directory)
     except OSError as error:

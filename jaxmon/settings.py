@@ -1,9 +1,10 @@
 """
-What a user may choose, in one place.
+User settings.
 
 Each field can be given to `jaxmon.instrument` by name or in the environment as
-``JAXMON_<NAME>``; an argument wins over the environment. What is declared here is what
-is checked; `docs/settings.md`, `jaxmon.options` and options of commands follow from it.
+``JAXMON_<NAME>``; arguments take precedence over the environment. What is declared here
+is what is checked; `docs/settings.md`, `jaxmon.options` and options of commands follow
+from it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jaxmon.errors import SettingsError
 
 PREFIX = "JAXMON_"
 DEFAULT_PORT = 9466
-# Agents that look for a free port leave it to the sidecar.
+# Agents looking for a free port leave it to the sidecar.
 SIDECAR_PORT = 9467
 
 DIRECTORY = "str | None"
@@ -28,7 +29,7 @@ _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 _NONE = ("", "none")
 
-# What a setting of each annotation is, and what to give in words.
+# Types accepted for each annotation, and their description.
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "True or False"),
     "int": ((int,), ""),
@@ -41,13 +42,13 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 class Declared:
     """
-    What is known of a setting besides its name, its type and its default.
+    Metadata of a setting besides its name, type and default.
 
     Args:
         meaning: in sentences.
-        give: what to give, in words, where neither type nor *within* says it.
+        give: description of valid values, if type and *within* do not say it.
         within: the lowest and the highest number.
-        off: whether 0 can be given besides.
+        off: whether 0 is valid as well.
     """
 
     __slots__ = ("give", "meaning", "off", "within")
@@ -62,7 +63,7 @@ class Declared:
 
 
 def declared(setting: Field[Any]) -> Declared:
-    """Return what is known of a field of `Settings`."""
+    """Return the metadata of a field of `Settings`."""
     known: Declared = setting.metadata["declared"]
     return known
 
@@ -83,17 +84,15 @@ def _setting(
 class Settings:
     """Settings of the in-process agent."""
 
-    enabled: bool = _setting(
-        "`False` makes `jaxmon.instrument` do nothing at all.", default=True
-    )
+    enabled: bool = _setting("`False` disables jaxmon.", default=True)
     host: str = _setting(
         "Address that the metrics server binds.",
         default="127.0.0.1",
         give="a host name or address",
     )
     port: int | None = _setting(
-        "TCP port; 0 takes any free one. A busy port is left alone and the next free "
-        "one taken, but not 9467, the sidecar's.",
+        "TCP port; 0 means any free port. If the port is in use, the next free "
+        "one is used, except 9467, the sidecar's.",
         default=DEFAULT_PORT,
         give="0 to 65535, or None for no TCP port",
         within=(0, 65535),
@@ -107,32 +106,32 @@ class Settings:
         default=None,
     )
     calls: bool = _setting(
-        "Count calls and hits (the call layer); off, a cached call costs nothing and "
-        "hits are not exported.",
+        "Count calls and hits (the call layer); if off, cached calls have no "
+        "overhead and hits are not exported.",
         default=True,
     )
     max_functions: int = _setting(
-        "Most function labels; further functions share `other`.",
+        "Maximum number of function labels; further functions share `other`.",
         default=200,
         within=(1, 10_000),
     )
     memory_interval: float = _setting(
-        "Seconds between two looks at device memory and live arrays; 0 turns them off.",
+        "Seconds between snapshots of device memory and live arrays; 0 disables them.",
         default=10.0,
         give="seconds",
         within=(0.1, 86_400),
         off=True,
     )
     memory_lines_interval: float = _setting(
-        "Seconds between two looks at the source lines that hold memory; 0 turns them "
-        "off, and leak detection with them.",
+        "Seconds between snapshots of the source lines that hold memory; 0 "
+        "disables them, and leak detection with them.",
         default=60.0,
         give="seconds",
         within=(0.1, 86_400),
         off=True,
     )
     leak_window: float = _setting(
-        "Seconds of growth without a pause that make a leak.",
+        "Seconds of steady growth that count as a leak.",
         default=600.0,
         give="seconds",
         within=(1, 604_800),
@@ -141,10 +140,10 @@ class Settings:
         "Read size, cost and fingerprint of each compiled program.", default=True
     )
     sample_rate: float = _setting(
-        "Calls of each function that are timed, per second; 0 turns timing off, and "
-        "the checks of sampled calls with it.",
+        "Timed calls per second and function; 0 disables timing, and the checks "
+        "of sampled calls with it.",
         default=1.0,
-        give="calls a second",
+        give="calls per second",
         within=(0, 1000),
     )
     transfers: bool = _setting(
@@ -154,8 +153,8 @@ class Settings:
         "Count non-finite values in the outputs of sampled calls.", default=False
     )
     shadow_interval: float = _setting(
-        "Seconds between two repetitions of a sampled call, which compare the outputs; "
-        "0 turns them off. They cost device time.",
+        "Seconds between re-runs of a sampled call that compare its outputs; 0 "
+        "disables them. They take device time.",
         default=0.0,
         give="seconds",
         within=(0.1, 86_400),
@@ -166,22 +165,23 @@ class Settings:
     )
     report: bool = _setting("Print a summary when the process ends.", default=False)
     report_dir: str | None = _setting(
-        "Directory for reports of out-of-memory errors; `None` takes `jaxmon-reports` "
-        "in the directory for temporary files.",
+        "Directory for reports of out-of-memory errors; `None` means "
+        "`jaxmon-reports` in the directory for temporary files.",
         default=None,
     )
     figures_dir: str | None = _setting(
-        "Directory in which the agent leaves the figures of each function as it stops, "
-        "for `jaxmon baseline`; `None` leaves none.",
+        "Directory to which the agent writes the statistics of each function when "
+        "it stops, for `jaxmon baseline`; `None` disables this.",
         default=None,
     )
     device_figures: bool = _setting(
-        "Ask NVML about the GPUs of this process, for a sidecar that has no driver in "
-        "its container.",
+        "Query NVML for the GPUs of this process, for a sidecar without a driver "
+        "in its container.",
         default=False,
     )
     profile_gpu: bool = _setting(
-        "Let `jaxmon profile` trace GPUs, which has crashed programs.", default=False
+        "Allow `jaxmon profile` to trace GPUs, which has crashed programs.",
+        default=False,
     )
 
     def __post_init__(self) -> None:
@@ -196,8 +196,8 @@ def load(
     Return settings from *options*, then the environment, then the defaults.
 
     Raises:
-        SettingsError: an unknown name or a value that cannot be used. Unknown
-            ``JAXMON_*`` variables are left alone: other parts of jaxmon have theirs.
+        SettingsError: an unknown name or an invalid value. Unknown ``JAXMON_*``
+            variables are ignored: other parts of jaxmon have their own.
     """
     environ = os.environ if environ is None else environ
     kinds = {one.name: str(one.type) for one in fields(Settings)}
@@ -220,7 +220,7 @@ def load(
 
 
 def wanted(setting: Field[Any]) -> str:
-    """Return what to give for *setting*, in words."""
+    """Return a description of valid values for *setting*."""
     known = declared(setting)
     if words := known.give or _KINDS[str(setting.type)][1]:
         return words
@@ -239,7 +239,7 @@ def _parse(name: str, kind: str, text: str) -> object:
         if word in _FALSE:
             return False
         allowed = ", ".join((*_TRUE, *_FALSE))
-        msg = f"{variable}={text!r} is not a switch; use one of {allowed}"
+        msg = f"{variable}={text!r} is not a boolean; use one of {allowed}"
         raise SettingsError(msg)
     number = {"int": int, "int | None": int, "float": float}.get(kind)
     if number is None:
@@ -255,21 +255,21 @@ def _parse(name: str, kind: str, text: str) -> object:
 
 def _check(setting: Field[Any], value: object) -> None:
     """
-    Raise the error that says what to give instead of *value*.
+    Raise the error that says what is valid instead of *value*.
 
     Raises:
-        SettingsError: *value* cannot be used.
+        SettingsError: *value* is invalid.
     """
     kind, known = str(setting.type), declared(setting)
     if value is None and kind.endswith("| None"):
         return
-    # A bool is an int to Python, not to a user. A name stands in logs and errors.
+    # A bool is an int to Python, not to a user. A name appears in logs and errors.
     if (
         not isinstance(value, _KINDS[kind][0])
         or (isinstance(value, bool) and kind != "bool")
         or (kind == "str" and not str(value).isprintable())
     ):
-        msg = f"{setting.name}={value!r} cannot be used; give {wanted(setting)}"
+        msg = f"{setting.name}={value!r} is invalid; give {wanted(setting)}"
         raise SettingsError(msg)
     if known.within is None or (known.off and value == 0):
         return

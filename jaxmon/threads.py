@@ -39,8 +39,8 @@ class DaemonThread(threading.Thread):
 
     def prevent(self) -> bool:
         """
-        Tell, once, that the target does not run and will not: `start` may be
-        interrupted before or after the thread begins.
+        Report, once, that the target is not running and will not run: `start` may be
+        interrupted before or after the thread starts.
         """
         return bool(self._take())
 

@@ -1,8 +1,8 @@
 """
-The TPU chips of this host, found on its PCI bus: no driver is asked, no chip opened.
+Discovers this host's TPU chips on the PCI bus, without calling a driver or opening a
+chip.
 
-Sidecar and agents both name a chip after its address there, which joins what
-they tell about it.
+Sidecar and agents identify a chip by its PCI address, so their metrics can be joined.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Model(NamedTuple):
     A generation of TPUs.
 
     Args:
-        name: as Google calls it.
-        cores: devices that the runtime makes of one chip.
-        vfio: programs reach it through VFIO, not through a driver of its own.
+        name: Google's name.
+        cores: number of devices per chip.
+        vfio: accessed through VFIO, not through a dedicated driver.
     """
 
     name: str
@@ -43,7 +43,7 @@ _MODELS = {
     "0x006f": Model("TPU v6e", 1),
     "0x0076": Model("TPU7x", 2),
 }
-# One device id, told apart by the id of the board.
+# One device id, distinguished by the id of the board.
 _FIRST_MODELS = {
     ("0x0027", "0x004e"): Model("TPU v2", 2, vfio=False),
     ("0x0027", "0x004f"): Model("TPU v3", 2, vfio=False),
@@ -56,7 +56,7 @@ class Chip:
     A TPU chip.
 
     Args:
-        uuid: ``TPU-`` and the address; a chip has no number of its own.
+        uuid: ``TPU-`` and the address; a chip has no serial number.
         index: position among the chips of the host, in the order of their nodes,
             which is how the runtime numbers them.
         model: its generation.
@@ -98,10 +98,9 @@ def find(root: Path = ROOT) -> list[Chip]:
 
 def owners(root: Path, nodes: frozenset[str]) -> dict[str, int]:
     """
-    Return the process that has each of *nodes* open, as far as this one may look.
+    Return the process that has each of *nodes* open, as far as permissions allow.
 
-    Looks through the open files of all processes: tens of milliseconds on a busy
-    host.
+    Scans the open files of all processes: tens of milliseconds on a busy host.
     """
     found: dict[str, int] = {}
     for process in (root / "proc").glob("[0-9]*"):
@@ -150,7 +149,7 @@ def _node(device: Path, *, vfio: bool) -> str:
 
 def _accel(root: Path, index: int) -> str:
     """
-    Return the node of a chip that does not tell its own: in the order of addresses.
+    Return the node of a chip that does not report its own: in the order of addresses.
     """
     node = f"/dev/accel{index}"
     return node if (root / node.lstrip("/")).exists() else ""

@@ -1,4 +1,4 @@
-"""The version, once: what builds the distribution reads it here."""
+"""The version; also read by the build."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Change:
     A changed measure.
 
     Args:
-        function: whose figure.
+        function: its function.
         figure: its name.
         before: in the baseline.
         after: now.
@@ -41,7 +41,7 @@ class Comparison:
     """
     Args:
         before: the baseline.
-        after: what is compared with it.
+        after: the record to compare.
         changes: by function, then in the order of `FIGURES`.
         new: functions without a baseline.
         vanished: functions that were no longer compiled.
@@ -69,8 +69,8 @@ def compare(
 
     Args:
         before: the baseline.
-        after: what is compared with it.
-        allowed: tolerance by figure; see `jaxmon.baseline.figures.tolerances`.
+        after: the record to compare.
+        allowed: tolerance by measure; see `jaxmon.baseline.figures.tolerances`.
 
     Raises:
         BaselineError: the records are of different hardware.

@@ -18,7 +18,7 @@ _MOST = 1e15
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """A figure may grow by *share* of itself and *amount* on top."""
+    """A measure may grow by *share* of itself, plus *amount*."""
 
     share: float = 0
     amount: float = 0
@@ -29,7 +29,7 @@ class Tolerance:
         return "+".join(parts)
 
     def allows(self, before: float, after: float) -> bool:
-        """Tell whether a figure may grow from *before* to *after*."""
+        """Return whether a measure may grow from *before* to *after*."""
         # What was computed in another order may differ in the last digit.
         return after <= before * (1 + self.share + 1e-12) + self.amount
 
@@ -77,19 +77,19 @@ FIGURES = {
         Figure("instructions", Tolerance(0.05), _XLA),
     )
 }
-"""Every figure by name, in the order of showing."""
+"""Every measure by name, in display order."""
 
 
 def tolerances(given: Iterable[str]) -> dict[str, Tolerance | None]:
     """
-    Return the tolerance of each figure, `None` for one that is not compared.
+    Return the tolerance of each measure, `None` for one that is not compared.
 
     Args:
         given: ``"flops=5%"``, ``"fusions=2"``, ``"compile_seconds=100%+1"`` or
             ``"code_bytes=off"``; the rest keeps its default.
 
     Raises:
-        BaselineError: one of them is none.
+        BaselineError: one of them is invalid.
     """
     found: dict[str, Tolerance | None] = {
         name: figure.tolerance for name, figure in FIGURES.items()

@@ -36,8 +36,8 @@ class Record:
     """
     Args:
         versions: by name, one of `VERSIONS`.
-        functions: figures by name of the function; of JAX's own there are none. A
-            figure that JAX does not tell is absent.
+        functions: measures by function name, without JAX's own functions. Measures that
+            JAX does not report are absent.
     """
 
     versions: Mapping[str, str]
@@ -116,7 +116,7 @@ def read(path: Path) -> Record:
     Return the record in the file *path*.
 
     Raises:
-        BaselineError: there is none, or it is damaged, or a later jaxmon wrote it.
+        BaselineError: it does not exist, is damaged, or was written by a later jaxmon.
     """
     try:
         data = bounded_file.read(path, most=MOST_BYTES, pipe=True)
@@ -169,7 +169,7 @@ def checked(document: Any) -> Record:
 
 
 def _figures(function: str, found: Mapping[str, Any]) -> dict[str, float]:
-    """Return the figures that are known; a later jaxmon may have more."""
+    """Return the known measures; a later jaxmon may have more."""
     for name, value in found.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or value < 0:

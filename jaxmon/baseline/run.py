@@ -21,7 +21,7 @@ from jaxmon.files import scratch
 from jaxmon.formats import json_text
 
 
-# The agent of a recorded process serves nobody, and reads every program.
+# The agent of a recorded process serves no endpoint, and reads every program.
 _SETTINGS = {
     "enabled": True,
     "port": None,
@@ -47,8 +47,8 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 class Run:
     """
     Args:
-        code: exit code, as a shell would tell it.
-        record: what the run cost; empty where no process left its figures.
+        code: exit code, as a shell reports it.
+        record: the measures; empty if no process wrote any.
     """
 
     code: int
@@ -57,16 +57,16 @@ class Run:
 
 def run(command: Sequence[str], python: Sequence[str] = (sys.executable,)) -> Run:
     """
-    Run *command* as it is, and return how it ended and what it cost.
+    Run *command* unchanged, and return its exit code and measures.
 
     Args:
-        command: a program and its arguments; a script (``train.py``), ``-m`` or
-            ``-c`` at the beginning stand for *python* and themselves.
+        command: a program and its arguments; a script (``train.py``), ``-m`` or ``-c``
+            at the beginning are run by *python*.
         python: interpreter and options.
 
     Raises:
-        BaselineError: there is no such program.
-        JaxmonError: there is no place for what it leaves.
+        BaselineError: the program does not exist.
+        JaxmonError: there is no space for its records.
     """
     if command[0] in ("-m", "-c") or command[0].endswith(".py"):
         command = [*python, *command]
@@ -89,9 +89,10 @@ def run(command: Sequence[str], python: Sequence[str] = (sys.executable,)) -> Ru
 @contextlib.contextmanager
 def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
     """
-    Leave Ctrl-C to *process*, which gets it as well, and pass on what only we get.
+    Leave Ctrl-C to *process*, which receives it as well, and forward signals that only
+    we receive.
 
-    For a process that has been started: what is ignored would be ignored there, too.
+    Call it after the start: ignored signals are inherited.
     """
     before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}
     for one in _FORWARDED:

@@ -1,9 +1,9 @@
 """
-How `jaxmon run` gets into a fresh interpreter before the program does.
+Loads jaxmon into the fresh interpreter started by `jaxmon run`, before the program.
 
 This directory goes first on ``PYTHONPATH``, so that Python imports its
-``sitecustomize`` while starting. That module puts everything back as it was, lets the
-site's own ``sitecustomize`` run, and leaves `jaxmon.autostart` waiting for JAX.
+``sitecustomize`` while starting. That module restores the environment, runs the
+existing ``sitecustomize``, and installs `jaxmon.autostart`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def _start() -> None:
 
 _start()
 
-# The site's own module, which this one stands in front of. Where there is none, the
+# The environment's own module, which this one shadows. If there is none, the
 # ImportError ends this import as well, and Python takes it as it does without us.
 del sys.modules["sitecustomize"]
 importlib.import_module("sitecustomize")

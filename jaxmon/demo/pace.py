@@ -59,6 +59,6 @@ class Pace:
 
 
 def _end() -> NoReturn:
-    """End the program; who asks again does not wait for what it does as it ends."""
+    """Exit; a second signal does not wait for cleanup."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.exit(0)

@@ -2,9 +2,9 @@
 Serve synthetic requests with a small plain-JAX model until stopped.
 
 Requests are padded to a few bucket shapes, which are compiled before the first one is
-served. Now and then one comes that fits no bucket; it is served in its own shape, and
-pays for a compile. With the fault ``recompile`` none fits; with ``errors`` a required
-store is down; with ``oom`` a feature requests more memory than available.
+served. Now and then one fits no bucket; it is served in its own shape, and waits for a
+compile. With the fault ``recompile`` none fits; with ``errors`` a required store is
+down; with ``oom`` a feature requests more memory than available.
 """
 
 from __future__ import annotations
@@ -107,11 +107,11 @@ def find_similar(tokens: list[int]) -> jax.Array | None:
 
 
 class StoreDownError(ConnectionError):
-    """The store with the users' contexts does not answer."""
+    """The store with the users' contexts does not respond."""
 
 
 def load_context(*, store_down: bool) -> None:
-    """Stand for a call of that store."""
+    """Simulate a call of that store."""
     if store_down:
         msg = "the context store does not respond"
         raise StoreDownError(msg)
@@ -133,7 +133,7 @@ class Traffic:
         return [[chance.randrange(VOCABULARY) for _ in range(n)] for n in lengths]
 
     def count(self) -> int:
-        """Return how many tokens are asked for: mostly one."""
+        """Return how many tokens are requested: mostly one."""
         return COUNTS[self._chance.random() < 1 / 4]
 
 

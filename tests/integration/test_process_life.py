@@ -361,7 +361,7 @@ assert jax.jit is jit
     result = python_script(HEAD + source).ok()
 
     port, unknown, functions = result.out.splitlines()
-    assert port == "port='x' cannot be used; give 0 to 65535, or None for no TCP port"
+    assert port == "port='x' is invalid; give 0 to 65535, or None for no TCP port"
     assert "unknown setting 'no_such'; settings are enabled, host" in unknown
     assert functions == "max_functions=0 is out of range; give 1 to 10000"
     assert files(run_dir) == []

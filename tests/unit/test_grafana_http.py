@@ -170,7 +170,7 @@ def test_addresses_that_may_get_the_token(url):
 )
 def test_addresses_that_would_get_it_in_the_clear(url):
     """Plain http to another host has to be allowed."""
-    with pytest.raises(GrafanaError, match="would be sent to .* unencrypted"):
+    with pytest.raises(GrafanaError, match=r"would be sent to .* unencrypted"):
         Session(url, TOKEN)
     assert Session(url, TOKEN, insecure_http=True).url == url.rstrip("/")
 
