@@ -16,7 +16,7 @@ _OK = 200
 
 
 def main() -> int:
-    """Ask for the health page, or only connect where TLS may stand before it."""
+    """Query the health endpoint, or only connect if TLS may be enabled."""
     host = os.environ.get("JAXMON_EXPORTER_HOST", "127.0.0.1")
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared
         host = "127.0.0.1"

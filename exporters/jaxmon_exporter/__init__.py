@@ -1,6 +1,6 @@
 """
-The sidecar: one metrics page for a host, its JAX processes and its accelerators.
+The sidecar: one metrics endpoint for a host, its JAX processes and its accelerators.
 
-`service` puts it together: `collectors` read, `polling` keeps what they read,
-`summary` and `pages` show it. It never imports JAX.
+`service` assembles it: `collectors` read, `polling` keeps the latest values, `summary`
+and `pages` present them. It never imports JAX.
 """

@@ -1,4 +1,4 @@
-"""What a collector is, and how it says that it has nothing to read, or not all."""
+"""The collector interface and its failure types."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Clock = Callable[[], float]
 
 class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
     """
-    A collector has nothing to read here, or not now: a host without a GPU.
+    Raised when a collector has nothing to read, such as on a host without GPUs.
 
     Args:
         reason: one short word; a value of the label ``reason``.
         message: what was found and what to do, for the log and the landing page.
-        families: figures that hold nevertheless, such as ``up 0``. Figures of
+        families: metric families that are still valid, such as ``up 0``. Values of
             earlier polls are dropped.
-        costly: to look again is, so that it is done less and less often.
+        costly: retrying is expensive, so back off.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
 
 class Collector(Protocol):
     """
-    A source of figures. All methods run on one thread, the collector's own.
+    A source of metrics. All methods run on the collector's own thread.
 
     Attributes:
         name: value of the label ``collector``.
@@ -65,12 +65,12 @@ class Collector(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of everything. Called once, after the last poll."""
+        """Release all resources. Called once, after the last poll."""
 
 
 def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:
     """
-    Return failures that cost a collector some figures but not the poll.
+    Return failures that cost a collector some metrics but not the poll.
 
     Reasons must differ from those of `CollectorUnavailable` and from ``timeout``
     and ``error``, which the poller counts.

@@ -1,5 +1,5 @@
 """
-What a user of the sidecar may choose, in one place.
+All options of the sidecar, in one place.
 
 Options of `jaxmon exporter`, their variables and documents follow from it.
 """
@@ -24,16 +24,16 @@ _SECONDS = (0.1, 3600.0)
 @dataclass(frozen=True, slots=True)
 class Declared:
     """
-    What is known of an option besides its name, its type and its default.
+    Metadata of an option besides its name, type and default.
 
     Args:
         meaning: in sentences.
-        flag: on the command line, where it is not the name.
-        variable: in the environment, where it does not follow from the flag.
+        flag: on the command line, if it differs from the name.
+        variable: in the environment, if it does not follow from the flag.
         within: the lowest and the highest number.
-        choices: all values that there are.
-        metavar: what stands for a value.
-        check: returns a value that can be used, or raises `ValueError`.
+        choices: all valid values.
+        metavar: placeholder for a value.
+        check: returns the validated value, or raises `ValueError`.
     """
 
     meaning: str
@@ -46,7 +46,7 @@ class Declared:
 
 
 def declared(option: Field[Any]) -> Declared | None:
-    """Return what is known of a field of `Options`; `None` if it is no option."""
+    """Return the metadata of a field of `Options`; `None` if it is not an option."""
     known: Declared | None = option.metadata.get("declared")
     return known
 
@@ -86,7 +86,7 @@ def _names(chosen: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _page(url: str) -> str:
-    """Return *url* of a page that can be read; empty stays empty."""
+    """Return *url* if it can be fetched; empty stays empty."""
     from jaxmon_exporter.collectors.dcgm.fetch import (  # noqa: PLC0415 - and a client
         usable,
     )
@@ -103,94 +103,101 @@ class Options:
     """
 
     # All addresses by default, of IPv6 and IPv4: a sidecar is there to be scraped from
-    # another host, and serves nothing but figures.
+    # another host, and serves only metrics.
     host: str = _option(
-        "IP address to listen on, by default all; 127.0.0.1 for this host alone.",
+        "IP address to listen on, by default all; 127.0.0.1 for this host only.",
         default="::",
         check=_listened,
     )
     port: int = _option(
-        "TCP port; 0 takes any free one.", default=SIDECAR_PORT, within=(0, 65535)
+        "TCP port; 0 means any free port.", default=SIDECAR_PORT, within=(0, 65535)
     )
     allowed_hosts: tuple[str, ...] = _option(
-        "Answer browsers and local proxies by this name, too: gpu-7.example.com, "
-        "*.example.com, or * for any; repeat for more. Scrapers elsewhere may use "
-        "every name as it is.",
+        "Also accept this host name from browsers and local proxies: "
+        "gpu-7.example.com, *.example.com, or * for any; repeatable. Remote "
+        "scrapers may use any name regardless.",
         default=(),
         flag="--allowed-host",
         metavar="NAME",
         check=_names,
     )
     run_dir: Path = _option(  # noqa: RUF009 - a field
-        "Where the agents' sockets are; by default where agents of this user put them. "
-        "It need not exist yet.",
+        (
+            "Directory of the agents' sockets; by default this user's run directory. "
+            "It need not exist yet."
+        ),
         variable="JAXMON_RUN_DIR",
     )
     agents_interval: float = _option(
-        "Seconds between two looks at the agents.", default=2.0, within=_SECONDS
+        "Seconds between scrapes of the agents.", default=2.0, within=_SECONDS
     )
     host_interval: float = _option(
-        "Seconds between two looks at the host.", default=5.0, within=_SECONDS
+        "Seconds between polls of the host.", default=5.0, within=_SECONDS
     )
     disks: tuple[Path, ...] = _option(
-        "Watch the file system of this directory; repeat for more. By default that of "
-        "JAX's persistent cache, if JAX_COMPILATION_CACHE_DIR names one here.",
+        "Watch the file system of this directory; repeatable. By default that of "
+        "JAX's persistent cache, if JAX_COMPILATION_CACHE_DIR names one on this "
+        "host.",
         default=(),
         flag="--disk",
     )
     nvml_interval: float = _option(
-        "Seconds between two looks at NVIDIA GPUs.", default=5.0, within=_SECONDS
+        "Seconds between polls of NVIDIA GPUs.", default=5.0, within=_SECONDS
     )
     gpu_processes: int = _option(
-        "Report the memory of this many processes per GPU, the largest, by their "
-        "number; the rest as one. 0: none.",
+        "Export the memory of the largest processes of each GPU by pid, this "
+        "many; the rest as one. 0: none.",
         default=0,
         within=(0, 1000),
     )
     exit_on_driver_mismatch: bool = _option(
-        "End with code 1 when NVIDIA's driver was upgraded under this process, or its "
-        "devices were taken from this container: only a new one reaches them again.",
+        "Exit with code 1 if NVIDIA's driver is upgraded under this process or "
+        "its devices are removed from this container: only a restart restores "
+        "access.",
         default=False,
     )
     gpm_interval: float = _option(
-        "Seconds between two samples of what GPUs are busy with (Hopper and later).",
+        "Seconds between samples of GPU activity (Hopper and later).",
         default=5.0,
         within=_SECONDS,
     )
     dcgm: str = _option(
-        "Fill gaps from a dcgm-exporter: http://localhost:9400/metrics. Off by "
-        "default.",
+        "Fill gaps from a dcgm-exporter, such as http://localhost:9400/metrics. "
+        "Off by default.",
         default="",
         metavar="URL",
         check=_page,
     )
     dcgm_interval: float = _option(
-        "Seconds between two looks at the dcgm-exporter.",
+        "Seconds between scrapes of the dcgm-exporter.",
         default=10.0,
         within=_SECONDS,
     )
     dcgm_all_gpus: bool = _option(
-        "Take from it also GPUs that NVML does not show to this process.",
+        "Include its GPUs that NVML does not show to this process.",
         default=False,
     )
     compat: str | None = _option(
-        "Give GPU figures dcgm-exporter's names too, for dashboards made for it.",
+        "Export GPU metrics under dcgm-exporter's names as well, for dashboards "
+        "made for it.",
         default=None,
         choices=COMPAT,
     )
     tpu_interval: float = _option(
-        "Seconds between two looks at TPUs.", default=5.0, within=_SECONDS
+        "Seconds between polls of TPUs.", default=5.0, within=_SECONDS
     )
     disabled: tuple[str, ...] = _option(
-        "Leave a collector out; repeat for more (in the variable, separate by spaces).",
+        "Disable a collector; repeatable (in the variable, separate by spaces).",
         default=(),
         flag="--disable",
         choices=NAMES,
     )
     prices: Mapping[str, float] = field(default_factory=dict)
     web_config: Path | None = _option(  # noqa: RUF009 - a field
-        "TLS, client certificates and passwords, in the format of Prometheus's "
-        "exporters; read again when it or a certificate changes.",
+        (
+            "TLS, client certificates and passwords, in the format of Prometheus's "
+            "exporters; reloaded when it or a certificate changes."
+        ),
         default=None,
     )
     demo: bool = _option(

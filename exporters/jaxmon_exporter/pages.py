@@ -1,4 +1,4 @@
-"""The sidecar's pages other than ``/metrics``."""
+"""The sidecar's endpoints other than ``/metrics``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 
 def landing_page() -> Page:
-    """Return the handler of ``/``: one HTML page that loads nothing else."""
+    """Return the handler of ``/``: one self-contained HTML page."""
     return lambda _request: _landing()
 
 
@@ -45,8 +45,8 @@ def health_page() -> Page:
     """
     Return the handler of ``/-/healthy``: this process serves requests.
 
-    It says nothing about collectors on purpose. A driver that hangs would hang the
-    replacement as well, and a restart would lose the evidence.
+    It deliberately ignores collectors: a hung driver would hang the replacement too,
+    and a restart would lose the evidence.
     """
     response = Response(b"healthy\n", headers=_NO_STORE)
     return lambda _request: response
@@ -80,9 +80,7 @@ def _landing() -> Response:
 
 
 def _policy(html: str) -> str:
-    """
-    Return a content security policy that allows this page's own text and no other.
-    """
+    """Return a content security policy that allows only this page's own content."""
     import hashlib  # noqa: PLC0415 - most hosts have no viewer
 
     hashes: dict[str, list[str]] = {"style": [], "script": []}

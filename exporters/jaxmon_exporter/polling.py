@@ -52,16 +52,17 @@ Merge = Callable[[Sequence[Family], Sequence[Family]], list[Family]]
 
 class Status(NamedTuple):
     """
-    How a collector is doing.
+    Status of a collector.
 
     Args:
-        success: the last poll worked, and none is overdue.
-        polled: at least one poll has ended or is overdue.
-        age: seconds since the poll of the last figures began; `None` before.
-        duration: seconds that the last finished poll took; `None` before.
-        reason: why the last poll failed; ``""`` when it did not.
-        message: the same for people.
-        absent: what it reads was never here, which is normal.
+        success: the last poll succeeded, and none is overdue.
+        polled: at least one poll has finished or is overdue.
+        age: seconds since the start of the poll that returned the current values;
+            `None` before the first.
+        duration: of the last finished poll, in seconds; `None` before the first.
+        reason: why the last poll failed; ``""`` if it did not.
+        message: the same as text.
+        absent: its source never existed here, which is normal.
         errors: failures so far, by reason.
     """
 
@@ -77,7 +78,7 @@ class Status(NamedTuple):
 
 
 class Poller:
-    """Polls one collector on one thread, and keeps its latest figures."""
+    """Polls one collector on one thread, and keeps its latest values."""
 
     def __init__(self, collector: Collector, *, clock: Clock = time.monotonic) -> None:
         self.name = collector.name
@@ -108,7 +109,9 @@ class Poller:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the thread to end after the poll in progress; returns at once."""
+        """
+        Request the thread to stop after the poll in progress; returns immediately.
+        """
         self._stop.set()
 
     def join(self, timeout: float) -> bool:
@@ -119,11 +122,11 @@ class Poller:
 
     @property
     def dropped(self) -> int:
-        """How many figures could not be true, and were left out."""
+        """Number of implausible values that were dropped."""
         return self._sieve.dropped
 
     def families(self) -> list[Family]:
-        """Return the latest figures, nothing when they are too old."""
+        """Return the latest values, nothing if they are too old."""
         with self._lock:
             if self._taken is None or self._clock() - self._taken > self._lasts:
                 return []
@@ -189,7 +192,7 @@ class Poller:
     ) -> None:
         now = self._clock()
         with self._lock:
-            # A late poll is a failure that was; its figures are good all the same.
+            # A late poll counts as a failure, but its values are valid.
             self._notice_overdue(now)
             self._began, self._polled = None, True
             self._duration = now - began
@@ -238,7 +241,7 @@ class Polling:
     All collectors of a sidecar.
 
     Args:
-        collectors: read what they tell at its source.
+        collectors: read at the source.
         secondary: collectors that fill gaps from other exporters.
         merge: selects which of the secondary families to add.
     """
@@ -279,7 +282,7 @@ class Polling:
         ]
 
     def ready(self) -> bool:
-        """Tell whether every collector had its first poll, successful or not."""
+        """Return whether every collector had its first poll, successful or not."""
         return all(status.polled for status in self.statuses())
 
     def statuses(self) -> list[Status]:
@@ -288,12 +291,12 @@ class Polling:
 
     @property
     def dropped(self) -> int:
-        """How many figures of all collectors could not be true."""
+        """Number of implausible values of all collectors."""
         return sum(poller.dropped for poller in self._pollers)
 
     def families(self) -> list[Family]:
         """
-        Return the latest figures of all collectors, and figures about them.
+        Return the latest values of all collectors, and metrics about them.
 
         A metric may come in several families, one per collector or agent.
         """
@@ -302,7 +305,7 @@ class Polling:
         owned: set[str] = set()
         for poller in self._primary:
             found += unowned(poller.families(), owned)
-        # Before all have looked, nobody knows what is left to others.
+        # Until all have polled, the gaps are unknown.
         looked = all(status.polled for status in statuses[: len(self._primary)])
         if self._secondary and looked:
             others = [one for poller in self._secondary for one in poller.families()]

@@ -3,8 +3,8 @@ Decides which of two collectors provides a series.
 
 Our own driver readings take precedence, because they are fresher and their meaning is
 known. Another exporter only fills gaps: series that none of our collectors currently
-provides. So a page never carries a series twice, and a gap is filled by itself where a
-driver is missing, too old, or hangs.
+provides. So a series is never exported twice, and gaps are filled automatically if a
+driver is missing, too old or hung.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COUNTERS = {
     GPU_NVLINK_RECEIVE_BYTES_PER_SECOND.name: GPU_NVLINK_RECEIVE_BYTES,
 }
 """
-What counts the same bytes, by name of the rate: a rate is for where nobody counts.
+Counters by the rate metric they replace: rates are only for devices without counters.
 """
 
 
@@ -92,9 +92,9 @@ def unserved(
 
 def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
     """
-    Return *families* without devices that were told of before, and add theirs to
-    *owned*: where several agents, or an agent and a driver, know a device, the first
-    tells all of it. What the catalogue calls `BORROWED` is all that they share.
+    Return *families* without devices in *owned*, and add theirs to it: if several
+    agents, or an agent and a driver, know a device, the first provides all of its
+    metrics. Only the metrics in the catalogue's `BORROWED` can overlap.
     """
     shared = [family for family in families if family.metric.name in _BORROWED]
     told = {device_of(name) for family in shared for name, _ in family.samples}

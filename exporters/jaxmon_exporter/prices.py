@@ -55,7 +55,7 @@ class Prices:
         return None
 
     def family(self, families: Iterable[Family]) -> Family:
-        """Return the price of each accelerator that *families* tell of."""
+        """Return the price of each accelerator in *families*."""
         known = (
             self._sample(name)
             for family in families

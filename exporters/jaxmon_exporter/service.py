@@ -1,4 +1,4 @@
-"""The sidecar: collectors, their pollers, and the server in front of them."""
+"""The sidecar service: collectors, pollers and the HTTP server."""
 
 from __future__ import annotations
 
@@ -39,15 +39,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("jaxmon.exporter")
 
 _ADVICE = {
-    errno.EADDRINUSE: "stop what uses it, or choose another --port (0: any free one)",
-    errno.EADDRNOTAVAIL: "give --host an address of this host, or leave it out",
+    errno.EADDRINUSE: (
+        "stop the program that uses it, or choose another --port (0 picks a free one)"
+    ),
+    errno.EADDRNOTAVAIL: "use a local address for --host, or omit it",
     errno.EACCES: "choose a --port from 1024 up",
 }
 
 
 class Service:
     """
-    A running sidecar: made, started once, stopped once.
+    A running sidecar: created, started and stopped once.
 
     Args:
         give_up: called from another thread with the reason why only a new process
@@ -114,23 +116,23 @@ class Service:
         return port
 
     def stop(self) -> None:
-        """Finish the responses under way and stop, within some eight seconds."""
+        """Finish pending responses and stop, within about eight seconds."""
         self._server.stop()
         if self._gate is not None:
             self._gate.close()
         if stuck := self._polling.stop():
-            log.warning("left behind, still waiting: %s", ", ".join(stuck))
+            log.warning("collectors still blocked at shutdown: %s", ", ".join(stuck))
 
     def reload(self) -> None:
-        """Read again what may change while it serves; never raises."""
+        """Reload what can change at run time; never raises."""
         if self._gate is None:
-            log.info("nothing to read again: there is no --web-config")
+            log.info("nothing to reload: no --web-config")
         elif self._gate.reload():
-            log.info("read again: %s", self._options.web_config)
+            log.info("reloaded: %s", self._options.web_config)
 
     @property
     def encrypted(self) -> bool:
-        """Tell whether clients must speak TLS."""
+        """Return whether clients must use TLS."""
         return self._gate is not None and self._gate.encrypted
 
     def families(self) -> Iterator[Family]:
@@ -173,7 +175,7 @@ class Service:
     def _contained(
         self, site: str, source: Callable[[], Iterable[Family]]
     ) -> list[Family]:
-        """Return what *source* tells; its failure costs its own series only."""
+        """Collect from *source*; a failure only drops its own series."""
         try:
             return list(source())
         except Exception as error:  # noqa: BLE001 - contained and counted
@@ -183,7 +185,9 @@ class Service:
     def _count_error(self, site: str, error: BaseException) -> None:
         self._errors[site] += 1
         if self._errors[site] == 1:
-            log.error("%s failed; counted from now on", site, exc_info=error)
+            log.error(
+                "%s failed; further failures are only counted", site, exc_info=error
+            )
 
 
 def _reason(error: OSError | OverflowError) -> str:
@@ -194,7 +198,7 @@ def _reason(error: OSError | OverflowError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-# What few ask for is loaded when it is asked for: half a megabyte, and start-up.
+# Rarely used endpoints are loaded on demand: half a megabyte, and startup time.
 
 
 def _gate(path: Path) -> Gate:

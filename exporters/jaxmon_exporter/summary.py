@@ -2,8 +2,8 @@
 The JSON summary behind the landing page.
 
 `summarise` returns a `Summary`; ``/api/summary`` serves it. Seconds and bytes
-throughout, ratios from 0 to 1, `None` where a figure is not known. Counts run since
-the processes started.
+throughout, ratios from 0 to 1, `None` for unknown values. Counts are since the
+processes started.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class AgentSummary(TypedDict):
 
 class AcceleratorSummary(TypedDict):
     """
-    A device as its driver sees it, all processes together; ``up`` is `None` where
-    nobody says whether it answers that driver.
+    A device as seen by its driver, for all processes together; ``up`` is `None` if it
+    is unknown whether it responds to the driver.
     """
 
     uuid: str
@@ -99,7 +99,7 @@ class DeviceSummary(TypedDict):
 
 class CollectorSummary(TypedDict):
     """
-    A collector; ``reason`` and ``message`` tell why its last poll failed, ``absent``
+    A collector; ``reason`` and ``message`` say why its last poll failed, ``absent``
     that it has nothing to read here, which is normal.
     """
 

@@ -99,7 +99,7 @@ def test_death_of_a_child_is_told(short_tmp: Path) -> None:
         _, err = process.communicate(timeout=DEADLINE)
 
     assert process.returncode == 1
-    assert "training ended with signal 9" in err
+    assert "training exited with signal 9" in err
     assert not any(child.is_running() for child in workloads)
 
 

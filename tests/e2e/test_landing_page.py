@@ -187,7 +187,7 @@ def test_process_that_dies_is_marked(
     until(lambda: cells(chrome, "agents"), "the agent")
     agent.server.stop()
     until(
-        lambda: cells(chrome, "agents")[0][1] == "does not answer", "the agent's state"
+        lambda: cells(chrome, "agents")[0][1] == "not responding", "the agent's state"
     )
     assert text(chrome, "#state") == "live · 0 processes"
 
@@ -274,8 +274,8 @@ def test_unreachable_sidecar_is_visible_and_recovers(
     running.terminate()
     running.wait(90)
     until(lambda: text(chrome, "#state") == "unreachable", "the page to notice")
-    assert text(chrome, "#lost").startswith("The sidecar does not answer.")
-    assert "Figures are from" in text(chrome, "#lost")
+    assert text(chrome, "#lost").startswith("The sidecar is not responding.")
+    assert "Data is from" in text(chrome, "#lost")
     assert len(cells(chrome, "functions")) == 5
     exporter("--demo", "--port", port)
     until(lambda: text(chrome, "#state") == "live · 4 processes", "the page to recover")
@@ -314,7 +314,7 @@ def test_what_a_host_cannot_have_is_no_failure(
         }
 
     until(lambda: states().get("nvml") == "works", "the GPU")
-    until(lambda: states()["gpm"] == "nothing here", "its activity to be found absent")
+    until(lambda: states()["gpm"] == "not present", "its activity to be found absent")
     assert "Hopper" in text(chrome, "#collectors")
 
 

@@ -69,7 +69,9 @@ def removed(stage: Stage) -> None:
     stage.expect(
         errors(sidecar.page(), "agents", "no_run_dir") >= 1, "no_run_dir counted"
     )
-    stage.shows(lambda: sidecar.says("there is no run directory"), "the log says so")
+    stage.shows(
+        lambda: sidecar.says("does not exist: no agent has run"), "the log says so"
+    )
     agent.send_signal(signal.SIGCONT)
     stage.recovers(lambda: whole(sidecar, 0), "the agent to make it again")
 

@@ -98,7 +98,7 @@ def test_missing_run_directory_is_said(
         run_dir.rmdir()
         assert poll() == ("no_run_dir", False)
 
-    assert f"there is no run directory {run_dir}" in caplog.text
+    assert f"run directory {run_dir} does not exist" in caplog.text
     assert poller.delay() <= 2.0
     assert poller.status().errors["no_run_dir"] == 6
 

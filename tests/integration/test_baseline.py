@@ -315,7 +315,7 @@ def test_signals_reach_the_command(
         process.wait(240)
         _, err = process.communicate(timeout=240)
     assert process.returncode == 128 + number
-    assert b"nothing is recorded" in err
+    assert b"nothing was recorded" in err
     assert not (tmp_path / "b.json").exists()
 
 

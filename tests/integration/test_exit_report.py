@@ -122,7 +122,7 @@ def test_a_short_program_tells_its_memory(python_script) -> None:
     assert "DEVICE MEMORY: 2 MiB in live arrays at the last snapshot, on device 0" in (
         result.err
     )
-    assert re.search(r"  largest: 2 MiB, from \S*/script.py:15\n", result.err)
+    assert re.search(r"  largest: 2 MiB from \S*/script.py:15\n", result.err)
 
 
 def test_forked_children_do_not_report(python_script) -> None:

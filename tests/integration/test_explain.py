@@ -259,7 +259,7 @@ def test_a_stopped_program_is_not_waited_for(programs, run_dir):
     assert (alone.code, both.code) == (1, 2)
     assert "worker 0 does not respond: no complete response within 5 s." in alone.err
     assert "It may be stopped, or running native code" in alone.err
-    assert "  0  does not respond: no complete answer within 5 s\n" in both.err
+    assert "  0  does not respond: no complete response within 5 s\n" in both.err
     assert f"  1  pid {fine.pid}  {PYTHON} " in both.err
 
 
@@ -372,5 +372,5 @@ def test_a_directory_that_cannot_be_read_is_said(run_dir, monkeypatch):
         raise PermissionError(13, os.strerror(13))
 
     monkeypatch.setattr(rundir, "sockets", refuse)
-    with pytest.raises(Exception, match="Permission denied; run as the user of the"):
+    with pytest.raises(Exception, match="Permission denied; run as the program's user"):
         workers.running(run_dir)

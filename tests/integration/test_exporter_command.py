@@ -38,7 +38,7 @@ def test_busy_port_is_a_clear_error(run_dir: Path) -> None:
         )
     assert result.code == 1
     assert f"cannot listen on 127.0.0.1 port {port}" in result.err
-    assert "Address already in use; stop what uses it" in result.err
+    assert "Address already in use; stop the program that uses it" in result.err
     assert "Traceback" not in result.err
 
 

@@ -153,12 +153,12 @@ def test_sighup_reads_the_web_configuration_again(
     running = exporter("--web-config", str(path))
     running.until_ready()
     running.process.send_signal(signal.SIGHUP)
-    until(lambda: any(f"read again: {path}" in one for one in running.log), "the log")
+    until(lambda: any(f"reloaded: {path}" in one for one in running.log), "the log")
     assert "jaxmon_web_config_success 1\n" in running.get()
 
     path.write_text("[")
     running.process.send_signal(signal.SIGHUP)
-    stays = "what was in force stays"
+    stays = "keeping the previous configuration"
     until(lambda: any(stays in one for one in running.log), "the refusal")
     assert "jaxmon_web_config_success 0\n" in running.get()
     assert running.stop() == 0
@@ -169,7 +169,7 @@ def test_sighup_ends_nothing(exporter: Callable[..., Exporter]) -> None:
     running = exporter()
     running.until_ready()
     running.process.send_signal(signal.SIGHUP)
-    until(lambda: any("nothing to read again" in one for one in running.log), "the log")
+    until(lambda: any("nothing to reload" in one for one in running.log), "the log")
     assert "jaxmon_web_config_success" not in running.get()
     assert running.stop() == 0
 

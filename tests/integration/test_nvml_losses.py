@@ -98,7 +98,7 @@ def test_lost_device_is_down_and_the_others_go_on(
     fleet.order()
     state = fleet.poll()
     assert len(of(state["page"], 1)) == FIGURES
-    assert any("is back" in line for line in state["log"])
+    assert any("has recovered" in line for line in state["log"])
     fleet.order(f"device 1 {code}")
     assert failures(fleet.poll()["page"]) == {reason: 2}
 

@@ -124,7 +124,7 @@ def test_a_change_that_cannot_be_used_changes_nothing(
         assert site.get(user=("alice", "right"))[0] == 200
         assert site.get()[0] == 401
         assert len(caplog.records) == 1
-        assert "what was in force stays" in caplog.text
+        assert "keeping the previous configuration" in caplog.text
 
 
 BAD = {
@@ -157,7 +157,7 @@ def test_whatever_is_wrong_with_a_change_it_changes_nothing(
         assert site.get(user=("alice", "right"))[:2] == (200, PAGE)
         assert site.get()[0] == 401
     assert [record.levelname for record in caplog.records] == ["ERROR"]
-    assert "what was in force stays" in caplog.text
+    assert "keeping the previous configuration" in caplog.text
     assert site.gate.family().samples == [("jaxmon_web_config_success", 0)]
     assert site.errors == []
 
@@ -196,7 +196,7 @@ def test_a_failure_that_nobody_thought_of_changes_nothing(
     site.path.write_text(users + "# changed\n")
     for _ in range(3):
         assert site.get(user=("alice", "right"))[0] == 200
-    assert "failed (MemoryError); what was in force stays" in caplog.text
+    assert "failed (MemoryError); keeping the previous configuration" in caplog.text
     assert SECRET not in caplog.text
     assert len(caplog.records) == 1
 

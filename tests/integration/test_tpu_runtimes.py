@@ -282,7 +282,7 @@ def test_runtime_that_a_web_server_replaces_is_down(host: Callable[..., Host]) -
         assert up(here.poll()) == [0]
         state = here.poll()
     assert (up(state), failures(state)) == ([0], {})
-    assert state["log"] == [f"TPU runtime {port} does not answer any more"]
+    assert state["log"] == [f"TPU runtime {port} no longer responds"]
 
 
 def test_sidecar_ends_while_it_waits_for_a_runtime(

@@ -85,7 +85,7 @@ def test_what_answers_nonsense_is_no_agent(run_dir: Path) -> None:
         (found,) = list(sockets.check(run_dir, None))[1:]
 
     assert found.status == "warning"
-    assert found.text.startswith(f"{path} is not an agent: its answer")
+    assert found.text.startswith(f"{path} is not an agent: its response")
     assert "lsof" in found.advice
 
 

@@ -171,7 +171,7 @@ def test_families_without_samples_have_no_age(clock: Clock) -> None:
 
     def missing() -> Iterable[Family]:
         reason = "library_not_found"
-        raise CollectorUnavailable(reason, "nothing here", [Family(HOST_LOAD_1M, [])])
+        raise CollectorUnavailable(reason, "not present", [Family(HOST_LOAD_1M, [])])
 
     poller = Poller(Scripted(missing), clock=clock)
     poller.poll()
@@ -183,7 +183,7 @@ def test_nothing_to_serve_has_no_age(clock: Clock) -> None:
 
     def missing() -> Iterable[Family]:
         reason = "not_installed"
-        raise CollectorUnavailable(reason, "nothing here")
+        raise CollectorUnavailable(reason, "not present")
 
     collector = Scripted(list)
     poller = Poller(collector, clock=clock)

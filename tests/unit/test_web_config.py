@@ -124,15 +124,15 @@ ODD_COST = "$\u0660\u0664$"
         ("tls_server_config: {key_file: k}", "tls_server_config needs cert_file"),
         (
             TLS + ", min_version: SSL3}",
-            "tls_server_config.min_version is not possible here; use one of TLS10",
+            "tls_server_config.min_version is not supported; use one of TLS10",
         ),
         (
             TLS + ", min_version: TLS13, max_version: TLS12}",
-            "min_version is above max_version",
+            "min_version is higher than max_version",
         ),
         (
             TLS + ", client_auth_type: RequireAnyClientCert, client_ca_file: x}",
-            "client_auth_type is not possible here; use one of NoClientCert",
+            "client_auth_type is not supported; use one of NoClientCert",
         ),
         (
             TLS + ", client_auth_type: RequireAndVerifyClientCert}",
@@ -140,7 +140,7 @@ ODD_COST = "$\u0660\u0664$"
         ),
         (
             TLS + ", client_auth_type: NoClientCert, client_ca_file: x}",
-            "client_ca_file is of no use",
+            "client_ca_file has no effect",
         ),
         (
             TLS + ", client_allowed_sans: [x]}",
@@ -149,7 +149,7 @@ ODD_COST = "$\u0660\u0664$"
         (TLS + ", cipher_suites: x}", "cipher_suites must be a list of texts"),
         (
             TLS + ", cipher_suites: [AES128-GCM-SHA256, NONE_SUCH]}",
-            "cipher_suites has a suite that is not possible here",
+            "cipher_suites has an unsupported cipher suite",
         ),
         (
             TLS + ", cipher_suites: [TLS_AES_128_GCM_SHA256]}",
@@ -165,23 +165,23 @@ ODD_COST = "$\u0660\u0664$"
         ("basic_auth_users: {}", "basic_auth_users must map names"),
         (
             f"basic_auth_users: {{'a:b': {HASH}}}",
-            "basic_auth_users has a user whose name is empty or has a colon",
+            "basic_auth_users has a user name that is empty or contains a colon",
         ),
         (
             f"basic_auth_users: {{'': {HASH}}}",
-            "basic_auth_users has a user whose name is empty or has a colon",
+            "basic_auth_users has a user name that is empty or contains a colon",
         ),
         (
             f"basic_auth_users: {{bob: {HASH.replace('$04$', ODD_COST)}}}",
-            "basic_auth_users has a password that is no bcrypt hash",
+            "basic_auth_users has a password that is not a bcrypt hash",
         ),
         (
             "basic_auth_users: {bob: secret}",
-            "basic_auth_users has a password that is no bcrypt hash",
+            "basic_auth_users has a password that is not a bcrypt hash",
         ),
         (
             "basic_auth_users: {bob: 7}",
-            "basic_auth_users has a password that is no bcrypt hash",
+            "basic_auth_users has a password that is not a bcrypt hash",
         ),
         (
             f"basic_auth_users: {{bob: {HASH.replace('$04$', '$17$')}}}",
@@ -193,11 +193,11 @@ ODD_COST = "$\u0660\u0664$"
         ),
         (
             'http_server_config: {headers: {X-Frame-Options: "a\\r\\nb"}}',
-            "headers.X-Frame-Options must be a printable text",
+            "headers.X-Frame-Options must be printable ASCII",
         ),
         (
             'http_server_config: {headers: {X-Frame-Options: "\u65e5"}}',
-            "headers.X-Frame-Options must be a printable text in ASCII",
+            "headers.X-Frame-Options must be printable ASCII",
         ),
         ("a: [", "cannot be read"),
     ],
@@ -255,7 +255,7 @@ def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
         f"-keyout {tmp_path}/k.pem -out {tmp_path}/c.pem"
     )
     subprocess.run(command.split(), check=True, capture_output=True, timeout=60)
-    with pytest.raises(WebConfigError, match="the key is encrypted; give one without"):
+    with pytest.raises(WebConfigError, match="the key is encrypted; use one without"):
         Tls(tmp_path / "c.pem", tmp_path / "k.pem").context()
 
 

@@ -1,8 +1,8 @@
 """
 CPU, memory, pressure, network and disks of the host.
 
-In a container these are the node's figures, not the container's, which
-`jaxmon.resources.container` tells.
+In a container these are the node's values, not the container's (see
+`jaxmon.resources.container`).
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _MOST_INTERFACES = 16
 
 class Host:
     """
-    Reads the host: psutil, and what it leaves off from ``/proc`` and ``/sys``. What
-    these do not tell is left out.
+    Reads the host: from psutil, and what that lacks from ``/proc`` and ``/sys``. Values
+    that are not available are omitted.
 
     Args:
-        interval: seconds between two looks.
-        directories: of which the file systems are watched; a hung one costs this
-            collector its freshness.
-        root: where ``proc`` and ``sys`` are.
+        interval: seconds between polls.
+        directories: their file systems are watched; a hung one makes this collector's
+            values stale.
+        root: the directory that contains ``proc`` and ``sys``.
     """
 
     name = "host"
@@ -99,7 +99,7 @@ class Host:
 
         spent: dict[str, float] = {}
         memory = None
-        # A setting of the whole module, which nobody else uses meanwhile.
+        # A setting of the whole module, which has no other user in this process.
         usual, psutil.PROCFS_PATH = psutil.PROCFS_PATH, str(self._root / "proc")
         try:
             with contextlib.suppress(*_UNREADABLE):
@@ -145,7 +145,7 @@ class Host:
         yield Family(HOST_NETWORK_TRANSMIT_BYTES, sent)
 
     def _find_cards(self) -> None:
-        """Find the network cards, again when an interface came or went."""
+        """Find the network cards, again whenever an interface appears or disappears."""
         net = self._root / "sys/class/net"
         try:
             interfaces = sorted(os.listdir(net))  # noqa: PTH208 - names only
@@ -187,7 +187,7 @@ class Host:
 
 
 class _Card(NamedTuple):
-    """Where a network card's traffic is told, and under which names we tell it."""
+    """A file with a network card's traffic, and the names under which we export it."""
 
     received: Path
     sent: Path
@@ -196,7 +196,7 @@ class _Card(NamedTuple):
 
     @classmethod
     def at(cls, directory: Path) -> _Card:
-        """Return the card whose figures are in *directory*."""
+        """Return the card whose statistics are in *directory*."""
         return cls(
             directory / "statistics/rx_bytes",
             directory / "statistics/tx_bytes",

@@ -1,8 +1,8 @@
 """
 The collectors of the sidecar, in one list.
 
-A collector takes plain arguments; which options they come from stands here, as does
-what it needs. Its module is imported when it is made, so that one that is left out
+A collector takes plain arguments; this module maps options to them, and lists the
+libraries it needs. Its module is imported when it is created, so that a disabled one
 costs nothing.
 """
 
@@ -29,9 +29,10 @@ class Listed(NamedTuple):
 
     Args:
         name: for ``--disable``; the collector's own.
-        make: returns it as the options ask for, `None` where they do not.
-        library: returns the library that it will load, ``""`` where it will not.
-        fills_gaps: it has from others what the rest read at its source, and gives way.
+        make: returns it if the options enable it, else `None`.
+        library: returns the library that it will load, ``""`` if none.
+        fills_gaps: it reads from another exporter what the rest read at the source, and
+            yields to them.
     """
 
     name: str
@@ -108,7 +109,7 @@ LISTED = (
 )
 
 NAMES = tuple(one.name for one in LISTED if one.name != "demo")
-"""Those that run unless they are left out, or once their source is named."""
+"""Those that run unless disabled, or once their source is configured."""
 
 
 def make(options: Options, give_up: GiveUp) -> tuple[list[Collector], list[Collector]]:

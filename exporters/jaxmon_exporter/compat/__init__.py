@@ -1,1 +1,1 @@
-"""The names that other exporters have for our figures."""
+"""Other exporters' names for our metrics."""

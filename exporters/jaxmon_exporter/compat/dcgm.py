@@ -1,10 +1,10 @@
 """
-The names that dashboards of dcgm-exporter ask for: ``jaxmon exporter --compat dcgm``.
+dcgm-exporter's metric names, for ``jaxmon exporter --compat dcgm``.
 
-Every series is one of ours again, with dcgm-exporter's name, labels and unit. The
-names are not ours: they break our rules for names (a rate called BYTES, percent, MiB),
-so they are kept in the table here and not in `jaxmon.catalog`, and no panel, rule or
-runbook of ours may use them. `dcgm_names` puts them on a page.
+Every series duplicates one of ours, with dcgm-exporter's name, labels and unit. They
+break our naming rules (a rate called BYTES, percent, MiB), so they are in the table
+here and not in `jaxmon.catalog`, and no panel, rule or runbook of ours may use them.
+`names` applies them.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def _millijoules(value: float) -> float:
 @dataclass(frozen=True, slots=True)
 class Row:
     """
-    One name of dcgm-exporter.
+    One metric of dcgm-exporter.
 
     Args:
         foreign: its name, kind and meaning.
-        ours: the same figure here; several are added up, and all must be there.
+        ours: our metrics; several are added up, and all must be present.
         labels: values of the labels after ``uuid`` of *ours*.
         convert: returns a value of *ours* in the unit of *foreign*.
     """
@@ -89,7 +89,7 @@ def _row(
 
 
 def _share(name: str, what: str, ours: Metric) -> Row:
-    return _row(name, f"Share of time in which {what}.", ours)
+    return _row(name, f"Fraction of time {what}.", ours)
 
 
 def _count(name: str, what: str, *ours: Metric, of: tuple[str, ...] = ()) -> Row:
@@ -176,7 +176,7 @@ ROWS = (
     ),
     _row(
         "DEV_NVLINK_BANDWIDTH_TOTAL",
-        "Data over NVLink in KiB, both directions together.",
+        "NVLink traffic in KiB, both directions combined.",
         catalog.GPU_NVLINK_TRANSMIT_BYTES,
         catalog.GPU_NVLINK_RECEIVE_BYTES,
         kind="counter",
@@ -196,7 +196,7 @@ ROWS = (
     ),
     _row(
         "DEV_ROW_REMAP_FAILURE",
-        "1 when remapping of a row has failed.",
+        "1 if a row remapping has failed.",
         catalog.GPU_ROW_REMAP_FAILURE,
     ),
     _share(
@@ -224,7 +224,7 @@ ROWS = (
     _share("PROF_SM_ACTIVE", "a multiprocessor had work", catalog.GPU_SM_ACTIVE_RATIO),
     _row(
         "PROF_SM_OCCUPANCY",
-        "Warps as a share of those that fit.",
+        "Resident warps as a fraction of the maximum.",
         catalog.GPU_SM_OCCUPANCY_RATIO,
     ),
     _share("PROF_PIPE_FP64_ACTIVE", "FP64 was busy", catalog.GPU_FP64_ACTIVE_RATIO),
@@ -247,9 +247,9 @@ XID = Metric("DCGM_FI_DEV_XID_ERRORS", "gauge", "Last Xid error, 0 for none.")
 LICENSE = Metric(
     "DCGM_FI_DEV_VGPU_LICENSE_STATUS",
     "gauge",
-    "1 for a virtual GPU with a license, 0 for one without and for any other GPU.",
+    "1 for a licensed virtual GPU, else 0.",
 )
 
-# All that may stand on a page.
+# All metrics that may be exported.
 FOREIGN: dict[str, Metric] = {row.foreign.name: row.foreign for row in ROWS}
 FOREIGN |= {XID.name: XID, LICENSE.name: LICENSE}

@@ -1,4 +1,4 @@
-"""Figures of a page again, under the names of `compat`."""
+"""Re-exports metrics under the names in `compat`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _DRIVER = "DCGM_FI_DRIVER_VERSION"
 _VALUES = re.compile(r'="((?:[^"\\]|\\.)*)"')
 _WANTED = {(ours.name, row.labels): row for row in ROWS for ours in row.ours}
 _METRICS = {ours.name for row in ROWS for ours in row.ours}
-# Far more than a host has; who tells of devices that are none must not fill memory.
+# Far more than a host has; invalid devices must not fill memory.
 _MOST_PLACES = 1 << 14
 _IDENTITIES = {catalog.ACCELERATOR_INFO.name, catalog.GPU_MIG_INFO.name}
 
 
 class DcgmNames:
     """
-    Gives the series of a page their names in dcgm-exporter.
+    Re-exports series under dcgm-exporter's names.
 
     Args:
         hostname: for the label ``Hostname``.
@@ -36,10 +36,10 @@ class DcgmNames:
 
     def families(self, found: Sequence[Family]) -> list[Family]:
         """
-        Return figures of *found* again, under dcgm-exporter's names.
+        Return the families in *found* that have dcgm-exporter's names, under those.
 
         Of the accelerators only NVIDIA's have such names; instances of one (MIG) have
-        its labels, and their own. May be called on several threads.
+        its labels, and their own. Thread-safe.
         """
         plan = self._plan
         identities = tuple(
@@ -61,7 +61,7 @@ class DcgmNames:
         seen: set[str] = set()
         for place, parts in sums.items():
             row, foreign = place.row, place.foreign
-            # Devices of one instance share its figures.
+            # Devices of one instance share its values.
             if len(parts) == len(row.ours) and foreign not in seen:
                 seen.add(foreign)
                 sample = (foreign, row.convert(sum(parts)))
@@ -74,10 +74,10 @@ class DcgmNames:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
     """
-    Where figures of one device go that make up one of dcgm-exporter's.
+    How values of one device map to a metric of dcgm-exporter.
 
     Args:
-        foreign: the series there.
+        foreign: dcgm-exporter's series.
     """
 
     row: Row
@@ -86,7 +86,7 @@ class _Place:
 
 class _Plan:
     """
-    Where the series of a page go while its devices stay the same.
+    How series are mapped as long as the devices stay the same.
 
     Args:
         identities: series that name the devices.
@@ -177,7 +177,7 @@ def _xids(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
 
 
 def _licenses(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
-    """Return which GPUs that answer hold a license: 0 for those that need none, too."""
+    """Return which responding GPUs hold a licence; 0 also for those that need none."""
     held: dict[str, float] = {}
     for family in found:
         if family.metric.name == catalog.ACCELERATOR_UP.name:

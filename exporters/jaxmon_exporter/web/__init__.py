@@ -1,1 +1,1 @@
-"""Who may read the sidecar's pages: TLS and passwords."""
+"""Access to the sidecar: TLS and passwords."""

@@ -17,7 +17,7 @@ ALWAYS_ON = (
 
 
 def is_possible(cipher: str) -> bool:
-    """Tell whether this OpenSSL has a suite of that name, which is OpenSSL's own."""
+    """Return whether this OpenSSL has a suite of that OpenSSL name."""
     # A name, not a list of them nor a rule, such as HIGH:!aNULL@SECLEVEL=0.
     if not re.fullmatch(r"[A-Za-z0-9_-]+", cipher):
         return False

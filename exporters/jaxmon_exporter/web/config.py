@@ -1,12 +1,12 @@
 """
-Who may read the pages, and how they are encrypted: Prometheus's web configuration.
+Prometheus's web configuration: TLS and authentication.
 
 The file is that of exporter-toolkit, so one file serves every exporter of a host:
 https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md.
-A key that cannot be honoured is an error, never ignored: it was written to protect.
+An unsupported key is an error, never ignored: it was meant to protect something.
 
-An error names known keys, line and column, and shows nothing that stands in the file:
-somebody may have written a password where it does not belong.
+An error names known keys, line and column, and never shows the file's content: a
+password may be in the wrong place.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _VERSIONS = {
     "TLS12": ssl.TLSVersion.TLSv1_2,
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
-# Go can also ask for certificates without verifying them; Python's ssl cannot, and
-# what is not verified protects nothing.
+# Go can also request certificates without verifying them; Python's ssl cannot, and what
+# is not verified protects nothing.
 _CLIENT_AUTH = {
     "NoClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
@@ -71,13 +71,13 @@ _SCALARS = ("str", "int", "float", "bool", "timestamp")
 @dataclass(frozen=True, slots=True)
 class Tls:
     """
-    How connections are encrypted.
+    TLS settings.
 
     Args:
-        cert_file: PEM, the chain included.
+        cert_file: PEM, including the chain.
         key_file: PEM.
-        client_auth: what is asked of clients.
-        client_ca_file: PEM of who signs clients' certificates.
+        client_auth: what is required of clients.
+        client_ca_file: PEM of the CAs that sign clients' certificates.
         allowed_sans: one of these names must be in a client's certificate.
         min_version: of TLS.
         max_version: of TLS.
@@ -101,10 +101,11 @@ class Tls:
 
     def context(self) -> ssl.SSLContext:
         """
-        Return a context with what the files hold now. An error names keys, not files.
+        Return a context with the current content of the files. An error names keys, not
+        files.
 
         Raises:
-            WebConfigError: a file cannot be used.
+            WebConfigError: a file is unusable.
         """
         keys = ("cert_file", "key_file", "client_ca_file")
         for key, path in zip(keys, self.files, strict=False):
@@ -133,11 +134,11 @@ class Tls:
 @dataclass(frozen=True, slots=True)
 class WebConfig:
     """
-    What the file says.
+    Content of the file.
 
     Args:
         tls: `None` for plain HTTP.
-        users: bcrypt hash by name; empty lets everybody in.
+        users: bcrypt hash by name; empty disables authentication.
         headers: added to every response.
     """
 
@@ -147,7 +148,7 @@ class WebConfig:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files beside it, to read again when they change."""
+        """Files that it refers to, reloaded when they change."""
         return self.tls.files if self.tls else ()
 
 
@@ -156,8 +157,8 @@ def load(path: Path) -> WebConfig:
     Read *path*; file names in it are relative to its directory.
 
     Raises:
-        WebConfigError: it cannot be read, or asks for what is not possible here. Shows
-            nothing of what the file holds.
+        WebConfigError: it cannot be read, or requires something unsupported. Never
+            shows the file's content.
     """
     try:
         top = _Value("", compose(read_text(path), secret=True)).section(_TOP)
@@ -192,7 +193,7 @@ class _Value(NamedTuple):
 
     def fail(self, problem: str) -> NoReturn:
         """
-        Complain about this value, and do not show it.
+        Reject this value without showing it.
 
         Raises:
             WebConfigError: always; names, line, column and *problem*.
@@ -205,12 +206,12 @@ class _Value(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is to YAML: ``null`` also if it is not there."""
+        """Its YAML tag: ``null`` also if it is missing."""
         if self.node is None:
             return "null"
         prefix, _, kind = str(self.node.tag).rpartition("tag:yaml.org,2002:")
         if prefix or kind.startswith("!"):
-            self.fail("has a tag, which means nothing here; put quotes around it")
+            self.fail("has an unsupported YAML tag; quote the value")
         return kind
 
     @property
@@ -229,7 +230,7 @@ class _Value(NamedTuple):
         for key_node, node in self.node.value:  # type: ignore[union-attr]
             key = _Value(self.name, key_node)
             if (name := key.text()) in seen:
-                key.fail("has a key for the second time")
+                key.fail("has a duplicate key")
             seen.add(name)
             found.append((key, _Value(self.name, node)))
         return found
@@ -250,7 +251,7 @@ class _Value(NamedTuple):
         if self.kind == "null":
             return ""
         if self.kind not in _SCALARS:
-            self.fail("must be a text")
+            self.fail("must be a string")
         return str(self.node.value)  # type: ignore[union-attr]
 
     def texts(self) -> list[_Value]:
@@ -266,7 +267,7 @@ class _Value(NamedTuple):
         return found
 
     def check_flag(self) -> None:
-        """Complain if this is neither true nor false, nor nothing."""
+        """Reject a value that is not true, false or null."""
         if self.kind in ("null", "bool"):
             return
         # To YAML 1.1, and so to Prometheus, y and n are truth values as well.
@@ -279,7 +280,7 @@ class _Value(NamedTuple):
         """Return what *table* has for this value."""
         name = self.text() or default
         if name not in table:
-            self.fail(f"is not possible here; use one of {', '.join(table)}")
+            self.fail(f"is not supported; use one of {', '.join(table)}")
         return table[name]
 
 
@@ -298,7 +299,7 @@ def _tls(section: _Value, directory: Path) -> Tls:
     if client_auth != ssl.CERT_NONE and not given:
         kind.fail(f"{kind.text()} needs client_ca_file")
     if client_auth == ssl.CERT_NONE and given:
-        authority.fail("is of no use with client_auth_type NoClientCert")
+        authority.fail("has no effect with client_auth_type NoClientCert")
     tls = Tls(
         cert_file=directory / found["cert_file"].text(),
         key_file=directory / found["key_file"].text(),
@@ -313,7 +314,7 @@ def _tls(section: _Value, directory: Path) -> Tls:
         problem = "needs client_auth_type RequireAndVerifyClientCert"
         found["client_allowed_sans"].fail(problem)
     if tls.min_version > tls.max_version:
-        found["min_version"].fail("is above max_version")
+        found["min_version"].fail("is higher than max_version")
     chosen = not found["cipher_suites"].empty
     if chosen and not tls.ciphers and tls.min_version < _VERSIONS["TLS13"]:
         problem = "has none for TLS 1.2; add one, or min_version: TLS13"
@@ -326,11 +327,11 @@ def _users(found: _Value) -> dict[str, bytes]:
     for name, value in found.items():
         # A colon ends the name in what a client sends.
         if not name.text() or ":" in name.text():
-            name.fail("has a user whose name is empty or has a colon")
+            name.fail("has a user name that is empty or contains a colon")
         text = value.text() if value.kind in _SCALARS else ""
         if (match := _BCRYPT.fullmatch(text)) is None:
             value.fail(
-                "has a password that is no bcrypt hash; make one with "
+                "has a password that is not a bcrypt hash; create one with "
                 "`htpasswd -nBC 10 NAME`"
             )
         if int(match[1]) > _MAX_COST:
@@ -348,7 +349,7 @@ def _headers(found: _Value) -> dict[str, str]:
             continue
         headers[name] = text = value.text()
         if not (text and text.isprintable() and text.isascii()):
-            value.fail("must be a printable text in ASCII")
+            value.fail("must be printable ASCII")
     return headers
 
 
@@ -358,11 +359,11 @@ def _ciphers(names: Iterable[_Value]) -> Iterable[str]:
         if name.text() not in ciphers.ALWAYS_ON:
             cipher = ciphers.openssl_name(name.text())
             if not ciphers.is_possible(cipher):
-                name.fail("has a suite that is not possible here")
+                name.fail("has an unsupported cipher suite")
             yield cipher
 
 
 def _no_passphrase() -> str:
-    # Without this, OpenSSL would ask on the terminal, and wait.
-    msg = "the key is encrypted; give one without a passphrase"
+    # Without this, OpenSSL would prompt on the terminal, and wait.
+    msg = "the key is encrypted; use one without a passphrase"
     raise WebConfigError(msg)

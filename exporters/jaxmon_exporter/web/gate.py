@@ -1,4 +1,4 @@
-"""Lets clients in, or not: TLS contexts and passwords that follow their file."""
+"""Access control: TLS contexts and passwords, reloaded from their files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from jaxmon_exporter.web.tls import TlsTransport
 log = logging.getLogger("jaxmon.exporter")
 
 OPEN_PATHS = ("/-/healthy", "/-/ready")
-"""Pages for probes, which have no password and learn nothing."""
+"""Unauthenticated probe endpoints, which reveal nothing."""
 
 # Checks that wait for their turn; one more is refused at once.
 _WAITING = 32
@@ -43,29 +43,29 @@ _REFUSED = error_response(HTTPStatus.UNAUTHORIZED, "name and password")._replace
 
 class Gate:
     """
-    A web configuration in force. It is read again when one of its files changes; a
-    change that cannot be used is logged once and told by a metric, and what was in
-    force stays.
+    The active web configuration. Reloaded when one of its files changes; an invalid
+    change is logged once and exported as a metric, and the previous configuration stays
+    in effect.
 
     Args:
         path: of the configuration.
 
     Raises:
-        WebConfigError: it cannot be used.
+        WebConfigError: it is invalid.
         CommandError: it has passwords, and bcrypt is not installed.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.RLock()
-        # What the files that the newest attempt asked for were like before it.
+        # State of the files of the latest attempt before they were read.
         self._stamps: Mapping[Path, object] = {}
         self._failed = self._serving = False
         self._config = WebConfig()
         self._context: ssl.SSLContext | None = None
         self._bcrypt: ModuleType | None = None
         self._salt = os.urandom(16)
-        # What was checked before, so that a scrape does not pay for a slow hash.
+        # Passwords checked before, so that a scrape does not wait for a slow hash.
         self._known: OrderedDict[bytes, bool] = OrderedDict()
         self._checking = 0
         # One thread: guessing passwords must not take more than one core.
@@ -74,25 +74,25 @@ class Gate:
 
     def reload(self) -> bool:
         """
-        Read the files now, changed or not, and return whether what they say is in
-        force; any thread, never raises.
+        Read the files now, changed or not, and return whether they are in effect;
+        thread-safe, never raises.
         """
         with self._lock:
             self._renew()
             return not self._failed
 
     def family(self) -> Family:
-        """Return whether what the files say is in force."""
+        """Return whether the files are in effect."""
         return gauge(WEB_CONFIG_SUCCESS, 0 if self._failed else 1)
 
     @property
     def encrypted(self) -> bool:
-        """Tell whether clients must speak TLS. That does not change while it serves."""
+        """Return whether clients must use TLS. That does not change at run time."""
         return self._context is not None
 
     @property
     def guards(self) -> bool:
-        """Tell whether clients must speak TLS or have a password."""
+        """Return whether clients must use TLS or a password."""
         return self.encrypted or bool(self._config.users)
 
     @property
@@ -102,9 +102,9 @@ class Gate:
 
     def open(self, sock: socket.socket) -> Transport:
         """
-        Return what carries the bytes of a client, encrypted by the newest certificate.
+        Return the transport of a client, encrypted with the latest certificate.
 
-        Costs a few look-ups of files.
+        Costs a few file lookups.
 
         Raises:
             OSError: the client is gone.
@@ -116,8 +116,8 @@ class Gate:
 
     def check(self, request: Request) -> Response | Future[Response | None] | None:
         """
-        Return the response that refuses *request*, `None` if it may be answered; for a
-        password not seen before that takes a slow hash, on a thread of its own.
+        Return the response that rejects *request*, `None` if it is allowed; for a new
+        password that takes a slow hash, on a separate thread.
         """
         self._follow()
         users = self._config.users
@@ -128,7 +128,7 @@ class Gate:
             return _REFUSED
         name, password = given
         hashed = users.get(name)
-        # The hash is part of the key: a changed password is checked anew.
+        # The hash is part of the key: a changed password is checked again.
         material = b"\0".join((name.encode(), password, hashed or b""))
         key = hmac.digest(self._salt, material, hashlib.sha256)
         with self._lock:
@@ -149,7 +149,7 @@ class Gate:
 
     def admits_certificate(self, certificate: Mapping[str, object] | None) -> bool:
         """
-        Tell whether a verified client certificate has one of the names asked for.
+        Return whether a verified client certificate has one of the required names.
 
         Args:
             certificate: as `ssl.SSLSocket.getpeercert` returns it.
@@ -168,7 +168,7 @@ class Gate:
             assert self._bcrypt is not None  # noqa: S101 - there are users
             right = bool(self._bcrypt.checkpw(password, hashed)) and known
         # A zero byte, or a hash that only looks like one; bcrypt's own failures are no
-        # Exception. What cannot be checked lets nobody in.
+        # Exception. If the check fails, access is denied.
         except BaseException:  # noqa: BLE001 - on a thread of ours
             right = False
         finally:
@@ -177,13 +177,13 @@ class Gate:
         with self._lock:
             self._known[key] = right
             if len(self._known) > _REMEMBERED:
-                # Guesses first: who is known must not pay for those who are not.
+                # Guesses first: known clients must not wait for unknown ones.
                 wrong = (one for one, known in self._known.items() if not known)
                 del self._known[next(wrong, next(iter(self._known)))]
         return None if right else _REFUSED
 
     def _follow(self) -> None:
-        """Read the files again if one has changed."""
+        """Reload the files if one has changed."""
         if self._changed():
             with self._lock:
                 if self._changed():  # nobody else did it meanwhile
@@ -198,24 +198,24 @@ class Gate:
         except (WebConfigError, CommandError) as error:
             self._failed = True
             log.error(  # noqa: TRY400 - the message says it, no traceback helps
-                "%s; what was in force stays", error
+                "%s; keeping the previous configuration", error
             )
         else:
             if self._failed:
-                log.info("web configuration %s: in force again", self._path)
+                log.info("web configuration %s: loaded successfully again", self._path)
             self._failed = False
 
     def _read(self) -> None:
         """
-        Put in force what the files say.
+        Apply the files.
 
         Raises:
-            WebConfigError: they cannot be used, for whatever reason.
+            WebConfigError: they are invalid or unusable.
             CommandError: there are passwords, and bcrypt is not installed.
         """
-        # Files of what is in force, and of what is asked for: a certificate that comes
-        # after the configuration that names it is a change, too. Looked at before they
-        # are read: a change meanwhile shows at the next look.
+        # Files of the active configuration, and of the requested one: a certificate
+        # created after the configuration that names it is a change as well. Checked
+        # before they are read: a change in between is noticed at the next check.
         stamps = {path: _stamp(path) for path in (self._path, *self._config.files)}
         try:
             config = load(self._path)
@@ -239,11 +239,11 @@ class Gate:
         if not self._serving:
             return
         if (config.tls is None) != (self._config.tls is None):
-            msg = f"{self._path}: TLS is switched on or off by a restart only"
+            msg = f"{self._path}: enabling or disabling TLS requires a restart"
             raise WebConfigError(msg)
         if self._config.users and not config.users:
-            # As of a file that is being written: nobody asked to let everybody in.
-            msg = f"{self._path}: passwords are switched off by a restart only"
+            # Perhaps the file is being written: no one asked to disable authentication.
+            msg = f"{self._path}: disabling passwords requires a restart"
             raise WebConfigError(msg)
 
 

@@ -15,19 +15,20 @@ from jaxmon.http.transport import Transport
 if TYPE_CHECKING:
     import socket
 
-# OpenSSL sends the same bytes again where it could not send all: no more at a time, so
-# that what a client takes can be seen.
+# OpenSSL must be given the same bytes again if it could not send all: no more at a
+# time, so that what a client takes can be seen.
 _RECORD = 1 << 14
 
 
 class TlsTransport(Transport):
     """
-    The socket of a client that speaks TLS.
+    The socket of a TLS client.
 
     Args:
         sock: just accepted, non-blocking.
         context: with the server's certificate.
-        admits: tells whether the client's certificate, verified or `None`, lets it in.
+        admits: returns whether the client's certificate, verified or `None`, is
+            accepted.
 
     Raises:
         OSError: the client is gone.
@@ -69,7 +70,7 @@ class TlsTransport(Transport):
             return super().send(data[:_RECORD])
 
     def end(self) -> None:
-        """End TLS, and send nothing more; what comes is not decrypted from now on."""
+        """Close TLS, and send nothing more; incoming data is no longer decrypted."""
         # It waits for the client's farewell, or there never was a handshake.
         with contextlib.suppress(OSError, ValueError):
             self.sock.unwrap()

@@ -1,11 +1,10 @@
 """
 Every instrumented process on the host, over its Unix socket.
 
-The pages of all agents become one, told apart by the label ``worker``. What one
-agent does costs that agent alone: a process that was killed has no series but
-``jaxmon_agent_up 0`` for as long as its socket lies there, and so has one that
-hangs, floods, or serves what is no metrics page. One that ended in order took its
-socket with it: it has none.
+All agents' metrics are combined, distinguished by the label ``worker``. A faulty agent
+affects only itself: a killed process only has ``jaxmon_agent_up 0`` while its socket
+exists, and so does one that hangs, floods, or does not serve metrics. A process that
+exits cleanly removes its socket and has no series.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ class Agents:
     Collects from the agents in one run directory.
 
     Args:
-        run_dir: may be missing as long as no agent has made it.
+        run_dir: may be missing until an agent creates it.
         interval: seconds between two rounds.
         timeout: seconds that a round waits for the slowest agent.
-        max_bytes: most that one agent's page may have; the largest that jaxmon makes
-            have one million. What is read takes some ten times as much memory.
-        max_total: most that the pages of all agents may have; the largest are left
-            out beyond that.
+        max_bytes: maximum size of one agent's response; jaxmon's largest are about 1
+            MB. Parsed, it takes about ten times as much memory.
+        max_total: maximum size of all agents' responses; beyond that, the largest are
+            dropped.
     """
 
     name = "agents"
@@ -121,16 +120,16 @@ class Agents:
             found = rundir.sockets(self._run_dir)
         except OSError as error:
             message = (
-                f"run directory {self._run_dir}: {error.strerror}; run as the user of "
-                "the agents or pass --run-dir"
+                f"run directory {self._run_dir}: {error.strerror}; run as the "
+                "agents' user or set --run-dir"
             )
             reason = "run_dir"
             raise CollectorUnavailable(reason, message, costly=False) from error
         if not found and not os.path.lexists(self._run_dir):
             message = (
-                f"there is no run directory {self._run_dir}: no agent has run here, or "
-                "it was removed, and agents that run make it again within seconds; "
-                "where theirs is another, pass --run-dir"
+                f"run directory {self._run_dir} does not exist: no agent has run "
+                "here yet, or it was removed (running agents recreate it within "
+                "seconds); if agents use another directory, set --run-dir"
             )
             raise CollectorUnavailable(NO_RUN_DIR, message, costly=False)
         return found
@@ -138,19 +137,24 @@ class Agents:
     def _compatible(
         self, worker: str, page: list[Family], taken: dict[str, str]
     ) -> list[Family]:
-        """Return what of *page* can stand beside the pages before it."""
-        # Where there is a page, it is loaded.
+        """
+        Return the families of *page* that do not conflict with those of earlier agents.
+        """
+        # If there is a response, the parser is loaded.
         from jaxmon_exporter.collectors.agents import page as agent_page  # noqa: PLC0415
 
         kept, errors = agent_page.compatible(page, taken)
         self._failures[CONFLICT] += len(errors)
         if errors and not self._conflicting:
             self._conflicting = True
-            log.warning("agent %s: left out: %s", worker, errors[0])
+            log.warning("agent %s: dropped: %s", worker, errors[0])
         return kept
 
     def _trouble(self, worker: str, reason: str, error: Exception) -> None:
-        """Count a failure and log it when it is new. A process that ended is none."""
+        """
+        Count a failure, and log it if it is new. A process that exited is not a
+        failure.
+        """
         if reason != fetch.GONE:
             self._failures[f"agent_{reason}"] += 1
         if self._troubles.get(worker) != reason:
@@ -160,11 +164,11 @@ class Agents:
 
 def _page(worker: str, answer: str | FetchError) -> list[Family]:
     """
-    Return what an agent answered.
+    Return the parsed response of an agent.
 
     Raises:
-        FetchError: *answer* is none.
-        PageError: it is no page, or one that would spoil the page of all agents.
+        FetchError: *answer* is an error.
+        PageError: it is invalid, or would make the combined output invalid.
     """
     if isinstance(answer, FetchError):
         raise answer

@@ -1,8 +1,8 @@
 """
-Histograms and summaries of a page: whole, and with counts that can be true.
+Validates histograms and summaries: complete, with consistent counts.
 
-OpenMetrics asks for all of this, and a parser that is strict refuses a whole page for
-one histogram that is not so.
+OpenMetrics requires all of this, and a strict parser rejects all output for one invalid
+histogram.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class _Distribution:
 
     def check(self) -> None:
         if len(self._totals) != len(_TOTALS):
-            msg = "has not _sum and _count, once each"
+            msg = "must have exactly one _sum and one _count"
             raise ValueError(msg)
         count = self._totals["_count"]
         if self._label == "le" and (self._bound != inf or count != self._below):
-            msg = "has no bucket +Inf with all that it counts"
+            msg = "has no +Inf bucket equal to its count"
             raise ValueError(msg)
         if count != int(count):
             msg = f"counts {count}"
@@ -90,7 +90,7 @@ class _Distribution:
 
 def _begun(labels: str, label: str, seen: set[str]) -> _Distribution:
     if labels in seen:
-        msg = "comes in pieces"
+        msg = "is not contiguous"
         raise ValueError(msg)
     seen.add(labels)
     return _Distribution(labels, label)
@@ -104,7 +104,7 @@ def _parts(rest: str, label: str) -> tuple[str, str, str]:
     part, _, labels = rest.partition("{")
     if part in _TOTALS:
         return part, labels[:-1], "0"
-    # In a value, the quotation mark would be escaped.
+    # In a label value, the quotation mark would be escaped.
     others, found, bound = labels[:-2].rpartition(f'{label}="')
     if not found or others[-1:] not in ("", ",") or '"' in bound:
         msg = f"has no label {label} at the end"

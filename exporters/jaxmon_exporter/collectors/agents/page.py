@@ -1,4 +1,4 @@
-"""What the page of one agent adds to the page of all."""
+"""Validates and relabels one agent's metrics."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _CATALOGUE = {name for metric in METRICS for name in names_of(metric)}
 
 def families(worker: str, page: str) -> list[Family]:
     """
-    Return an agent's page as families with the label *worker*.
+    Return an agent's metrics as families with the label *worker*.
 
     Raises:
-        PageError: it is no page, or one that would spoil the page of all agents.
+        PageError: it is invalid, or would make the combined output invalid.
     """
     found = [
-        # A device is not the worker's: others may use it, and the driver tells of it.
+        # A device does not belong to the worker: others may use it, and the driver
+        # reports it.
         to_family(one if one.name in _BORROWED else relabel(one, "worker", worker))
         for one in parse(page)
     ]
@@ -42,17 +43,17 @@ def families(worker: str, page: str) -> list[Family]:
 
 def _claim(metric: Metric, taken: dict[str, str]) -> None:
     """
-    Add the names of a metric to those that are *taken*, by whom.
+    Add the names of a metric to *taken*, with their owner.
 
     Raises:
-        PageError: another one has one of them; on a page with both, none can be read.
+        PageError: another metric has one of them; output with both is invalid.
     """
     who = f"{metric.kind} {metric.name}"
     names = names_of(metric)
     for name in names:
         other = taken.get(name, who)
         if other != who:
-            msg = f"{who} and {other} cannot be on one page"
+            msg = f"{who} and {other} conflict and cannot be exported together"
             raise PageError(msg)
     taken.update(dict.fromkeys(names, who))
 
@@ -61,9 +62,9 @@ def compatible(
     page: list[Family], taken: dict[str, str]
 ) -> tuple[list[Family], list[PageError]]:
     """
-    Return what of *page* can stand beside the pages before it, which have *taken* some
-    names, and why the rest cannot: agents of other releases may mean something else by
-    a name that the catalogue does not have.
+    Return the families of *page* compatible with earlier agents' *taken* names, and the
+    reasons for the rest: agents of other releases may mean something else by a name
+    that the catalogue does not have.
     """
     kept, errors = [], []
     for family in page:
@@ -78,20 +79,20 @@ def compatible(
 
 
 def _check(family: Family) -> None:
-    """Refuse what only others may say, other kinds, and series given twice."""
+    """Reject metrics that agents may not export, wrong types and duplicate series."""
     name = family.metric.name
     known = BY_NAME.get(name)
     if known is None and len(name) + len(family.metric.help) > _LONGEST:
         msg = f"{name[:_SHOWN]} has a name and help of more than {_LONGEST} characters"
         raise PageError(msg)
     if not name.startswith(_OURS):
-        msg = f"{name} is no metric of jaxmon; they begin with {', '.join(_OURS)}"
+        msg = f"{name} is not a jaxmon metric; names start with {', '.join(_OURS)}"
         raise PageError(msg)
     if known is not None and "agent" not in known.sources:
-        msg = f"{name} is not an agent's to export"
+        msg = f"{name} must not be exported by an agent"
         raise PageError(msg)
     if known is None and not _CATALOGUE.isdisjoint(names_of(family.metric)):
-        msg = f"{name} is a name that a metric of jaxmon has for its parts"
+        msg = f"{name} collides with a sample name of a jaxmon metric"
         raise PageError(msg)
     if known is not None and known is not family.metric:
         msg = f"{name} is a {family.metric.kind} there and a {known.kind} here"
@@ -99,7 +100,7 @@ def _check(family: Family) -> None:
     if name in _BORROWED:
         _check_devices(family)
     if len({one for one, _ in family.samples}) < len(family.samples):
-        msg = f"{name} has a series twice"
+        msg = f"{name} has a duplicate series"
         raise PageError(msg)
     if max((len(one) for one, _ in family.samples), default=0) > _LONGEST_SERIES:
         msg = f"{name} has a series of more than {_LONGEST_SERIES} characters"
@@ -116,7 +117,7 @@ def _check_devices(family: Family) -> None:
             msg = f"{metric.name} has a series of more than {_LONGEST} characters"
             raise PageError(msg)
         if not device_of(name):
-            msg = f"{metric.name} does not begin with the uuid of a device"
+            msg = f"{metric.name} does not start with a device uuid"
             raise PageError(msg)
         if missing := set(metric.labels) - labels(name).keys():
             msg = f"{metric.name} has no label {', '.join(sorted(missing))}"

@@ -1,7 +1,6 @@
 """
-The page of a dcgm-exporter on this host, for what we cannot read ourselves.
+The metrics of a dcgm-exporter on this host, for what we cannot read ourselves.
 
-`collector` has the page from `fetch`, its lines from `page`, and what they are called
-here from `fields`. What joins the sidecar's own figures is decided in
-`jaxmon_exporter.precedence`.
+`collector` fetches them with `fetch`, parses lines with `page`, and maps names with
+`fields`. `jaxmon_exporter.precedence` decides which of them are exported.
 """

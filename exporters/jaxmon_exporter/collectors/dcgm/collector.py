@@ -1,9 +1,9 @@
 """
-What a dcgm-exporter beside us knows and we cannot read ourselves.
+Metrics from a neighbouring dcgm-exporter that we cannot read ourselves.
 
-That is the activity of GPUs before Hopper, and everything where this process has no
-driver. Figures get our names and units; one that a collector of ours has too is left to
-that one (`jaxmon_exporter.precedence`).
+That is the activity of GPUs before Hopper, and everything if this process has no
+driver. Metrics get our names and units; those of our own collectors take precedence
+(`jaxmon_exporter.precedence`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _TOO_MANY = "too_many_gpus"
 
 class Dcgm:
     """
-    Reads the page of one dcgm-exporter.
+    Reads the metrics of one dcgm-exporter.
 
     Args:
-        url: of the page; may hold user and password.
-        interval: seconds between two looks. dcgm-exporter itself looks every 30 s
-            unless told otherwise.
-        timeout: seconds that the page may take.
-        max_bytes: most that the page may have.
+        url: may contain user and password.
+        interval: seconds between polls. dcgm-exporter itself polls every 30 s by
+            default.
+        timeout: for a response, in seconds.
+        max_bytes: maximum size of the response.
     """
 
     name = "dcgm"
@@ -64,10 +64,10 @@ class Dcgm:
 
     def collect(self) -> Iterable[Family]:
         """
-        Read the page; some milliseconds for eight GPUs.
+        Read the metrics; a few milliseconds for eight GPUs.
 
         Raises:
-            CollectorUnavailable: there is no page, or it is not dcgm-exporter's.
+            CollectorUnavailable: there is no response, or it is not dcgm-exporter's.
         """
         page = self._page()
         found: dict[str, Family] = {}
@@ -101,8 +101,8 @@ class Dcgm:
         if not read:
             reason = "not_dcgm" if page.strip() else "empty"
             message = (
-                f"{self._shown} holds no figure of DCGM; give the "
-                "address of a dcgm-exporter, or wait while it reloads"
+                f"{self._shown} contains no DCGM metrics; give the "
+                "URL of a dcgm-exporter, or wait if it is reloading"
             )
             raise CollectorUnavailable(reason, message, [failures])
         info = Family(ACCELERATOR_INFO, [(one, 1.0) for one in gpus.values()])
@@ -122,14 +122,14 @@ class Dcgm:
         if kind not in _TEXT and body:
             reason = "not_dcgm"
             message = (
-                f"{self._shown} is {kind[:80]}; give the address of a dcgm-exporter"
+                f"{self._shown} is {kind[:80]}; give the URL of a dcgm-exporter"
             )
             raise CollectorUnavailable(reason, message)
         return body
 
 
 def _gpu(line: Line) -> str | None:
-    """Return which GPU a figure is about; `None` for a virtual GPU's or a link's."""
+    """Return the GPU of a value; `None` for a virtual GPU's or a link's."""
     labels = line.labels
     if "vgpu" in labels or "nvlink" in labels:
         return None

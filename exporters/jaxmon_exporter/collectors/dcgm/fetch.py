@@ -1,7 +1,7 @@
 """
-The page of another exporter, over HTTP or HTTPS, within a time and a size.
+Fetches another exporter's metrics over HTTP(S) within a time and size limit.
 
-For pages of our own agents, on Unix sockets, see `jaxmon.http.fetch`.
+For our own agents, on Unix sockets, see `jaxmon.http.fetch`.
 """
 
 from __future__ import annotations
@@ -38,48 +38,46 @@ def usable(url: str) -> str:
 
 def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]:
     """
-    GET *url* and return content type and body. Redirects are not followed: what a
-    site points elsewhere was not meant to be read by us.
+    GET *url* and return content type and body. Redirects are not followed: a redirect
+    target was not configured by the user.
 
     Args:
-        url: may hold user and password.
-        timeout: seconds for all of it, however slowly the answer drips.
-        max_bytes: most that the response may have, head included.
+        url: may contain user and password.
+        timeout: seconds for all of it, however slowly the response arrives.
+        max_bytes: maximum size of the response, including the head.
 
     Raises:
         FetchError: with the reason.
     """
     parts = parts_of(url)
     route = Route(parts)
-    # What it answers may quote what it was sent.
+    # Its response may quote the request.
     hidden = Secrets(*route.secrets)
     bounds = Bounds(timeout, max_bytes)
     try:
         answer = route.exchange("GET", target_of(parts), bounds, headers=_ACCEPT)
     except TimeoutError as error:
-        message = f"no complete answer within {timeout:g} s"
+        message = f"no complete response within {timeout:g} s"
         raise FetchError(TIMEOUT, message) from error
     except TooLargeError as error:
-        message = f"{error}; have it export fewer fields"
+        message = f"{error}; configure it to export fewer fields"
         raise FetchError(TOO_LARGE, message) from error
     except UnreachableError as error:
         message = f"cannot connect: {error}"
         raise FetchError(UNREACHABLE, message) from error
     except ssl.SSLError as error:
-        message = f"no encrypted connection: {error}; SSL_CERT_FILE names authorities"
+        message = f"TLS connection failed: {error}; set SSL_CERT_FILE for a custom CA"
         raise FetchError(TLS, message) from error
     except (HTTPException, ValueError) as error:
-        message = f"its answer is not HTTP as it should be: {error!r}"
+        message = f"invalid HTTP response: {error!r}"
         raise FetchError(BROKEN, hidden.redacted(message)) from error
     except OSError as error:
         message = f"connection failed: {error}"
         raise FetchError(BROKEN, message) from error
     if answer.status in range(300, 400):
-        message = (
-            f"it answered HTTP status {answer.status}; give the address of its page"
-        )
+        message = f"HTTP status {answer.status}; give the full URL of its metrics"
         raise FetchError(REDIRECT, message)
     if answer.status != HTTPStatus.OK:
-        raise FetchError(STATUS, f"it answered HTTP status {answer.status}")
-    # As for any text on the web, where a server does not say what it sends.
+        raise FetchError(STATUS, f"it returned HTTP status {answer.status}")
+    # The default of HTTP if a server does not send a type.
     return hidden.redacted(answer.type or "text/plain"), answer.body

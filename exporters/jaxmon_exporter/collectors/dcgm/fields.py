@@ -1,11 +1,10 @@
 """
-Fields of DCGM by the names that dcgm-exporter gives them, and what we call the same.
+DCGM fields by dcgm-exporter's names, with our names.
 
-DCGM 4.6 renamed many fields. Both names mean the same figure; a percentage stays one,
+DCGM 4.6 renamed many fields. Both names mean the same value; a percentage stays one,
 although its new name ends in RATIO: only those of the profiler, PROF, are ratios.
-
-Left out: the last Xid error, which is no count; times of throttling, of which releases
-differ in the unit; NVLink's bytes of both directions together, which cannot be parted.
+Omitted: the last Xid error, which is not a count; throttling times, whose unit differs
+between releases; NVLink's bytes of both directions together, which cannot be separated.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
-A page of dcgm-exporter, line by line.
+Parses dcgm-exporter's metrics, line by line.
 
-It is read with more patience than a page of ours: dcgm-exporter escapes no label
-value, so a job's name may hold quotes and commas. Of a label that appears twice the
-first counts: those that say which GPU it is stand before all that users can choose.
+More lenient than the parser for our own agents: dcgm-exporter does not escape label
+values, so a job's name may contain quotes and commas. Of duplicate labels the first
+counts: labels that identify the GPU precede those that users can choose.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _LINE = re.compile(r"(DCGM_[A-Z0-9_]{1,100})\{(.*)\}[ \t]+(\S{1,64})(?:[ \t]+-?\
 # whatever it holds.
 _BEGIN = re.compile(r'(?:^|,)([a-zA-Z_][a-zA-Z0-9_]{0,100}+)="')
 _MOST_OF_A_LINE = 8192
-# DCGM has numbers that say why there is none: "nothing yet", "not found", "not
-# supported" and "not permitted", for integers at the top of 64 bits and for floating
-# point from 2**47 on; some exporters print them as if they were figures. A percentage,
-# a temperature, or the bytes of a memory come nowhere near, and energy in mJ takes a
-# GPU six years at 700 W.
+# DCGM has sentinel values that say why there is no value: "nothing yet", "not found",
+# "not supported" and "not permitted", for integers at the top of 64 bits and for
+# floating point from 2**47 on; some exporters print them like values. A percentage, a
+# temperature, or the bytes of a memory come nowhere near, and energy in mJ takes a GPU
+# six years at 700 W.
 _FIRST_BLANK = float(1 << 47)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """
-    One figure.
+    One value.
 
     Args:
-        value: `None` when it is blank.
+        value: `None` if it is blank.
     """
 
     field: str
@@ -44,11 +44,11 @@ class Line:
 
 def lines(page: bytes, wanted: Container[str]) -> Iterator[Line | None]:
     """
-    Yield the figures of DCGM on *page*, and `None` for each line that is broken.
+    Yield DCGM's values in *page*, and `None` for each malformed line.
 
-    Lines that are another exporter's are nobody's concern. One takes about 15 µs,
-    one of a field that is not *wanted* 1 µs: it comes without labels and value. Of
-    the page no copy is made, for it may be large.
+    Lines of other exporters are ignored. A line takes about 15 µs, one of a field that
+    is not *wanted* 1 µs: it comes without labels and value. The page is not copied,
+    because it may be large.
     """
     for raw in io.BytesIO(page):
         line = raw.strip()

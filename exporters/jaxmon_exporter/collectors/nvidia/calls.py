@@ -1,8 +1,8 @@
 """
-Figures that NVML has a function of its own for.
+Metrics read through dedicated NVML functions.
 
-A further figure is a further row of `CALLS`. Where two rows give the same figure, the
-first that a device answers is kept; the other is for older or newer drivers.
+A new metric is a new row of `CALLS`. If two rows provide the same value, the first that
+a device supports is kept; the other is for older or newer drivers.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Values = Sequence[float | None]
 
 _MEGA = 1e6
 _SLOWEST_STATE = 15
-# NVML's states end with "completed", and tell apart what came of it.
+# NVML's states end with "completed", and a separate status has the result.
 _FABRIC_FAILED = 4
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Call:
     """
-    One question, and the figures that its answer holds.
+    One NVML call and the metrics it yields.
 
     Args:
         ask: returns a value for each of *figures*, in the unit of its metric;
             `None` omits it.
-        steady: they hardly change; asked only when a device is looked at closely.
+        steady: slow-changing; read only every 30 seconds.
     """
 
     ask: Callable[[Nvml, Handle], Values]
@@ -43,10 +43,10 @@ class Call:
 
 def read(nvml: Nvml, device: Device, failures: Counter[str]) -> list[Reading]:
     """
-    Return what *device* answers to each call that it supports, and is due.
+    Return the results of all calls that *device* supports and that are due.
 
     Raises:
-        Lost: it does not answer.
+        Lost: it does not respond.
         NVMLError: the driver as a whole failed.
     """
     found: list[Reading] = []

@@ -1,4 +1,4 @@
-"""NVML's return codes, by what can be done about them."""
+"""NVML return codes, grouped by how to handle them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ EventSet: TypeAlias = Any
 
 # The device, or the driver, will never be able to.
 UNSUPPORTED = {3, 13, 25, 26}
-# This device no longer answers; the others may.
+# This device no longer responds; the others may.
 LOST = {15: "device_lost", 16: "reset_required", 28: "device_not_found"}
-# No device answers; NVML must be initialised again.
+# No device responds; NVML must be initialised again.
 DRIVER = {1: "uninitialized", 9: "driver_not_loaded", 12: "library_not_found"}
 DRIVER |= {18: "driver_mismatch"}
 INVALID_ARGUMENT = 2
 NO_PERMISSION = 4
 TIMEOUT = 10
-# Nothing to tell now. pynvml raises 0 where NVML has an empty list.
+# No data now. pynvml raises 0 if NVML has an empty list.
 NORMAL_ABSENCE = {0, 6, TIMEOUT, 21, 27}
 
 

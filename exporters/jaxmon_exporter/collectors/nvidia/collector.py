@@ -1,10 +1,10 @@
 """
 NVIDIA GPUs, read through NVML without root, DCGM or a profiler.
 
-What is read are the tables of `nvml_calls` and `nvml_fields`, MIG devices and, if
-asked for, processes. What a device does not support is learned once and not asked for
-again; a device that is lost keeps its identity and shows ``up 0`` while the others go
-on; a driver that fails is initialised again, at the pace of the poller's backoff.
+Reads the tables in `calls` and `fields`, MIG devices and, if enabled, processes. What a
+device does not support is learned once and not queried again; a lost device keeps its
+identity and shows ``up 0`` while the others are unaffected; a driver that fails is
+initialised again, at the pace of the poller's backoff.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from jaxmon_exporter.collectors.nvidia.xids import Xids
 
 log = logging.getLogger("jaxmon.exporter")
 
-# After these only a new process, or a new container, reaches the driver again.
+# After these, only a new process or container can reach the driver.
 _FOR_GOOD = {DRIVER_MISMATCH, INIT_FAILED}
-# What hardly changes is read this often; one device at a time, where there are several.
+# Slow-changing values are read this often; one device at a time, if there are several.
 _STEADY_SECONDS = 30.0
 
 
@@ -51,10 +51,10 @@ class NvidiaGpus:
     Reads every GPU that the driver shows to this process.
 
     Args:
-        processes: of how many processes per GPU to tell the memory; 0 of none.
-        give_up: called with a message when NVML worked here before, and now only a
-            new process can reach the driver; may be called at each poll.
-        sysfs: where the kernel tells of PCI devices.
+        processes: for how many processes per GPU to export the memory; 0 disables it.
+        give_up: called with a message if NVML worked before, and now only a new process
+            can reach the driver; may be called at each poll.
+        sysfs: where the kernel lists PCI devices.
     """
 
     name = "nvml"
@@ -81,8 +81,7 @@ class NvidiaGpus:
 
     def collect(self) -> Iterable[Family]:
         """
-        Read all devices; while the driver is well, that takes microseconds per
-        figure.
+        Read all devices; with a healthy driver, this takes microseconds per value.
 
         Raises:
             CollectorUnavailable: no pynvml, no driver, no device.
@@ -119,7 +118,8 @@ class NvidiaGpus:
 
     def _note_failure(self, failure: CollectorUnavailable) -> None:
         """Note that the whole driver failed: known devices are down with it."""
-        # A new process that fares no better must not end again: it would never stop.
+        # A restarted process that has the same problem must not exit again: that would
+        # be a loop.
         if failure.reason in _FOR_GOOD and self._devices and self._give_up:
             self._give_up(str(failure))
         down: list[Reading] = []
@@ -130,7 +130,7 @@ class NvidiaGpus:
         failure.families = [*_families(down), *self._xids.families()]
 
     def _take_inventory(self, nvml: Nvml) -> None:
-        """Find the devices, again whenever one of them is not in order."""
+        """Find the devices, again whenever one of them has a problem."""
         self._count = max(self._count, nvml.nvmlDeviceGetCount())
         in_order = [device for device in self._devices.values() if not device.lost]
         if len(in_order) == self._count:
@@ -145,7 +145,7 @@ class NvidiaGpus:
             except nvml.NVMLError as error:
                 if error.value in DRIVER:
                     raise
-                log.debug("GPU %d does not say who it is: %s", index, error)
+                log.debug("cannot identify GPU %d: %s", index, error)
             else:
                 place = len(self._devices)
                 device = self._devices.setdefault(uuid, Device(uuid, place))
@@ -155,7 +155,7 @@ class NvidiaGpus:
             self._failures["device_unidentified"] += nameless
 
     def _read(self, nvml: Nvml, device: Device) -> list[Reading]:
-        """Return the figures of one device; of a lost one, who it was."""
+        """Return the values of one device; of a lost one, its identity."""
         # First: the Xid that explains a loss was queued before it.
         listening = self._xids.drain(nvml, device.uuid)
         if device.lost:
@@ -168,7 +168,7 @@ class NvidiaGpus:
             self._note_loss(device, error)
             return [*device.identity, device.up()]
         if device.lost:
-            log.info("GPU %s is back", device.uuid)
+            log.info("GPU %s has recovered", device.uuid)
         if device.lost or not listening:
             self._xids.listen(nvml, device.uuid, device.handle)
         device.lost = False
@@ -176,7 +176,7 @@ class NvidiaGpus:
 
     def _figures(self, nvml: Nvml, device: Device) -> list[Reading]:
         if device.handle is None:
-            msg = "the driver does not find it"
+            msg = "not found by the driver"
             raise Lost(msg)
         device.begin(self._every)
         found = [
@@ -188,7 +188,7 @@ class NvidiaGpus:
             found += _processes(nvml, device, self._failures, self._processes)
         if device.unanswered and not found:
             # Drivers have many codes for a GPU that is dead, as for one that is busy.
-            msg = "it answers nothing"
+            msg = "no response to any call"
             raise Lost(msg)
         return found + device.steady
 
@@ -206,11 +206,11 @@ def _processes(
     """
     Yield the *most* processes with most memory on *device*, the others as one.
 
-    A process number means nothing after its process, and each makes a series. They are
-    numbers of the driver's choice: in a container they may be those of the host.
+    A pid means nothing after its process has exited, and each creates a series. The
+    driver determines the pids: in a container they may be those of the host.
 
     Raises:
-        Lost: it does not answer.
+        Lost: it does not respond.
         NVMLError: the driver as a whole failed.
     """
     if not device.awake(_processes):
@@ -222,7 +222,7 @@ def _processes(
         return
     used: Counter[str] = Counter()
     for process in running:
-        # The driver tells a container of processes but not always of their memory.
+        # The driver shows a container the processes, but not always their memory.
         if process.usedGpuMemory is not None:
             used[str(process.pid)] += process.usedGpuMemory
     kept = used.most_common(most)

@@ -1,4 +1,4 @@
-"""A GPU of the inventory, and what a failed question about it means."""
+"""A GPU in the inventory, and handling of failed calls."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ log = logging.getLogger("jaxmon.exporter")
 
 Reading: TypeAlias = tuple[Metric, Sample]
 
-# Polls until a question that we may not ask is asked again: five minutes or so.
+# Polls until a query without permission is retried: about five minutes.
 _PATIENCE = 60
 
 
 class Lost(Exception):  # noqa: N818 - an outcome
-    """A device no longer answers."""
+    """A device no longer responds."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Figure:
     """
-    One number that NVML can tell about a device.
+    One value that NVML can report for a device.
 
-    Questions that can give the same one share the object: it is looked up for each
-    number of each device at each poll.
+    Queries that can provide the same one share the object: it is looked up for each
+    value of each device at each poll.
 
     Args:
         metric: its first label is ``uuid``.
@@ -64,13 +64,13 @@ class Device:
     A device of the inventory; its identity outlives the device.
 
     Args:
-        place: among all devices; they take turns at being looked at closely.
-        close: this poll asks also for what hardly changes.
-        steady: what hardly changes, as last read.
-        unanswered: questions of this poll that got no answer, not even a refusal.
-        asleep: what is not asked before which poll: for ever where it is unsupported.
-        sources: which question answers each figure, for as long as it is the same
-            device: two counters of the same thing do not agree.
+        place: among all devices; they take turns at reading slow-changing values.
+        close: this poll also reads slow-changing values.
+        steady: slow-changing values, as last read.
+        unanswered: queries of this poll that got no response, not even an error.
+        asleep: queries by the poll until which they are paused; forever if unsupported.
+        sources: which query provides each value, as long as it is the same
+        device: two counters of the same thing do not agree.
     """
 
     uuid: str
@@ -89,7 +89,9 @@ class Device:
     _names: dict[Figure, str] = field(default_factory=dict)
 
     def begin(self, every: int) -> None:
-        """Begin a poll; one in *every* looks closely, the first among them."""
+        """
+        Begin a poll; one in *every* reads slow-changing values, including the first.
+        """
         self.polls += 1
         self.unanswered = 0
         self.close = self.polls >= self._close_at
@@ -99,28 +101,27 @@ class Device:
             self._close_at = self.polls + every - (self.place % every if first else 0)
 
     def awake(self, question: object) -> bool:
-        """Tell whether *question* may be asked at this poll."""
+        """Return whether *question* is due at this poll."""
         return self.asleep.get(question, 0.0) <= self.polls
 
     def forget(self) -> None:
-        """Ask everything again: a reset device or a new driver may support more."""
+        """Query everything again: a reset device or a new driver may support more."""
         self.asleep.clear()
         self.sources.clear()
         self._close_at = 0
 
     def note_division(self, divided: bool) -> None:  # noqa: FBT001 - all there is
         """
-        Ask everything again from the next poll on if MIG mode was switched: a whole
-        GPU supports what a divided one does not, and Hopper needs no reset between.
+        Query everything again from the next poll on if MIG mode was switched: a whole
+        GPU supports what a partitioned one does not, and Hopper switches without a
+        reset.
         """
         before, self._divided = self._divided, divided
         if before is not None and before is not divided:
             self.forget()
 
     def reading(self, figure: Figure, value: float, source: object) -> Reading | None:
-        """
-        Return *value* under its name, `None` when another source gives the figure.
-        """
+        """Return *value* under its name, `None` if another source provides it."""
         if self.sources.setdefault(figure, source) is not source:
             return None
         if (name := self._names.get(figure)) is None:
@@ -135,9 +136,9 @@ class Device:
         found: list[Reading],
     ) -> None:
         """
-        Add to *found* what a *question* answered, `None` where it has no value.
+        Add the result of *question* to *found*, `None` if it has no value.
 
-        When others are the source of all its figures, it is never asked again.
+        If all its values have other sources, it is never queried again.
         """
         superseded = True
         for figure, value in answers:
@@ -158,15 +159,15 @@ class Device:
         unsupported: bool = False,
     ) -> None:
         """
-        Do what a failed *question* asks for.
+        Handle a failed *question*.
 
         Raises:
-            Lost: the device is, and with it everything else about it.
+            Lost: the device is lost, so no other query can succeed.
             NVMLError: the driver as a whole failed.
         """
         code = error.value
         if code in UNSUPPORTED or unsupported:
-            log.debug("%s: never again %s: %s", self.uuid, question, error)
+            log.debug("%s: disabling %s: %s", self.uuid, question, error)
             self.asleep[question] = math.inf
         elif code in LOST:
             raise Lost from error
@@ -181,7 +182,7 @@ class Device:
                 failures["figure_failed"] += 1
 
     def up(self) -> Reading:
-        """Return whether the device answers."""
+        """Return whether the device responds."""
         value = 0.0 if self.lost else 1.0
         return ACCELERATOR_UP, (series(ACCELERATOR_UP, self.uuid), value)
 

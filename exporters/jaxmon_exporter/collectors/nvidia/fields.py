@@ -1,8 +1,8 @@
 """
-Figures that NVML numbers: all of a device are asked for in one call.
+Metrics read as NVML field values, all in one call per device.
 
-A further figure is a further row of `FIELDS`. Where two rows give the same figure, the
-first that a device answers is kept.
+A new metric is a new row of `FIELDS`. If two rows provide the same value, the first
+that a device supports is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jaxmon_exporter.collectors.nvidia.device import Device, Figure, Reading
 
 # In the order of NVML's value types.
 _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-# What drivers put where they have no figure.
+# Drivers' values for "not available".
 _NOTHING = {0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF}
 _ALL_LINKS = 0xFFFFFFFF
 _HOTTEST = 200
@@ -29,15 +29,15 @@ _HOTTEST = 200
 @dataclass(slots=True, eq=False, repr=False)
 class Field:
     """
-    A numbered figure.
+    A field value.
 
     Args:
         number: NVML's.
         divisor: from NVML's unit to that of the metric.
-        scope: which link, where there are several.
-        member: where the value is, whatever its type claims.
-        highest: more than that is nonsense, and so is 0.
-        steady: it hardly changes; asked only when a device is looked at closely.
+        scope: which link, if there are several.
+        member: union member that holds the value, whatever its type claims.
+        highest: higher values, and 0, are invalid.
+        steady: slow-changing; read only every 30 seconds.
     """
 
     number: int
@@ -49,7 +49,7 @@ class Field:
     steady: bool = False
 
     def value(self, answer: Any) -> float | None:
-        """Return the value in the unit of the metric, `None` where there is none."""
+        """Return the value in the unit of the metric, `None` if there is none."""
         kind = answer.valueType
         if not self.member and not 0 <= kind < len(_MEMBERS):
             return None
@@ -64,10 +64,10 @@ class Field:
 
 def read(nvml: Nvml, device: Device, failures: Counter[str]) -> list[Reading]:
     """
-    Return what *device* answers to every field that it supports, and is due.
+    Return the values of all fields that *device* supports and that are due.
 
     Raises:
-        Lost: it does not answer.
+        Lost: it does not respond.
         NVMLError: the driver as a whole failed.
     """
     fields = FIELDS if device.close else _LIVELY

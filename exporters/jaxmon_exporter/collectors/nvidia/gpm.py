@@ -1,9 +1,9 @@
 """
-What the parts of a GPU are busy with: Hopper and later, through NVML's GPM.
+GPU activity on Hopper and later through NVML's GPM, which needs neither DCGM nor root
+and does not conflict with profilers.
 
-GPM needs neither DCGM nor root, and gets in no profiler's way. It compares two samples
-of hardware counters, so this collector keeps the sample of the poll before: a figure
-is the mean from one poll to the next, whoever scrapes, and however often.
+It compares two samples of hardware counters, so this collector keeps the sample of the
+poll before: a value is the mean from one poll to the next, however often it is scraped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from jaxmon_exporter.precedence import COUNTERS
 
 log = logging.getLogger("jaxmon.exporter")
 
-# By the numbers that NVML gives its metrics; it answers in percent.
+# By NVML's metric ids; values are percentages.
 _RATIOS = {
     1: GPU_GRAPHICS_ACTIVE_RATIO,
     2: GPU_SM_ACTIVE_RATIO,
@@ -70,7 +70,7 @@ _RATES = {
     60: GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
     61: GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
 }
-# What the collector nvml asks of the same bytes.
+# The queries of collector nvml for the same bytes.
 _COUNTING = [one for one in FIELDS if one.figure.metric in COUNTERS.values()]
 _MEBIBYTE = 1 << 20
 _PERCENT = 100
@@ -79,24 +79,26 @@ _PERCENT = 100
 _Key: TypeAlias = tuple[str, int | None]
 _UNSUPPORTED = "unsupported"
 _ADVICE = {
-    _UNSUPPORTED: "no GPU here tells its activity by itself, which Hopper and later "
-    "do; the collector dcgm can read that of others from a dcgm-exporter",
-    "no_permission": "the driver refuses activity figures to this process",
+    _UNSUPPORTED: (
+        "no GPU here supports activity metrics (Hopper or later required); for older "
+        "GPUs use --dcgm with a dcgm-exporter"
+    ),
+    "no_permission": "the driver denies this process access to activity metrics",
 }
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Unit:
     """
-    What is sampled: a GPU, or an instance of one that is split (MIG).
+    A sampled unit: a GPU, or a MIG instance of one.
 
     Args:
-        uuids: of the devices that its figures are about.
-        instance: number of the GPU instance; `None` for the whole.
-        divided: the GPU is split.
+        uuids: of the devices that its values describe.
+        instance: id of the GPU instance; `None` for a whole GPU.
+        divided: the GPU is partitioned.
         sample: of the last poll.
-        off: why it is not asked any more; ``""`` while it is.
-        metrics: wanted, by NVML's number.
+        off: why it is no longer sampled; ``""`` while it is.
+        metrics: wanted, by NVML's id.
     """
 
     uuids: tuple[str, ...]
@@ -110,11 +112,11 @@ class _Unit:
 
 class Gpm:
     """
-    Samples every GPU that the driver shows to this process, and can be sampled.
+    Samples every GPU that the driver shows to this process and that supports it.
 
     Args:
-        interval: seconds between two samples; NVML asks for 0.1 at least.
-        all_rates: tell bytes per second although the driver counts the bytes.
+        interval: seconds between two samples; NVML requires at least 0.1.
+        all_rates: export bytes per second even if the driver counts the bytes.
     """
 
     name = "gpm"
@@ -159,11 +161,11 @@ class Gpm:
         self._session.close()
 
     def _take_inventory(self, nvml: Nvml) -> None:
-        """Find what there is to sample, and forget what is gone."""
+        """Find the units to sample, and forget those that are gone."""
         count = nvml.nvmlDeviceGetCount()
         if not count:
             reason = "no_devices"
-            raise CollectorUnavailable(reason, "the driver shows no GPU here")
+            raise CollectorUnavailable(reason, "the driver reports no GPUs")
         seen: set[_Key] = set()
         for index in range(count):
             try:
@@ -171,7 +173,7 @@ class Gpm:
                 uuid = text(nvml.nvmlDeviceGetUUID(handle))
                 divided, instances = _division(nvml, handle)
             except nvml.NVMLError as error:
-                # The collector nvml tells who is lost.
+                # The collector nvml reports lost devices.
                 if error.value in DRIVER:
                     raise
                 continue
@@ -179,8 +181,8 @@ class Gpm:
                 key = (uuid, instance)
                 seen.add(key)
                 unit = self._units.get(key)
-                # Divided anew, it is another: it may support more, and nothing of it
-                # compares with what had its number before.
+                # Repartitioned, it is a new unit: it may support more, and nothing of
+                # it compares with what had its number before.
                 if unit is None or (unit.uuids, unit.divided) != (uuids, divided):
                     if unit is not None:
                         _free(nvml, unit)
@@ -192,7 +194,7 @@ class Gpm:
             self._lost.discard(key)
 
     def _read(self, nvml: Nvml, key: _Key, unit: _Unit) -> list[Family]:
-        """Return the figures of one unit since the last poll."""
+        """Return the values of one unit since the last poll."""
         if unit.off:
             return []
         try:
@@ -215,8 +217,8 @@ class Gpm:
 
     def _wanted(self, nvml: Nvml, unit: _Unit) -> dict[int, Metric]:
         """
-        Return what to ask for: rates only where the driver has no counter, and of a
-        whole GPU, so that nobody adds an instance's to them.
+        Return the metrics to query: rates only if the driver has no counter, and only
+        for whole GPUs, so that sums do not include an instance's as well.
         """
         if unit.instance is not None:
             return _RATIOS
@@ -239,7 +241,7 @@ class Gpm:
 
     def _note(self, nvml: Nvml, key: _Key, unit: _Unit, error: Any) -> None:
         """
-        Do what a failed call asks for.
+        Handle a failed call.
 
         Raises:
             NVMLError: the driver as a whole failed.
@@ -254,7 +256,7 @@ class Gpm:
         elif code == NO_PERMISSION:
             unit.off = "no_permission"
             self._failures["device_no_permission"] += 1
-            log.warning("GPU %s: activity figures are refused", key[0])
+            log.warning("GPU %s: no permission to read activity metrics", key[0])
         elif code in LOST:
             if key not in self._lost:
                 self._failures["device_lost"] += 1
@@ -309,7 +311,7 @@ def _sampled(nvml: Nvml, unit: _Unit) -> Any:
 
 
 def _compared(nvml: Nvml, unit: _Unit, before: Any) -> list[Family]:
-    """Return the figures between two samples; what NVML does not know is left out."""
+    """Return the values between two samples, without those that NVML lacks."""
     request = nvml.c_nvmlGpmMetricsGet_t()
     request.version = nvml.NVML_GPM_METRICS_GET_VERSION
     request.numMetrics = len(unit.metrics)

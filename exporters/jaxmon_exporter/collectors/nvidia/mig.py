@@ -1,8 +1,8 @@
 """
-MIG devices: parts of a GPU that programs see as GPUs of their own.
+MIG devices: partitions of a GPU that programs see as separate GPUs.
 
-They have metrics of their own, so that nobody adds them to the GPU they are part of.
-Their uuid is what a JAX process that was given one publishes.
+They have separate metrics, so that sums do not count them twice. A JAX process that
+uses one exports its uuid.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _MOST_DEVICES = 64
 
 def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading]:
     """
-    Yield whether *device* is divided, and its parts.
+    Yield whether *device* is partitioned, and its MIG devices.
 
     Raises:
-        Lost: it does not answer.
+        Lost: it does not respond.
         NVMLError: the driver as a whole failed.
     """
     if not device.awake(read):

@@ -1,4 +1,4 @@
-"""NVML itself: found, started, and let go of."""
+"""NVML library lifecycle: load, initialise, shut down."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ DRIVER_MISMATCH = "driver_mismatch"
 INIT_FAILED = "init_failed"
 _NOT_FOUND = "library_not_found"
 _ADVICE = {
-    _NOT_FOUND: "libnvidia-ml.so.1 is not here: no NVIDIA driver on this "
-    "host, or none passed into this container",
+    _NOT_FOUND: (
+        "libnvidia-ml.so.1 not found: no NVIDIA driver on this host, or none passed "
+        "into this container"
+    ),
     "driver_not_loaded": "the NVIDIA kernel driver is not loaded",
     DRIVER_MISMATCH: "the driver was upgraded under this process; restart the exporter",
-    INIT_FAILED: "NVML cannot start; a container that lost its devices must be "
-    "created again",
+    INIT_FAILED: (
+        "NVML initialisation failed; if the container lost its devices, recreate it"
+    ),
 }
 
 
@@ -55,8 +58,8 @@ class Session:
             if error.name != "pynvml":  # there, and broken
                 raise
             message = (
-                "the package nvidia-ml-py is missing; pip install 'jaxmon[nvidia]' "
-                f"to read NVIDIA GPUs, or pass --disable {self._collector}"
+                "the nvidia-ml-py package is missing; install it with pip install "
+                f"'jaxmon[nvidia]', or use --disable {self._collector}"
             )
             reason = "not_installed"
             raise CollectorUnavailable(reason, message) from error
@@ -68,7 +71,7 @@ class Session:
         return pynvml
 
     def close(self) -> None:
-        """Shut NVML down, if it was started; the next `open` starts it again."""
+        """Shut NVML down if it is initialised; the next `open` initialises it again."""
         nvml, self.nvml = self.nvml, None
         if nvml is not None:
             with suppress(nvml.NVMLError):
@@ -76,7 +79,7 @@ class Session:
 
 
 def driver_is_here() -> bool:
-    """Tell whether the driver's library can be loaded, as pynvml will."""
+    """Return whether the driver's library can be loaded, as by pynvml."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -86,12 +89,12 @@ def driver_is_here() -> bool:
 
 def unavailable(error: Any, otherwise: str = "driver_error") -> CollectorUnavailable:
     """
-    Return the failure of the whole driver that an error of NVML means.
+    Return the driver failure that an NVML error means.
 
     Args:
         error: raised by pynvml.
-        otherwise: the reason where NVML's code is none of the driver's.
+        otherwise: the reason if NVML's code is not about the driver.
     """
     reason = DRIVER.get(error.value, otherwise)
-    advice = _ADVICE.get(reason, "NVML will be started again")
+    advice = _ADVICE.get(reason, "NVML will be re-initialised")
     return CollectorUnavailable(reason, f"{error}: {advice}")

@@ -1,12 +1,12 @@
 """
-Xid errors: what the driver of an NVIDIA GPU reports when something goes wrong.
+Xid errors, which NVIDIA's driver reports when something goes wrong.
 
-The driver queues events for whoever registered, so they are drained at each poll,
-on the collector's own thread, and none is lost between two polls. It tells
-nothing of the time before; events while NVML is being initialised again go unseen.
+The driver queues events for registered clients, so they are drained at each poll, on
+the collector's own thread, and none is lost between two polls. Earlier events are not
+available; events during NVML re-initialisation are missed.
 
-Each GPU has an event set of its own: one that is lost costs nobody else's events,
-and an event needs no search for its GPU.
+Each GPU has a separate event set: a lost GPU does not affect the events of others, and
+the GPU of an event is known.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Xids:
         self._refused: set[str] = set()
         self._counts: dict[str, dict[str, int]] = {}
         self._last: dict[tuple[str, str], float] = {}
-        # Made anew when a count changes, which is hardly ever.
+        # Rebuilt when a count changes, which is rare.
         self._families: list[Family] | None = None
 
     def listen(self, nvml: Nvml, uuid: str, handle: Handle) -> None:
@@ -92,7 +92,7 @@ class Xids:
             self._sets[uuid] = nvml.nvmlEventSetCreate()
             nvml.nvmlDeviceRegisterEvents(handle, wanted, self._sets[uuid])
         except nvml.NVMLError as error:
-            # What a set is good for after this, NVML leaves open.
+            # NVML does not define the state of a set after this.
             self._free(nvml, uuid)
             if error.value in DRIVER:
                 raise
@@ -102,12 +102,12 @@ class Xids:
             self._families = None
 
     def forget(self, uuid: str) -> None:
-        """Let `listen` ask again what a GPU could not: a reset one may support more."""
+        """Let `listen` retry unsupported events: a reset GPU may support more."""
         self._refused.discard(uuid)
 
     def drain(self, nvml: Nvml, uuid: str) -> bool:
         """
-        Count the events that the driver queued for a GPU; does not wait for any.
+        Count the events queued for a GPU, without waiting.
 
         Returns:
             `False` when `listen` is due: never called, or the event set failed twice
@@ -164,7 +164,7 @@ class Xids:
         ]
 
     def _note(self, nvml: Nvml, uuid: str, error: Any) -> None:
-        """Do what a failed call asks for; that a GPU is lost is for others to count."""
+        """Handle a failed call; lost GPUs are counted elsewhere."""
         log.debug("%s: no Xid errors: %s", uuid, error)
         code = error.value
         if code not in UNSUPPORTED | LOST.keys():

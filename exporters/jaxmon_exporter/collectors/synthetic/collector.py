@@ -1,9 +1,9 @@
 """
-A believable synthetic fleet, for dashboards, documentation and screenshots.
+A realistic synthetic fleet for dashboards, documentation and screenshots.
 
-Eight accelerators and four JAX workers that train and serve. Every figure is a
-function of seed and clock alone, so two exporters with one seed agree, counters
-never fall, and a test can ask for any moment. It is never on by itself.
+Eight accelerators and four JAX workers that train and serve. Every value is a function
+of seed and clock only, so two exporters with one seed agree, counters never decrease,
+and a test can choose any moment. Off by default.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class _Function:
 
     Args:
         rate: calls per second and worker.
-        shapes: programs that it needs at first.
-        recompiles_per_hour: further programs, for a cause.
+        shapes: programs compiled at startup.
+        recompiles_per_hour: further programs, by cause.
         compile_seconds: backend compile time of one program.
     """
 
@@ -77,10 +77,10 @@ FUNCTIONS = (
 
 class Demo:
     """
-    Makes the figures of the synthetic fleet.
+    Generates the metrics of the synthetic fleet.
 
     Args:
-        seed: another seed is another fleet.
+        seed: a different seed yields a different fleet.
         clock: seconds since the epoch.
     """
 

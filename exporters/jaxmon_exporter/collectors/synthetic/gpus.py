@@ -1,7 +1,7 @@
 """
-What the GPUs of the synthetic fleet tell beyond load, memory and power.
+Metrics of the synthetic fleet's GPUs beyond load, memory and power.
 
-All but the last are in good health; the last one's fan is dusty.
+All but the last are healthy; the last one overheats.
 """
 
 from __future__ import annotations

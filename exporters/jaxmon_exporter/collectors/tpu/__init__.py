@@ -1,9 +1,9 @@
 """
 TPUs, as the runtimes of the programs on them report.
 
-`collector` finds the chips on the PCI bus and polls `runtimes`, which ask each runtime
-at its place (`addresses`) by gRPC (`channel`), once somebody is `listening` there.
-`messages` reads the replies, `reading` collects those of one runtime, `places` says
-which chip a number means, and `figures` makes the families. `hangs` watches for cores
-that stand still.
+`collector` finds the chips on the PCI bus and polls `runtimes`, which query each
+runtime at its address (`addresses`) by gRPC (`channel`), if something is `listening`
+there. `messages` parses the replies, `reading` collects those of one runtime, `places`
+maps numbers to chips, and `figures` creates the families. `hangs` detects cores that
+make no progress.
 """

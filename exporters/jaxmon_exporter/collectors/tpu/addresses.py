@@ -1,4 +1,4 @@
-"""Where processes that hold TPUs may serve figures of them."""
+"""Candidate addresses of TPU runtime metrics servers."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Address(NamedTuple):
 
 def addresses(environ: Mapping[str, str]) -> tuple[list[Address], bool]:
     """
-    Return where to look for runtimes, and whether *environ* told so.
+    Return the candidate addresses of runtimes, and whether *environ* set them.
 
-    The variables are those that tell libtpu where to serve. Without them: the
-    ports that are usual, of which most are not in use.
+    The variables are those that configure libtpu. Without them: the usual ports, most
+    of which are unused.
     """
     if text := environ.get("TPU_RUNTIME_METRICS_ADDRESS", "").strip():
         return [_address(text)], True
@@ -63,7 +63,7 @@ def _address(text: str) -> Address:
     if path != text or "/" in text or not (ports := _ports(port)):
         return Address(path.rpartition("/")[2], path)
     host = host.strip("[]")
-    # What a server takes for all of its own addresses is no place to call.
+    # A wildcard address of a server cannot be connected to.
     if host in ("", "localhost", "0.0.0.0"):  # noqa: S104 - nothing is bound
         host = _HERE
     elif host == "::":

@@ -1,9 +1,9 @@
 """
-Calls of gRPC to the runtimes, all at once and under one deadline.
+gRPC calls to the runtimes, concurrently and with one deadline.
 
-Channels last for the calls of one round: a server that hangs, or that went and came
-back, leaves nothing behind, and between two polls there is no thread and no connection.
-Requests and replies are bytes, so grpcio needs no protobuf beside it.
+Channels exist for one round of calls: a server that hangs or restarts leaves nothing
+behind, and between polls there is no thread and no connection. Requests and replies are
+bytes, so grpcio works without protobuf.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Reply: TypeAlias = "bytes | Failure"
 
 _UNAVAILABLE = "UNAVAILABLE"
 _DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
-# What a server says when it does not have what was asked for, now or ever.
+# Status codes for data that a server does not have, now or ever.
 _UNKNOWN = frozenset({"NOT_FOUND", "UNIMPLEMENTED", "INVALID_ARGUMENT"})
 
 # Of one reply; the largest that a runtime has are some 10 KiB.
@@ -42,7 +42,7 @@ _OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.service_config_disable_resolution", 1),
     ("grpc.max_receive_message_length", _MOST_BYTES),
-    # Connections of its own, which end with the channel.
+    # Separate connections, which are closed with the channel.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.default_authority", "localhost"),
 )
@@ -78,7 +78,7 @@ class Failure:
     @property
     def unknown(self) -> bool:
         """
-        Whether the server does not have that; it is no use to ask again.
+        Whether the server lacks the method or metric, so that retrying is useless.
 
         A web server that answers 404 looks the same: gRPC counts that as UNIMPLEMENTED.
         """
@@ -91,7 +91,7 @@ class Failure:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody is there, or nobody any more, or a stranger."""
+        """Whether nothing, or something else, is listening there."""
         return self.code == _UNAVAILABLE
 
 
@@ -103,17 +103,17 @@ CUT_OFF = Failure("INTERNAL")
 
 def ask(calls: Sequence[Call], seconds: float) -> list[Reply]:
     """
-    Send all *calls* at once, and return their replies, within *seconds*.
+    Send all *calls* concurrently, and return their replies, within *seconds*.
 
     Raises:
-        ImportError: there is something to ask, and grpcio is not installed.
+        ImportError: there are calls, and grpcio is not installed.
     """
     if not calls:
         return []
     # Its core writes to stderr what it meets on a socket; the replies say that as well.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Where nobody ever listens it is not loaded: 15 MB, and a tenth of a second that
-    # does not count as the runtimes'.
+    # Loaded only if something is listening: 15 MB, and a tenth of a second that does
+    # not count as the runtimes'.
     import grpc  # noqa: PLC0415 - see above
 
     end = time.monotonic() + seconds

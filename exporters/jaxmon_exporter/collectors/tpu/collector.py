@@ -1,8 +1,8 @@
 """
-TPUs: chips from the PCI bus, figures from the runtimes of the processes that use them.
+TPUs: chips from the PCI bus, metrics from the runtimes of the processes that use them.
 
-Chips without a process are idle, and a process without a server is one that does
-not tell: neither is a failure of the collector.
+Chips without a process are idle, and a process without a server exports nothing:
+neither is a failure of the collector.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _OWNERS_EVERY = 30.0
 
 class Tpus:
     """
-    Reads every TPU of this host, and every runtime that serves figures.
+    Reads every TPU of this host, and every runtime that serves metrics.
 
     Args:
-        interval: seconds between two looks.
-        root: where ``sys``, ``dev`` and ``proc`` are.
-        environ: may tell where the runtimes serve.
+        interval: seconds between polls.
+        root: the directory that contains ``sys``, ``dev`` and ``proc``.
+        environ: may contain the runtimes' addresses.
         clock: seconds, monotonic.
     """
 
@@ -67,19 +67,19 @@ class Tpus:
 
     def collect(self) -> Iterable[Family]:
         """
-        Read chips and runtimes: some milliseconds, and five seconds at most however
-        many runtimes do not answer.
+        Read chips and runtimes: a few milliseconds, and at most five seconds however
+        many runtimes do not respond.
 
         Raises:
             CollectorUnavailable: no TPU, or grpcio is not installed.
         """
         chips = tpus.find(self._root)
         present = {chip.uuid for chip in chips}
-        # A chip that is lost keeps its place, until the host is put together anew.
+        # A lost chip keeps its position until the hardware changes.
         if not present <= self._chips.keys():
             self._chips = {chip.uuid: chip for chip in chips}
         if not self._chips and not self._configured:
-            reason, message = "no_devices", "there is no TPU on this host's PCI bus"
+            reason, message = "no_devices", "no TPU found on this host's PCI bus"
             raise CollectorUnavailable(reason, message)
         identity = [*self._identity(present), *self._owned(chips)]
         if not self._addresses:  # switched off by the variable that switches them on
@@ -127,8 +127,8 @@ class Tpus:
         """
         Return the uuids of the chips in order, and how many cores each has.
 
-        Where the PCI bus is hidden, by their numbers: a runtime tells the memory of
-        each core, and the duty cycle of each chip.
+        If the PCI bus is hidden, by their numbers: a runtime reports the memory of each
+        core, and the duty cycle of each chip.
         """
         if not self._chips:
             return _guessed(readings)
@@ -172,7 +172,8 @@ class Tpus:
 
     def _owned(self, chips: Sequence[Chip]) -> list[Family]:
         """
-        Return who has the chips open; looked up now and then, for it takes a while.
+        Return the processes that have the chips open; refreshed rarely, because it is
+        slow.
         """
         now = self._clock()
         if self._owners_at is None or now - self._owners_at >= _OWNERS_EVERY:
@@ -186,7 +187,7 @@ class Tpus:
         ]
 
     def _watch(self, figures: Figures) -> None:
-        """Log where cores stand that do not move on while programs wait."""
+        """Log the position of cores that make no progress while programs are queued."""
         if hung := self._hangs.look(figures.states()):
             words = self._runtimes.words(runtime for _, _, runtime, _ in hung)
             for uuid, core, runtime, state in hung:

@@ -1,4 +1,4 @@
-"""What runtimes of TPUs tell, as families: each figure at its chip and core."""
+"""Converts TPU runtime data to metric families, mapped to chips and cores."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _WORST = (
 
 _PERCENT = 100
 _MICROSECONDS = 1e6
-# Beyond this a float no longer tells neighbours apart.
+# Beyond this, a float cannot represent every integer.
 _EXACT = (1 << 53) - 1
 
 
@@ -73,8 +73,8 @@ class Figures:
     Args:
         uuids: of the chips, in order.
         per_chip: cores of a chip.
-        readings: of the runtimes that answered, in order.
-        failures: counts what could not be told apart.
+        readings: of the runtimes that responded, in order.
+        failures: counts ambiguous values.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Figures:
         self._failures = failures
 
     def families(self) -> Iterator[Family]:
-        """Yield everything that the runtimes told."""
+        """Yield all data of the runtimes."""
         yield from self._memory()
         yield from self._shares()
         yield from self._queues()
@@ -118,7 +118,7 @@ class Figures:
                     yield self._uuids[chip], state.core, reading.runtime, state
 
     def _memory(self) -> Iterator[Family]:
-        """Yield size and use by chip, where all of its cores are told."""
+        """Yield size and use by chip, if all of its cores are reported."""
         for metric, name in (
             (ACCELERATOR_MEMORY_SIZE_BYTES, tpu_reading.MEMORY_TOTAL),
             (ACCELERATOR_MEMORY_USED_BYTES, tpu_reading.MEMORY_USED),
@@ -226,7 +226,7 @@ class Figures:
         return {chip: fsum(shares) / len(shares) for chip, shares in chips.items()}
 
     def _held_by(self, runtime: str) -> list[Place]:
-        """Return the cores that a process holds: those whose memory it tells."""
+        """Return the cores that a process holds: those whose memory it reports."""
         keys = [
             (reading.runtime, device)
             for reading in self._readings

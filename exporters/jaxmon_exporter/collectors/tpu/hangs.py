@@ -1,6 +1,4 @@
-"""
-Cores of TPUs that stand still although programs wait: told once, in words, in the log.
-"""
+"""Detects TPU cores without progress while programs are queued, and logs each once."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ class Hangs:
         self._errors: dict[tuple[str, int], str] = {}
 
     def look(self, states: Iterable[Standing]) -> list[Standing]:
-        """
-        Take note of *states*; return those that stand still and were not told yet.
-        """
+        """Record *states*; return new ones without progress."""
         now = self._clock()
         seen: dict[tuple[str, int], _Seen] = {}
         hung = []
@@ -62,10 +58,10 @@ class Hangs:
         return hung
 
     def tell(self, uuid: str, core: int, state: CoreState, words: str | None) -> None:
-        """Log that a core stands still, and where."""
+        """Log that a core makes no progress, and its position."""
         log.warning(
-            "core %d of %s has stood still for a minute, %d programs wait: run %s of "
-            "program %s, at %s",
+            "core %d of %s has made no progress for a minute with %d programs "
+            "queued: run %s of program %s, at %s",
             core,
             uuid,
             state.queued,

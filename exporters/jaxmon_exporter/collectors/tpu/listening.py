@@ -1,4 +1,4 @@
-"""Whether anybody listens at an address, found out without gRPC."""
+"""Detects whether something is listening at an address, without gRPC."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any
 from jaxmon_exporter.collectors.tpu.channel import GONE, SLOW, Failure, Target
 
 
-# On its own host a port answers, or refuses, at once.
+# On the same host a port accepts or refuses immediately.
 _SECONDS = 0.2
 
 
 def unreachable(targets: Iterable[Target]) -> dict[Target, Failure]:
     """
-    Return those *targets* where there is nobody to ask, and why.
+    Return the *targets* where nothing is listening, and why.
 
-    Where this does not tell, somebody may listen: a host that is known by name is not
-    looked up, and one that takes its time is left to gRPC.
+    All others may be listening: a host name is not resolved, and a slow host is left to
+    gRPC.
     """
     found: dict[Target, Failure] = {}
     end = time.monotonic() + _SECONDS
@@ -56,8 +56,8 @@ def _address(target: Target) -> tuple[int, Any]:
     Return the family and the address of *target*.
 
     Raises:
-        OSError: its host is known by name.
-        UnicodeError: likewise, and the name is none.
+        OSError: its host is a name.
+        UnicodeError: likewise, and the name is invalid.
     """
     if isinstance(target, str):
         return socket.AF_UNIX, target

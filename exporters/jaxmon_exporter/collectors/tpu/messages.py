@@ -1,8 +1,8 @@
 """
-Requests to the runtime of a TPU, and what its replies say.
+Requests to TPU runtimes, and their replies.
 
-The few fields that are read, out of the schema that Google publishes with its tool
-``tpu-info``. What is unknown is skipped, as protocol buffers ask.
+Only the fields that are used, from the schema that Google publishes with its tool
+``tpu-info``. Unknown fields are skipped, as protocol buffers require.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ METRIC = f"{_SERVICE}/GetRuntimeMetric"
 NAMES = f"{_SERVICE}/ListSupportedMetrics"
 STATUS = f"{_SERVICE}/GetTpuRuntimeStatus"
 
-# One byte tells the length.
+# The length is one byte.
 LONGEST_NAME = 127
 
 # A reply is bounded by its size; what is made of it, by these.
@@ -50,7 +50,7 @@ class Distribution:
         count: of all observations.
         mean: of all observations.
         bounds: upper bound of each bucket but the last.
-        counts: of each bucket; those at the end may be left out if they are 0.
+        counts: of each bucket; trailing zeros may be omitted.
     """
 
     count: int
@@ -62,10 +62,10 @@ class Distribution:
 @dataclass(frozen=True, slots=True)
 class Measure:
     """
-    One figure of a metric.
+    One value of a metric.
 
     Args:
-        attributes: what it belongs to, such as ``device-id``.
+        attributes: such as ``device-id``.
         value: a number, or a distribution.
     """
 
@@ -74,7 +74,7 @@ class Measure:
 
     @property
     def device(self) -> int | None:
-        """Number of the core, or chip, by whichever name and type it is told."""
+        """Number of the core or chip, under any of its names and types."""
         for key in ("device_ordinal", "device-id", "device_id"):
             value = self.attributes.get(key)
             if isinstance(value, str) and value.isdecimal() and value.isascii():
@@ -89,16 +89,16 @@ class Measure:
 @dataclass(frozen=True, slots=True)
 class CoreState:
     """
-    Where a tensor core stands.
+    State of a tensor core.
 
     Args:
         chip: number of its chip.
         core: which core of the chip.
-        program: number of the program on it.
-        run: number of its run.
-        counter: instruction at which it stands.
-        location: the same in words, if asked for.
-        queued: programs that wait.
+        program: id of the program on it.
+        run: id of its run.
+        counter: its program counter.
+        location: the same as text, if requested.
+        queued: number of queued programs.
         error: message, ``""`` if there is none.
     """
 
@@ -128,16 +128,16 @@ def list_request() -> bytes:
 
 
 def status_request(*, words: bool) -> bytes:
-    """Return a request for the state of the cores; places in words cost more."""
+    """Return a request for the state of the cores; locations as text cost more."""
     return b"\x08\x01" if words else b""
 
 
 def measures(reply: bytes) -> list[Measure]:
     """
-    Return the figures of a metric.
+    Return the values of a metric.
 
     Raises:
-        WireError: *reply* is none.
+        WireError: *reply* is malformed.
     """
     found = []
     for metric in _Message(reply).messages(1):
@@ -153,7 +153,7 @@ def names(reply: bytes) -> frozenset[str]:
     Return the names of a list of metrics.
 
     Raises:
-        WireError: *reply* is none.
+        WireError: *reply* is malformed.
     """
     return frozenset(metric.text(1) for metric in _Message(reply).messages(1))
 
@@ -163,7 +163,7 @@ def core_states(reply: bytes) -> list[CoreState]:
     Return the state of each tensor core.
 
     Raises:
-        WireError: *reply* is none.
+        WireError: *reply* is malformed.
     """
     return [
         found
@@ -175,10 +175,10 @@ def core_states(reply: bytes) -> list[CoreState]:
 
 class _Message:
     """
-    A message, its fields by number. Of a field given twice the last one counts.
+    A message, its fields by number. Of duplicate fields the last one counts.
 
     Raises:
-        WireError: it is none.
+        WireError: it is malformed.
     """
 
     __slots__ = ("_fields",)
@@ -226,7 +226,7 @@ class _Message:
         found: list[float] = []
         for value in self._fields.get(number, ()):
             if isinstance(value, int) or len(value) % _DOUBLE.size:
-                msg = f"field {number} is no double, nor several"
+                msg = f"field {number} is not a double or a list of doubles"
                 raise WireError(msg)
             found += (one for (one,) in _DOUBLE.iter_unpack(value))
         return found
@@ -261,7 +261,7 @@ def _value(measure: _Message) -> float | Distribution | None:
         return _distribution(distribution)
     gauge, counter = measure.message(3), measure.message(4)
     number = gauge or counter
-    # A text is no figure, and neither is a measure of nothing.
+    # A text is not a number, and neither is an empty measurement.
     if number is None or (gauge is not None and gauge.has(3)):
         return None
     found = number.double(1)

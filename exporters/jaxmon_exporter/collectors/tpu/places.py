@@ -1,9 +1,9 @@
 """
-Which chip, and which core of it, a number of the runtime means.
+Maps runtime core numbers to chips and cores.
 
-Numbers count the cores of this host, or of all hosts, or of one process; they are
-the same for all metrics of one kind. What cannot be decided is left out: a figure on
-the wrong chip is worse than none.
+Numbers count the cores of this host, or of all hosts, or of one process; they are the
+same for all metrics of one kind. Ambiguous values are omitted: a value on the wrong
+chip is worse than none.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class Place:
 
 def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
     """
-    Return which of *total* things of this host each of *keys* means; empty if that
-    cannot be told.
+    Return which of *total* cores or chips of this host each of *keys* means; empty if
+    ambiguous.
 
     Args:
         keys: in the order of the runtimes.
-        total: how many there are: cores, or chips.
+        total: number of cores, or of chips.
     """
     known = list(dict.fromkeys(keys))
     numbers = [number for _, number in known]
     if not known or total < 1 or min(numbers) < 0:
         return {}
     if len(set(numbers)) == len(known):
-        # One count for all processes, which goes on from host to host.
+        # One numbering for all processes, which continues from host to host.
         local = {key: key[1] % total for key in known}
         return local if len(set(local.values())) == len(known) else {}
     if len(known) != total:

@@ -1,6 +1,4 @@
-"""
-What one runtime of TPUs tells in one poll: metrics by its names for them, and cores.
-"""
+"""One poll of a TPU runtime: metrics by name, and core states."""
 
 from __future__ import annotations
 
@@ -57,9 +55,9 @@ NAMES = (
     BYTES_SENT_AGAIN,
     ERRORS,
 )
-"""What every runtime is asked for, until it says that it has no such metric."""
+"""Requested from every runtime, until it reports that it has no such metric."""
 
-# Google's library tells these; by which name a runtime does, its own list says.
+# Google's library has these; a runtime's own list has its names for them.
 LINK_HEALTH = "ici_link_health"
 THROTTLE_SCORE = "throttle_score"
 
@@ -68,7 +66,7 @@ _TENSOR_CORE = "TENSOR_CORE"
 
 
 def further_names(listed: Iterable[str]) -> list[str]:
-    """Return names out of a runtime's own list that are of use, too."""
+    """Return further useful names from a runtime's own list."""
     wanted = (LINK_HEALTH, THROTTLE_SCORE)
     found = (name for name in listed if any(part in name for part in wanted))
     fitting = (name for name in found if len(name.encode()) <= LONGEST_NAME)
@@ -78,7 +76,7 @@ def further_names(listed: Iterable[str]) -> list[str]:
 @dataclass(slots=True)
 class Reading:
     """
-    What one runtime told in one poll.
+    Data of one runtime from one poll.
 
     Args:
         runtime: value of the label.
@@ -91,11 +89,11 @@ class Reading:
     states: list[CoreState] = field(default_factory=list)
 
     def count_cores(self) -> int:
-        """Return how many cores tell their memory."""
+        """Return how many cores report their memory."""
         return len(self.numbers(MEMORY_TOTAL))
 
     def count_chips(self) -> int:
-        """Return how many chips, or cores, tell their duty cycle."""
+        """Return how many chips, or cores, report their duty cycle."""
         return len(self.numbers(DUTY_CYCLE))
 
     def numbers(self, name: str) -> dict[int, float]:

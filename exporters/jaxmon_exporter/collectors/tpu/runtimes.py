@@ -1,8 +1,8 @@
 """
-The runtimes of this host's TPUs: which answer, and what they tell.
+Polls this host's TPU runtimes.
 
-Several requests to several processes are under way at once, under one deadline. A
-runtime that goes is looked for again by every poll.
+Requests to all processes run concurrently, with one deadline. A runtime that disappears
+is probed again by every poll.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _NO_WORDS = tpu_messages.status_request(words=False)
 @dataclass(slots=True)
 class _Runtime:
     """
-    What is known of who serves at an address.
+    State of the runtime at an address.
 
     Args:
-        up: it answers.
-        slow: somebody is there, and does not answer.
-        met: it has answered once.
-        further: metrics of its own list that are of use.
+        up: it responds.
+        slow: something is listening, but does not respond.
+        met: it has responded before.
+        further: useful metrics from its own list.
         unknown: metrics and methods that it does not have.
-        uptime: seconds, as it told last.
+        uptime: in seconds, as last reported.
     """
 
     address: Address
@@ -58,7 +58,7 @@ class _Runtime:
         return Call(self.address.target, method, request)
 
     def names(self) -> list[str]:
-        """Return what to ask it for."""
+        """Return the requests to send."""
         return [name for name in (*NAMES, *self.further) if name not in self.unknown]
 
     def renew(self) -> None:
@@ -86,16 +86,16 @@ class Runtimes:
 
     def read(self) -> list[Reading]:
         """
-        Ask all runtimes; those not known to be up are greeted first.
+        Query all runtimes; those not known to be up are probed first.
 
         Raises:
-            ImportError: somebody listens, and grpcio is not installed.
+            ImportError: something is listening, and grpcio is not installed.
         """
         known = {one.name for one in self._runtimes if one.up}
         self._greet([one for one in self._runtimes if not one.up])
         up = [one for one in self._runtimes if one.up]
-        # Several processes each tell their own; a single one tells for all. One that
-        # hangs is left to itself: another that asks it would hang as well.
+        # Several processes each report their own; a single one reports for all. One
+        # that hangs is not queried again: that would hang as well.
         own = sum(one.slow or (one.up and one.met) for one in self._runtimes) > 1
         asked = [
             (one, name, one.call(tpu_messages.METRIC, request))
@@ -117,11 +117,11 @@ class Runtimes:
         for one in up:
             self._judge(one, readings[one.name], of_runtime[one.name])
             if one.name in known and not one.up:
-                log.info("TPU runtime %s does not answer any more", one.name)
+                log.info("TPU runtime %s no longer responds", one.name)
         return [readings[one.name] for one in up if one.up]
 
     def up(self) -> Family:
-        """Return which runtimes answer: those that ever did, or the usual one."""
+        """Return which runtimes are up: those that ever responded, or the usual one."""
         listed = [one for one in self._runtimes if one.met or self._configured]
         return Family(
             TPU_RUNTIME_UP,
@@ -132,9 +132,7 @@ class Runtimes:
         )
 
     def words(self, names: Iterable[str]) -> dict[tuple[str, int, int], str]:
-        """
-        Return where the cores of the runtimes *names* stand, by runtime, chip and core.
-        """
+        """Return the core states of the runtimes *names*, by runtime, chip and core."""
         wanted = set(names)
         asked = [one for one in self._runtimes if one.name in wanted]
         request = tpu_messages.status_request(words=True)
