@@ -121,10 +121,10 @@ def command(
 
 class LogFormatter(logging.Formatter):
     """
-    Formats records of a log in which agents, drivers and servers are quoted.
+    Formats log records that quote agents, drivers and servers.
 
-    A message is one harmless line, and what else belongs to it is indented, so that
-    nothing in it looks like another record.
+    A message is one sanitised line, and the rest is indented, so that nothing in it
+    looks like another record.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -121,9 +121,7 @@ class Dcgm:
             raise CollectorUnavailable(error.reason, message) from error
         if kind not in _TEXT and body:
             reason = "not_dcgm"
-            message = (
-                f"{self._shown} is {kind[:80]}; give the URL of a dcgm-exporter"
-            )
+            message = f"{self._shown} is {kind[:80]}; give the URL of a dcgm-exporter"
             raise CollectorUnavailable(reason, message)
         return body
 

@@ -147,7 +147,7 @@ def debug() -> Row:
             table(
                 1802,
                 "Load by accelerator",
-                Target(busy, "Utilisation"),
+                Target(busy, "Utilization"),
                 Target(used, "Memory"),
                 Target(power, "Power"),
                 text=(
@@ -155,7 +155,7 @@ def debug() -> Row:
                     "waiting for its host."
                 ),
                 labels=by,
-                sort="Utilisation",
+                sort="Utilization",
             ),
         ),
         line(
