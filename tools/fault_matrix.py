@@ -1,12 +1,11 @@
 """
-Break what the sidecar watches, one thing after the other, and print what it said.
+Break what the sidecar monitors, one thing at a time, and print what it exports.
 
     python tools/fault_matrix.py [--only TEXT] [--jobs N] [--output FILE]
 
-Each row has a sidecar process of its own, with a C library in the driver's place, fake
-agents on Unix sockets, and servers that misbehave. The table tells what was broken,
-what the page said, how long until it was whole again, and how long the slowest scrape
-took meanwhile. The exit code is 1 when something was not as expected.
+Each row has its own sidecar process, with a fake driver library, fake agents on Unix
+sockets, and misbehaving servers. The table lists the fault, the output, the time to
+recovery and the slowest scrape. The exit code is 1 if any output was unexpected.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tests.faults.stage import Outcome
 def main() -> None:
     """Run the rows that were chosen."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument("--only", default="", help="rows whose name contains this text")
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
     parser.add_argument("--output", type=Path, help="write the table there as well")
     arguments = parser.parse_args()

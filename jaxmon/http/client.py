@@ -90,7 +90,7 @@ def send(  # noqa: PLR0913 - what a request consists of
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> None:
-    """Send the one request of a connection; *host* is who is asked for."""
+    """Send the one request of a connection; *host* is the requested host."""
     connection = HTTPConnection("localhost")  # has a connection, and needs no name
     connection.sock = cast("socket.socket", stream)
     sent = {"Host": host, "Connection": "close", **(headers or {})}

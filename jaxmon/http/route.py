@@ -1,6 +1,6 @@
 """
-The way to a server: TLS where its address says so, directly or by the proxy that the
-environment names. What addresses hold of passwords is sent in the clear to nobody else.
+Connects to a server: over TLS if its URL says so, directly or through the environment's
+proxy. Passwords in URLs are never sent unencrypted to anyone else.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class UnreachableError(OSError):
 class Route:
     """
     Args:
-        server: its address.
-        proxy: address of what stands between, `None` for nothing.
+        server: its URL.
+        proxy: its URL, `None` without one.
         trust: certificates; `None` for the system's.
     """
 
@@ -68,7 +68,7 @@ class Route:
             usable = bool(proxy.hostname) and proxy.port != 0
         except ValueError:
             proxy, usable = urlsplit(""), False
-        # Its password, and what it is asked for, would go there in the clear.
+        # Its password, and the requests to it, would be sent unencrypted.
         if not usable or proxy.scheme != "http":
             what = "a proxy of another kind" if usable else "no proxy"
             msg = (

@@ -60,7 +60,7 @@ def target_of(parts: SplitResult) -> str:
 
 
 def authority(host: str, port: int) -> str:
-    """Return host and port as they stand in addresses and in ``Host``."""
+    """Return host and port as written in URLs and in ``Host``."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

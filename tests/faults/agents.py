@@ -140,7 +140,7 @@ def misbehaves(
     bad(stage, 1, behave)
     stage.shows(lambda: agent_up(sidecar.page(), 1) == 0, "its up 0")
     stage.expect(calls(sidecar.page(), 1) is None, "no series of it")
-    stage.expect(whole(sidecar, 0), "the other agent goes on")
+    stage.expect(whole(sidecar, 0), "the other agent is unaffected")
     stage.expect(
         errors(sidecar.page(), "agents", f"agent_{reason}") >= 1,
         f"agent_{reason} counted",
@@ -155,7 +155,7 @@ def answer(body: bytes) -> Callable[[socket.socket], None]:
     return lambda client: client.sendall(head + body)
 
 
-@AREA.row("killed, started again", quick=True)
+@AREA.row("killed and restarted", quick=True)
 def killed(stage: Stage) -> None:
     good(stage, 0)
     victim = process(stage, 1)
@@ -164,7 +164,7 @@ def killed(stage: Stage) -> None:
     victim.wait()
     stage.shows(lambda: agent_up(sidecar.page(), 1) == 0, "its up 0")
     stage.expect(calls(sidecar.page(), 1) is None, "its series gone")
-    stage.expect(whole(sidecar, 0), "the other agent goes on")
+    stage.expect(whole(sidecar, 0), "the other agent is unaffected")
     process(stage, 1)
     stage.recovers(lambda: whole(sidecar, 0, 1))
 
@@ -177,7 +177,7 @@ def stopped(stage: Stage) -> None:
     victim.send_signal(signal.SIGSTOP)
     stage.shows(lambda: agent_up(sidecar.page(), 1) == 0, "its up 0")
     stage.expect(calls(sidecar.page(), 1) is None, "its series gone")
-    stage.expect(whole(sidecar, 0), "the other agent goes on")
+    stage.expect(whole(sidecar, 0), "the other agent is unaffected")
     stage.expect(
         errors(sidecar.page(), "agents", "agent_timeout") >= 1, "agent_timeout counted"
     )
@@ -185,12 +185,12 @@ def stopped(stage: Stage) -> None:
     stage.recovers(lambda: whole(sidecar, 0, 1))
 
 
-@AREA.row("garbage for a page", quick=True)
+@AREA.row("returns garbage", quick=True)
 def garbage(stage: Stage) -> None:
     misbehaves(stage, "page", answer(b"\x00 lorem {ipsum} dolor\n" * 64))
 
 
-@AREA.row("series twice on its page")
+@AREA.row("duplicate series")
 def twice(stage: Stage) -> None:
     misbehaves(stage, "page", answer(PAGE + PAGE.splitlines()[-1] + b"\n"))
 
@@ -215,7 +215,7 @@ def beside(stage: Stage) -> None:
     misbehaves(stage, "page", answer(PAGE + b"# TYPE %s gauge\n%s 1\n" % (name, name)))
 
 
-@AREA.row("a count below nothing")
+@AREA.row("a negative counter")
 def negative(stage: Stage) -> None:
     good(stage, 0)
     sidecar = sidecar_of(stage, 0)
@@ -225,7 +225,7 @@ def negative(stage: Stage) -> None:
     stage.expect(calls(page, 1) == 7, "its other counts")
     stage.expect(f'{CALLS}{{worker="1",function="g"}}' not in page, "not that one")
     stage.expect(page['jaxmon_dropped_total{what="figure"}'] >= 1, "dropped counted")
-    stage.expect(whole(sidecar, 0), "the other agent goes on")
+    stage.expect(whole(sidecar, 0), "the other agent is unaffected")
 
 
 @AREA.row("a metric that only the sidecar may export")
@@ -234,7 +234,7 @@ def forged(stage: Stage) -> None:
     misbehaves(stage, "page", answer(b"# TYPE %s gauge\n%s 1\n" % (name, name)))
 
 
-@AREA.row("a page without end")
+@AREA.row("endless response")
 def huge(stage: Stage) -> None:
     def flood(client: socket.socket) -> None:
         client.sendall(HEAD + b"\r\n")
@@ -247,7 +247,7 @@ def huge(stage: Stage) -> None:
     stage.expect(megabytes < 80, "resident memory below 80 MB")
 
 
-@AREA.row("a page that drips")
+@AREA.row("slow response, byte by byte")
 def drip(stage: Stage) -> None:
     def slowly(client: socket.socket) -> None:
         for byte in HEAD * 1000:
@@ -257,7 +257,7 @@ def drip(stage: Stage) -> None:
     misbehaves(stage, "timeout", slowly)
 
 
-@AREA.row("half a page")
+@AREA.row("truncated response")
 def half(stage: Stage) -> None:
     head = HEAD + b"Content-Length: 100000\r\n\r\n"
     misbehaves(stage, "broken", lambda client: client.sendall(head + PAGE))

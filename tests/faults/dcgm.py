@@ -70,13 +70,13 @@ def breaks(stage: Stage, damage: Callable[[Exporter], None], reason: str) -> Non
     found = sidecar.collector("dcgm")["reason"]
     stage.expect(found == reason, f"reason {reason}")
     stage.expect(success(sidecar.page(), "agents") == 1, "agents success 1")
-    stage.shows(lambda: BUSY not in sidecar.page(), "its figures gone")
+    stage.shows(lambda: BUSY not in sidecar.page(), "its series gone")
     exporter.status, exporter.body = 200, PAGE
     exporter.go.set()
     stage.recovers(lambda: sidecar.page().get(BUSY) == 0.37)
 
 
-@AREA.row("answers 500", quick=True)
+@AREA.row("returns 500", quick=True)
 def error(stage: Stage) -> None:
     def damage(exporter: Exporter) -> None:
         exporter.status = 500
@@ -84,7 +84,7 @@ def error(stage: Stage) -> None:
     breaks(stage, damage, "http_status")
 
 
-@AREA.row("answers with an empty page")
+@AREA.row("returns an empty response")
 def empty(stage: Stage) -> None:
     def damage(exporter: Exporter) -> None:
         exporter.body = b""
@@ -92,7 +92,7 @@ def empty(stage: Stage) -> None:
     breaks(stage, damage, "empty")
 
 
-@AREA.row("answers with garbage")
+@AREA.row("returns garbage")
 def garbage(stage: Stage) -> None:
     def damage(exporter: Exporter) -> None:
         exporter.body = b"\x00\xff lorem {ipsum"
@@ -100,7 +100,7 @@ def garbage(stage: Stage) -> None:
     breaks(stage, damage, "not_dcgm")
 
 
-@AREA.row("does not answer")
+@AREA.row("does not respond")
 def slow(stage: Stage) -> None:
     def damage(exporter: Exporter) -> None:
         exporter.go.clear()

@@ -55,7 +55,7 @@ def failures(page: Page) -> list[float]:
     return [count for series, count in page.items() if series.startswith(name)]
 
 
-@AREA.row("the directory of sockets is removed under a living agent", quick=True)
+@AREA.row("socket directory removed while the agent runs", quick=True)
 def removed(stage: Stage) -> None:
     agent = process(stage, 0)
     sidecar = sidecar_of(stage, 0)
@@ -76,20 +76,20 @@ def removed(stage: Stage) -> None:
     stage.recovers(lambda: whole(sidecar, 0), "the agent to make it again")
 
 
-@AREA.row("a cleaner takes locks and sockets away")
+@AREA.row("a cleaner removes locks and sockets")
 def cleaned(stage: Stage) -> None:
     for worker in (0, 1):
         process(stage, worker)
     sidecar = sidecar_of(stage, 0, 1)
     for one in stage.run_dir.iterdir():
         one.unlink()
-    stage.shows(lambda: whole(sidecar, 0, 1), "both are there again")
+    stage.shows(lambda: whole(sidecar, 0, 1), "both are recreated")
     stage.expect(success(sidecar.page(), "agents") == 1, "agents success 1")
     process(stage, 2)
     stage.recovers(lambda: whole(sidecar, 0, 1, 2))
 
 
-@AREA.row("ended in order, started again", quick=True)
+@AREA.row("clean exit and restart", quick=True)
 def ended(stage: Stage) -> None:
     good(stage, 0)
     leaving = process(stage, 1)
@@ -97,7 +97,7 @@ def ended(stage: Stage) -> None:
     leaving.terminate()
     leaving.wait()
     stage.shows(lambda: agent_up(sidecar.page(), 1) is None, "no series of it")
-    stage.expect(whole(sidecar, 0), "the other agent goes on")
+    stage.expect(whole(sidecar, 0), "the other agent is unaffected")
     stage.expect(
         not any(count for count in failures(sidecar.page())), "no failure counted"
     )
@@ -106,7 +106,7 @@ def ended(stage: Stage) -> None:
     stage.recovers(lambda: whole(sidecar, 0, 1))
 
 
-@AREA.row("the directory of sockets may no longer be read")
+@AREA.row("socket directory becomes unreadable")
 def forbidden(stage: Stage) -> None:
     # Root may read everything, unless it gives that up.
     dropped = "-dac_override,-dac_read_search"
@@ -125,7 +125,7 @@ def forbidden(stage: Stage) -> None:
     stage.recovers(lambda: whole(sidecar, 0))
 
 
-@AREA.row("other files among the sockets")
+@AREA.row("unrelated files among the sockets")
 def other_files(stage: Stage) -> None:
     good(stage, 0)
     (stage.run_dir / "agent-1.sock").write_text("no socket")
@@ -137,7 +137,7 @@ def other_files(stage: Stage) -> None:
     sidecar = sidecar_of(stage, 0)
     page = sidecar.page()
     stage.expect([agent_up(page, n) for n in range(1, 5)] == [0] * 4, "each up 0")
-    stage.expect(whole(sidecar, 0), "the real agent goes on")
+    stage.expect(whole(sidecar, 0), "the real agent is unaffected")
 
 
 @AREA.row("1,024 agents, the usual limit of descriptors", quick=True)

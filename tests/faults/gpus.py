@@ -64,7 +64,7 @@ def no_start(stage: Stage, code: int, reason: str) -> None:
     )
     page = sidecar.page()
     stage.expect([up(page, 0), up(page, 1)] == [0, 0], "both GPUs up 0")
-    stage.expect(figures(page, 0) == {"jaxmon_accelerator_up"}, "no figures")
+    stage.expect(figures(page, 0) == {"jaxmon_accelerator_up"}, "no metrics")
     stage.expect(errors(page, "nvml", reason) >= 1, f"errors {reason} counted")
     stage.order()
     stage.recovers(lambda: healthy(sidecar))
@@ -83,7 +83,7 @@ for code, reason in (
     )
 
 
-@AREA.row("driver forgets that it was initialised (1)")
+@AREA.row("driver reports itself uninitialised (1)")
 def uninitialised(stage: Stage) -> None:
     sidecar = stage.with_gpus()
     stage.order("all 1")
@@ -99,13 +99,13 @@ def ends(stage: Stage, orders: tuple[str, ...], advice: str) -> None:
     sidecar = stage.with_gpus(2, "--exit-on-driver-mismatch")
     stage.order(*orders)
     stage.until(lambda: sidecar.process.poll() is not None, "the process to end")
-    stage.expect(sidecar.process.returncode != 0, "ended, exit code not 0")
+    stage.expect(sidecar.process.returncode != 0, "exited, exit code not 0")
     stage.shows(lambda: sidecar.says(advice), f"the log says '{advice}'")
 
 
 for what, orders, advice in (
     ("driver upgraded", ("init 18", "all 18"), "restart the exporter"),
-    ("GPUs taken from the container", ("init 999", "all 1"), "be created again"),
+    ("GPUs removed from the container", ("init 999", "all 1"), "recreate it"),
 ):
     AREA.add(
         f"{what}, with --exit-on-driver-mismatch",
@@ -127,10 +127,10 @@ def none_at_first(stage: Stage) -> None:
 def count_changes(stage: Stage) -> None:
     sidecar = stage.with_gpus(2)
     stage.order("count 3")
-    stage.shows(lambda: healthy(sidecar, 3), "third GPU shows up")
+    stage.shows(lambda: healthy(sidecar, 3), "third GPU appears")
     stage.order("count 2", "device 2 15")
-    stage.shows(lambda: up(sidecar.page(), 2) == 0, "third GPU up 0 when taken away")
-    stage.expect(POWER in figures(sidecar.page(), 1), "the others go on")
+    stage.shows(lambda: up(sidecar.page(), 2) == 0, "third GPU up 0 once removed")
+    stage.expect(POWER in figures(sidecar.page(), 1), "the others are unaffected")
     stage.order("count 3")
     stage.recovers(lambda: healthy(sidecar, 3))
 
@@ -140,8 +140,8 @@ def lost(stage: Stage, code: int, reason: str) -> None:
     stage.order(f"device 1 {code}")
     stage.shows(lambda: up(sidecar.page(), 1) == 0, "GPU 1 up 0")
     page = sidecar.page()
-    stage.expect(figures(page, 1) == {"jaxmon_accelerator_up"}, "its figures gone")
-    stage.expect(POWER in figures(page, 0), "GPU 0 goes on")
+    stage.expect(figures(page, 1) == {"jaxmon_accelerator_up"}, "its series gone")
+    stage.expect(POWER in figures(page, 0), "GPU 0 unaffected")
     stage.expect(success(page, "nvml") == 1, "nvml success 1")
     stage.expect(errors(page, "nvml", reason) == 1, f"{reason} counted once")
     stage.order()
@@ -161,12 +161,12 @@ for code, reason in (
 
 
 AREA.add(
-    "one GPU answers nothing (999)",
+    "every call for one GPU fails (999)",
     functools.partial(lost, code=999, reason="device_lost"),
 )
 
 
-@AREA.row("GPU lost before the start")
+@AREA.row("GPU lost before startup")
 def lost_before(stage: Stage) -> None:
     sidecar = stage.with_gpus(2)
     sidecar.stop()
@@ -181,7 +181,7 @@ def lost_before(stage: Stage) -> None:
     stage.expect(
         errors(page, "nvml", "device_unidentified") >= 1, "device_unidentified counted"
     )
-    stage.expect(POWER in figures(page, 0), "GPU 0 goes on")
+    stage.expect(POWER in figures(page, 0), "GPU 0 unaffected")
     stage.order()
     stage.recovers(lambda: healthy(sidecar))
 
@@ -206,18 +206,18 @@ def figure(stage: Stage, code: int, counted: str, *, again: bool) -> None:
 for code, what, counted, again in (
     (3, "not supported", "", False),
     (13, "missing in the driver", "", False),
-    (25, "of another version", "", False),
+    (25, "with a version mismatch", "", False),
     (6, "not found", "", True),
     (10, "timed out inside the driver", "", True),
-    (999, "failing for no known reason", "figure_failed", True),
+    (999, "failing for an unknown reason", "figure_failed", True),
 ):
     AREA.add(
-        f"one figure {what} ({code})",
+        f"one metric {what} ({code})",
         functools.partial(figure, code=code, counted=counted, again=again),
     )
 
 
-@AREA.row("one figure without permission (4)")
+@AREA.row("one metric without permission (4)")
 def refused(stage: Stage) -> None:
     figure(stage, 4, "no_permission", again=False)
 
@@ -231,18 +231,18 @@ def hung(stage: Stage, call: str, *, release: bool) -> Sidecar:
     began = time.monotonic()
     stage.until(lambda: (age(sidecar.page(), "nvml") or 0) > 1, "the call to hang")
     page = sidecar.page()
-    stage.expect(POWER in figures(page, 0), "last figures served, with their age")
+    stage.expect(POWER in figures(page, 0), "last values served, with their age")
     stage.shows(
         lambda: sidecar.collector("nvml")["reason"] == "timeout",
         "after the deadline success 0, reason timeout",
     )
     stage.expect(success(sidecar.page(), "agents") == 1, "agents success 1")
-    stage.shows(lambda: up(sidecar.page(), 0) is None, "then the figures are gone")
+    stage.shows(lambda: up(sidecar.page(), 0) is None, "then the series are gone")
     for _ in range(20):
         sidecar.page()
     page = sidecar.page()
     stage.expect(errors(page, "nvml", "timeout") == 1, "timeout counted once")
-    stage.expect(sidecar.threads() <= threads, "no thread more")
+    stage.expect(sidecar.threads() <= threads, "no extra thread")
     stage.say(f"hung for {time.monotonic() - began:.0f} s")
     if release:
         stage.order()
@@ -260,7 +260,7 @@ def hung_count(stage: Stage) -> None:
     hung(stage, "nvmlDeviceGetCount_v2", release=True)
 
 
-@AREA.row("the driver hangs while it starts")
+@AREA.row("the driver hangs during initialisation")
 def hung_start(stage: Stage) -> None:
     sidecar = stage.with_gpus()
     stage.order("hang nvmlInitWithFlags", "all 1")
@@ -276,7 +276,7 @@ def hung_start(stage: Stage) -> None:
 def stopped_while_hung(stage: Stage) -> None:
     sidecar = hung(stage, HUNG, release=False)
     stage.expect(sidecar.stop() == 0, "SIGTERM ends it, exit code 0")
-    stage.shows(lambda: sidecar.says("left behind"), "log names it")
+    stage.shows(lambda: sidecar.says("still blocked at shutdown"), "log names it")
 
 
 @AREA.row("5,000 Xid errors at once")
@@ -285,11 +285,11 @@ def xid_burst(stage: Stage) -> None:
     series = f'{XID}{{uuid="GPU-5f0c9d2e-1a2b-3c4d-5e6f-000000000001",xid="79"}}'
     stage.expect(sidecar.page().get(series) == 0, "Xid 79 is 0 before")
     stage.report(1, 79, 5000)
-    stage.shows(lambda: sidecar.page().get(series) == 5000, "counted to the last")
-    stage.expect(healthy(sidecar), "figures go on")
+    stage.shows(lambda: sidecar.page().get(series) == 5000, "all counted")
+    stage.expect(healthy(sidecar), "metrics continue")
 
 
-@AREA.row("the driver's counters start again")
+@AREA.row("the driver's counters reset")
 def counter_reset(stage: Stage) -> None:
     sidecar = stage.with_gpus()
     series = (
@@ -301,12 +301,12 @@ def counter_reset(stage: Stage) -> None:
     stage.order("field 0 197 5")
     stage.shows(
         lambda: sidecar.page()[series] == 5,
-        "then 5, as the driver tells it, for rate()",
+        "then 5, as reported by the driver, for rate()",
     )
     stage.expect(success(sidecar.page(), "nvml") == 1, "nvml success 1")
 
 
-@AREA.row("figures that cannot be true", quick=True)
+@AREA.row("implausible values", quick=True)
 def implausible(stage: Stage) -> None:
     sidecar = stage.with_gpus()
     whole = figures(sidecar.page(), 1)
@@ -317,16 +317,17 @@ def implausible(stage: Stage) -> None:
         for name in ("utilization_ratio", "power_watts", "memory_used_bytes")
     }
     stage.shows(
-        lambda: not gone & figures(sidecar.page(), 0), "use, power and memory gone"
+        lambda: not gone & figures(sidecar.page(), 0),
+        "utilization, power and memory gone",
     )
     page = sidecar.page()
     heat = f'_celsius{{uuid="{UUID.format(0)}",sensor="gpu"}}'
     stage.expect(not any(name.endswith(heat) for name in page), "temperature gone")
     stage.expect(up(page, 0) == 1, "up 1")
-    stage.expect(figures(page, 1) == whole, "the other GPU goes on")
+    stage.expect(figures(page, 1) == whole, "the other GPU unaffected")
     stage.expect(page['jaxmon_dropped_total{what="figure"}'] >= 4, "dropped counted")
     stage.shows(
-        lambda: sidecar.says("implausible value") == 4, "said once for each metric"
+        lambda: sidecar.says("implausible value") == 4, "logged once per metric"
     )
     stage.order()
     stage.recovers(lambda: healthy(sidecar) and gone <= figures(sidecar.page(), 0))

@@ -94,7 +94,7 @@ def run_all(
 def table(rows: Iterable[Row], outcomes: Iterable[Outcome]) -> str:
     """Return the matrix as Markdown."""
     lines = [
-        "| what was broken | what the page said | whole again after | slowest scrape |",
+        "| fault | expected output | recovery | slowest scrape |",
         "|---|---|---:|---:|",
     ]
     for row, one in zip(rows, outcomes, strict=True):

@@ -75,7 +75,7 @@ def with_agent(stage: Stage, *arguments: str, main: str = MAIN) -> Sidecar:
 # --- the host -------------------------------------------------------------------
 
 
-@HOST.row("a watched directory is removed, made again", quick=True)
+@HOST.row("a watched directory is removed and recreated", quick=True)
 def disk_gone(stage: Stage) -> None:
     disk = stage.directory / "cache"
     disk.mkdir()
@@ -88,7 +88,7 @@ def disk_gone(stage: Stage) -> None:
     disk.rmdir()
     stage.shows(lambda: not shown(), "its series gone")
     page = sidecar.page()
-    stage.expect("jaxmon_host_memory_size_bytes" in page, "memory goes on")
+    stage.expect("jaxmon_host_memory_size_bytes" in page, "memory unaffected")
     disk.mkdir()
     stage.recovers(shown)
 
@@ -106,7 +106,7 @@ def no_proc(stage: Stage) -> None:
     waited = "jaxmon_host_pressure_seconds_total"
     stage.expect(not any(name.startswith(waited) for name in page), "no pressure")
     stage.expect(success(page, "host") == 1, "host success 1")
-    stage.expect("jaxmon_host_memory_size_bytes" in page, "memory goes on")
+    stage.expect("jaxmon_host_memory_size_bytes" in page, "memory unaffected")
     zero = "avg10=0.00 avg60=0.00 avg300=0.00 total=2000000"
     pressure.write_text(f"some {zero}\nfull {zero}\n")
     stage.recovers(lambda: any(name.startswith(waited) for name in sidecar.page()))
@@ -115,7 +115,7 @@ def no_proc(stage: Stage) -> None:
 # --- the process ----------------------------------------------------------------
 
 
-@AREA.row("the port is busy", quick=True)
+@AREA.row("the port is in use", quick=True)
 def busy_port(stage: Stage) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -131,7 +131,7 @@ def busy_port(stage: Stage) -> None:
             check=False,
         )
     stage.expect(ended.returncode == 1, "exit code 1")
-    stage.expect("--port" in ended.stderr, "says to choose another port")
+    stage.expect("--port" in ended.stderr, "message suggests another port")
     stage.expect("Traceback" not in ended.stderr, "no traceback")
 
 
@@ -153,11 +153,11 @@ def descriptors(stage: Stage) -> None:
     busy = (sidecar.cpu_seconds() - spent) / (time.monotonic() - began)
     for client in clients:
         client.close()
-    stage.expect(sidecar.process.poll() is None, "clients wait, it lives")
-    stage.expect(busy < 0.5, "does not spin")
+    stage.expect(sidecar.process.poll() is None, "clients wait, the sidecar survives")
+    stage.expect(busy < 0.5, "no busy loop")
     resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     stage.recovers(lambda: answers(sidecar) and whole(sidecar, 0))
-    stage.expect(sidecar.says("Traceback") <= 1, "one traceback at most")
+    stage.expect(sidecar.says("Traceback") <= 1, "at most one traceback")
 
 
 @AREA.row("no more threads can be started")
@@ -168,10 +168,10 @@ def threads(stage: Stage) -> None:
     out.touch()
     for _ in range(20):
         sidecar.page()
-    stage.expect(whole(sidecar, 0), "scrapes and polls go on: they need none")
+    stage.expect(whole(sidecar, 0), "scrapes and polls continue without new threads")
 
 
-@AREA.row("the clock steps a day back, then a day forth")
+@AREA.row("the clock jumps a day back, then a day forward")
 def clock(stage: Stage) -> None:
     step = stage.directory / "step"
     main = CLOCK.format(step=str(step)) + MAIN
@@ -181,8 +181,8 @@ def clock(stage: Stage) -> None:
         time.sleep(0.5)  # two polls
         page = sidecar.page()
         known = age(page, "agents")
-        stage.expect(known is not None and 0 <= known < 5, "ages as before")
-        stage.expect(whole(sidecar, 0), "figures as before")
+        stage.expect(known is not None and 0 <= known < 5, "ages unchanged")
+        stage.expect(whole(sidecar, 0), "values unchanged")
 
 
 @AREA.row("the process is paused")
@@ -195,10 +195,10 @@ def paused(stage: Stage) -> None:
     stage.recovers(
         lambda: whole(sidecar, 0) and (age(sidecar.page(), "agents") or 9) < 5
     )
-    stage.say("serves what it read after the pause")
+    stage.say("serves fresh readings after the pause")
 
 
-@AREA.row("SIGTERM while a client takes its time", quick=True)
+@AREA.row("SIGTERM during a slow request", quick=True)
 def slow_client(stage: Stage) -> None:
     sidecar = with_agent(stage, "--demo")
     with socket.create_connection(("127.0.0.1", sidecar.port), timeout=60) as client:
@@ -221,7 +221,7 @@ def slowloris(stage: Stage) -> None:
         with suppress(OSError):
             client.sendall(b"GET /metrics HTTP/1.1\r\nHo")
         clients.append(client)
-    stage.expect(sidecar.threads() == count, "no thread more")
+    stage.expect(sidecar.threads() == count, "no extra thread")
     # At most 64 are served; those that do not finish are thrown out after 5 s.
     stage.recovers(lambda: answers(sidecar) and whole(sidecar, 0))
     for client in clients:
@@ -254,7 +254,7 @@ def refused(sidecar: Sidecar) -> bool:
     return False
 
 
-@AREA.row("its web configuration breaks, then is mended", quick=True)
+@AREA.row("its web configuration breaks, then is fixed", quick=True)
 def web_config(stage: Stage) -> None:
     bcrypt = pytest.importorskip("bcrypt")
     hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
@@ -287,7 +287,7 @@ def web_config(stage: Stage) -> None:
         stage.expect(refused(sidecar), f"still 401 when it {what}")
     stage.shows(
         lambda: any("web.yml" in line and "line 1" in line for line in sidecar.log),
-        "the log names the place of the mistake",
+        "the log names the location of the error",
     )
     stage.expect(not sidecar.says("unknown_key"), "the log quotes nothing")
     config.write_text(right)

@@ -58,7 +58,7 @@ def killed(stage: Stage) -> None:
     runtime.end()
     stage.shows(lambda: up(sidecar.page(), port) == 0, "runtime_up 0 after")
     page = sidecar.page()
-    stage.expect(not any(count(page, name) for name in LOST), "no figures")
+    stage.expect(not any(count(page, name) for name in LOST), "no metrics")
     started(stage, port)
     stage.recovers(lambda: whole(sidecar, port))
 
@@ -94,7 +94,7 @@ def slow(stage: Stage) -> None:
     stage.until(lambda: whole(sidecar, ports[0]), "the figures")
     runtimes[0].tell({**halves[0], "delay": 3})
     stage.shows(
-        lambda: count(sidecar.page(), LOST[0]) == CORES // 2, "half of the figures"
+        lambda: count(sidecar.page(), LOST[0]) == CORES // 2, "half of the metrics"
     )
     stage.expect(success(sidecar.page(), "tpu") == 1, "tpu success 1")
     runtimes[0].tell(halves[0])
@@ -114,7 +114,7 @@ def garbage(stage: Stage) -> None:
         "errors bad_reply counted",
     )
     page = sidecar.page()
-    stage.expect(count(page, LOST[1]) == CORES, "the other figures")
+    stage.expect(count(page, LOST[1]) == CORES, "the other values")
     runtime.tell(told)
     stage.recovers(lambda: whole(sidecar, port))
 
