@@ -277,7 +277,7 @@ def web_config(stage: Stage) -> None:
     stage.sidecars.append(sidecar)
     stage.expect(refused(sidecar), "401 without password")
     for wrong, what in (
-        ("basic_auth_users: [", "is no YAML"),
+        ("basic_auth_users: [", "is not YAML"),
         ("unknown_key: 1\n", "has an unknown key"),
         ("", "is empty"),
     ):
