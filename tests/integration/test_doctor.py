@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,9 @@ def test_text_fits_a_terminal_and_the_exit_code_tells(run_dir: Path) -> None:
     result = run_python(*args, run_dir=run_dir, env=env).ok()
 
     assert "did you mean JAXMON_PORT?" in result.out
+    assert re.fullmatch(
+        r"\d+ checks passed, \d need attention\.", result.out.splitlines()[-1]
+    )
     assert max(map(len, result.out.splitlines())) <= 80
     assert run_python(*args, "--strict", run_dir=run_dir, env=env).code == 1
 
