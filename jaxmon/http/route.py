@@ -27,11 +27,11 @@ from jaxmon.http.urls import (
 
 
 class RouteError(JaxmonError, ValueError):
-    """A proxy that cannot be used."""
+    """An unusable proxy."""
 
 
 class UnreachableError(OSError):
-    """Nothing accepts connections at the address, or there is no such host."""
+    """Nothing accepts connections there, or there is no such host."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class Route:
     @classmethod
     def by_environment(cls, server: SplitResult, trust: ssl.SSLContext | None) -> Route:
         """
-        Return the way to *server* by HTTP_PROXY, HTTPS_PROXY and NO_PROXY. As in curl
-        and Go, this host itself is never reached by a proxy.
+        Return the route to *server* according to HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
+        As in curl and Go, this host itself is never reached through a proxy.
 
         Raises:
-            RouteError: the variable names no proxy, or one that is not spoken to in
+            RouteError: the variable names an invalid proxy, or one that does not speak
                 plain HTTP.
         """
-        # It loads much that a direct way does without.
+        # Heavy, and a direct route does not need it.
         from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - see above
 
         named = getproxies().get(server.scheme, "")
@@ -70,7 +70,7 @@ class Route:
             proxy, usable = urlsplit(""), False
         # Its password, and the requests to it, would be sent unencrypted.
         if not usable or proxy.scheme != "http":
-            what = "a proxy of another kind" if usable else "no proxy"
+            what = "an unsupported proxy type" if usable else "an invalid proxy"
             msg = (
                 f"{_variable(server.scheme)}={without_user(named)!r} names {what}; "
                 "give http://HOST:PORT, or unset it"
@@ -80,7 +80,7 @@ class Route:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What is sent to server and proxy and may not be shown, if it comes back."""
+        """What server and proxy may echo, and must not be shown."""
         known = filter(None, (self.server, self.proxy))
         return tuple(secret for one in known for secret in secrets_of(one))
 
@@ -96,15 +96,15 @@ class Route:
         """
         Send the server a request for *target*, path and query; return its response.
 
-        A user and password in its address are sent as basic authentication.
+        A user and password in its URL are sent as basic authentication.
 
         Raises:
-            TimeoutError: it took too long.
-            TooLargeError: there was too much of it.
+            TimeoutError: the time is over.
+            TooLargeError: the response is too large.
             UnreachableError: nothing accepts connections there.
-            ssl.SSLError: TLS could not be agreed on, or no certificate is trusted.
+            ssl.SSLError: the TLS handshake failed, or the certificate is not trusted.
             OSError: the connection failed.
-            http.client.HTTPException: the response is no HTTP, or was cut off.
+            http.client.HTTPException: the response is not valid HTTP, or was truncated.
         """
         sent = {**headers, **_header("Authorization", self.server)}
         if self.proxy is not None and self.server.scheme == "http":
@@ -123,7 +123,7 @@ class Route:
 
     @contextmanager
     def _stream(self, bounds: Bounds) -> Iterator[Stream]:
-        """Connect to the server, as far as the way there allows, for a block."""
+        """Connect to the server, through the proxy if any, for the length of a block."""
         first = self.proxy or self.server
         with ExitStack() as stack:
             try:
@@ -155,7 +155,7 @@ def _header(name: str, parts: SplitResult) -> dict[str, str]:
 
 
 def _host(parts: SplitResult) -> str:
-    """Return host and port as the address has them."""
+    """Return host and port as they are in the URL."""
     return parts.netloc.rpartition("@")[2]
 
 
