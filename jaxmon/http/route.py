@@ -123,7 +123,7 @@ class Route:
 
     @contextmanager
     def _stream(self, bounds: Bounds) -> Iterator[Stream]:
-        """Connect to the server, through the proxy if any, for the length of a block."""
+        """Connect to the server, through the proxy if any, for a block."""
         first = self.proxy or self.server
         with ExitStack() as stack:
             try:
