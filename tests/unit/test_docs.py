@@ -103,6 +103,14 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert not heading or heading in headings(path), f"{target}#{heading}"
 
 
+def test_tables_in_samples_have_the_columns_of_the_command(document: Path) -> None:
+    """The heading of each table that a sample shows is made of columns in the code."""
+    headings = re.findall(r"^ *([A-Z ]+  [A-Z ]+)$", document.read_text(), re.MULTILINE)
+    columns = {word for line in headings for word in re.split(r" {2,}", line.strip())}
+    sources = "".join(path.read_text() for path in (ROOT / "jaxmon").rglob("*.py"))
+    assert {one for one in columns if f'"{one}"' not in sources} == set()
+
+
 def test_examples_are_described() -> None:
     """Each example is linked from the page about them, with the way to start it."""
     folder = ROOT / "examples"
