@@ -129,12 +129,12 @@ def _reading() -> list[Row]:
 
 
 def _listing() -> Row:
-    from jaxmon.agent.cache.directory import look
+    from jaxmon.agent.cache.directory import scan
 
     with tempfile.TemporaryDirectory() as directory:
         for number in range(ENTRIES):
             Path(directory, f"jit_f-{number}-cache").touch()
-        spent = _times(lambda: look(directory, sought={}, writes=True), rounds=5)
+        spent = _times(lambda: scan(directory, sought={}, writes=True), rounds=5)
     return Row(
         name=f"off thread: look at {ENTRIES:,} entries",
         value=statistics.median(spent) / 1e3,

@@ -25,12 +25,12 @@ from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.listeners import Listeners
 from jaxmon.agent.jaxlink.probe import Probe
-from jaxmon.agent.memory.lines import Allocations
+from jaxmon.agent.memory.lines import MemoryLines
 from jaxmon.agent.memory.part import Memory
 from jaxmon.agent.observers import Observers
 from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.part import Part
-from jaxmon.agent.recompiles.causes import Causes
+from jaxmon.agent.recompiles.causes import CauseFinder
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.reports.profile import Profiler
 from jaxmon.agent.runtime import Runtime
@@ -90,7 +90,7 @@ def overview(agent: Agent) -> dict[str, Any]:
 
 def see_error(agent: Agent, error: BaseException | None) -> None:
     """Report *error* as one that nobody caught."""
-    errors(agent).see(error)
+    errors(agent).on_surfaced(error)
 
 
 def lose_hook(agent: Agent, name: str) -> None:
@@ -111,9 +111,9 @@ def replaced(agent: Agent) -> list[Any]:
 # --- the parts ------------------------------------------------------------------------
 
 
-def allocations(agent: Agent) -> Allocations:
+def allocations(agent: Agent) -> MemoryLines:
     """Return who holds memory by source line."""
-    return part(agent, Allocations)
+    return part(agent, MemoryLines)
 
 
 def cache(agent: Agent) -> PersistentCache:
@@ -126,7 +126,7 @@ def calls(agent: Agent) -> CallLayer:
     return part(agent, CallLayer)
 
 
-def causes(agent: Agent) -> Causes:
+def causes(agent: Agent) -> CauseFinder:
     """Return what finds out why something is compiled again."""
     return part(agent, Recompiles)._causes
 

@@ -81,10 +81,10 @@ class Agent:
         Raises:
             ProfileError: JAX's memory profile cannot be read.
         """
-        from jaxmon.agent.memory.lines import Allocations  # noqa: PLC0415
+        from jaxmon.agent.memory.lines import MemoryLines  # noqa: PLC0415
         from jaxmon.agent.memory.profile import MemoryProfile  # noqa: PLC0415
 
-        found = None if self._runtime is None else self._runtime.part(Allocations)
+        found = None if self._runtime is None else self._runtime.part(MemoryLines)
         return MemoryProfile(time.time(), ()) if found is None else found.profile()
 
     def collect(self) -> list[Family]:

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from jaxmon.agent.counters import Meter, Meters, metered
-from jaxmon.agent.inspection import is_below
+from jaxmon.agent.inspection import is_subclass
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
 
 
@@ -219,7 +219,7 @@ def armed(counted: CountedFunction) -> bool:
 
 def uncounted(fun: object) -> Any:
     """Return JAX's object inside *fun* if it is a `CountedFunction`, else *fun*."""
-    if is_below(type(fun), CountedFunction):
+    if is_subclass(type(fun), CountedFunction):
         return jitted_of(cast("CountedFunction", fun))
     return fun
 

@@ -21,7 +21,7 @@ from jaxmon.agent.inspection import (
     ABSENT,
     field_of,
     found_in,
-    is_below,
+    is_subclass,
     module_of,
     name_of,
 )
@@ -192,7 +192,7 @@ def label(fun: object) -> tuple[str, bool]:
     Runs no code of the user's.
     """
     for _ in range(_DEEPEST):
-        if not is_below(type(fun), functools.partial):
+        if not is_subclass(type(fun), functools.partial):
             break
         fun = _FUNC(fun)
     if (program := exported(fun)) is not None:

@@ -39,7 +39,7 @@ _MAX_KNOWN = 1000
 # By id, with the type itself, so that the id cannot be reused.
 _known: dict[int, tuple[type, str]] = {}
 # By id, as long as the type lives.
-_layouts: dict[int, tuple[weakref.ref[type], Layout]] = {}
+_layouts: dict[int, tuple[weakref.ref[type], AttributeLayout]] = {}
 
 
 class _Absent:
@@ -65,12 +65,12 @@ def module_of(kind: type) -> str:
     return module if type(module) is str else ""
 
 
-def is_a(value: object, base: type) -> bool:
+def is_instance(value: object, base: type) -> bool:
     """Return whether *value* is an instance of *base* or a subclass."""
-    return is_below(type(value), base)
+    return is_subclass(type(value), base)
 
 
-def is_below(kind: type, base: type) -> bool:
+def is_subclass(kind: type, base: type) -> bool:
     """Return whether *kind* is *base* or a subclass."""
     # `in` would call the metaclass's ``__eq__``.
     if kind is base:
@@ -107,12 +107,12 @@ def package_of(kind: type) -> str:
     if package not in _VOUCHED:
         return ""
     found: Any = sys.modules.get(module)
-    if not is_a(found, types.ModuleType):
+    if not is_instance(found, types.ModuleType):
         return ""
     found = types.ModuleType.__getattribute__(found, "__dict__")
     for name in name_of(kind).split("."):
         found = found.get(name)
-        if type(found) is not type and not is_a(found, type):
+        if type(found) is not type and not is_instance(found, type):
             return ""
         one, found = found, _NAMESPACE(found)
     if one is not kind:
@@ -127,7 +127,7 @@ def bases_of(kind: type) -> tuple[type, ...]:
     return _MRO(kind)
 
 
-class Layout(NamedTuple):
+class AttributeLayout(NamedTuple):
     """
     Where objects of a class store their attributes, and which of them decide equality.
 
@@ -149,7 +149,7 @@ class Layout(NamedTuple):
         return self.held >= 0 or bool(self.slotted)
 
 
-def layout_of(kind: type) -> Layout:
+def layout_of(kind: type) -> AttributeLayout:
     """Return where objects of *kind* store their attributes."""
     known = _layouts.get(id(kind))
     if known is not None and known[0]() is kind:
@@ -166,7 +166,7 @@ def layout_of(kind: type) -> Layout:
         _layouts.clear()
     equal = found_in(kind, "__eq__")
     alone = equal is _EQ or found_in(kind, "__hash__") is _HASH
-    layout = Layout(held, tuple(slotted), alone, _compared(kind, equal))
+    layout = AttributeLayout(held, tuple(slotted), alone, _compared(kind, equal))
     _layouts[id(kind)] = weakref.ref(kind), layout
     return layout
 

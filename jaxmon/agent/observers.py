@@ -28,7 +28,7 @@ class Sample(NamedTuple):
     outputs: Any
 
 
-class SeenError(NamedTuple):
+class CountedError(NamedTuple):
     """
     An error that was counted. Observers must not keep it.
 
@@ -70,7 +70,7 @@ class Observers:
     def __init__(self) -> None:
         self.made: list[Callable[[Function, CountedFunction], None]] = []
         self.sample: list[Callable[[Sample], None]] = []
-        self.error: list[Callable[[SeenError], None]] = []
+        self.error: list[Callable[[CountedError], None]] = []
         self.executable: list[Callable[[Function, Any], None]] = []
         self.promotion: list[Callable[[Function], None]] = []
         self.surfaced: list[Callable[[BaseException], None]] = []

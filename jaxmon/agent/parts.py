@@ -25,13 +25,13 @@ from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls.part import CallLayer
 from jaxmon.agent.checks.determinism import Determinism
 from jaxmon.agent.checks.numerics import Numerics
+from jaxmon.agent.compiles.attribution import CompileAttribution
 from jaxmon.agent.compiles.misses import Misses
 from jaxmon.agent.compiles.part import Compiles
-from jaxmon.agent.compiles.payers import Payers
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices.part import Identity
 from jaxmon.agent.errors.part import Errors
-from jaxmon.agent.memory.lines import Allocations
+from jaxmon.agent.memory.lines import MemoryLines
 from jaxmon.agent.memory.part import Memory
 from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.part import Part
@@ -54,21 +54,23 @@ def parts_of(context: Context, timeline: Timeline) -> list[Part]:
         from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
 
         programs = Programs(context)
-    payers = Payers(timeline)
-    lines = Allocations(context)
+    attribution = CompileAttribution(timeline)
+    lines = MemoryLines(context)
     cache = PersistentCache(context)
     recompiles = Recompiles(context)
     calls = CallLayer(context)
-    misses = Misses(context, calls, payers)
+    misses = Misses(context, calls, attribution)
     found: list[Part] = [
         Memory(context),
         lines,
         *([programs] if programs is not None else []),
-        Compiles(context, misses, payers, recompiles, cache),
+        Compiles(context, misses, attribution, recompiles, cache),
         cache,
         misses,
         recompiles,
-        Errors(context, function_of=misses.function_of, on_left=misses.on_left),
+        Errors(
+            context, function_of=misses.function_of, on_call_error=misses.on_call_error
+        ),
         OomReports(
             context,
             lines=lines,
@@ -87,8 +89,8 @@ def parts_of(context: Context, timeline: Timeline) -> list[Part]:
             found.append(Sampling(context))
     found += [Determinism(context), Numerics(context), Identity(context)]
     if wanted.device_figures:
-        from jaxmon.agent.devices.figures import DeviceFigures  # noqa: PLC0415
+        from jaxmon.agent.devices.driver_metrics import DeviceMetrics  # noqa: PLC0415
 
-        found.append(DeviceFigures(context))
+        found.append(DeviceMetrics(context))
     found.append(Profiler(context))
     return found

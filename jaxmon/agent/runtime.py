@@ -63,7 +63,7 @@ class Runtime:
             settings,
             {
                 "/metrics": metrics_handler(
-                    self.collect, self._scrapes, failed=self._on_left_out
+                    self.collect, self._scrapes, failed=self._on_omitted
                 ),
                 "/-/healthy": _healthy,
             },
@@ -161,7 +161,7 @@ class Runtime:
             todo: tuple[Callable[[], None], ...] = (
                 self.serving.close,
                 *(part.stop for part in self.parts),
-                self._leave_figures,
+                self._write_baseline,
                 self.hooks.detach,
                 self._marks.stop,
                 functools.partial(atexit.unregister, self._exit),
@@ -212,7 +212,7 @@ class Runtime:
             if self._guard.strict and isinstance(error, Exception):
                 raise
 
-    def _leave_figures(self) -> None:
+    def _write_baseline(self) -> None:
         directory = self.context.settings.figures_dir
         if directory is None:
             return
@@ -220,7 +220,7 @@ class Runtime:
             from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
             from jaxmon.agent.reports import baseline  # noqa: PLC0415 - few want them
 
-            baseline.leave(self.context, self.part(Programs), directory)
+            baseline.write_baseline(self.context, self.part(Programs), directory)
         except Exception as error:  # noqa: BLE001 - contained: the program goes on
             interrupts.pass_on(error)
             log.warning("jaxmon could not write the baseline file: %s", error)
@@ -251,9 +251,9 @@ class Runtime:
                 families += source()
             except Exception:  # noqa: BLE001 - contained and counted
                 self._guard.failed(f"collect_{site}", stays_on=True)
-        return [*families, *self._own()]
+        return [*families, *self._own_families()]
 
-    def _own(self) -> list[Family]:
+    def _own_families(self) -> list[Family]:
         errors, overflow = catalog.INTERNAL_ERRORS, catalog.LABEL_OVERFLOW
         overflows = {
             "function": self.context.table.overflow.value,
@@ -274,10 +274,10 @@ class Runtime:
     # --- callbacks ----------------------------------------------------------------
 
     def _on_surfaced(self, error: BaseException) -> None:
-        for see in self.context.observers.surfaced:
-            see(error)
+        for observe in self.context.observers.surfaced:
+            observe(error)
 
-    def _on_left_out(self, metric: catalog.Metric, error: Exception) -> None:
+    def _on_omitted(self, metric: catalog.Metric, error: Exception) -> None:
         del error
         self._guard.failed(f"encode:{metric.name}", stays_on=True)
 

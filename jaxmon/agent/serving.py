@@ -199,7 +199,7 @@ class LocalSocket:
         with self._lock:
             if self._closed or (self._slot is not None and self._slot.in_place()):
                 return
-            self._let_go()
+            self._release()
             try:
                 self.open()
             except (JaxmonError, OSError) as error:
@@ -239,7 +239,7 @@ class LocalSocket:
             self._slot.abandon()
             self._slot = None
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         # First, or our own socket would respond when we search for a free slot.
         if self._listener is not None:
             self._server.close_listener(self._listener)

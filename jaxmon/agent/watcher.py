@@ -19,7 +19,7 @@ from typing import Protocol
 from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.worker import bounded, take
+from jaxmon.agent.worker import clamp_wait, next_item
 from jaxmon.threads import DaemonThread
 
 
@@ -110,10 +110,10 @@ class Watcher:
             timeout = (
                 None
                 if due is None
-                else bounded(due - time.perf_counter(), _MOST_SECONDS)
+                else clamp_wait(due - time.perf_counter(), _MOST_SECONDS)
             )
             try:
-                fresh = take(self._submitted, timeout)
+                fresh = next_item(self._submitted, timeout)
             except Empty:
                 fresh = None
             if fresh is not None:

@@ -157,7 +157,7 @@ class Worker:
         rest, waited = self._pause(), False
         due = time.monotonic() + rest
         while not self._stopped and self._guard.on(self._name):
-            timeout = bounded(due - time.monotonic(), rest) if self._every else None
+            timeout = clamp_wait(due - time.monotonic(), rest) if self._every else None
             if timeout == 0 or waited:
                 before = time.thread_time()
                 fine = self._do(self._routine, stays_on=not self._gives_up)
@@ -166,7 +166,7 @@ class Worker:
                 due = time.monotonic() + rest
                 continue
             try:
-                job = take(self._jobs, timeout)
+                job = next_item(self._jobs, timeout)
             except Empty:
                 waited = True  # whatever the clock says
                 continue
@@ -209,7 +209,7 @@ class Worker:
         return True
 
 
-def bounded(seconds: float, most: float) -> float:
+def clamp_wait(seconds: float, most: float) -> float:
     """
     Return *seconds* as a waiting time, *most* at most: the program may have replaced
     the clock with one that steps back or returns NaN.
@@ -217,7 +217,7 @@ def bounded(seconds: float, most: float) -> float:
     return max(seconds, 0.0) if seconds < most else most
 
 
-def take(queue: SimpleQueue[T], timeout: float | None) -> T:
+def next_item(queue: SimpleQueue[T], timeout: float | None) -> T:
     """
     Wait for the next item of *queue*, at most *timeout* seconds, forever if `None`.
 

@@ -21,15 +21,15 @@ POWER = "jaxmon_accelerator_power_watts"
 PROGRAM = """
 import sys, time
 import jax, jaxmon
-from jaxmon.agent.devices import figures as device_figures
+from jaxmon.agent.devices import driver_metrics
 from jaxmon.agent.devices import part as identity
 named = iter(sys.argv[1:])
 identity.hardware = lambda _: (next(named, ""), "0000:1a:00.0")
-device_figures.EVERY = 0.1
-original = device_figures.DeviceFigures.__init__
+driver_metrics.EVERY = 0.1
+original = driver_metrics.DeviceMetrics.__init__
 def faster(self, context):
     original(self, context, every=0.1)
-device_figures.DeviceFigures.__init__ = faster
+driver_metrics.DeviceMetrics.__init__ = faster
 agent = jaxmon.instrument(port=None, device_figures=True)
 jax.jit(lambda x: x + 1)(1.0)
 print("ready", flush=True)

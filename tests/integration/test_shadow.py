@@ -30,7 +30,7 @@ def agent() -> Iterator[Agent]:
         yield running
 
 
-def shadow_of(agent: Agent) -> shadow_module.Shadow:
+def shadow_of(agent: Agent) -> shadow_module.ShadowRunner:
     """Return what repeats calls for *agent*."""
     shadow = inside.determinism(agent)._shadow
     assert shadow is not None

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
-from jaxmon.agent.recompiles.signing import Signatures
+from jaxmon.agent.recompiles.signature_builder import SignatureBuilder
 from tests import inside
 from tests.instrumented import instrumented
 
@@ -100,7 +100,7 @@ def test_a_signature_that_fails_costs_the_words_only(
     def refuse(*_: Any) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Signatures, "of", refuse)
+    monkeypatch.setattr(SignatureBuilder, "of", refuse)
     f = jax.jit(lambda x: x + 1)
 
     results = [f(np.ones(size, np.float32)).shape for size in (1, 2)]

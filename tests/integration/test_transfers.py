@@ -16,7 +16,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent.checks import deviations, numerics
-from jaxmon.agent.jaxlink import crossings, origins
+from jaxmon.agent.jaxlink import transfer_hooks, transfer_sites
 from jaxmon.agent.observers import Sample
 from tests import inside, leaks, support
 from tests.instrumented import instrumented, samples, value
@@ -170,7 +170,7 @@ def test_a_jax_without_a_place_is_said_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where JAX reads arrays in another way, that hook alone is off."""
-    monkeypatch.setattr(crossings, "_READS", ("_read_in_another_way",))
+    monkeypatch.setattr(transfer_hooks, "_READS", ("_read_in_another_way",))
     with instrumented() as agent:
         float(double(1.0))
 
@@ -180,7 +180,7 @@ def test_a_jax_without_a_place_is_said_so(
     assert "'transfers' cannot attach" in caplog.text
 
 
-@pytest.mark.parametrize("module", [crossings, deviations, numerics])
+@pytest.mark.parametrize("module", [transfer_hooks, deviations, numerics])
 def test_our_own_reading_is_not_the_programs(module: ModuleType) -> None:
     """What the agent reads, on its own threads or in a check, is not counted."""
     with instrumented() as agent:
@@ -220,7 +220,7 @@ def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
 
 def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that makes code again and again is counted without its lines."""
-    monkeypatch.setattr(origins, "MAX_SITES", 5)
+    monkeypatch.setattr(transfer_sites, "MAX_SITES", 5)
     with instrumented() as agent:
         for number in range(20):
             code = compile("float(x)", f"<made {number}>", "eval")

@@ -16,7 +16,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from jaxmon.agent.observers import SeenError
+from jaxmon.agent.observers import CountedError
 from tests import inside
 from tests.failing import FULL, fail, kinds
 
@@ -287,7 +287,7 @@ def test_observers_are_told_once(agent: Agent) -> None:
     """
     told: list[tuple[str, str, str]] = []
 
-    def observe(seen: SeenError) -> None:
+    def observe(seen: CountedError) -> None:
         name = seen.function.name.rpartition(".")[2]
         told.append((name, seen.kind, type(seen.error).__name__))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.agent.cache import directory as cache_directory
-from jaxmon.agent.cache.directory import Listing, is_local, look
+from jaxmon.agent.cache.directory import DirectoryScan, is_local, scan
 
 
 def filled(directory: Path) -> Path:
@@ -26,7 +26,7 @@ def filled(directory: Path) -> Path:
 
 def test_entries_are_counted_and_what_is_beside_them_is_not(tmp_path: Path) -> None:
     """Only JAX's entries count, as they do for its own limit."""
-    found = look(str(filled(tmp_path)), sought={}, writes=True)
+    found = scan(str(filled(tmp_path)), sought={}, writes=True)
 
     assert (found.entries, found.size, found.problem) == (2, 12, None)
     assert found.free is not None
@@ -37,7 +37,7 @@ def test_entries_of_the_same_program_under_other_keys_are_named(tmp_path: Path) 
     """What was sought and is there under its key, or is not sought, is not named."""
     sought = {"jit_f": {"jit_f-cc"}, "jit_g": {"jit_g-bb"}, "jit_h": {"jit_h-dd"}}
 
-    found = look(str(filled(tmp_path)), sought=sought, writes=True)
+    found = scan(str(filled(tmp_path)), sought=sought, writes=True)
 
     assert found.elsewhere == ("jit_f-aa",)
 
@@ -46,7 +46,7 @@ def test_a_look_that_takes_too_long_ends_without_figures(tmp_path: Path) -> None
     """Part of a directory is not its size."""
     ticks = count(0, 3)
 
-    found = look(
+    found = scan(
         str(filled(tmp_path)), sought={}, writes=True, clock=lambda: next(ticks)
     )
 
@@ -59,7 +59,7 @@ def test_a_huge_directory_ends_without_figures(
     """The number of files looked at is bounded."""
     monkeypatch.setattr(cache_directory, "_MOST_FILES", 3)
 
-    assert look(str(filled(tmp_path)), sought={}, writes=True).entries is None
+    assert scan(str(filled(tmp_path)), sought={}, writes=True).entries is None
 
 
 def test_an_entry_that_is_evicted_meanwhile_does_not_count(
@@ -76,18 +76,18 @@ def test_an_entry_that_is_evicted_meanwhile_does_not_count(
 
     monkeypatch.setattr(os, "scandir", scandir)
 
-    assert look(str(tmp_path), sought={}, writes=True).entries in (1, 2)
+    assert scan(str(tmp_path), sought={}, writes=True).entries in (1, 2)
 
 
 def test_what_is_no_usable_directory_is_said_in_words(tmp_path: Path) -> None:
     """Missing, a file, or longer than a name may be."""
     file = tmp_path / "file"
     file.touch()
-    missing = look(str(tmp_path / "none"), sought={}, writes=True)
+    missing = scan(str(tmp_path / "none"), sought={}, writes=True)
 
-    assert missing == Listing(problem="it does not exist")
-    assert look(str(file), sought={}, writes=True).problem == "it is not a directory"
-    too_long = look(str(tmp_path / ("x" * 300)), sought={}, writes=True)
+    assert missing == DirectoryScan(problem="it does not exist")
+    assert scan(str(file), sought={}, writes=True).problem == "it is not a directory"
+    too_long = scan(str(tmp_path / ("x" * 300)), sought={}, writes=True)
     assert too_long.problem is not None
     assert "cannot be read" in too_long.problem
 
@@ -98,8 +98,8 @@ def test_who_only_reads_needs_no_permission_to_write(
     """Processes other than 0 never write."""
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    assert look(str(tmp_path), sought={}, writes=False).problem is None
-    problem = look(str(tmp_path), sought={}, writes=True).problem
+    assert scan(str(tmp_path), sought={}, writes=False).problem is None
+    problem = scan(str(tmp_path), sought={}, writes=True).problem
     assert problem == "this process cannot write to it"
 
 

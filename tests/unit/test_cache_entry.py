@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.agent.cache import cache_entry
-from jaxmon.agent.cache.cache_entry import made_under
+from jaxmon.agent.cache.cache_entry import creation_directory
 
 
 OPTIONS = b"\xb2\x136/mnt/cache/xla_gpu_per_fusion_autotune_cache_dir\xb8\x13"
@@ -33,7 +33,7 @@ def test_the_path_is_found_among_the_options(
     tmp_path: Path, content: bytes, path: str | None
 ) -> None:
     """Whatever stands around it."""
-    assert made_under(entry(tmp_path, content), zlib.decompress) == path
+    assert creation_directory(entry(tmp_path, content), zlib.decompress) == path
 
 
 def test_what_cannot_be_read_tells_nothing(
@@ -42,9 +42,9 @@ def test_what_cannot_be_read_tells_nothing(
     """Corrupt, gone, or too large to take into memory."""
     file = entry(tmp_path, OPTIONS)
     monkeypatch.setattr(cache_entry, "_MOST_BYTES", 3)
-    assert made_under(file, zlib.decompress) is None
+    assert creation_directory(file, zlib.decompress) is None
     monkeypatch.undo()
     file.write_bytes(b"corrupt")
 
-    assert made_under(file, zlib.decompress) is None
-    assert made_under(tmp_path / "gone", zlib.decompress) is None
+    assert creation_directory(file, zlib.decompress) is None
+    assert creation_directory(tmp_path / "gone", zlib.decompress) is None

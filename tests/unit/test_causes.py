@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from jaxmon.agent.jaxlink.frames import Jitted
-from jaxmon.agent.jaxlink.leaves import Leaf
-from jaxmon.agent.recompiles.causes import SHOWN, Cause, Causes, source_of
+from jaxmon.agent.jaxlink.leaf_types import Leaf
+from jaxmon.agent.recompiles.causes import SHOWN, Cause, CauseFinder, source_of
 from jaxmon.agent.recompiles.signatures import (
     LEAF,
     Argument,
-    Beyond,
     Node,
+    PartlyCompared,
     Signature,
     Static,
 )
@@ -46,7 +46,9 @@ def tree(*keys: str, count: int = 3) -> Signature:
     return Signature((Argument("x", by_name=False, node=node),), leaves, (), (), ())
 
 
-def judge(causes: Causes, made: Jitted, signature: Signature | None) -> Cause | None:
+def judge(
+    causes: CauseFinder, made: Jitted, signature: Signature | None
+) -> Cause | None:
     """Return why *made* is compiled, and let it be compiled."""
     given = source_of(made), causes.history(made.fun), signature
     cause = causes.of(*given)
@@ -64,7 +66,7 @@ def texts(cause: Cause | None) -> list[str]:
 
 def test_the_first_compile_has_no_cause() -> None:
     """Two functions from two lines are both new, which is no recompile."""
-    causes = Causes()
+    causes = CauseFinder()
 
     assert judge(causes, jitted(lambda: 1), call(leaf())) is None
     assert judge(causes, jitted(lambda: 2, "f at file.py:2"), call(leaf())) is None
@@ -72,7 +74,7 @@ def test_the_first_compile_has_no_cause() -> None:
 
 def test_equal_leaves_need_not_be_one_object() -> None:
     """They are until too many are known; the closest signature is so all the same."""
-    causes, fun = Causes(), jitted(lambda: 1)
+    causes, fun = CauseFinder(), jitted(lambda: 1)
     for sizes in ((1, 1), (5, 5)):
         judge(causes, fun, call(*map(leaf, sizes)))
 
@@ -83,7 +85,7 @@ def test_equal_leaves_need_not_be_one_object() -> None:
 
 def test_a_compile_that_could_not_be_told_makes_no_new_function() -> None:
     """The next one of the same object has nothing to be compared with."""
-    causes, fun = Causes(), jitted(lambda: 1)
+    causes, fun = CauseFinder(), jitted(lambda: 1)
     judge(causes, fun, None)
 
     assert name(judge(causes, fun, call(leaf()))) == "unknown"
@@ -91,7 +93,7 @@ def test_a_compile_that_could_not_be_told_makes_no_new_function() -> None:
 
 def test_another_shape_is_named() -> None:
     """Only a compile that differs in shapes alone from an earlier one says so."""
-    causes, fun = Causes(), jitted(lambda: 1)
+    causes, fun = CauseFinder(), jitted(lambda: 1)
     judge(causes, fun, call(leaf(1), leaf()))
 
     assert name(judge(causes, fun, call(leaf(2), leaf()))) == "shape"
@@ -101,7 +103,7 @@ def test_another_shape_is_named() -> None:
 
 def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
     """Two leaves of another shape are closer than a tree with another key."""
-    causes, fun = Causes(), jitted(lambda: 1)
+    causes, fun = CauseFinder(), jitted(lambda: 1)
     judge(causes, fun, tree("a", "b", count=4))
     judge(causes, fun, tree("a", "b", "c", count=3))
 
@@ -116,7 +118,7 @@ def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
 
 def test_configuration_comes_before_what_follows_from_it() -> None:
     """Under jax_enable_x64 every dtype changes too; the setting is the cause."""
-    causes, fun = Causes(["jax_enable_x64"]), jitted(lambda: 1)
+    causes, fun = CauseFinder(["jax_enable_x64"]), jitted(lambda: 1)
     judge(causes, fun, call(leaf(1), context=(False,)))
 
     cause = judge(causes, fun, call(leaf(1, dtype="float64"), context=(True,)))
@@ -132,7 +134,7 @@ def test_the_most_frequent_change_of_leaves_is_the_cause() -> None:
     """
     One weak type among two new shapes does not make the compile one of weak types.
     """
-    causes, fun = Causes(), jitted(lambda: 1)
+    causes, fun = CauseFinder(), jitted(lambda: 1)
     judge(causes, fun, call(leaf(1), leaf(1), leaf()))
 
     cause = judge(causes, fun, call(leaf(2), leaf(2), leaf(weak=True)))
@@ -146,7 +148,7 @@ def test_the_same_again_was_evicted() -> None:
     A signature that was compiled before can only have been dropped since, also when
     more than sixteen others came between.
     """
-    causes, fun = Causes(), jitted(lambda: 1)
+    causes, fun = CauseFinder(), jitted(lambda: 1)
     for size in range(40):
         judge(causes, fun, call(leaf(size)))
 
@@ -155,7 +157,7 @@ def test_the_same_again_was_evicted() -> None:
 
 def test_two_lambdas_of_one_line_are_two() -> None:
     """What JAX says of their source is the same; their code is not."""
-    causes, source = Causes(), "<lambda> at file.py:1"
+    causes, source = CauseFinder(), "<lambda> at file.py:1"
     first, second = (lambda x: x + 1), (lambda x: x + 2)
 
     assert judge(causes, jitted(first, source), call(leaf())) is None
@@ -164,7 +166,7 @@ def test_two_lambdas_of_one_line_are_two() -> None:
 
 def test_a_new_function_of_the_same_line_is_named() -> None:
     """A lambda made again is the cause, and what else differs is told too."""
-    causes = Causes()
+    causes = CauseFinder()
     first, second = ((lambda: 1) for _ in range(2))
     judge(causes, jitted(first), call(leaf()))
 
@@ -177,7 +179,7 @@ def test_a_new_function_of_the_same_line_is_named() -> None:
 
 def test_a_long_list_of_differences_is_cut() -> None:
     """Of a thousand changed leaves the first are kept, and the rest counted."""
-    causes, fun = Causes(), jitted(lambda: 1)
+    causes, fun = CauseFinder(), jitted(lambda: 1)
     keys = [str(number) for number in range(1000)]
     judge(causes, fun, tree(*keys, count=1))
 
@@ -191,7 +193,7 @@ def test_few_signatures_of_many_leaves_are_kept() -> None:
     """
     What is remembered of one function is bounded in leaves, not just in signatures.
     """
-    causes, fun = Causes(), jitted(lambda: 1)
+    causes, fun = CauseFinder(), jitted(lambda: 1)
     keys = [str(number) for number in range(20_000)]
     for size in range(6):
         judge(causes, fun, tree(*keys, count=size))
@@ -202,7 +204,7 @@ def test_few_signatures_of_many_leaves_are_kept() -> None:
 
 def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
     """Histories go with their functions; an unreferable one has none."""
-    causes = Causes()
+    causes = CauseFinder()
     for _ in range(100):
         judge(causes, jitted(lambda: 1), call(leaf()))
     judge(causes, jitted(3, "other"), call(leaf()))
@@ -215,7 +217,7 @@ def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
 
 def test_a_call_without_a_signature_is_unknown() -> None:
     """Where the arguments could not be told, the recompile still counts."""
-    causes, fun = Causes(), jitted(lambda: 1)
+    causes, fun = CauseFinder(), jitted(lambda: 1)
     judge(causes, fun, call(leaf()))
 
     assert name(judge(causes, fun, None)) == "unknown"
@@ -224,7 +226,7 @@ def test_a_call_without_a_signature_is_unknown() -> None:
 def with_static(value: object, *leaves: Leaf) -> Signature:
     known = value_of(value)
     static = (Static("n", by_name=False, value=known),)
-    beyond = (Beyond("static_argument", "n", known),)
+    beyond = (PartlyCompared("static_argument", "n", known),)
     return Signature((), leaves, static, (), (), None, beyond)
 
 
@@ -243,7 +245,7 @@ class Versioned:
 
 def test_what_a_class_hides_is_the_cause_if_nothing_else_is() -> None:
     """A difference that is certain comes first; the same again was evicted."""
-    causes, fun = Causes(), jitted(lambda: 1)
+    causes, fun = CauseFinder(), jitted(lambda: 1)
     judge(causes, fun, with_static(Versioned(1)))
 
     hidden = judge(causes, fun, with_static(Versioned(2)))
@@ -259,7 +261,7 @@ def test_what_a_class_hides_is_the_cause_if_nothing_else_is() -> None:
 
 def test_what_was_not_looked_at_in_full_is_not_called_evicted() -> None:
     """It may differ where it was not looked at; neither is claimed."""
-    causes, fun = Causes(), jitted(lambda: 1)
+    causes, fun = CauseFinder(), jitted(lambda: 1)
     judge(causes, fun, with_static(tuple(range(5_000))))
 
     cause = judge(causes, fun, with_static(tuple(range(5_000))))

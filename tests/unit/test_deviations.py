@@ -11,11 +11,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation, Result, merged
+from jaxmon.agent.checks.deviations import (
+    DeterminismCheck,
+    Deviation,
+    HostResult,
+    merge_deviations,
+)
 
 
 def found(one: Any, other: Any) -> list[Deviation]:
-    return Result(jax, one).deviations(Result(jax, other))
+    return HostResult(jax, one).deviations(HostResult(jax, other))
 
 
 def next_up(value: float, dtype: Any, steps: int = 1) -> Any:
@@ -244,8 +249,8 @@ def test_of_several_runs_the_worst_is_kept() -> None:
     """Each leaf appears once, with the figures of the run that deviated most."""
     small, large = found([1.0, 2.0], [1.5, 2.5]), found([1.0, 2.0], [4.0, 2.0])
 
-    assert [one.max_abs for one in merged(small, large)] == [3, 0.5]
-    assert merged(large, small)[0].max_abs == 3
+    assert [one.max_abs for one in merge_deviations(small, large)] == [3, 0.5]
+    assert merge_deviations(large, small)[0].max_abs == 3
 
 
 def test_a_long_list_of_deviations_is_cut_in_words_only() -> None:

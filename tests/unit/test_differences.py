@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmon.agent.jaxlink.leaves import Leaf
+from jaxmon.agent.jaxlink.leaf_types import Leaf
 from jaxmon.agent.recompiles.differences import differences
 from jaxmon.agent.recompiles.options import Options
 from jaxmon.agent.recompiles.placements import Placement

@@ -6,11 +6,11 @@ import pytest
 
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink.failures import (
+    function_named_in,
     is_from_jax,
     is_runtime_error,
     kind_of,
     message_of,
-    named_in,
     stage_of,
     status_of,
 )
@@ -239,7 +239,7 @@ def test_a_class_of_the_users_is_not_asked_for_its_text() -> None:
 )
 def test_a_message_may_name_the_function(text: str, name: str | None) -> None:
     """Programs are called after the function that was jitted."""
-    assert named_in(JaxRuntimeError(text)) == name
+    assert function_named_in(JaxRuntimeError(text)) == name
 
 
 def test_every_status_has_a_kind() -> None:

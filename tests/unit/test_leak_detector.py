@@ -3,7 +3,7 @@ What looks like a leak, and what only looks like one at first.
 
 Each program is a function of the minute: bytes by line of its source. The agent looks
 about once a minute, for the default window of ten, at moments that vary as they do in
-`Allocations`.
+`MemoryLines`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def watch(program: Program, minutes: float, seed: int = 0) -> list[Leak | None]:
     chance = random.Random(seed)  # noqa: S311 - nothing secret
     detector, now, found = LeakDetector(WINDOW), 0.0, []
     while now < minutes * 60:
-        found.append(detector.see(profile(program(now / 60)), now).get("0"))
+        found.append(detector.add(profile(program(now / 60)), now).get("0"))
         now += 60 * chance.uniform(0.6, 1.4)
     return found
 
@@ -145,10 +145,10 @@ def test_one_window_is_no_suspicion(minutes, suspected):
     """What rose in a window by chance does not in the next: a second look decides."""
     detector = LeakDetector(WINDOW)
     found = [
-        detector.see(profile({2: 10 * MIB * minute}), minute * 60.0)
+        detector.add(profile({2: 10 * MIB * minute}), minute * 60.0)
         for minute in range(minutes + 1)
     ]
-    found.append(detector.see(profile({2: 0}), (minutes + 1) * 60.0))
+    found.append(detector.add(profile({2: 0}), (minutes + 1) * 60.0))
 
     assert any(found) is suspected
     assert not found[-1]
@@ -163,7 +163,7 @@ def test_devices_are_judged_apart():
             *profile({1: GIB}, "0").lines,
             *profile({1: GIB + 10 * MIB * minute}, "1").lines,
         )
-        found = detector.see(MemoryProfile(0.0, lines), minute * 60.0)
+        found = detector.add(MemoryProfile(0.0, lines), minute * 60.0)
 
     assert list(found) == ["1"]
 
@@ -172,7 +172,7 @@ def test_few_looks_stretch_the_window():
     """Where looks are rarer than the window, eight of them are waited for."""
     detector = LeakDetector(WINDOW)
     found = [
-        bool(detector.see(profile({1: 100 * MIB * look}), look * WINDOW))
+        bool(detector.add(profile({1: 100 * MIB * look}), look * WINDOW))
         for look in range(MIN_LOOKS + 2)
     ]
 
@@ -183,6 +183,6 @@ def test_many_looks_are_thinned_out():
     """Looking all the time does not make memory of it."""
     detector = LeakDetector(WINDOW)
     for look in range(10_000):
-        detector.see(profile({1: 100 * look}), look / 10)
+        detector.add(profile({1: 100 * look}), look / 10)
 
     assert len(detector._looks) < 40

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmon.agent.memory.live import kinds
+from jaxmon.agent.memory.live import group_arrays
 
 
 class Sharding:
@@ -44,7 +44,7 @@ def test_arrays_alike_are_of_one_kind() -> None:
     """Each array is told once, with the bytes that JAX says it has."""
     arrays = [jnp.ones((3, 5), jnp.int16), jnp.zeros((3, 5), jnp.int16), jnp.ones(7)]
     sizes = [array.nbytes for array in arrays]
-    found = list(kinds(arrays))[::-1]
+    found = list(group_arrays(arrays))[::-1]
 
     assert found[0] is found[1]
     assert [kind.bytes for kind in found] == sizes
@@ -54,7 +54,7 @@ def test_arrays_alike_are_of_one_kind() -> None:
 
 def test_shards_that_are_not_equal_share_the_bytes() -> None:
     """JAX knows no shape of a shard then; those of other processes are not ours."""
-    [kind] = kinds([Array(Sharding())])
+    [kind] = group_arrays([Array(Sharding())])
 
     assert (kind.shard_bytes, kind.bytes) == (13, 26)
 
@@ -88,7 +88,7 @@ def test_memory_of_the_host_is_none_of_the_device(
     sharding: Any = Sharding()
     sharding.memory_kind = memory
     sharding.addressable_devices = [Device(own), Device(own)]
-    [kind] = kinds([Array(sharding)])
+    [kind] = group_arrays([Array(sharding)])
 
     assert kind.offloaded is offloaded
 
@@ -109,7 +109,7 @@ def test_what_was_deleted_is_left_out() -> None:
 
     arrays = [Array(Sharding(), gone=True), Donated(None), Array(Sharding())]
 
-    assert len(list(kinds(arrays))) == 1
+    assert len(list(group_arrays(arrays))) == 1
 
 
 def test_no_array_is_kept() -> None:
@@ -117,7 +117,7 @@ def test_no_array_is_kept() -> None:
     array = Array(Sharding())
     reference, arrays = weakref.ref(array), [Array(Sharding()), array]
     del array
-    looking = kinds(arrays)
+    looking = group_arrays(arrays)
     next(looking)
 
     assert reference() is None
@@ -146,7 +146,7 @@ def test_types_of_less_than_a_byte_take_what_the_device_says(
     if not dtype.__name__.endswith("int1"):  # which XLA knows, and cannot make
         arrays.append(jax.jit(lambda: jnp.ones(shape, dtype))())
     sizes = [array.on_device_size_in_bytes() for array in arrays]
-    found = [kind.bytes for kind in kinds([*arrays])][::-1]
+    found = [kind.bytes for kind in group_arrays([*arrays])][::-1]
 
     assert found == sizes
     assert max(sizes) <= sent.nbytes
@@ -163,12 +163,12 @@ def test_shards_of_less_than_a_byte_for_each_element(
 import json
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxmon.agent.memory.live import kinds
+from jaxmon.agent.memory.live import group_arrays
 mesh = Mesh(np.array(jax.devices()), ("x",))
 sharding = NamedSharding(mesh, PartitionSpec(*{("x",) if spread else ()!r}))
 array = jax.device_put(np.ones((8, 6), jnp.int4), sharding)
 shards = [one.data.on_device_size_in_bytes() for one in array.addressable_shards]
-[kind] = kinds([array])
+[kind] = group_arrays([array])
 print(json.dumps([shards, kind.shard_bytes, len(kind.devices), kind.bytes]))
 """,
         env={"XLA_FLAGS": "--xla_force_host_platform_device_count=4"},

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.agent.cache.attempts import Refused
-from jaxmon.agent.cache.obstacles import Situation, obstacles
+from jaxmon.agent.cache.obstacles import CacheState, obstacles
+from jaxmon.agent.cache.uncached import UncachedPrograms
 
 
-HEALTHY = Situation(directory="/cache", asked=True, hits=3, size=10, free=100)
-LOST = Refused(2, 3.0, {"train.step": 2.5, "train.init": 0.5})
+HEALTHY = CacheState(directory="/cache", asked=True, hits=3, size=10, free=100)
+LOST = UncachedPrograms(2, 3.0, {"train.step": 2.5, "train.init": 0.5})
 
 PROVOKED: dict[str, dict[str, Any]] = {
     "disabled": {"enabled": False},
@@ -29,7 +29,7 @@ PROVOKED: dict[str, dict[str, Any]] = {
 }
 
 
-def reasons(now: Situation) -> list[str]:
+def reasons(now: CacheState) -> list[str]:
     return [one.reason for one in obstacles(now)]
 
 
@@ -41,7 +41,7 @@ def test_every_reason_of_the_catalogue_is_provoked() -> None:
 def test_a_healthy_cache_has_no_obstacle() -> None:
     """Neither defaults nor a first start are one."""
     assert obstacles(HEALTHY) == []
-    assert obstacles(Situation()) == []
+    assert obstacles(CacheState()) == []
     assert obstacles(HEALTHY._replace(hits=0)) == []
 
 
@@ -95,10 +95,12 @@ def test_what_costs_nothing_is_not_named(change: dict[str, Any]) -> None:
 def test_the_worst_functions_are_named_first() -> None:
     """Three at most: the message is for one screen."""
     functions = {"a": 1.0, "b": 4.0, "c": 2.0, "d": 3.0}
-    lost = Refused(9, 10.0, functions)
+    lost = UncachedPrograms(9, 10.0, functions)
 
     assert str(lost) == "9 programs (b, d, c, ...), 10.0 s of compiling"
-    assert str(Refused(1, 2.0, {"a": 2.0})) == "1 program (a), 2.0 s of compiling"
+    assert (
+        str(UncachedPrograms(1, 2.0, {"a": 2.0})) == "1 program (a), 2.0 s of compiling"
+    )
 
 
 def test_a_path_that_is_only_suspected_is_said_to_be() -> None:

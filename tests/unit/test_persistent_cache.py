@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.cache.directory import Listing
+from jaxmon.agent.cache.directory import DirectoryScan
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, FunctionTable
@@ -45,10 +45,10 @@ def test_a_directory_that_hangs_is_named_and_blocks_nobody() -> None:
     """Pages keep coming; after a minute the old figures go and the hang is named."""
     now, answers, asked = [0.0], threading.Event(), threading.Event()
 
-    def look(*_: Any, **__: Any) -> Listing:
+    def look(*_: Any, **__: Any) -> DirectoryScan:
         asked.set()
         answers.wait(60)
-        return Listing(entries=1, size=5, free=100)
+        return DirectoryScan(entries=1, size=5, free=100)
 
     shared = context("/cache")
     cache = PersistentCache(shared, look=look, clock=lambda: now[0])
@@ -96,10 +96,10 @@ def test_a_cold_start_does_not_list_a_slow_directory_again_and_again() -> None:
     """
     now, looks = [0.0], [0]
 
-    def look(*_: Any, **__: Any) -> Listing:
+    def look(*_: Any, **__: Any) -> DirectoryScan:
         looks[0] += 1
         now[0] += 1.0
-        return Listing()
+        return DirectoryScan()
 
     shared = context("/cache")
     cache = PersistentCache(shared, look=look, clock=lambda: now[0])
@@ -127,10 +127,10 @@ def test_a_slow_directory_is_listed_no_more_often_by_the_clock() -> None:
     """
     now, looks = [0.0], [0]
 
-    def look(*_: Any, **__: Any) -> Listing:
+    def look(*_: Any, **__: Any) -> DirectoryScan:
         looks[0] += 1
         now[0] += 1.0
-        return Listing()
+        return DirectoryScan()
 
     cache = PersistentCache(context("/cache"), look=look, clock=lambda: now[0])
     routine = cache._worker._routine
@@ -148,9 +148,9 @@ def test_a_bucket_is_not_listed(tmp_path: Path) -> None:
     """
     looks: list[object] = []
 
-    def look(*given: Any, **_: Any) -> Listing:
+    def look(*given: Any, **_: Any) -> DirectoryScan:
         looks.append(given)
-        return Listing()
+        return DirectoryScan()
 
     shared = context("gs://bucket/cache")
     cache = PersistentCache(shared, look=look)

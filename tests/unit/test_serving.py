@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.agent.jaxlink.serving import Serving
+from jaxmon.agent.jaxlink.current_call import CurrentCall
 
 
 def known(_: int) -> str:
@@ -14,14 +14,14 @@ def known(_: int) -> str:
     return "a call"
 
 
-def cache_miss(serving: Serving[str]) -> Any:
+def cache_miss(serving: CurrentCall[str]) -> Any:
     """Have a function of the user's the name of JAX's."""
     return serving.now("compile")
 
 
 def test_no_frame_but_one_of_jax_serves_a_call() -> None:
     """Whatever id or name it has, whether the stack is walked or looked at."""
-    serving = Serving(known)
+    serving = CurrentCall(known)
 
     assert serving.now("compile") is None
     assert cache_miss(serving) is None

@@ -10,7 +10,12 @@ import pytest
 
 from jaxmon import demo
 from jaxmon.agent.jaxlink import source_lines as sites
-from jaxmon.agent.jaxlink.source_lines import UNKNOWN, Frame, Sites, shown
+from jaxmon.agent.jaxlink.source_lines import (
+    UNKNOWN,
+    Frame,
+    SourceLineFinder,
+    display_path,
+)
 from jaxmon.indicators import decorate
 
 
@@ -56,14 +61,14 @@ def test_the_line_is_the_users(files, expected):
     """Of a stack, innermost first, the innermost frame of the program counts."""
     stack = [Frame(file, at, f"f{at}") for at, file in enumerate(files)]
 
-    found = Sites(jax).of(stack)
+    found = SourceLineFinder(jax).of(stack)
 
     assert found == (expected, files.index(expected), f"f{files.index(expected)}")
 
 
 def test_no_stack_is_nobodys_line():
     """What was allocated without Python has no line."""
-    assert Sites(jax).of([]) == UNKNOWN
+    assert SourceLineFinder(jax).of([]) == UNKNOWN
 
 
 def test_paths_are_short(tmp_path, monkeypatch):
@@ -73,13 +78,13 @@ def test_paths_are_short(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/people/me")
     monkeypatch.chdir(tmp_path)
 
-    assert shown(f"{tmp_path}/src/train.py") == "src/train.py"
-    assert shown(f"{tmp_path}x/train.py") == f"{tmp_path}x/train.py"
-    assert shown(f"{PACKAGES}/trainer/loop.py") == "trainer/loop.py"
-    assert shown(f"{PACKAGES}/single.py") == "single.py"
-    assert shown("/people/me/train.py") == "~/train.py"
-    assert shown("<stdin>") == "<stdin>"
-    assert shown("") == ""
+    assert display_path(f"{tmp_path}/src/train.py") == "src/train.py"
+    assert display_path(f"{tmp_path}x/train.py") == f"{tmp_path}x/train.py"
+    assert display_path(f"{PACKAGES}/trainer/loop.py") == "trainer/loop.py"
+    assert display_path(f"{PACKAGES}/single.py") == "single.py"
+    assert display_path("/people/me/train.py") == "~/train.py"
+    assert display_path("<stdin>") == "<stdin>"
+    assert display_path("") == ""
 
 
 def test_a_deleted_working_directory_is_no_obstacle(tmp_path, monkeypatch):
@@ -89,6 +94,6 @@ def test_a_deleted_working_directory_is_no_obstacle(tmp_path, monkeypatch):
     monkeypatch.chdir(gone)
     gone.rmdir()
     try:
-        assert shown("/app/train.py") == "/app/train.py"
+        assert display_path("/app/train.py") == "/app/train.py"
     finally:
         os.chdir(tmp_path)

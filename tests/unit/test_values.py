@@ -14,7 +14,7 @@ import pytest
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.recompiles.callables import bare_name, place_of
-from jaxmon.agent.recompiles.looks import LIMIT, Look
+from jaxmon.agent.recompiles.value_inspection import LIMIT, Inspection
 from jaxmon.agent.recompiles.values import is_by_identity, text_of, value_of
 
 
@@ -267,6 +267,6 @@ def test_a_value_that_changes_meanwhile_costs_its_own_words(
         raise RuntimeError
 
     monkeypatch.setattr(Guard, "strict", False)
-    monkeypatch.setattr(Look, "at", refuse)
+    monkeypatch.setattr(Inspection, "inspect", refuse)
     found = value_of(Options(1))
     assert (found.text, found.whole) == ("Options (could not be inspected)", False)

@@ -17,7 +17,7 @@ _PATH = re.compile(rb"(/[\x20-\x7e]*?)/(?:%s)" % "|".join(XLA_CACHES).encode())
 _MOST_BYTES = 32 << 20
 
 
-def made_under(file: Path, decompress: Callable[[bytes], bytes]) -> str | None:
+def creation_directory(file: Path, decompress: Callable[[bytes], bytes]) -> str | None:
     """
     Return the cache directory under which the entry *file* was created, `None` if it is
     not recorded, or if the entry is gone, unreadable or larger than 32 MiB.

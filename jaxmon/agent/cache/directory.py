@@ -17,7 +17,7 @@ _SECONDS = 5.0
 _KEYS = 5
 
 
-class Listing(NamedTuple):
+class DirectoryScan(NamedTuple):
     """
     Result of a directory scan.
 
@@ -41,13 +41,13 @@ def is_local(path: str) -> bool:
     return "://" not in path
 
 
-def look(
+def scan(
     path: str,
     *,
     sought: Mapping[str, Collection[str]],
     writes: bool,
     clock: Callable[[], float] = time.monotonic,
-) -> Listing:
+) -> DirectoryScan:
     """
     Scan the directory at *path*. May block as long as the file system hangs.
 
@@ -79,15 +79,15 @@ def look(
                     continue
                 entries += 1
     except FileNotFoundError:
-        return Listing(problem="it does not exist")
+        return DirectoryScan(problem="it does not exist")
     except NotADirectoryError:
-        return Listing(problem="it is not a directory")
+        return DirectoryScan(problem="it is not a directory")
     except OSError as error:
-        return Listing(problem=f"it cannot be read: {error.strerror}")
+        return DirectoryScan(problem=f"it cannot be read: {error.strerror}")
     problem = None
     if writes and not os.access(path, os.W_OK | os.X_OK):
         problem = "this process cannot write to it"
-    return Listing(
+    return DirectoryScan(
         entries=entries if complete else None,
         size=size if complete else None,
         free=_free(path),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from jaxmon.agent.cache.attempts import NAMED, Refused
+from jaxmon.agent.cache.uncached import NAMED, UncachedPrograms
 
 
 RESET = "jax.experimental.compilation_cache.compilation_cache.reset_cache()"
@@ -37,7 +37,7 @@ class Obstacle(NamedTuple):
     advice: str
 
 
-class Situation(NamedTuple):
+class CacheState(NamedTuple):
     """
     Known state of the cache at one point in time.
 
@@ -73,12 +73,12 @@ class Situation(NamedTuple):
     min_seconds: float = 1.0
     min_bytes: int = 0
     process: int = 0
-    refused: Mapping[str, Refused] = MappingProxyType({})
+    refused: Mapping[str, UncachedPrograms] = MappingProxyType({})
     hits: int = 0
     elsewhere: Mapping[str, str | None] = MappingProxyType({})
 
 
-def obstacles(now: Situation) -> list[Obstacle]:
+def obstacles(now: CacheState) -> list[Obstacle]:
     """Return the obstacles in this state; only the first if it explains all misses."""
     for whole in (
         _disabled,
@@ -101,14 +101,14 @@ def obstacles(now: Situation) -> list[Obstacle]:
 
 
 def _found(
-    rules: tuple[Callable[[Situation], Obstacle | None], ...], now: Situation
+    rules: tuple[Callable[[CacheState], Obstacle | None], ...], now: CacheState
 ) -> Iterator[Obstacle]:
     for rule in rules:
         if found := rule(now):
             yield found
 
 
-def _disabled(now: Situation) -> Obstacle | None:
+def _disabled(now: CacheState) -> Obstacle | None:
     if not now.enabled:
         return Obstacle(
             "disabled",
@@ -124,7 +124,7 @@ def _disabled(now: Situation) -> Obstacle | None:
     return None
 
 
-def _no_directory(now: Situation) -> Obstacle | None:
+def _no_directory(now: CacheState) -> Obstacle | None:
     # Before the first compile, the program may still set it.
     if now.directory or not now.asked:
         return None
@@ -137,7 +137,7 @@ def _no_directory(now: Situation) -> Obstacle | None:
     )
 
 
-def _unusable(now: Situation) -> Obstacle | None:
+def _unusable(now: CacheState) -> Obstacle | None:
     if not now.trouble:
         return None
     return Obstacle(
@@ -148,7 +148,7 @@ def _unusable(now: Situation) -> Obstacle | None:
     )
 
 
-def _not_in_use(now: Situation) -> Obstacle | None:
+def _not_in_use(now: CacheState) -> Obstacle | None:
     if not now.given_up:
         return None
     return Obstacle(
@@ -158,7 +158,7 @@ def _not_in_use(now: Situation) -> Obstacle | None:
     )
 
 
-def _check_contents(now: Situation) -> Obstacle | None:
+def _check_contents(now: CacheState) -> Obstacle | None:
     if not now.check_contents:
         return None
     return Obstacle(
@@ -169,7 +169,7 @@ def _check_contents(now: Situation) -> Obstacle | None:
     )
 
 
-def _below_threshold(now: Situation) -> Obstacle | None:
+def _below_threshold(now: CacheState) -> Obstacle | None:
     small = now.refused.get("below_size")
     if small and now.min_bytes > 0:
         return Obstacle(
@@ -190,7 +190,7 @@ def _below_threshold(now: Situation) -> Obstacle | None:
     )
 
 
-def _too_large(now: Situation) -> Obstacle | None:
+def _too_large(now: CacheState) -> Obstacle | None:
     large = now.refused.get("too_large")
     if not large:
         return None
@@ -201,7 +201,7 @@ def _too_large(now: Situation) -> Obstacle | None:
     )
 
 
-def _path_in_key(now: Situation) -> Obstacle | None:
+def _path_in_key(now: CacheState) -> Obstacle | None:
     # A single hit shows that the path is the one under which programs were stored.
     if now.hits or not now.elsewhere:
         return None
@@ -222,7 +222,7 @@ def _path_in_key(now: Situation) -> Obstacle | None:
     )
 
 
-def _not_writer(now: Situation) -> Obstacle | None:
+def _not_writer(now: CacheState) -> Obstacle | None:
     lost = now.refused.get("not_writer")
     if not lost:
         return None
@@ -234,7 +234,7 @@ def _not_writer(now: Situation) -> Obstacle | None:
     )
 
 
-def _no_eviction(now: Situation) -> Obstacle | None:
+def _no_eviction(now: CacheState) -> Obstacle | None:
     if now.max_size != -1 or now.size is None or now.free is None:
         return None
     if now.size <= now.free:
@@ -248,7 +248,7 @@ def _no_eviction(now: Situation) -> Obstacle | None:
     )
 
 
-def _host_callback(now: Situation) -> Obstacle | None:
+def _host_callback(now: CacheState) -> Obstacle | None:
     lost = now.refused.get("host_callback")
     if not lost:
         return None

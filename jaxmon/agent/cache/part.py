@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.cache import directory as cache_directory
-from jaxmon.agent.cache.attempts import Attempt, Refusals, refusal
-from jaxmon.agent.cache.directory import Listing
-from jaxmon.agent.cache.watch import CacheWatch
+from jaxmon.agent.cache.directory import DirectoryScan
+from jaxmon.agent.cache.scanner import DirectoryScanner
+from jaxmon.agent.cache.uncached import CacheMiss, UncachedByReason, reason_not_stored
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink import places
+from jaxmon.agent.jaxlink import patch_targets
 from jaxmon.agent.jaxlink.cache import (
     SUFFIX,
     JaxCache,
@@ -36,7 +36,7 @@ from jaxmon.agent.jaxlink.cache import (
 )
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.listeners import CACHE_STORED, TIME_SAVED
-from jaxmon.agent.jaxlink.patches import Stand
+from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
@@ -56,7 +56,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _Thread(threading.local):
-    attempt: Attempt | None = None
+    attempt: CacheMiss | None = None
 
 
 class PersistentCache(Part):
@@ -78,12 +78,12 @@ class PersistentCache(Part):
         self,
         context: Context,
         *,
-        look: Callable[..., Listing] = cache_directory.look,
+        look: Callable[..., DirectoryScan] = cache_directory.scan,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._module = context.jax
         self._jax = JaxCache(context.jax)
-        self._watch = CacheWatch(self._jax, look=look, clock=clock)
+        self._watch = DirectoryScanner(self._jax, look=look, clock=clock)
         self._events = context.events
         self._requests = {"hit": Tally(), "miss": Tally()}
         self._functions: dict[Function, dict[str, Tally]] = {}
@@ -93,7 +93,7 @@ class PersistentCache(Part):
         # Reentrant: see Histogram.
         self._lock = threading.RLock()
         self._saved = 0.0
-        self._refused = Refusals()
+        self._refused = UncachedByReason()
         self._missing: dict[str, set[str]] = {}
         self._missing_keys = 0
         self._asked = False
@@ -162,7 +162,7 @@ class PersistentCache(Part):
         del original
         write = written(frame)
         before = self._thread.attempt
-        self._thread.attempt = Attempt(
+        self._thread.attempt = CacheMiss(
             write.key,
             write.module,
             write.seconds,
@@ -183,7 +183,7 @@ class PersistentCache(Part):
             if self._thread.attempt is not None:
                 self._thread.attempt.failed = True
         elif not failed.sought:
-            self._thread.attempt = Attempt(failed.key, unread=True)
+            self._thread.attempt = CacheMiss(failed.key, unread=True)
         self._failed(failed.operation, failed.module, failed.key, error)
 
     def on_refusal(self, frame: FrameType, original: object) -> None:
@@ -203,12 +203,14 @@ class PersistentCache(Part):
         hooks.attach("persistent_cache", self._take, needs=("cache",))
 
     def _take(self, at: Places) -> None:
-        at.probe(*places.cache_writes(self._module), self.on_write)
+        at.probe(*patch_targets.cache_writes(self._module), self.on_write)
         observers = self.on_warning, self.on_refusal
-        for place, observe in zip(places.warners(self._module), observers, strict=True):
+        for place, observe in zip(
+            patch_targets.warners(self._module), observers, strict=True
+        ):
             warnings = getattr(*place)
             warn = at.stand_in(warnings.warn, observe)
-            at.replace(*place, Stand(warnings, {"warn": warn}))
+            at.replace(*place, ModuleProxy(warnings, {"warn": warn}))
 
     def start(self) -> None:
         """Start the thread that scans the directory."""
@@ -299,9 +301,9 @@ class PersistentCache(Part):
 
     # --- inside ------------------------------------------------------------------
 
-    def _settle(self, function: Function, attempt: Attempt) -> None:
+    def _settle(self, function: Function, attempt: CacheMiss) -> None:
         """Record the outcome of a program JAX was about to write."""
-        reason = refusal(attempt, self._jax)
+        reason = reason_not_stored(attempt, self._jax)
         if reason != "below_threshold":
             self._remember(attempt)
         if attempt.failed:
@@ -315,7 +317,7 @@ class PersistentCache(Part):
             return
         self._refused.add(reason, function.name, attempt.seconds)
 
-    def _remember(self, attempt: Attempt) -> None:
+    def _remember(self, attempt: CacheMiss) -> None:
         with self._lock:
             if self._missing_keys < _KEYS:
                 self._missing_keys += 1
@@ -353,20 +355,20 @@ class PersistentCache(Part):
 
     def _look_again(self) -> None:
         # A directory shared by many processes is slow when all of them scan it.
-        if self._watch.rested:
+        if self._watch.may_rescan:
             self.look()
 
     def _look_soon(self) -> None:
-        if not self._queued and self._watch.rested:
+        if not self._queued and self._watch.may_rescan:
             self._queued = True
             self._worker.submit(self.look)
 
     def _obstacles(self) -> list[Obstacle]:
-        from jaxmon.agent.cache.obstacles import Situation, obstacles  # noqa: PLC0415
+        from jaxmon.agent.cache.obstacles import CacheState, obstacles  # noqa: PLC0415
 
         jax, listing = self._jax, self._watch.listing
         return obstacles(
-            Situation(
+            CacheState(
                 enabled=bool(jax.config.jax_enable_compilation_cache),
                 directory=jax.configured,
                 asked=self._asked,

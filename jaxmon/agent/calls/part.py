@@ -19,7 +19,7 @@ from jaxmon.agent.families import active, series_of
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import jit as codes
-from jaxmon.agent.jaxlink import places
+from jaxmon.agent.jaxlink import patch_targets
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family
@@ -66,7 +66,7 @@ class CallLayer(Part):
 
     def _take(self, at: Places) -> None:
         jax = self._jax
-        maker = places.jit_maker(jax)
+        maker = patch_targets.jit_maker(jax)
         original = getattr(maker.owner, maker.name)
         # First, since it looks for a place that a future JAX may not have.
         _unwrap_for_eval_shape(at, jax, self._guard)

@@ -14,15 +14,15 @@ from jaxmon.agent.functions import Function, label
 from jaxmon.agent.inspection import module_of
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.jit import donates
-from jaxmon.agent.observers import SeenError
+from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import CHECK_OUTCOMES
 from jaxmon.exposition.families import Family, series
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation, Result
-    from jaxmon.agent.checks.shadow import Shadow
+    from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation, HostResult
+    from jaxmon.agent.checks.shadow import ShadowRunner
 
 
 class _Checks:
@@ -47,11 +47,11 @@ class Determinism(Part):
         self._context = context
         self._checks: dict[Function, _Checks] = {}
         self._reused: dict[Function, Tally] = {}
-        self._shadow: Shadow | None = None
+        self._shadow: ShadowRunner | None = None
         if context.settings.shadow_interval:
-            from jaxmon.agent.checks.shadow import Shadow  # noqa: PLC0415
+            from jaxmon.agent.checks.shadow import ShadowRunner  # noqa: PLC0415
 
-            self._shadow = Shadow(context, self.checked)
+            self._shadow = ShadowRunner(context, self.checked)
             context.observers.sample.append(self._shadow.take)
         context.observers.error.append(self._on_error)
 
@@ -73,7 +73,9 @@ class Determinism(Part):
 
     # --- recording ---------------------------------------------------------------
 
-    def taken(self, fn: object, take: Callable[[Determinism, Function], None]) -> None:
+    def record_for(
+        self, fn: object, take: Callable[[Determinism, Function], None]
+    ) -> None:
         """Call *take* with the function entry of *fn*. Raises nothing."""
         try:
             take(self, self._context.table.of(fn))
@@ -94,7 +96,7 @@ class Determinism(Part):
                 deviations=[_plain(one) for one in check.deviations[:10]],
             )
 
-    def checked_gradients(
+    def record_gradient_check(
         self, function: Function, explanation: str, *, passed: bool
     ) -> None:
         """Record the result of a gradient check."""
@@ -104,7 +106,7 @@ class Determinism(Part):
                 "determinism", function.name, f"wrong gradients: {explanation}"
             )
 
-    def _on_error(self, seen: SeenError) -> None:
+    def _on_error(self, seen: CountedError) -> None:
         if seen.kind == "key_reuse":
             self._reused.setdefault(seen.function, Tally()).add()
             text = f"a PRNG key was used twice: {seen.error}"
@@ -135,7 +137,7 @@ class Determinism(Part):
         for function, tally in list(self._reused.items()):
             found.setdefault(function.name, {})["key_reuse"] = tally.value
         if self._shadow is not None:
-            for function, reason in self._shadow.refusals():
+            for function, reason in self._shadow.skipped_functions():
                 found.setdefault(function.name, {})["not_repeated"] = reason
         return found
 
@@ -199,8 +201,8 @@ def check_determinism(
     """
     from jaxmon.agent.checks.deviations import (  # noqa: PLC0415
         DeterminismCheck,
-        Result,
-        merged,
+        HostResult,
+        merge_deviations,
     )
 
     if runs < 2:  # noqa: PLR2004 - one run compares with nothing
@@ -208,27 +210,29 @@ def check_determinism(
         raise ValueError(msg)
     jax = import_module("jax")
     copies = donates(fn)
-    first: Result | None = None
+    first: HostResult | None = None
     deviations: list[Deviation] = []
     for _ in range(runs):
         given = _copied(jax, (args, kwargs), arrays=copies)
-        result = Result(jax, fn(*given[0], **given[1]))
+        result = HostResult(jax, fn(*given[0], **given[1]))
         del given
         if first is None:
             first = result
         else:
-            deviations = merged(deviations, first.deviations(result))
+            deviations = merge_deviations(deviations, first.deviations(result))
     leaves = len(first) if first is not None else 0
     check = DeterminismCheck(label(fn)[0], runs, leaves, tuple(deviations))
-    tell(fn, lambda part, function: part.checked(function, check))
+    report_to_agent(fn, lambda part, function: part.checked(function, check))
     return check
 
 
-def tell(fn: Callable[..., Any], take: Callable[[Determinism, Function], None]) -> None:
+def report_to_agent(
+    fn: Callable[..., Any], take: Callable[[Determinism, Function], None]
+) -> None:
     """Pass a check of *fn* to this process's agent, if one is running."""
     keeper = _current.keeper
     if keeper is not None:
-        keeper.taken(fn, take)
+        keeper.record_for(fn, take)
 
 
 def _copied(jax: Any, tree: Any, *, arrays: bool) -> Any:

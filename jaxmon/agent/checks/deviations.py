@@ -105,7 +105,7 @@ class DeterminismCheck:
         return "\n".join([first, *shown])
 
 
-class Result:
+class HostResult:
     """
     A result copied to the host, for comparison.
 
@@ -123,7 +123,7 @@ class Result:
     def __len__(self) -> int:
         return len(self._leaves)
 
-    def deviations(self, other: Result) -> list[Deviation]:
+    def deviations(self, other: HostResult) -> list[Deviation]:
         """Return the deviations of *other*."""
         if self._structure != other._structure:
             reason = f"has a different tree structure, {_short(str(other._structure))}"
@@ -183,7 +183,7 @@ class _Leaf:
         )
 
 
-def merged(first: list[Deviation], more: list[Deviation]) -> list[Deviation]:
+def merge_deviations(first: list[Deviation], more: list[Deviation]) -> list[Deviation]:
     """Merge two lists of deviations, keeping the larger for each leaf."""
     worst = {one.path: one for one in first}
     for one in more:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from jaxmon.agent.checks.determinism import tell
+from jaxmon.agent.checks.determinism import report_to_agent
 from jaxmon.agent.functions import label
-from jaxmon.agent.jaxlink.failures import is_verdict
+from jaxmon.agent.jaxlink.failures import is_gradient_mismatch
 
 
 _HINT = (
@@ -100,7 +100,7 @@ def check_gradients(  # noqa: PLR0913 - those of JAX's checker
         )
     except AssertionError as error:
         # An assertion failure in *fn* itself says nothing about its gradients.
-        if not is_verdict(error):
+        if not is_gradient_mismatch(error):
             raise
         explanation = str(error).strip() or "gradients do not match"
     passed = not explanation
@@ -112,9 +112,9 @@ def check_gradients(  # noqa: PLR0913 - those of JAX's checker
         explanation,
         () if passed else _hints(args),
     )
-    tell(
+    report_to_agent(
         fn,
-        lambda part, function: part.checked_gradients(
+        lambda part, function: part.record_gradient_check(
             function, explanation, passed=passed
         ),
     )

@@ -42,7 +42,7 @@ class _Checks:
         self.was_finite = True
 
 
-class _Reading:
+class _PendingRead:
     """Outputs of one call, to be read when they are ready."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Numerics(Part):
         leaves = self._jax.tree_util.tree_leaves(sample.outputs)[:_LOOKED_AT]
         small = [leaf for leaf in leaves if self._is_small_float(leaf)][:_LEAVES]
         if small:
-            self._watcher.submit(_Reading(self, sample.function, small))
+            self._watcher.submit(_PendingRead(self, sample.function, small))
 
     def fetched(self, leaf: Any) -> Any:
         """Return a ready output as a NumPy array; one shard if it has several."""

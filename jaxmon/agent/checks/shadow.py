@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.agent.checks.deviations import DeterminismCheck, Result
+from jaxmon.agent.checks.deviations import DeterminismCheck, HostResult
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import is_over, numbers
@@ -36,7 +36,7 @@ _SPARE = 0.2
 _FIRST_LOOK, _LAST_LOOK = 0.002, 0.1
 
 
-class Shadow:
+class ShadowRunner:
     """
     Re-runs one sampled call at a time, at most once per `shadow_interval`.
 
@@ -87,7 +87,7 @@ class Shadow:
             sample.function,
             sample.jitted,
             [(sample.args, sample.kwargs, sample.outputs)],
-            self._surroundings(),
+            self._trace_context(),
         )
         if not self._worker.submit(job):
             self._busy = False
@@ -98,7 +98,7 @@ class Shadow:
         self._stopped.set()
         self._worker.stop()
 
-    def refusals(self) -> Iterator[tuple[Function, str]]:
+    def skipped_functions(self) -> Iterator[tuple[Function, str]]:
         """Yield the functions whose calls are not re-run, with the reason."""
         yield from list(self._refused.items())
 
@@ -113,7 +113,7 @@ class Shadow:
     ) -> None:
         try:
             args, kwargs, outputs = call.pop()
-            if self._surroundings() != surroundings:
+            if self._trace_context() != surroundings:
                 return  # a different program would run here
             reason = self._obstacle(jitted, args, kwargs)
             if reason is not None:
@@ -133,7 +133,7 @@ class Shadow:
 
     def _results(
         self, jitted: Any, args: Any, kwargs: Any, outputs: Any
-    ) -> tuple[Result, Result] | None:
+    ) -> tuple[HostResult, HostResult] | None:
         """
         Return both results, `None` if the program has donated an array meanwhile, or
         the runner was stopped.
@@ -142,11 +142,11 @@ class Shadow:
         if not self._wait_for(outputs) or self._is_gone(call):
             return None
         try:
-            first = Result(self._jax, outputs)
+            first = HostResult(self._jax, outputs)
             again = jitted(*args, **kwargs)
             if not self._wait_for(again):
                 return None
-            return first, Result(self._jax, again)
+            return first, HostResult(self._jax, again)
         except Exception:
             if self._is_gone(call):
                 return None
@@ -159,7 +159,7 @@ class Shadow:
         return why_not_again(jitted, args, kwargs)
 
     @cached_property
-    def _surroundings(self) -> Callable[[], object]:
+    def _trace_context(self) -> Callable[[], object]:
         """Returns the configuration that a trace depends on, on the calling thread."""
         return surroundings(self._jax)
 

@@ -12,7 +12,7 @@ from typing import Any
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.jit import copied
 from jaxmon.agent.jaxlink.probe import ending
-from jaxmon.agent.recompiles.part import Inquiry
+from jaxmon.agent.recompiles.part import PendingCause
 from jaxmon.indicators.endings import End, noting, now
 
 
@@ -26,7 +26,7 @@ class Compile:
         outer: the compile already in progress on this thread.
 
     Attributes:
-        inquiry: why a call caused it.
+        pending: why a call caused it.
         began: when that call started, on the performance counter.
         looked_up: whether the persistent cache was checked.
         hit: whether the persistent cache had it.
@@ -44,10 +44,10 @@ class Compile:
         "frame",
         "function",
         "hit",
-        "inquiry",
         "looked_up",
         "outer",
         "outer_error",
+        "pending",
         "started",
         "thread",
     )
@@ -59,7 +59,7 @@ class Compile:
         self.outer = outer
         self.frame = id(frame)
         self.thread = threading.get_ident()
-        self.inquiry: Inquiry | None = None
+        self.pending: PendingCause | None = None
         self.began = 0.0
         self.outer_error = sys.exception()
         self.looked_up = False

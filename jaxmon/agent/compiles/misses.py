@@ -16,11 +16,11 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.calls.part import CallLayer
-from jaxmon.agent.compiles.payers import Payers
+from jaxmon.agent.compiles.attribution import CompileAttribution
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, series_of
 from jaxmon.agent.functions import UNKNOWN, Function
-from jaxmon.agent.jaxlink import places
+from jaxmon.agent.jaxlink import patch_targets
 from jaxmon.agent.jaxlink.frames import Jitted, entry_of, jitted_at, key_at
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.probe import ending
@@ -68,17 +68,19 @@ class Misses(Part):
     Args:
         context: shared state of the agent.
         calls: the call layer, which knows the functions it counts.
-        payers: attributes compiles to requests.
+        attribution: attributes compiles to requests.
     """
 
     name = "misses"
 
-    def __init__(self, context: Context, calls: CallLayer, payers: Payers) -> None:
+    def __init__(
+        self, context: Context, calls: CallLayer, attribution: CompileAttribution
+    ) -> None:
         self._jax = context.jax
         self._table = context.table
         self._events = context.events
         self._calls = calls
-        self._payers = payers
+        self._attribution = attribution
         self._looked: dict[Function, int] = {}
         self._told: set[tuple[Function, str]] = set()
         self._hooks: Hooks | None = None
@@ -91,9 +93,11 @@ class Misses(Part):
         hooks.attach("misses", self._take)
 
     def _take(self, at: Places) -> None:
-        for place in places.misses(self._jax):
+        for place in patch_targets.misses(self._jax):
             at.probe(*place, self.on_miss)
-        for place in places.settled(self._jax):  # otherwise no reasons of misses
+        for place in patch_targets.completed_misses(
+            self._jax
+        ):  # otherwise no reasons of misses
             at.probe(*place, self.on_done)
 
     def collect(self) -> list[Family]:
@@ -150,7 +154,7 @@ class Misses(Part):
         # The original traces the function unless it is already traced.
         end: End = []
         try:
-            if self._payers.tracing_begins(end):
+            if self._attribution.tracing_begins(end):
                 return ending(original, noting(end))
         except BaseException:  # no longer recorded
             end.append(0)
@@ -172,7 +176,7 @@ class Misses(Part):
         calls[entry] = Miss(function, perf_counter())
         (function.entered_missed if entered else function.other_missed).add()
 
-    def on_left(self, frame: FrameType, jitted: Jitted) -> None:
+    def on_call_error(self, frame: FrameType, jitted: Jitted) -> None:
         """
         Record that an error propagates from the call of *jitted* served by a
         ``cache_miss`` *frame*. A call rejected before JAX examined it, as under

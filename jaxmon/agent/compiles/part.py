@@ -16,14 +16,15 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
+from jaxmon.agent.compiles.attribution import CompileAttribution
 from jaxmon.agent.compiles.compile import Compile
 from jaxmon.agent.compiles.misses import Miss, Misses
-from jaxmon.agent.compiles.payers import Payers
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
-from jaxmon.agent.jaxlink import places
-from jaxmon.agent.jaxlink.arguments import asked_by
+from jaxmon.agent.jaxlink import patch_targets
+from jaxmon.agent.jaxlink.arguments import call_served_by
+from jaxmon.agent.jaxlink.current_call import CurrentCall
 from jaxmon.agent.jaxlink.frames import (
     MAX_SOURCES,
     Jitted,
@@ -31,8 +32,8 @@ from jaxmon.agent.jaxlink.frames import (
     executable_at,
     is_nested,
     name_at,
-    place,
     program_at,
+    source_location,
 )
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.listeners import (
@@ -43,7 +44,6 @@ from jaxmon.agent.jaxlink.listeners import (
     RETRIEVAL,
     TRACE,
 )
-from jaxmon.agent.jaxlink.serving import Serving
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.exposition.families import Family, gauge
@@ -66,7 +66,7 @@ class Compiles(Part):
     Args:
         context: shared state of the agent.
         misses: identifies functions, and distinguishes calls from other uses.
-        payers: attributes compile time to requests and activities.
+        attribution: attributes compile time to requests and activities.
         recompiles: determines the causes of recompiles.
         cache: records each lookup in the persistent cache.
 
@@ -80,7 +80,7 @@ class Compiles(Part):
         self,
         context: Context,
         misses: Misses,
-        payers: Payers,
+        attribution: CompileAttribution,
         recompiles: Recompiles,
         cache: PersistentCache,
     ) -> None:
@@ -89,12 +89,12 @@ class Compiles(Part):
         self._misses = misses
         self._executable = context.observers.executable
         self._cache = cache
-        self._payers = payers
+        self._attribution = attribution
         self._clean: Callable[[], bool] = bool  # until attached: never
         # `None` if several functions come from one line, as in generated code.
         self._sources: dict[str, Function | None] = {}
         self._recompiles = recompiles
-        self._serving = Serving(misses.miss)
+        self._serving = CurrentCall(misses.miss)
         self._thread = _Thread()
         self._unsettled: dict[int, Compile] = {}
         self._heard: Callable[[], bool] = bool
@@ -118,8 +118,8 @@ class Compiles(Part):
         hooks.attach("compiles", self._take)
 
     def _take(self, at: Places) -> None:
-        at.probe(*places.compiles(self._jax), self.on_compile)
-        for built in places.builds(self._jax):
+        at.probe(*patch_targets.compiles(self._jax), self.on_compile)
+        for built in patch_targets.builds(self._jax):
             at.probe(*built, self.on_build)
             self._sees_builds = True
 
@@ -140,10 +140,10 @@ class Compiles(Part):
             compile_ = Compile(function, frame, outer)
         else:
             compile_ = Compile(served[0].function, frame, outer)
-            self._inquire(compile_, *served)
+            self._find_cause(compile_, *served)
         compile_.deaf = not self._heard()
         try:
-            self._payers.compile_begins(compile_.end)
+            self._attribution.compile_begins(compile_.end)
             self._thread.latest = self._unsettled[id(compile_)] = compile_
             # Not a local variable: a stored traceback would keep it alive.
             return compile_.watched(original)
@@ -183,7 +183,7 @@ class Compiles(Part):
         frame = sys._getframe(2)  # noqa: SLF001
         function = self._phase_function("lower", frame, fun_name)
         function.observe_phase("lower", seconds)
-        self._payers.lowered(seconds)
+        self._attribution.lowered(seconds)
 
     def _on_report(self, _: float, __: str | None) -> None:
         self._take_report(sys._getframe(2))  # noqa: SLF001
@@ -276,14 +276,14 @@ class Compiles(Part):
 
     # --- inside ------------------------------------------------------------------
 
-    def _inquire(
+    def _find_cause(
         self, compile_: Compile, miss: Miss, frame: FrameType, inner: FrameType
     ) -> None:
         """Record the call that caused *compile_*."""
         miss.compiled = True
-        jitted, call = asked_by(frame, inner)
+        jitted, call = call_served_by(frame, inner)
         if jitted is not None:
-            compile_.inquiry = self._recompiles.inquire(jitted, call)
+            compile_.pending = self._recompiles.find_cause(jitted, call)
             compile_.began = miss.started
             self._remember(jitted, miss.function)
 
@@ -315,9 +315,9 @@ class Compiles(Part):
         if compile_.looked_up:
             heard = not compile_.deaf
             self._cache.looked_up(function, hit=compile_.hit, heard=heard)
-        if compile_.inquiry is not None and not failed:
+        if compile_.pending is not None and not failed:
             seconds = ended - compile_.began
-            self._recompiles.judge(function, compile_.inquiry, seconds=seconds)
+            self._recompiles.record(function, compile_.pending, seconds=seconds)
 
     def _function(self, program: Program, name: str | None) -> Function:
         """
@@ -337,7 +337,7 @@ class Compiles(Part):
         return self._sources.get(program.source) or self._table.named(UNKNOWN)
 
     def _remember(self, jitted: Jitted, function: Function) -> None:
-        source = place(jitted.source)
+        source = source_location(jitted.source)
         if source is None:
             return
         if source not in self._sources and len(self._sources) < MAX_SOURCES:

@@ -29,7 +29,7 @@ class Identity(Part):
         self._jax = context.jax
         self._build: list[Family] = []
         self._backend: list[Family] = []
-        self._client: Callable[[], Any] = _nobody
+        self._client: Callable[[], Any] = _no_client
 
     def collect(self) -> list[Family]:
         """Return the info metrics known so far."""
@@ -108,5 +108,5 @@ def hardware(device: Any) -> tuple[str, str]:
     return (found.uuid, found.pci_bus_id) if found else ("", "")
 
 
-def _nobody() -> None:
+def _no_client() -> None:
     """Stands for a weak reference before there is an XLA client."""

@@ -11,16 +11,16 @@ from weakref import ReferenceType, ref
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
-from jaxmon.agent.errors.surfacing import Births, Leaving
-from jaxmon.agent.errors.uncaught import Uncaught
+from jaxmon.agent.errors.surfacing import ErrorConstructionHook, ErrorObserver
+from jaxmon.agent.errors.uncaught import UncaughtHooks
 from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
-from jaxmon.agent.jaxlink import failures, places
+from jaxmon.agent.jaxlink import failures, patch_targets
 from jaxmon.agent.jaxlink.failures import Stage
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
-from jaxmon.agent.jaxlink.source_lines import Frame, Sites, shown
-from jaxmon.agent.observers import SeenError
+from jaxmon.agent.jaxlink.source_lines import Frame, SourceLineFinder, display_path
+from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
 
@@ -37,7 +37,7 @@ class Errors(Part):
     Args:
         context: shared state of the agent.
         function_of: returns the entry of a jitted function.
-        on_left: called for each call that an error leaves, with its frame.
+        on_call_error: called for each call that an error leaves, with its frame.
     """
 
     name = "errors"
@@ -47,55 +47,59 @@ class Errors(Part):
         context: Context,
         *,
         function_of: Callable[[Jitted], Function],
-        on_left: Callable[[FrameType, Jitted], None],
+        on_call_error: Callable[[FrameType, Jitted], None],
     ) -> None:
         self._context = context
         self._guard = context.guard
-        self._sites = Sites(context.jax)
+        self._sites = SourceLineFinder(context.jax)
         # An error cannot be kept: its traceback refers to the program's arrays. Builtin
         # classes have no weak references, and ids are reused. But its tuple of
         # arguments belongs to no other error as long as we hold it.
         self._seen: deque[tuple[object, ...]] = deque(maxlen=_REMEMBERED)
         self._seen_weakly: dict[int, ReferenceType[BaseException]] = {}
         self._function_of = function_of
-        self._on_left = on_left
+        self._on_left = on_call_error
         self._hooks: Hooks | None = None
-        context.observers.surfaced.append(self.see)
+        context.observers.surfaced.append(self.on_surfaced)
 
     def attach(self, hooks: Hooks) -> None:
         """Observe errors that leave JAX, and uncaught errors."""
         self._hooks = hooks
-        leaving = Leaving(self, self._function_of, hooks.is_calling, self._on_left)
-        births = Births(leaving.on_birth, guard=self._guard, site="out_of_memory")
-        uncaught = Uncaught(self.see)
+        observer = ErrorObserver(
+            self, self._function_of, hooks.is_calling, self._on_left
+        )
+        construction = ErrorConstructionHook(
+            observer.on_error_created, guard=self._guard, site="out_of_memory"
+        )
+        uncaught = UncaughtHooks(self.on_surfaced)
         jax = self._context.jax
 
-        def take_leaving(at: Places) -> None:
-            at.probe(*places.leaving(jax), leaving.on_error)
+        def take_boundary(at: Places) -> None:
+            at.probe(*patch_targets.traceback_filter(jax), observer.on_error)
 
         def take_uncaught(at: Places) -> None:
             at.undo_by(uncaught.detach)
             uncaught.attach(at)
 
-        def take_births(at: Places) -> None:
-            at.undo_by(births.detach)
+        def take_construction(at: Places) -> None:
+            at.undo_by(construction.detach)
             # So named since 0.4.14; before 0.8 an alias of jaxlib's XlaRuntimeError.
-            births.attach(jax.errors.JaxRuntimeError)
+            construction.attach(jax.errors.JaxRuntimeError)
 
-        hooks.attach("errors", take_leaving)
+        hooks.attach("errors", take_boundary)
         hooks.attach("uncaught", take_uncaught)
-        hooks.attach("out_of_memory", take_births)
+        hooks.attach("out_of_memory", take_construction)
 
-    def see(self, error: BaseException | None) -> None:
+    def on_surfaced(self, error: BaseException | None) -> None:
         """Count *error* if it is from JAX and not counted yet. Never raises."""
         hooks = self._hooks
         if hooks is not None and hooks.on and self._guard.on("uncaught"):
             try:
-                self.uncaught(error)
+                self.record_uncaught(error)
             except Exception:  # noqa: BLE001 - contained: the program is reporting
                 self._guard.failed("uncaught")
 
-    def left_call(
+    def record_from_call(
         self, function: Function, error: BaseException, above: FrameType | None = None
     ) -> None:
         """
@@ -111,7 +115,7 @@ class Errors(Part):
             stage = failures.stage_of(error)
             self._take(function, error, stage, self._place(error, above))
 
-    def uncaught(
+    def record_uncaught(
         self,
         error: BaseException | None,
         *,
@@ -133,7 +137,7 @@ class Errors(Part):
         """
         if error is None:
             return
-        for one in failures.from_jax_within(error, self._is_known):
+        for one in failures.iter_jax_errors(error, self._is_known):
             self._remember(one)
             where = self._place(one, frame)
             self._take(self._named_in(one), one, stage or failures.stage_of(one), where)
@@ -172,7 +176,7 @@ class Errors(Part):
         message = ""
         with self._contained():
             message = failures.message_of(error) if quoted else ""
-        seen = SeenError(function, kind, error, message, quoted, stage, where)
+        seen = CountedError(function, kind, error, message, quoted, stage, where)
         with self._contained():
             self._note(seen)
         for observe in list(self._context.observers.error):
@@ -189,7 +193,7 @@ class Errors(Part):
         except Exception:  # noqa: BLE001 - contained and counted
             self._guard.failed("errors_told", stays_on=True)
 
-    def _note(self, seen: SeenError) -> None:
+    def _note(self, seen: CountedError) -> None:
         name = type(seen.error).__name__
         self._context.events.add(
             "error",
@@ -242,11 +246,11 @@ class Errors(Part):
             frames.append(Frame(code.co_filename, above.f_lineno or 0, code.co_name))
             above = above.f_back
         site = self._sites.of(frames)
-        return f"{shown(site.file)}:{site.line}" if site.file else None
+        return f"{display_path(site.file)}:{site.line}" if site.file else None
 
     def _named_in(self, error: BaseException) -> Function:
         """Return the function named in the text if unique, else unknown."""
-        name = failures.named_in(error)
+        name = failures.function_named_in(error)
         found = [
             function
             for function in self._context.table

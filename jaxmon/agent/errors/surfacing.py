@@ -29,10 +29,10 @@ from jaxmon.agent.jaxlink.frames import (
 )
 
 
-class Counter(Protocol):
+class ErrorRecorder(Protocol):
     """Counts errors; see `jaxmon.agent.errors.part.Errors`."""
 
-    def left_call(
+    def record_from_call(
         self, function: Function, error: BaseException, above: FrameType | None = None
     ) -> None:
         """
@@ -40,7 +40,7 @@ class Counter(Protocol):
         """
         ...
 
-    def uncaught(
+    def record_uncaught(
         self,
         error: BaseException | None,
         *,
@@ -51,7 +51,7 @@ class Counter(Protocol):
         ...
 
 
-class Leaving:
+class ErrorObserver:
     """
     Observes errors that propagate from JAX.
 
@@ -59,20 +59,20 @@ class Leaving:
         errors: counts them.
         function_of: returns the entry of a jitted function.
         clean: JAX's ``trace_state_clean``: whether the program itself is calling.
-        on_left: called for each call that an error leaves, with its frame.
+        on_call_error: called for each call that an error leaves, with its frame.
     """
 
     def __init__(
         self,
-        errors: Counter,
+        errors: ErrorRecorder,
         function_of: Callable[[Jitted], Function],
         clean: Callable[[], bool],
-        on_left: Callable[[FrameType, Jitted], None],
+        on_call_error: Callable[[FrameType, Jitted], None],
     ) -> None:
         self._errors = errors
         self._function_of = function_of
         self._clean = clean
-        self._on_left = on_left
+        self._on_left = on_call_error
 
     def on_error(self, frame: FrameType, _: Callable[..., Any]) -> None:
         """
@@ -87,7 +87,7 @@ class Leaving:
         below = error.__traceback__.tb_next
         call = call_in(below)
         if call is None:
-            self._errors.uncaught(error, frame=frame.f_back)
+            self._errors.record_uncaught(error, frame=frame.f_back)
             return
         direct = below is not None and call is below.tb_frame
         jitted = jitted_at(call, above=frame.f_back if direct else None)
@@ -100,9 +100,9 @@ class Leaving:
         # to the function, which it leaves next.
         if function.internal and is_below_call(frame.f_back):
             return
-        self._errors.left_call(function, error, frame.f_back)
+        self._errors.record_from_call(function, error, frame.f_back)
 
-    def on_birth(self, error: BaseException, frame: FrameType | None) -> None:
+    def on_error_created(self, error: BaseException, frame: FrameType | None) -> None:
         """
         Observe the construction of a runtime error below *frame*.
 
@@ -116,11 +116,11 @@ class Leaving:
             return
         stage: Stage = "dispatch" if asks_for_memory(frame) else "wait"
         # A wrong location is worse than none.
-        late = failures.is_made_late(error)
-        self._errors.uncaught(error, stage=stage, frame=None if late else frame)
+        late = failures.is_created_late(error)
+        self._errors.record_uncaught(error, stage=stage, frame=None if late else frame)
 
 
-class Births:
+class ErrorConstructionHook:
     """
     Replaces ``__init__`` of the runtime's exception class: passes each error to
     *observe* on construction, then runs the original. Adds no frame to its traceback.

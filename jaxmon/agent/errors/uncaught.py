@@ -29,33 +29,33 @@ from jaxmon.agent.jaxlink.hooks import Places
 _ASYNCIO = "asyncio"
 
 
-class Uncaught:
-    """Passes uncaught errors to *see*, then continues as before."""
+class UncaughtHooks:
+    """Passes uncaught errors to *observe*, then continues as before."""
 
-    def __init__(self, see: Callable[[BaseException | None], None]) -> None:
-        self._see = see
+    def __init__(self, observe: Callable[[BaseException | None], None]) -> None:
+        self._observe = observe
 
     def attach(self, at: Places) -> None:
         """Install the hooks; *at* restores them."""
         hook, thread_hook = sys.excepthook, threading.excepthook
         unraisable_hook = sys.unraisablehook
-        see = self._see
+        observe = self._observe
 
         @functools.wraps(hook)
         def excepthook(
             kind: type[BaseException], error: BaseException, tb: TracebackType | None
         ) -> None:
-            see(error)
+            observe(error)
             hook(kind, error, tb)
 
         @functools.wraps(thread_hook)
         def thread_excepthook(args: threading.ExceptHookArgs) -> None:
-            see(args.exc_value)
+            observe(args.exc_value)
             thread_hook(args)
 
         @functools.wraps(unraisable_hook)
         def unraisablehook(unraisable: Any) -> None:
-            see(unraisable.exc_value)
+            observe(unraisable.exc_value)
             unraisable_hook(unraisable)
 
         at.replace(sys, "excepthook", excepthook)
@@ -71,7 +71,7 @@ class Uncaught:
         # A record created by hand may have anything here.
         found: object = record.exc_info
         if isinstance(found, tuple):
-            self._see(
+            self._observe(
                 next((one for one in found if isinstance(one, BaseException)), None)
             )
         return True

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxmon.agent.jaxlink import given, pmaps
-from jaxmon.agent.jaxlink.frames import Jitted, of_call
-from jaxmon.agent.jaxlink.given import Given
+from jaxmon.agent.jaxlink import jit_options, pmaps
+from jaxmon.agent.jaxlink.frames import Jitted, jitted_from_variables
+from jaxmon.agent.jaxlink.jit_options import JitOptions
 
 
 # Functions called by jit's ``cache_miss``, whose frames have the arguments as jit sees
@@ -39,14 +39,14 @@ class Call(NamedTuple):
     kwargs: Mapping[str, Any]
     static_argnums: Sequence[int]
     static_argnames: Sequence[str]
-    given: Given
+    given: JitOptions
     leaves: Sequence[Any] | None = None
     tree: Any = None
     avals: Sequence[Any] = ()
     names: Sequence[str] | None = None
 
 
-def asked_by(
+def call_served_by(
     frame: FrameType, below: FrameType
 ) -> tuple[Jitted, Call | None] | tuple[None, None]:
     """
@@ -59,7 +59,7 @@ def asked_by(
             them.
     """
     variables = frame.f_locals
-    jitted = of_call(variables, frame.f_back)
+    jitted = jitted_from_variables(variables, frame.f_back)
     if jitted is None:
         return None, None
     info = variables.get("jit_info")
@@ -68,7 +68,7 @@ def asked_by(
     kept = below.f_locals if below.f_code.co_name in _HELPERS else {}
     params = kept.get("p")
     if jitted.key is not variables["jit_info"]:
-        pmap = pmaps.around(frame.f_back)
+        pmap = pmaps.enclosing_pmap(frame.f_back)
         if pmap is None:
             return jitted, None
         return jitted, _of_shard_map(jitted.fun, pmap, params)
@@ -81,7 +81,7 @@ def asked_by(
         variables["kwargs"],
         info.static_argnums,
         info.static_argnames,
-        given.of_jit(info),
+        jit_options.of_jit(info),
         leaves,
         getattr(params, "in_tree", None),
         avals,
@@ -91,14 +91,14 @@ def asked_by(
 
 def _of_pmap(variables: Mapping[str, Any]) -> Call:
     """Return the call of a pmap with its own cache (up to 0.7)."""
-    params, found = variables.get("p"), pmaps.cache_miss_given(variables)
+    params, found = variables.get("p"), pmaps.options_of_cache_miss(variables)
     return Call(
         found.get("fun"),
         variables["args"],
         variables["kwargs"],
         found["static_broadcasted_tuple"],
         (),
-        given.of_pmap(found),
+        jit_options.of_pmap(found),
         leaves=getattr(params, "flat_args", None),
         tree=getattr(params, "in_tree", None),
     )
@@ -113,15 +113,15 @@ def _of_shard_map(fun: object, frame: FrameType, params: Any) -> Call:
         frame: of the pmap.
         params: of the jit, whose arguments are the leaves.
     """
-    variables, found = frame.f_locals, pmaps.shard_map_given(frame)
-    leaves, tree = pmaps.flattened(variables)
+    variables, found = frame.f_locals, pmaps.options_of_shard_map(frame)
+    leaves, tree = pmaps.leaves_and_tree(variables)
     return Call(
         fun,
         variables["args"],
         variables["kwargs"],
         found.get("static_broadcasted_tuple", ()),
         (),
-        given.of_pmap(found),
+        jit_options.of_pmap(found),
         leaves,
         tree,
         getattr(params, "in_avals", ()),

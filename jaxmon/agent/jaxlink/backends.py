@@ -13,7 +13,7 @@ _MOMENT_SECONDS = 0.05
 _TURN_SECONDS = 0.001
 
 
-def are_up(jax: Any) -> bool:
+def initialised(jax: Any) -> bool:
     """
     Return whether all backends are initialised. Takes no lock, and 50 ms at most.
 

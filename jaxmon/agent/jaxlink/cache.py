@@ -47,7 +47,7 @@ class JaxCache:
         return int(self._source.distributed.global_state.process_id or 0)
 
     @property
-    def tried(self) -> bool:
+    def open_attempted(self) -> bool:
         """Whether JAX has tried to create or open the directory; it tries only once."""
         return bool(
             getattr(self._source.compilation_cache, "_cache_initialized", False)
@@ -78,13 +78,13 @@ class JaxCache:
         if not self.opened:
             # In 0.4.35 a directory set after the first compile is too late.
             late = error or "it was configured after the first compile"
-            return late if self.tried else None
+            return late if self.open_attempted else None
         used = str(getattr(self._cache, "_path", ""))
         if used and os.path.normpath(used) != os.path.normpath(self.configured or ""):
             return f"JAX started with {used} and keeps using it"
         return None
 
-    def path_matters(self) -> bool:
+    def key_includes_path(self) -> bool:
         """
         Return whether the directory's path is part of the cache key, by testing it.
         """

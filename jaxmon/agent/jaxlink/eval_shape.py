@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
-from jaxmon.agent.jaxlink.places import Place
+from jaxmon.agent.jaxlink.patch_targets import Target
 from jaxmon.agent.jaxlink.probe import Probe
 
 
@@ -18,7 +18,7 @@ def stand_in(
     *,
     guard: Guard,
     site: str,
-) -> tuple[Place, Probe] | None:
+) -> tuple[Target, Probe] | None:
     """
     Return an attribute of *jax* and its replacement, with which `jax.eval_shape` sees
     JAX's own object; `None` if this JAX needs none.
@@ -45,4 +45,4 @@ def stand_in(
         return unwrap(frame.f_locals.get("fun")) if frame.f_code is code else None
 
     probe = Probe(api.jit, observe, guard=guard, site=site)
-    return Place(api, "jit"), probe
+    return Target(api, "jit"), probe

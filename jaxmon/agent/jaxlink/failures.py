@@ -131,7 +131,7 @@ def is_from_jax(error: BaseException) -> bool:
     )
 
 
-def from_jax_within(
+def iter_jax_errors(
     error: BaseException, is_known: Callable[[BaseException], bool]
 ) -> Iterator[BaseException]:
     """
@@ -199,12 +199,12 @@ def stage_of(error: BaseException) -> Stage | None:
     return "dispatch" if type(error) is ValueError and status_of(error) else None
 
 
-def is_verdict(error: AssertionError) -> bool:
+def is_gradient_mismatch(error: AssertionError) -> bool:
     """Return whether *error* was raised by JAX's own gradient checker."""
     return _passed(error, ("check_close", "_check_dtypes_match"))
 
 
-def is_made_late(error: BaseException) -> bool:
+def is_created_late(error: BaseException) -> bool:
     """
     Return whether the runtime's *error* is constructed in the frame that handles it, as
     in older releases with Python 3.11.
@@ -212,7 +212,7 @@ def is_made_late(error: BaseException) -> bool:
     return sys.version_info < (3, 12) and not hasattr(type(error), "error_code")
 
 
-def named_in(error: BaseException) -> str | None:
+def function_named_in(error: BaseException) -> str | None:
     """
     Return the function named in the text of *error*, in JAX's form of program names:
     ``jit(step)`` or ``jit_step``.

@@ -115,7 +115,7 @@ def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None
     # Variables of user functions are not read.
     code = frame.f_code
     if code.co_name in CALL and code.co_filename.endswith(_FILES):
-        return of_call(frame.f_locals, above or frame.f_back)
+        return jitted_from_variables(frame.f_locals, above or frame.f_back)
     if code.co_name in AHEAD and is_inside(frame):
         return _ahead(frame)
     return None
@@ -129,20 +129,20 @@ def key_at(frame: FrameType) -> object:
     """
     variables = frame.f_locals
     info = variables.get("jit_info")
-    if info is None or pmaps.is_one(variables.get("fun")):
+    if info is None or pmaps.is_pmap(variables.get("fun")):
         jitted = jitted_at(frame)
         return None if jitted is None else jitted.key
     return info
 
 
-def of_call(variables: Any, above: FrameType | None) -> Jitted | None:
+def jitted_from_variables(variables: Any, above: FrameType | None) -> Jitted | None:
     """Return the jitted function whose call a frame with *variables* serves."""
     fun, info = variables.get("fun"), variables.get("jit_info")
     if info is None:
-        fun = pmaps.of_cache_miss(variables)
+        fun = pmaps.function_of_cache_miss(variables)
         return None if fun is None else Jitted(fun, fun, None, call=True)
-    if pmaps.is_one(fun) and (pmap := pmaps.around(above)) is not None:
-        fun = pmaps.of_shard_map(pmap)
+    if pmaps.is_pmap(fun) and (pmap := pmaps.enclosing_pmap(above)) is not None:
+        fun = pmaps.function_of_shard_map(pmap)
         return Jitted(fun, fun, None, call=True)
     return Jitted(fun, info, info.fun_sourceinfo, call=True)
 
@@ -150,11 +150,11 @@ def of_call(variables: Any, above: FrameType | None) -> Jitted | None:
 def _ahead(frame: FrameType) -> Jitted | None:
     variables = frame.f_locals
     if "infer_params" in variables:
-        fun = pmaps.of_shard_map(frame)
+        fun = pmaps.function_of_shard_map(frame)
         return Jitted(fun, fun, None, call=False)
     jitted = variables.get("jit_func")
     if jitted is not None:
-        if pmaps.is_one(jitted._fun):  # noqa: SLF001 - as below
+        if pmaps.is_pmap(jitted._fun):  # noqa: SLF001 - as below
             return None  # the pmap is further up
         info = jitted._jit_info  # noqa: SLF001 - set by pjit since 0.4.36
         return Jitted(jitted._fun, info, info.fun_sourceinfo, call=False)  # noqa: SLF001
@@ -224,7 +224,7 @@ def program_at(frame: FrameType | None) -> Program:
         else:
             source = source or _source_of_jaxpr(variables.get("closed_jaxpr"))
             program = variables.get("fun_name")
-    return Program(None, place(source), program)
+    return Program(None, source_location(source), program)
 
 
 def name_at(frame: FrameType) -> str | None:
@@ -235,7 +235,7 @@ def name_at(frame: FrameType) -> str | None:
     return None if name is None else str(name)
 
 
-def place(source: str | None) -> str | None:
+def source_location(source: str | None) -> str | None:
     """
     Return *source* if it is the location of a function. For other objects JAX has
     ``<unknown>``, or their name.

@@ -36,7 +36,7 @@ OnEvent: TypeAlias = Callable[[], None]
 OnDuration: TypeAlias = Callable[[float, str | None], None]
 
 
-class _Kind(NamedTuple):
+class _ListenerKind(NamedTuple):
     """One of our listeners, with JAX's functions for its kind."""
 
     listener: Callable[..., None]
@@ -76,7 +76,7 @@ class Listeners:
         self._warned = False
         # Reentrant: a signal handler may compile.
         self._lock = threading.RLock()
-        self._kinds: tuple[_Kind, ...] = ()
+        self._kinds: tuple[_ListenerKind, ...] = ()
         # One bound method each: they are looked up by equality and identity.
         self._event = self._take_event
         self._duration = self._take_duration
@@ -90,7 +90,7 @@ class Listeners:
         """
         monitoring = self._monitoring
         self._kinds = (
-            _Kind(
+            _ListenerKind(
                 self._event,
                 monitoring.register_event_listener,
                 monitoring.get_event_listeners,
@@ -100,7 +100,7 @@ class Listeners:
                     "_unregister_event_listener_by_callback",
                 ),
             ),
-            _Kind(
+            _ListenerKind(
                 self._duration,
                 monitoring.register_event_duration_secs_listener,
                 monitoring.get_event_duration_listeners,

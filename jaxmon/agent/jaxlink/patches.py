@@ -55,7 +55,7 @@ class Patches:
             del self._patches[-1]
 
 
-class Stand(ModuleType):
+class ModuleProxy(ModuleType):
     """
     Proxy of the module *original* for one importing module, with some *attributes*
     replaced.

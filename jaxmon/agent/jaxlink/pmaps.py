@@ -30,7 +30,7 @@ _PREPARED = (
 )
 
 
-def is_one(fun: object) -> bool:
+def is_pmap(fun: object) -> bool:
     """Return whether the jitted *fun* may be a shard_map created by pmap."""
     if type(fun) is not FunctionType:
         return False
@@ -38,9 +38,9 @@ def is_one(fun: object) -> bool:
     return type(fun.__module__) is str and fun.__module__ in _MODULES
 
 
-def around(above: FrameType | None) -> FrameType | None:
+def enclosing_pmap(above: FrameType | None) -> FrameType | None:
     """
-    Return the frame of the pmap that created a function for which `is_one` is true,
+    Return the frame of the pmap that created a function for which `is_pmap` is true,
     `None` if something else created it.
 
     Args:
@@ -54,21 +54,21 @@ def around(above: FrameType | None) -> FrameType | None:
     return None
 
 
-def of_shard_map(frame: FrameType) -> object:
+def function_of_shard_map(frame: FrameType) -> object:
     """
-    Return the user's function of the pmap found by `around`, or whose ``lower`` runs in
-    *frame*; `None` if unknown.
+    Return the user's function of the pmap found by `enclosing_pmap`, or of the one
+    whose ``lower`` runs in *frame*; `None` if unknown.
     """
-    return _function(shard_map_given(frame))
+    return _function(options_of_shard_map(frame))
 
 
-def of_cache_miss(variables: Mapping[str, Any]) -> object:
+def function_of_cache_miss(variables: Mapping[str, Any]) -> object:
     """Return the user's function of the pmap whose ``cache_miss`` has *variables*."""
-    return cache_miss_given(variables).get("fun")
+    return options_of_cache_miss(variables).get("fun")
 
 
-def cache_miss_given(variables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options of `jax.pmap`, by the names that `shard_map_given` uses."""
+def options_of_cache_miss(variables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options of `jax.pmap`, by the same names as `options_of_shard_map`."""
     prepare = variables.get("prepare_pmap_fn")
     if prepare is None:
         return variables
@@ -76,18 +76,18 @@ def cache_miss_given(variables: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**bound, "axis_name": variables.get("axis_name")}
 
 
-def shard_map_given(frame: FrameType) -> Mapping[str, Any]:
+def options_of_shard_map(frame: FrameType) -> Mapping[str, Any]:
     """Return the options of `jax.pmap`, by the names of JAX's variables."""
     return closure(frame.f_locals["infer_params"])
 
 
-def flattened(variables: Mapping[str, Any]) -> tuple[Any, Any]:
+def leaves_and_tree(variables: Mapping[str, Any]) -> tuple[Any, Any]:
     """
     Return the leaves of a pmap's call and their tree, as flattened by JAX; `None` if
     not kept.
 
     Args:
-        variables: those of the frame that `around` found.
+        variables: those of the frame that `enclosing_pmap` found.
     """
     params = variables.get("p")
     if params is not None:  # up to 0.9

@@ -77,7 +77,7 @@ class Frame(NamedTuple):
     function: str
 
 
-class Site(NamedTuple):
+class SourceLine(NamedTuple):
     """A source line, with the path as the interpreter knows it."""
 
     file: str
@@ -85,7 +85,7 @@ class Site(NamedTuple):
     function: str
 
 
-UNKNOWN = Site("", 0, "")
+UNKNOWN = SourceLine("", 0, "")
 
 
 @functools.cache
@@ -95,7 +95,7 @@ def _standard_library() -> tuple[str, ...]:
     return tuple(f"{path}{os.sep}" for path in paths if path)
 
 
-class Sites:
+class SourceLineFinder:
     """Finds the user's line in stacks. Costs about 0.2 µs per frame."""
 
     def __init__(self, jax: ModuleType) -> None:
@@ -103,7 +103,7 @@ class Sites:
         self._standard = _standard_library()
         self._tiers: dict[str, int] = {}
 
-    def of(self, stack: Sequence[Frame]) -> Site:
+    def of(self, stack: Sequence[Frame]) -> SourceLine:
         """
         Return the user's line in *stack*, whose innermost frame is first.
 
@@ -112,7 +112,7 @@ class Sites:
         if not stack:
             return UNKNOWN
         # Among equals the first, which is the innermost.
-        return Site(*min(stack, key=self._tier_of))
+        return SourceLine(*min(stack, key=self._tier_of))
 
     def is_library(self, file: str) -> bool:
         """Return whether *file* belongs to a library between programs and JAX."""
@@ -143,7 +143,7 @@ class Sites:
         return _LIBRARY if file.startswith(self._standard) else _USER
 
 
-def shown(file: str) -> str:
+def display_path(file: str) -> str:
     """
     Return *file* for display: relative to the working directory, the directory of
     installed packages, or the home directory.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.memory.live import kinds
+from jaxmon.agent.memory.live import group_arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ def holdings(jax: Any) -> Holdings:
     """
     arrays, sizes = Counter[str](), Counter[str]()
     gc.collect()
-    if not backends.are_up(jax):
+    if not backends.initialised(jax):
         return Holdings(arrays, sizes)
-    for kind in kinds(jax.live_arrays()):
+    for kind in group_arrays(jax.live_arrays()):
         name = f"{kind.dtype}[{','.join(map(str, kind.shape))}]"
         arrays[name] += 1
         sizes[name] += kind.bytes

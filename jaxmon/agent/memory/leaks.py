@@ -77,7 +77,7 @@ class Leak(NamedTuple):
     suspects: tuple[Suspect, ...]
 
 
-class _Look(NamedTuple):
+class _Snapshot(NamedTuple):
     time: float
     devices: Mapping[str, Mapping[_Place, Line]]
 
@@ -92,12 +92,12 @@ class LeakDetector:
 
     def __init__(self, window: float) -> None:
         self._window = window
-        self._looks: deque[_Look] = deque()
+        self._looks: deque[_Snapshot] = deque()
         self._leaks: dict[str, Leak] = {}
         # The result of the last snapshot alone.
         self._doubted: dict[str, Leak] = {}
 
-    def see(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
+    def add(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
         """
         Add a snapshot and return current suspects by device.
 
@@ -108,7 +108,7 @@ class LeakDetector:
         looks = self._looks
         if looks and now - looks[-1].time < self._window / _LOOKS:
             return self._leaks
-        looks.append(_Look(now, _by_device(profile)))
+        looks.append(_Snapshot(now, _by_device(profile)))
         while len(looks) > MIN_LOOKS and looks[1].time <= now - self._window:
             looks.popleft()
         before, self._doubted = (

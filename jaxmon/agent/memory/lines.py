@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.jaxlink.source_lines import Sites
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
@@ -29,7 +29,7 @@ _LEAK_LINES = 5
 _SPREAD = 0.4
 
 
-class Allocations(Part):
+class MemoryLines(Part):
     """
     Reads JAX's own memory profile on a background thread.
 
@@ -46,7 +46,7 @@ class Allocations(Part):
         self._events = context.events
         self._interval = context.settings.memory_lines_interval
         self._window = context.settings.leak_window
-        self._sites = Sites(context.jax)
+        self._sites = SourceLineFinder(context.jax)
         self._detector: LeakDetector | None = None
         self._leaks: dict[str, Leak] = {}
         self._devices: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Allocations(Part):
         """
         from jaxmon.agent.memory.profile import MemoryProfile, read  # noqa: PLC0415
 
-        if not backends.are_up(self._jax):
+        if not backends.initialised(self._jax):
             self._forget()
             return MemoryProfile(time.time(), ())
         try:
@@ -202,7 +202,7 @@ class Allocations(Part):
 
         before = self._leaks
         self._detector = self._detector or LeakDetector(self._window)
-        self._leaks = dict(self._detector.see(profile, time.monotonic()))
+        self._leaks = dict(self._detector.add(profile, time.monotonic()))
         for device, leak in self._leaks.items():
             if device not in before:
                 details = _details(leak)

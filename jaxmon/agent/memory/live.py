@@ -11,7 +11,7 @@ from typing import Any
 from jaxmon.agent.jaxlink.arrays import packed_bytes
 
 
-class Kind:
+class ArrayGroup:
     """
     A group of live arrays of the same type and placement.
 
@@ -46,14 +46,14 @@ class Kind:
         return self.shard_bytes * len(self.devices)
 
 
-def kinds(arrays: list[Any]) -> Iterator[Kind]:
+def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
     """
     Yield the group of each of *arrays*, the same object for arrays of one group.
     Empties *arrays* meanwhile, so that none is kept alive.
 
     Costs 1 to 4 µs per array. Neither allocates on a device nor waits for one.
     """
-    known: dict[tuple[Any, ...], Kind] = {}
+    known: dict[tuple[Any, ...], ArrayGroup] = {}
     while arrays:
         array = arrays.pop()
         try:
@@ -71,7 +71,7 @@ def kinds(arrays: list[Any]) -> Iterator[Kind]:
         yield kind
 
 
-def _kind(array: Any, size: int | None) -> Kind:
+def _kind(array: Any, size: int | None) -> ArrayGroup:
     """
     Return the group of *array*.
 
@@ -89,7 +89,7 @@ def _kind(array: Any, size: int | None) -> Kind:
     except ValueError:  # the sharding does not divide the shape evenly
         shard = array.nbytes // len(sharding.device_set)
     offloaded = _is_offloaded(sharding, devices)
-    return Kind(array.dtype, shape, devices, int(shard), offloaded=offloaded)
+    return ArrayGroup(array.dtype, shape, devices, int(shard), offloaded=offloaded)
 
 
 def _is_offloaded(sharding: Any, devices: tuple[Any, ...]) -> bool:

@@ -9,7 +9,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.memory import allocators
-from jaxmon.agent.memory.live import Kind, kinds
+from jaxmon.agent.memory.live import ArrayGroup, group_arrays
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
@@ -79,7 +79,7 @@ class Memory(Part):
         families: list[Family] = []
         summaries: list[dict[str, Any]] = []
         try:
-            if backends.are_up(self._jax):
+            if backends.initialised(self._jax):
                 devices = self._jax.local_devices()
                 stats = {device: self._stats(device) for device in devices}
                 live, offloaded = self._live()
@@ -111,8 +111,8 @@ class Memory(Part):
         """
         found: defaultdict[Any, dict[str, list[int]]] = defaultdict(dict)
         offloaded: defaultdict[Any, int] = defaultdict(int)
-        totals: dict[Kind, list[list[int]]] = {}
-        for kind in kinds(self._jax.live_arrays()):
+        totals: dict[ArrayGroup, list[list[int]]] = {}
+        for kind in group_arrays(self._jax.live_arrays()):
             if kind.offloaded:
                 for device in kind.devices:
                     offloaded[device] += kind.shard_bytes

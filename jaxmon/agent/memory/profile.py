@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from jaxmon.agent.jaxlink.source_lines import UNKNOWN, Site, Sites, shown
+from jaxmon.agent.jaxlink.source_lines import (
+    UNKNOWN,
+    SourceLine,
+    SourceLineFinder,
+    display_path,
+)
 from jaxmon.agent.memory import pprof
 
 
@@ -96,7 +101,11 @@ class MemoryProfile:
 
 
 def read(
-    data: bytes, sites: Sites, device_ids: dict[str, str], *, clock: Clock = time.time
+    data: bytes,
+    sites: SourceLineFinder,
+    device_ids: dict[str, str],
+    *,
+    clock: Clock = time.time,
 ) -> MemoryProfile:
     """
     Return the profile in *data*; see `jaxmon.agent.memory.pprof.read`.
@@ -109,12 +118,14 @@ def read(
     """
     profile = pprof.read(data)
     found = [sites.of(stack) for stack in profile.stacks]
-    sums: defaultdict[tuple[Site, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    sums: defaultdict[tuple[SourceLine, str, str], list[int]] = defaultdict(
+        lambda: [0, 0]
+    )
     for count, size, kind, device, stack in profile.samples:
         total = sums[found[stack], device, kind]
         total[0] += size
         total[1] += count
-    paths = {file: shown(file) for file in {site.file for site, _, _ in sums}}
+    paths = {file: display_path(file) for file in {site.file for site, _, _ in sums}}
     lines = (
         Line(
             paths[site.file],

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from jaxmon.agent.context import Context
 from jaxmon.agent.events import Kind
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.memory.live import kinds
+from jaxmon.agent.memory.live import group_arrays
 from jaxmon.agent.oom.directory import MAX_BYTES
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.version import version
@@ -87,7 +87,7 @@ class Lines(Protocol):
         ...
 
 
-class Facts:
+class ReportBuilder:
     """
     Gathers the contents of reports.
 
@@ -119,7 +119,7 @@ class Facts:
             "python": platform.python_version(),
         }
 
-    def gather(self, failure: Failure, *, skipped: int) -> dict[str, Any]:
+    def build(self, failure: Failure, *, skipped: int) -> dict[str, Any]:
         """Return a report about *failure*, after *skipped* failures without one."""
         from jaxmon.agent.oom.text import advice  # noqa: PLC0415
         from jaxmon.resources import host_memory  # noqa: PLC0415
@@ -162,7 +162,7 @@ class Facts:
             return {"unavailable": f"{type(error).__name__}: {error}"[:200]}
 
     def _devices(self) -> list[dict[str, Any]]:
-        if not backends.are_up(self._context.jax):
+        if not backends.initialised(self._context.jax):
             return []
         return [
             {
@@ -179,12 +179,12 @@ class Facts:
         ]
 
     def _live_arrays(self) -> dict[str, Any]:
-        if not backends.are_up(self._context.jax):
+        if not backends.initialised(self._context.jax):
             return {}
         arrays = self._context.jax.live_arrays()
         count, deadline = len(arrays), time.monotonic() + _ARRAYS_SECONDS
         number, size, offloaded = Counter[str](), Counter[str](), 0
-        for kind in kinds(arrays):
+        for kind in group_arrays(arrays):
             if kind.offloaded:
                 offloaded += kind.bytes
             else:

@@ -20,14 +20,14 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import failures
-from jaxmon.agent.observers import SeenError
+from jaxmon.agent.observers import CountedError
 from jaxmon.agent.oom.directory import (
     MAX_REPORTS,
     ReportDirectory,
     ReportDirError,
     stem_of,
 )
-from jaxmon.agent.oom.facts import Facts, Failure, Lines, encoded
+from jaxmon.agent.oom.facts import Failure, Lines, ReportBuilder, encoded
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, gauge
@@ -62,8 +62,8 @@ class OomReports(Part):
         lines: Lines,
         programs: Callable[[], dict[str, Any]],
     ) -> None:
-        self.facts = Facts(context, lines, programs)
-        context.observers.error.append(self.see)
+        self.facts = ReportBuilder(context, lines, programs)
+        context.observers.error.append(self.on_error)
         self._context = context
         self._guard = context.guard
         self._directory = ReportDirectory(context.settings.report_dir)
@@ -104,7 +104,7 @@ class OomReports(Part):
         self._worker.stop()
         self._reserve = None
 
-    def see(self, seen: SeenError) -> None:
+    def on_error(self, seen: CountedError) -> None:
         """Write a report if an error is out of memory."""
         if seen.kind != "oom":
             return
@@ -167,7 +167,7 @@ class OomReports(Part):
         skipped = self._skipped.value
         stem = stem_of(failure.time, next(self._numbers))
         try:
-            report = self.facts.gather(failure, skipped=skipped - self._told)
+            report = self.facts.build(failure, skipped=skipped - self._told)
             path = self._directory.write(
                 stem,
                 {".json": encoded(report), ".txt": render(report)},

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from jaxmon.agent.jaxlink.leaves import Leaf
+from jaxmon.agent.jaxlink.leaf_types import Leaf
 from jaxmon.agent.recompiles.placements import Placement
 from jaxmon.agent.recompiles.signatures import (
     LEAF,
@@ -67,8 +67,8 @@ def argument_differences(new: Signature, old: Signature) -> Iterator[Difference]
             continue
         before, begin = befores[name]
         if before.by_name != after.by_name:
-            yield line("tree_structure", name, *given(before, after))
-        walk = _Walk(new, old)
+            yield line("tree_structure", name, *passing_style(before, after))
+        walk = _TreeComparison(new, old)
         yield from walk.node(name, (before.node, begin), (after.node, start))
     for name, (before, begin) in befores.items():
         if name not in afters:
@@ -85,13 +85,15 @@ def _placed(signature: Signature) -> dict[str, tuple[Argument, int]]:
     return found
 
 
-def given(before: Argument | Static, after: Argument | Static) -> tuple[str, str]:
+def passing_style(
+    before: Argument | Static, after: Argument | Static
+) -> tuple[str, str]:
     """Return, as text, how each argument was passed."""
     words = ("by position", "by name")
     return words[before.by_name], words[after.by_name]
 
 
-class _Walk:
+class _TreeComparison:
     """Compares the trees of one argument."""
 
     def __init__(self, new: Signature, old: Signature) -> None:
@@ -217,7 +219,9 @@ def _statics(old: Node, new: Node) -> tuple[str, str]:
         return f"class {old.name}", f"a different class {new.name}"
     note = ""
     if old.static == new.static:
-        note = BEYOND if beyond(old.identity[1], new.identity[1]) else EQUAL
+        note = (
+            BEYOND if differs_beyond_text(old.identity[1], new.identity[1]) else EQUAL
+        )
     return f"static part {old.static}", f"static part {new.static}{note}"
 
 
@@ -282,7 +286,7 @@ def line(
     return Difference(kind, where, before, after, text)
 
 
-def beyond(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
+def differs_beyond_text(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
     """
     Return whether two values whose displayed texts are equal differ in their full text,
     judging by their keys.

@@ -7,7 +7,7 @@ import types
 from typing import Any
 
 from jaxmon.agent.counted import uncounted
-from jaxmon.agent.inspection import ABSENT, field_of, is_below
+from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
 
 
 _FUNC = vars(functools.partial)["func"].__get__
@@ -20,7 +20,7 @@ def inner(fun: object) -> Any:
         kind = type(fun)
         if kind is types.MethodType:
             fun = fun.__func__  # type: ignore[attr-defined]
-        elif is_below(kind, functools.partial):
+        elif is_subclass(kind, functools.partial):
             fun = _FUNC(fun)
         elif kind is types.FunctionType and not fun.__dict__:
             break  # the common case: not wrapped

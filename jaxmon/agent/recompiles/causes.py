@@ -13,7 +13,7 @@ from operator import is_not, ne
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.inspection import field_of, found_in, is_below, module_of, name_of
+from jaxmon.agent.inspection import field_of, found_in, is_subclass, module_of, name_of
 from jaxmon.agent.jaxlink.frames import MAX_SOURCES, Jitted
 from jaxmon.agent.jaxlink.jit import exported, is_jitted
 from jaxmon.agent.recompiles.argument_differences import Difference
@@ -97,7 +97,7 @@ class History:
         self.digests[signature.digest, signature.hidden] = None
 
 
-class Causes:
+class CauseFinder:
     """
     Keeps the last 16 compile signatures of each function.
 
@@ -150,14 +150,14 @@ class Causes:
         if signature is None or history is None:
             return Cause("unknown", ())
         if history.compiled:
-            return self._again(history, signature)
+            return self._recompile_cause(history, signature)
         last = self._last[source]
         made = self._made_again(history.reference(), source)
         found = self._compare(signature, last) if last is not None else []
         shown = (made, *found[: SHOWN - 1])
         return Cause("new_function", shown, len(found) + 1 - len(shown))
 
-    def _again(self, history: History, signature: Signature) -> Cause:
+    def _recompile_cause(self, history: History, signature: Signature) -> Cause:
         """Return why a function is recompiled."""
         if (signature.digest, signature.hidden) in history.digests:
             if signature.whole:
@@ -171,7 +171,7 @@ class Causes:
         if not found:
             return Cause("unknown", ())
         omitted = max(len(found) - SHOWN, 0)
-        return Cause(dominating(found), tuple(found[:SHOWN]), omitted)
+        return Cause(dominant_kind(found), tuple(found[:SHOWN]), omitted)
 
     def remember(
         self, source: str, history: History | None, signature: Signature | None
@@ -229,7 +229,7 @@ class Causes:
         return list(found)
 
 
-def dominating(found: Sequence[Difference]) -> str:
+def dominant_kind(found: Sequence[Difference]) -> str:
     """
     Return the kind that represents all of *found*.
 
@@ -273,7 +273,7 @@ def _made_again(fun: object) -> Difference:
     name = _name(function)
     place = place_of(fun)
     where = f" at {place}" if place else ""
-    if is_below(kind, functools.partial):
+    if is_subclass(kind, functools.partial):
         what, advice = "partial", "create the partial once, outside the loop"
     elif kind is types.MethodType:
         what, advice = "bound method", "jit the method once, not on each use"

@@ -12,9 +12,9 @@ from jaxmon.agent.recompiles.argument_differences import (
     OTHER_DEVICES,
     Difference,
     argument_differences,
-    beyond,
-    given,
+    differs_beyond_text,
     line,
+    passing_style,
 )
 from jaxmon.agent.recompiles.options import MADE_BY
 from jaxmon.agent.recompiles.signatures import Signature, Static
@@ -127,7 +127,7 @@ def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Differe
         if before.value != after.value:
             yield _static_value(name, before, after, values=values)
         if before.by_name != after.by_name:
-            how = given(before, after)
+            how = passing_style(before, after)
             yield line("tree_structure", name, *how, prefix="static argument ")
 
 
@@ -167,7 +167,7 @@ def _static_value(
     name: str, before: Static, after: Static, *, values: bool
 ) -> Difference:
     old, new = (_value(one, values=values) for one in (before, after))
-    if old == new and values and beyond(before.value.key, after.value.key):
+    if old == new and values and differs_beyond_text(before.value.key, after.value.key):
         new += BEYOND
     elif old == new:
         # Values that print the same could mostly have been declared equal by their

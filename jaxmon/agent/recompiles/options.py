@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from jaxmon.agent.jaxlink.given import Given, Option
+from jaxmon.agent.jaxlink.jit_options import JitOptions, Option
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.recompiles.placements import placement_of
 from jaxmon.agent.recompiles.values import text_of, value_of
@@ -20,7 +20,7 @@ MADE_BY = "transformation"
 """The option for the JAX function that created the callable."""
 
 
-def options_of(given: Given) -> Options:
+def options_of(given: JitOptions) -> Options:
     """Return the options in *given*, without user objects."""
     words = [(one.name, *_in_words(one)) for one in given.options]
     return ((MADE_BY, given.maker, None), *words)

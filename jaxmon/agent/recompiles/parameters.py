@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from jaxmon import interrupts
 from jaxmon.agent.counted import uncounted
-from jaxmon.agent.inspection import ABSENT, field_of, found_in, is_below
+from jaxmon.agent.inspection import ABSENT, field_of, found_in, is_subclass
 
 
 # Maximum number of nested wrappers.
@@ -71,7 +71,7 @@ def parameters_of(
     given, by_name = 0, set(keywords)
     for _ in range(_DEEP):
         while True:
-            if is_below(type(fun), functools.partial):
+            if is_subclass(type(fun), functools.partial):
                 given += len(_ARGS(fun))
                 by_name.update(_KEYWORDS(fun))
                 fun = _FUNC(fun)

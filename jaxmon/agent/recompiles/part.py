@@ -14,9 +14,9 @@ from jaxmon.agent.jaxlink.configuration import context_of
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
-from jaxmon.agent.recompiles.causes import Cause, Causes, History, source_of
+from jaxmon.agent.recompiles.causes import Cause, CauseFinder, History, source_of
+from jaxmon.agent.recompiles.signature_builder import SignatureBuilder
 from jaxmon.agent.recompiles.signatures import Signature
-from jaxmon.agent.recompiles.signing import Signatures
 from jaxmon.exposition.families import Family
 
 
@@ -25,7 +25,7 @@ SITE = "causes"
 _IN_MESSAGE = 5
 
 
-class Inquiry(NamedTuple):
+class PendingCause(NamedTuple):
     """Compile cause determined beforehand. Holds no user objects."""
 
     source: str
@@ -46,8 +46,8 @@ class Recompiles(Part):
         self._guard = context.guard
         self._events = context.events
         settings = context_of(context.jax)
-        self._signatures = Signatures(context.jax, settings.values)
-        self._causes = Causes(settings.names, values=context.settings.event_values)
+        self._signatures = SignatureBuilder(context.jax, settings.values)
+        self._causes = CauseFinder(settings.names, values=context.settings.event_values)
 
     def attach(self, hooks: Hooks) -> None:
         """Observe through the hooks for misses and compiles."""
@@ -75,7 +75,7 @@ class Recompiles(Part):
             )
         ]
 
-    def inquire(self, jitted: Jitted, call: Call | None) -> Inquiry:
+    def find_cause(self, jitted: Jitted, call: Call | None) -> PendingCause:
         """
         Determine why *jitted* is compiled for *call*, `None` if unknown.
 
@@ -86,46 +86,50 @@ class Recompiles(Part):
         history = self._causes.history(jitted.fun)
         return self._compare(source, history, self._signature(call))
 
-    def judge(self, function: Function, inquiry: Inquiry, *, seconds: float) -> None:
+    def record(
+        self, function: Function, pending: PendingCause, *, seconds: float
+    ) -> None:
         """
         Record a compile that a call of *function* waited for.
 
         Args:
             function: the function called.
-            inquiry: the result of `inquire`.
+            pending: the result of `find_cause`.
             seconds: time since the call started.
         """
-        if inquiry.cause is None:
+        if pending.cause is None:
             # Unless another thread has compiled it for the first time meanwhile.
-            inquiry = self._compare(*inquiry[:3])
-        self._causes.remember(*inquiry[:3])
-        if inquiry.cause is None:
+            pending = self._compare(*pending[:3])
+        self._causes.remember(*pending[:3])
+        if pending.cause is None:
             return
-        function.count_recompile(inquiry.cause)
+        function.count_recompile(pending.cause)
         self._events.add(
             "recompile",
             function.name,
-            inquiry.message,
-            **inquiry.details,
+            pending.message,
+            **pending.details,
             seconds=seconds,
         )
 
     def _compare(
         self, source: str, history: History | None, signature: Signature | None
-    ) -> Inquiry:
+    ) -> PendingCause:
         try:
             cause = self._causes.of(source, history, signature)
         except Exception:  # noqa: BLE001 - contained: the count is the user's
             self._guard.failed(SITE)
             cause = Cause("unknown", ())
         if cause is None:
-            return Inquiry(source, history, signature, None, "", {})
+            return PendingCause(source, history, signature, None, "", {})
         details = {
             "cause": cause.name,
             "differences": [one.as_json() for one in cause.differences],
             "omitted": cause.omitted,
         }
-        return Inquiry(source, history, signature, cause.name, message(cause), details)
+        return PendingCause(
+            source, history, signature, cause.name, message(cause), details
+        )
 
     def _signature(self, call: Call | None) -> Signature | None:
         """Return the signature of *call*, `None` if unknown."""

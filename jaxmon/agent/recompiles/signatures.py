@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from jaxmon.agent.jaxlink.leaves import Leaf
+from jaxmon.agent.jaxlink.leaf_types import Leaf
 from jaxmon.agent.recompiles.options import Options
 from jaxmon.agent.recompiles.values import Value
 
@@ -55,7 +55,7 @@ class Static(NamedTuple):
     value: Value
 
 
-class Beyond(NamedTuple):
+class PartlyCompared(NamedTuple):
     """
     A value that could not be compared in full.
 
@@ -109,7 +109,7 @@ class Signature:
         options: Options,
         context: tuple[Any, ...],
         names: tuple[str, ...] | None = None,
-        beyond: tuple[Beyond, ...] = (),
+        beyond: tuple[PartlyCompared, ...] = (),
     ) -> None:
         self.arguments = arguments
         self.leaves = leaves

@@ -5,8 +5,8 @@ from __future__ import annotations
 from jaxmon import interrupts
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.inspection import bases_of, name_of
-from jaxmon.agent.recompiles import objects, plain
-from jaxmon.agent.recompiles.looks import LIMIT, How, Look
+from jaxmon.agent.recompiles import builtin_inspectors, object_inspectors
+from jaxmon.agent.recompiles.value_inspection import LIMIT, How, Inspection
 
 
 _SMALL = 1 << 62
@@ -60,9 +60,9 @@ def value_of(value: object) -> Value:
     if kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL):  # type: ignore[operator]
         text = repr(value)
         return Value((kind.__name__, 0, hash(text)), text, by_identity=False)
-    look, name = Look(_EXACT, _how), name_of(type(value))
+    inspection, name = Inspection(_EXACT, _how), name_of(type(value))
     try:
-        text, words, identity = look.at(value)
+        text, words, identity = inspection.inspect(value)
     except Exception as error:  # another thread may be changing it
         interrupts.pass_on(error)
         if Guard.strict:
@@ -73,9 +73,9 @@ def value_of(value: object) -> Value:
     return Value(
         (name, identity, words),
         text,
-        look.hidden,
-        by_identity=look.alone,
-        whole=look.whole,
+        inspection.hidden,
+        by_identity=inspection.alone,
+        whole=inspection.whole,
     )
 
 
@@ -94,9 +94,13 @@ def text_of(value: object) -> str:
     return value_of(value).text
 
 
-_EXACT = {id(kind): how for kind, how in (*plain.EXACT, *objects.EXACT)}
-_FIRST = {id(kind): how for kind, how in objects.FIRST}
-_BELOW = {id(kind): how for kind, how in (*plain.BELOW, *objects.BELOW)}
+_EXACT = {
+    id(kind): how for kind, how in (*builtin_inspectors.EXACT, *object_inspectors.EXACT)
+}
+_FIRST = {id(kind): how for kind, how in object_inspectors.FIRST}
+_BELOW = {
+    id(kind): how for kind, how in (*builtin_inspectors.BELOW, *object_inspectors.BELOW)
+}
 
 
 def _how(kind: type) -> How:

@@ -48,7 +48,7 @@ class Programs(Protocol):
         ...
 
 
-def leave(context: Context, programs: Programs | None, directory: str) -> None:
+def write_baseline(context: Context, programs: Programs | None, directory: str) -> None:
     """
     Write the costs to a new file in *directory*, atomically.
 
@@ -106,7 +106,7 @@ def _versions(jax: Any) -> dict[str, str]:
         "python": platform.python_version(),
     }
     # Only the program initialises backends.
-    if backends.are_up(jax):
+    if backends.initialised(jax):
         found["platform"] = jax.default_backend()
         found["device"] = jax.local_devices()[0].device_kind
     return found

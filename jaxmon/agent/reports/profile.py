@@ -41,7 +41,7 @@ _GPU_REASON = (
 )
 
 
-class Refused(Exception):  # noqa: N818 - a refusal is no error of ours
+class TraceRefused(Exception):  # noqa: N818 - a refusal is no error of ours
     """A refused trace request."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
@@ -69,7 +69,7 @@ class Profiler(Part):
         """Handle ``/debug/profile?seconds=3``: return an XSpace, as read by XProf."""
         try:
             recording = self._begin(_seconds(request.query.get("seconds")))
-        except Refused as refused:
+        except TraceRefused as refused:
             return error_response(refused.status, str(refused))
         from concurrent.futures import Future  # noqa: PLC0415
 
@@ -102,22 +102,22 @@ class Profiler(Part):
             self._running = None
 
     def _begin(self, seconds: float) -> _Recording:
-        if not backends.are_up(self._jax):
+        if not backends.initialised(self._jax):
             msg = "JAX has not initialised its devices yet; try again later"
-            raise Refused(HTTPStatus.CONFLICT, msg)
+            raise TraceRefused(HTTPStatus.CONFLICT, msg)
         platform = self._jax.local_devices()[0].platform
         if platform == "gpu" and not self._allow_gpu:
-            raise Refused(HTTPStatus.FORBIDDEN, _GPU_REASON)
+            raise TraceRefused(HTTPStatus.FORBIDDEN, _GPU_REASON)
         with self._lock:
             if self._running is not None:
                 msg = "another trace of this process is in progress"
-                raise Refused(HTTPStatus.CONFLICT, msg)
+                raise TraceRefused(HTTPStatus.CONFLICT, msg)
             try:
                 with reserved(self._jax):
                     recording = _Recording(self._jax, self._guard, seconds)
                     recording.begin(platform)
             except Busy as busy:
-                raise Refused(HTTPStatus.CONFLICT, str(busy)) from busy
+                raise TraceRefused(HTTPStatus.CONFLICT, str(busy)) from busy
             self._running = recording
         return recording
 
@@ -208,5 +208,5 @@ def _seconds(text: str | None) -> float:
     if not 0 < seconds <= MAX_SECONDS:
         allowed = f"more than 0, at most {MAX_SECONDS:g}"
         msg = f"seconds={text} is invalid; give {allowed}"
-        raise Refused(HTTPStatus.BAD_REQUEST, msg)
+        raise TraceRefused(HTTPStatus.BAD_REQUEST, msg)
     return seconds

@@ -12,11 +12,11 @@ import numpy as np
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.crossings import Crossings, trusted
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
-from jaxmon.agent.jaxlink.methods import SITE, Method
-from jaxmon.agent.jaxlink.origins import Direction, Site
-from jaxmon.agent.jaxlink.source_lines import shown
+from jaxmon.agent.jaxlink.method_patches import SITE, MethodPatch
+from jaxmon.agent.jaxlink.source_lines import display_path
+from jaxmon.agent.jaxlink.transfer_hooks import TransferHooks, trusted_view
+from jaxmon.agent.jaxlink.transfer_sites import Direction, TransferSite
 from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
@@ -55,9 +55,9 @@ class Transfers(Part):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._crossings: Crossings | None = None
-        self._methods: list[Method] = []
-        self._sites: dict[int, Site] = {}
+        self._crossings: TransferHooks | None = None
+        self._methods: list[MethodPatch] = []
+        self._sites: dict[int, TransferSite] = {}
         self._arguments: dict[Function, int] = {}
         self._totals: dict[str, list[int]] = {
             direction: [0, 0, 0] for direction in (*TRANSFER_DIRECTIONS, "sync")
@@ -73,14 +73,14 @@ class Transfers(Part):
 
     def _take(self, at: Places) -> None:
         guard = self._context.guard
-        crossings = Crossings(self._context.jax, guard, self._fold)
+        crossings = TransferHooks(self._context.jax, guard, self._fold)
         methods, functions = crossings.places()
         self._crossings = crossings
         self._since = time.monotonic()
         at.undo_by(self.detach)
         for place in methods:
             original = vars(place.owner)[place.name]
-            method = Method(original, place.observe, guard)
+            method = MethodPatch(original, place.observe, guard)
             self._methods.append(method)
             at.replace(place.owner, place.name, method)
         for place in functions:
@@ -118,7 +118,7 @@ class Transfers(Part):
             },
             "lines": [
                 {
-                    "file": shown(site.file),
+                    "file": display_path(site.file),
                     "line": site.line,
                     "direction": site.direction,
                     "how": site.how,
@@ -159,7 +159,9 @@ class Transfers(Part):
         They are reported, not counted: calls that are not sampled are unknown.
         """
         leaves = self._context.jax.tree_util.tree_leaves((sample.args, sample.kwargs))
-        arrays = [one for one in map(trusted, leaves) if isinstance(one, _OF_NUMPY)]
+        arrays = [
+            one for one in map(trusted_view, leaves) if isinstance(one, _OF_NUMPY)
+        ]
         sizes = [one.nbytes for one in arrays]
         nbytes, function = sum(sizes), sample.function
         if nbytes < _LARGE_BYTES or function in self._arguments:
@@ -209,16 +211,16 @@ class Transfers(Part):
                     site.told = True
                     self._tell(site)
 
-    def _is_often(self, site: Site) -> bool:
+    def _is_often(self, site: TransferSite) -> bool:
         if not site.file or site.count >= OFTEN:
             return bool(site.file)
         lived = time.monotonic() - self._since
         return lived >= _SETTLED_SECONDS and site.nanoseconds >= lived * _SHARE * 1e9
 
-    def _tell(self, site: Site) -> None:
+    def _tell(self, site: TransferSite) -> None:
         lived = max(time.monotonic() - self._since, 1e-9)
         figures = _figures(site)
-        file, how = shown(site.file), _PHRASES[site.direction]
+        file, how = display_path(site.file), _PHRASES[site.direction]
         moved = f", {site.bytes:,} bytes" if site.bytes else ""
         self._context.events.add(
             "transfer",
@@ -234,7 +236,7 @@ class Transfers(Part):
         )
 
 
-def _figures(site: Site) -> dict[str, float]:
+def _figures(site: TransferSite) -> dict[str, float]:
     return _named((site.count, site.bytes, site.nanoseconds))
 
 

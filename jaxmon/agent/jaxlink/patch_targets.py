@@ -12,70 +12,70 @@ from typing import Any, NamedTuple
 from jaxmon.agent.jaxlink.configuration import is_calling
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """An attribute that JAX looks up in its module on each use."""
 
     owner: ModuleType
     name: str
 
 
-def misses(jax: Any) -> list[Place]:
+def misses(jax: Any) -> list[Target]:
     """Return the functions called on every miss, and ahead of time."""
     source: Any = jax._src  # noqa: SLF001 - no public way, here and below
     found = [_place(jax, source.pjit, "_infer_params")]
     # pmap had its own cache up to 0.7; since 0.8 _prepare_pmap only checks arguments.
     if hasattr(source.api, "_cpp_pmap") and hasattr(source.api, "_prepare_pmap"):
-        found.append(Place(source.api, "_prepare_pmap"))
+        found.append(Target(source.api, "_prepare_pmap"))
     return found
 
 
-def settled(jax: Any) -> list[Place]:
+def completed_misses(jax: Any) -> list[Target]:
     """Return the function called when a missed call has succeeded, if there is one."""
     pjit: Any = jax._src.pjit  # noqa: SLF001
     name = "_get_fastpath_data"
-    return [Place(pjit, name)] if hasattr(pjit, name) else []
+    return [Target(pjit, name)] if hasattr(pjit, name) else []
 
 
-def compiles(jax: Any) -> Place:
+def compiles(jax: Any) -> Target:
     """
     Return the function that compiles a program or finds it in the persistent cache.
     """
     return _place(jax, jax._src.compiler, "compile_or_get_cached")  # noqa: SLF001
 
 
-def builds(jax: Any) -> list[Place]:
+def builds(jax: Any) -> list[Target]:
     """Return the functions that call XLA for a program not found there."""
     compiler: Any = jax._src.compiler  # noqa: SLF001
     names = ("backend_compile", "backend_compile_and_load")  # up to 0.8; since 0.6
-    return [Place(compiler, name) for name in names if hasattr(compiler, name)]
+    return [Target(compiler, name) for name in names if hasattr(compiler, name)]
 
 
-def cache_writes(jax: Any) -> Place:
+def cache_writes(jax: Any) -> Target:
     """Return the function that writes a program to the persistent cache."""
     return _place(jax, jax._src.compiler, "_cache_write")  # noqa: SLF001
 
 
-def warners(jax: Any) -> tuple[Place, Place]:
+def warners(jax: Any) -> tuple[Target, Target]:
     """
     Return where JAX looks up ``warnings`` to report entries that could not be read or
     written, and entries that are too large.
     """
     source: Any = jax._src  # noqa: SLF001
-    return Place(source.compiler, "warnings"), Place(source.lru_cache, "warnings")
+    return Target(source.compiler, "warnings"), Target(source.lru_cache, "warnings")
 
 
-def leaving(jax: Any) -> Place:
+def traceback_filter(jax: Any) -> Target:
     """Return the function called when an error leaves a function of JAX."""
     return _place(jax, jax._src.traceback_util, "_filtering_mode")  # noqa: SLF001
 
 
-def jit_maker(jax: Any) -> Place:
+def jit_maker(jax: Any) -> Target:
     """Return the function that creates jitted objects."""
-    return Place(jax._src.pjit, "_cpp_pjit")  # noqa: SLF001
+    return Target(jax._src.pjit, "_cpp_pjit")  # noqa: SLF001
 
 
-def _place(jax: Any, owner: Any, name: str) -> Place:
+def _place(jax: Any, owner: Any, name: str) -> Target:
     """Return a target whose observers need `is_calling`."""
     is_calling(jax)
     getattr(owner, name)
-    return Place(owner, name)
+    return Target(owner, name)

@@ -14,7 +14,7 @@ from jaxmon.agent.inspection import (
     field_of,
     fields_of,
     found_in,
-    is_below,
+    is_subclass,
     layout_of,
     name_of,
     package_of,
@@ -23,14 +23,14 @@ from jaxmon.agent.jaxlink.meshes import device_text, mesh_text
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.jaxlink.shardings import Kind, kind_of
 from jaxmon.agent.recompiles.callables import bare_name, inner, place_of
-from jaxmon.agent.recompiles.looks import (
+from jaxmon.agent.recompiles.value_inspection import (
     SHOWN,
     How,
-    Look,
-    Parts,
-    Seen,
+    InspectedItems,
+    InspectedValue,
+    Inspection,
+    inspected_items,
     joined,
-    parts_of,
 )
 
 
@@ -42,58 +42,68 @@ _WRITTEN = ("datetime", "decimal", "fractions", "pathlib", "uuid")
 # --- singletons and callables ----------------------------------------------------
 
 
-def _class(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
+def _class(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
     name = name_of(value)
-    return Seen(name, hash(name), id(value))
+    return InspectedValue(name, hash(name), id(value))
 
 
-def _module(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
+def _module(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
     name = field_of(value, "__name__")
     text = f"module {name}" if type(name) is str else "module"
-    return Seen(text, hash(text), id(value))
+    return InspectedValue(text, hash(text), id(value))
 
 
-def _member(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
+def _member(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
     """Inspect a member of an enumeration."""
     name = field_of(value, "_name_")
     text = f"{name_of(type(value))}.{name if type(name) is str else '?'}"
-    return Seen(text, hash(text), id(value))
+    return InspectedValue(text, hash(text), id(value))
 
 
-def _function(look: Look, value: Any, _: int, sure: bool) -> Seen:  # noqa: FBT001
+def _function(inspection: Inspection, value: Any, _: int, sure: bool) -> InspectedValue:  # noqa: FBT001
     name, place = bare_name(value.__qualname__), place_of(value)
     text = f"{name} at {place}" if place else name
-    return Seen(text, hash(text), look.own(value, sure=sure))
+    return InspectedValue(text, hash(text), inspection.identity_of(value, sure=sure))
 
 
-def _method(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
-    text, words, identity = look.at(value.__func__, depth + 1, sure=sure)
+def _method(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue:
+    text, words, identity = inspection.inspect(value.__func__, depth + 1, sure=sure)
     # Created on each access; equal if the object and the function are.
     owner = id(value.__self__)
     if not sure:
-        look.hide(owner)
-        return Seen(text, words)
-    return Seen(text, words, hash((identity, owner)))
+        inspection.add_hidden(owner)
+        return InspectedValue(text, words)
+    return InspectedValue(text, words, hash((identity, owner)))
 
 
-def _builtin(look: Look, value: Any, _: int, sure: bool) -> Seen:  # noqa: FBT001
+def _builtin(inspection: Inspection, value: Any, _: int, sure: bool) -> InspectedValue:  # noqa: FBT001
     owner = value.__self__
-    if owner is None or is_below(type(owner), types.ModuleType):
-        return Seen(value.__name__, hash(value.__name__), id(value))
-    kind = owner if is_below(type(owner), type) else type(owner)
+    if owner is None or is_subclass(type(owner), types.ModuleType):
+        return InspectedValue(value.__name__, hash(value.__name__), id(value))
+    kind = owner if is_subclass(type(owner), type) else type(owner)
     text = f"{name_of(kind)}.{value.__name__}"
-    return Seen(text, hash(text), look.own(owner, sure=sure))
+    return InspectedValue(text, hash(text), inspection.identity_of(owner, sure=sure))
 
 
-def _partial(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+def _partial(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue:
     fun, args, keywords = (one(value) for one in _PARTIAL)
     inside = [fun]
     if depth < SHOWN:
         inside += [*args, *list(dict.values(keywords))][:_SHOWN_FIELDS]
-    parts = look.aside(inside, depth + 1)
+    parts = inspection.inspect_texts(inside, depth + 1)
     text = f"partial({joined([one.text for one in parts])})"
     words = hash(("partial", *[one.words for one in parts]))
-    return Seen(text, words, look.own(value, sure=sure))
+    return InspectedValue(text, words, inspection.identity_of(value, sure=sure))
 
 
 _PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywords")]
@@ -102,47 +112,60 @@ _PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywor
 # --- objects ---------------------------------------------------------------------
 
 
-def _object(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+def _object(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue:
     """Inspect an object of any class, by its fields."""
     kind = type(value)
     package = package_of(kind)
     if is_class(kind):
-        seen = _of_jax(look, value, depth, sure)
+        seen = _of_jax(inspection, value, depth, sure)
         if seen is not None:
             return seen
     if package in _WRITTEN and getattr(value, "tzinfo", None) is None:
         text = repr(value)
-        return Seen(text, hash(text))
+        return InspectedValue(text, hash(text))
     layout = layout_of(kind)
     name, fields = name_of(kind), fields_of(value)
     if "__wrapped__" in fields:  # jax.jit's objects, custom_jvp's
-        (seen,) = look.aside([inner(value)], depth + 1)
-        return Seen(seen.text, seen.words, look.own(value, sure=sure))
+        (seen,) = inspection.inspect_texts([inner(value)], depth + 1)
+        return InspectedValue(
+            seen.text, seen.words, inspection.identity_of(value, sure=sure)
+        )
     if layout.by_identity:
         fields = {n: one for n, one in fields.items() if n[:1] != "_"}
-        every = dict(zip(fields, look.aside(fields.values(), depth + 1), strict=True))
-        identity = look.own(value, sure=sure)
+        every = dict(
+            zip(
+                fields,
+                inspection.inspect_texts(fields.values(), depth + 1),
+                strict=True,
+            )
+        )
+        identity = inspection.identity_of(value, sure=sure)
     else:
-        look.whole = look.whole and layout.is_open
+        inspection.whole = inspection.whole and layout.is_open
         every, identity = _compared_by_value(
-            look, layout.compared, fields, depth, sure=sure
+            inspection, layout.compared, fields, depth, sure=sure
         )
     words = [(n, one.words) for n, one in every.items()]
     text = name
     if depth < SHOWN and layout.is_open:
         shown = [f"{n}={one.text}" for n, one in every.items()]
         text = f"{name}({', '.join(shown[:_SHOWN_FIELDS])})"
-    return Seen(text, hash((name, *words)), identity)
+    return InspectedValue(text, hash((name, *words)), identity)
 
 
 def _compared_by_value(
-    look: Look,
+    inspection: Inspection,
     compared: frozenset[str] | None,
     fields: dict[str, Any],
     depth: int,
     *,
     sure: bool,
-) -> tuple[dict[str, Seen], int]:
+) -> tuple[dict[str, InspectedValue], int]:
     """
     Inspect the *fields* of an object whose class defines equality: for a dataclass the
     compared fields are known; for other classes private ones are assumed not to be
@@ -151,29 +174,34 @@ def _compared_by_value(
     every, identities = {}, []
     for name, one in fields.items():
         if compared is None:
-            seen = look.at(one, depth + 1, sure=False)
+            seen = inspection.inspect(one, depth + 1, sure=False)
             if name[:1] == "_":
-                look.hide(hash((name, seen.words)))
+                inspection.add_hidden(hash((name, seen.words)))
             else:
                 every[name] = seen
         elif name in compared:
-            every[name] = seen = look.at(one, depth + 1, sure=sure)
+            every[name] = seen = inspection.inspect(one, depth + 1, sure=sure)
             identities.append(seen.identity)
     return every, hash(tuple(identities)) if any(identities) else 0
 
 
-def _named_tuple(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+def _named_tuple(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue:
     """Inspect an instance of a subclass of `tuple`."""
     kind = type(value)
     name, names = name_of(kind), found_in(kind, "_fields")
     if kind_of(kind) == "spec":  # a tuple on JAX 0.4
-        return _spec(look, value, depth, sure)
+        return _spec(inspection, value, depth, sure)
     sure = sure and found_in(kind, "__eq__") is vars(tuple)["__eq__"]
-    parts = parts_of(look, tuple, value, depth, sure=sure)
+    parts = inspected_items(inspection, tuple, value, depth, sure=sure)
     if depth >= SHOWN:
-        return Seen(name, *parts.hashes(name))
+        return InspectedValue(name, *parts.hashes(name))
     if type(names) is not tuple or len(names) != len(parts.seen):
-        return Seen(f"{name}({parts.texts()})", *parts.hashes(name))
+        return InspectedValue(f"{name}({parts.texts()})", *parts.hashes(name))
     inside = joined(
         [
             f"{field}={one.text}"
@@ -181,40 +209,42 @@ def _named_tuple(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noq
             if type(field) is str
         ]
     )
-    return Seen(f"{name}({inside})", *parts.hashes(name))
+    return InspectedValue(f"{name}({inside})", *parts.hashes(name))
 
 
 # --- arrays, and types of JAX ----------------------------------------------------
 
 
-def _array(look: Look, value: Any, _: int, sure: bool) -> Seen:  # noqa: FBT001
+def _array(inspection: Inspection, value: Any, _: int, sure: bool) -> InspectedValue:  # noqa: FBT001
     shape = vars(np.ndarray)["shape"].__get__(value)
     dtype = vars(np.ndarray)["dtype"].__get__(value)
-    return _typed(look, value, shape, _dtype_text(dtype), sure=sure)
+    return _typed(inspection, value, shape, _dtype_text(dtype), sure=sure)
 
 
-def _typed(look: Look, value: Any, shape: Any, dtype: str, *, sure: bool) -> Seen:
+def _typed(
+    inspection: Inspection, value: Any, shape: Any, dtype: str, *, sure: bool
+) -> InspectedValue:
     text = f"{dtype}[{','.join(map(str, shape))}]"
-    look.whole = False  # its elements are not inspected
-    return Seen(text, hash(text), look.own(value, sure=sure))
+    inspection.whole = False  # its elements are not inspected
+    return InspectedValue(text, hash(text), inspection.identity_of(value, sure=sure))
 
 
-def _scalar(look: Look, value: Any, _: int, __: bool) -> Seen:  # noqa: FBT001
+def _scalar(inspection: Inspection, value: Any, _: int, __: bool) -> InspectedValue:  # noqa: FBT001
     kind = type(value)
-    if package_of(kind) and not is_below(kind, np.void):
+    if package_of(kind) and not is_subclass(kind, np.void):
         text = repr(value)
-        return Seen(text, hash(text))
-    look.whole = False
-    return Seen(name_of(kind), 0)
+        return InspectedValue(text, hash(text))
+    inspection.whole = False
+    return InspectedValue(name_of(kind), 0)
 
 
-def _dtype(look: Look, value: Any, _: int, __: bool) -> Seen:  # noqa: FBT001
+def _dtype(inspection: Inspection, value: Any, _: int, __: bool) -> InspectedValue:  # noqa: FBT001
     if value.names is None and value.subdtype is None:
         text = repr(value)
-        return Seen(text, hash(text))
-    look.whole = False  # may have titles, which may be any objects
+        return InspectedValue(text, hash(text))
+    inspection.whole = False  # may have titles, which may be any objects
     text = f"dtype of {value.itemsize} bytes"
-    return Seen(text, hash(text))
+    return InspectedValue(text, hash(text))
 
 
 def _dtype_text(dtype: Any) -> str:
@@ -223,49 +253,59 @@ def _dtype_text(dtype: Any) -> str:
     )
 
 
-def _of_jax(look: Look, value: Any, depth: int, sure: bool) -> Seen | None:  # noqa: FBT001
+def _of_jax(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue | None:
     """Inspect an object of one of JAX's own classes, whose code can be trusted."""
     kind = type(value)
     what = kind_of(kind)
     if what is not None:
-        return _OF_JAX[what](look, value, depth, sure)
+        return _OF_JAX[what](inspection, value, depth, sure)
     if found_in(kind, "shape") is ABSENT or found_in(kind, "dtype") is ABSENT:
         return None
-    return _typed(look, value, value.shape, str(value.dtype), sure=sure)
+    return _typed(inspection, value, value.shape, str(value.dtype), sure=sure)
 
 
-def _device(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
-    return Seen(device_text(value), hash(value))
+def _device(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+    return InspectedValue(device_text(value), hash(value))
 
 
-def _mesh(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
-    return Seen(mesh_text(value), hash(value))
+def _mesh(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+    return InspectedValue(mesh_text(value), hash(value))
 
 
-def _sharding(look: Look, value: Any, depth: int, _: bool) -> Seen:  # noqa: FBT001
+def _sharding(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    _: bool,  # noqa: FBT001
+) -> InspectedValue:
     kind = type(value)
     name = name_of(kind)
     text = f"{name} of {len(value.device_set)} devices"
     if kind_of(kind) == "named sharding":
-        spec = look.aside([value.spec], depth + 1)[0].text
+        spec = inspection.inspect_texts([value.spec], depth + 1)[0].text
         text = f"{name}({spec} on {mesh_text(value.mesh)})"
-    return Seen(text, hash(value))
+    return InspectedValue(text, hash(value))
 
 
-def _spec(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
-    seen = [look.at(one, depth + 1, sure=sure) for one in tuple(value)]
-    parts = Parts(len(seen), seen)
-    return Seen(f"P({parts.texts()})", *parts.hashes("P"))
+def _spec(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+    seen = [inspection.inspect(one, depth + 1, sure=sure) for one in tuple(value)]
+    parts = InspectedItems(len(seen), seen)
+    return InspectedValue(f"P({parts.texts()})", *parts.hashes("P"))
 
 
-def _tree(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+def _tree(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
     data, children = value.node_data(), value.children()
-    count = look.some(len(children))
-    parts = [look.at(data, depth + 1, sure=sure)]
-    parts += [look.at(one, depth + 1, sure=sure) for one in children[:count]]
+    count = inspection.within_budget(len(children))
+    parts = [inspection.inspect(data, depth + 1, sure=sure)]
+    parts += [inspection.inspect(one, depth + 1, sure=sure) for one in children[:count]]
     name = name_of(type(value)).rpartition(".")[2]
     text = f"{name} of {value.num_leaves} leaves"
-    return Seen(text, *Parts(len(children), parts).hashes(name))
+    return InspectedValue(text, *InspectedItems(len(children), parts).hashes(name))
 
 
 _OF_JAX: dict[Kind, How] = {

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.agent.inspection import is_below, name_of
-from jaxmon.agent.recompiles.looks import (
+from jaxmon.agent.inspection import is_subclass, name_of
+from jaxmon.agent.recompiles.value_inspection import (
     LIMIT,
     SHOWN,
     How,
-    Look,
-    Seen,
+    InspectedValue,
+    Inspection,
+    inspected_items,
     joined,
-    parts_of,
 )
 
 
@@ -24,37 +24,37 @@ _SHORT = 64
 # --- numbers and texts -----------------------------------------------------------
 
 
-def _written(look: Look, value: Any, _: int, sure: bool) -> Seen:  # noqa: FBT001
+def _written(inspection: Inspection, value: Any, _: int, sure: bool) -> InspectedValue:  # noqa: FBT001
     text = repr(value)
     if value == value:  # noqa: PLR0124 - but for what is not a number
-        return Seen(text, hash(text))
+        return InspectedValue(text, hash(text))
     if not sure:
-        look.hide(id(value))
-    return Seen(text, hash(text), id(value) if sure else 0)
+        inspection.add_hidden(id(value))
+    return InspectedValue(text, hash(text), id(value) if sure else 0)
 
 
-def _number(look: Look, value: int, _: int, __: bool) -> Seen:  # noqa: FBT001
+def _number(inspection: Inspection, value: int, _: int, __: bool) -> InspectedValue:  # noqa: FBT001
     bits = int.bit_length(value)
     if bits <= _SHORT:
         text = int.__repr__(value)
-        return Seen(text, hash(text))  # -1 and -2 have one hash
+        return InspectedValue(text, hash(text))  # -1 and -2 have one hash
     # Python may refuse to convert it to decimal, or take seconds.
     text = f"int of {bits} bits"
     if bits <= _LONG:
-        return Seen(text, hash((text, int.__hash__(value))))
-    look.whole = False
-    return Seen(text, hash(text))
+        return InspectedValue(text, hash((text, int.__hash__(value))))
+    inspection.whole = False
+    return InspectedValue(text, hash(text))
 
 
 def _text_of(base: Any) -> How:
-    def how(look: Look, value: Any, _: int, __: bool) -> Seen:  # noqa: FBT001
+    def how(inspection: Inspection, value: Any, _: int, __: bool) -> InspectedValue:  # noqa: FBT001
         count = base.__len__(value)
         shown = repr(base.__getitem__(value, slice(LIMIT)))
         if count <= _LONG:
-            return Seen(shown, base.__hash__(value))
-        look.whole = False
+            return InspectedValue(shown, base.__hash__(value))
+        inspection.whole = False
         end = base.__getitem__(value, slice(-LIMIT, None))
-        return Seen(shown, hash((count, shown, end)))
+        return InspectedValue(shown, hash((count, shown, end)))
 
     return how
 
@@ -64,71 +64,93 @@ def _below(how: How) -> How:
     Return the inspector for subclasses of the numbers or texts that *how* inspects.
     """
 
-    def look_at(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+    def look_at(
+        inspection: Inspection,
+        value: Any,
+        depth: int,
+        sure: bool,  # noqa: FBT001
+    ) -> InspectedValue:
         name = name_of(type(value))
-        text, words, identity = how(look, value, depth, sure)
-        return Seen(f"{name}({text})", hash((name, words)), identity)
+        text, words, identity = how(inspection, value, depth, sure)
+        return InspectedValue(f"{name}({text})", hash((name, words)), identity)
 
     return look_at
 
 
-def _fraction(_: Look, value: Any, __: int, ___: bool) -> Seen:  # noqa: FBT001
-    base: Any = float if is_below(type(value), float) else complex
+def _fraction(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+    base: Any = float if is_subclass(type(value), float) else complex
     text = base.__repr__(value)
-    return Seen(text, hash(text))
+    return InspectedValue(text, hash(text))
 
 
 # --- containers ------------------------------------------------------------------
 
 
-def _tuple(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
-    parts = parts_of(look, tuple, value, depth, sure=sure)
+def _tuple(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue:
+    parts = inspected_items(inspection, tuple, value, depth, sure=sure)
     hashes = parts.hashes("tuple")
     if depth >= SHOWN:
-        return Seen(f"tuple of {parts.length}", *hashes)
+        return InspectedValue(f"tuple of {parts.length}", *hashes)
     comma = "," if parts.length == 1 else ""
-    return Seen(f"({parts.texts()}{comma})", *hashes)
+    return InspectedValue(f"({parts.texts()}{comma})", *hashes)
 
 
-def _slice(look: Look, value: slice, depth: int, sure: bool) -> Seen:  # noqa: FBT001
-    text, *hashes = _tuple(look, (value.start, value.stop, value.step), depth, sure)
-    return Seen(f"slice{text}", *hashes)
+def _slice(
+    inspection: Inspection,
+    value: slice,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue:
+    text, *hashes = _tuple(
+        inspection, (value.start, value.stop, value.step), depth, sure
+    )
+    return InspectedValue(f"slice{text}", *hashes)
 
 
-def _list(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
-    parts = parts_of(look, list, value, depth, sure=sure)
+def _list(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+    parts = inspected_items(inspection, list, value, depth, sure=sure)
     shown = depth < SHOWN and type(value) is list
     name = name_of(type(value))
     text = f"[{parts.texts()}]" if shown else f"{name} of {parts.length}"
-    return Seen(text, *parts.hashes(name))
+    return InspectedValue(text, *parts.hashes(name))
 
 
-def _set(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+def _set(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
     kind = type(value)
-    base: Any = frozenset if is_below(kind, frozenset) else set
+    base: Any = frozenset if is_subclass(kind, frozenset) else set
     count, name = base.__len__(value), name_of(kind)
     text = f"{name} of {count}"
-    if look.some(count) < count:  # an equal set may have a different order
-        return Seen(text, hash(text))
+    if (
+        inspection.within_budget(count) < count
+    ):  # an equal set may have a different order
+        return InspectedValue(text, hash(text))
     items = list(base.__iter__(value))
-    seen = [look.at(item, depth + 1, sure=sure) for item in items]
+    seen = [inspection.inspect(item, depth + 1, sure=sure) for item in items]
     words = hash((name, frozenset([one.words for one in seen])))
     identity = sum(one.identity for one in seen)
     if depth < SHOWN:
         inside = f"{{{joined(sorted([one.text for one in seen]))}}}"
         text = inside if kind is set else f"{name}({inside})"
-    return Seen(text, words, identity)
+    return InspectedValue(text, words, identity)
 
 
-def _dict(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT001
+def _dict(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
     kind, count = type(value), dict.__len__(value)
     name = name_of(kind)
     text = f"{name} of {count}"
-    if look.some(2 * count) < 2 * count:
-        return Seen(text, hash(text))
+    if inspection.within_budget(2 * count) < 2 * count:
+        return InspectedValue(text, hash(text))
     sure = sure and kind is dict
     pairs = [
-        (look.at(key, depth + 1, sure=sure), look.at(one, depth + 1, sure=sure))
+        (
+            inspection.inspect(key, depth + 1, sure=sure),
+            inspection.inspect(one, depth + 1, sure=sure),
+        )
         for key, one in list(dict.items(value))
     ]
     words = hash((name, frozenset([(key.words, one.words) for key, one in pairs])))
@@ -140,7 +162,7 @@ def _dict(look: Look, value: Any, depth: int, sure: bool) -> Seen:  # noqa: FBT0
     if depth < SHOWN:
         inside = f"{{{joined([f'{key.text}: {one.text}' for key, one in pairs])}}}"
         text = inside if kind is dict else f"{name}({inside})"
-    return Seen(text, words, identity)
+    return InspectedValue(text, words, identity)
 
 
 _string, _bytes = _text_of(str), _text_of(bytes)

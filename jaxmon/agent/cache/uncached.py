@@ -17,7 +17,7 @@ NAMED = 3
 """Maximum number of functions or modules listed in a message."""
 
 
-class Refused(NamedTuple):
+class UncachedPrograms(NamedTuple):
     """
     Programs that were compiled but not cached, for one reason.
 
@@ -38,7 +38,7 @@ class Refused(NamedTuple):
         return f"{many} ({names}), {self.seconds:.1f} s of compiling"
 
 
-class Attempt:
+class CacheMiss:
     """
     Outcome of one persistent cache miss.
 
@@ -83,7 +83,7 @@ class Attempt:
         self.too_large = False
 
 
-def refusal(attempt: Attempt, jax: JaxCache) -> str | None:
+def reason_not_stored(attempt: CacheMiss, jax: JaxCache) -> str | None:
     """Return why JAX did not store a program, `None` if it did, or tried to."""
     reason: str | None = "below_size"
     if attempt.too_large:
@@ -101,7 +101,7 @@ def refusal(attempt: Attempt, jax: JaxCache) -> str | None:
     return reason
 
 
-class Refusals:
+class UncachedByReason:
     """
     Accumulates programs that were compiled but not cached, by reason. Thread-safe.
     """
@@ -109,19 +109,19 @@ class Refusals:
     def __init__(self) -> None:
         # Reentrant: see Histogram.
         self._lock = threading.RLock()
-        self._refused: dict[str, Refused] = {}
+        self._refused: dict[str, UncachedPrograms] = {}
 
     def add(self, reason: str, function: str, seconds: float) -> None:
         """Add a program of *function* that took *seconds* to compile."""
         with self._lock:
-            before = self._refused.get(reason, Refused())
+            before = self._refused.get(reason, UncachedPrograms())
             functions = dict(before.functions)
             if function in functions or len(functions) < _FUNCTIONS:
                 functions[function] = functions.get(function, 0.0) + seconds
-            self._refused[reason] = Refused(
+            self._refused[reason] = UncachedPrograms(
                 before.programs + 1, before.seconds + seconds, functions
             )
 
-    def by_reason(self) -> Mapping[str, Refused]:
+    def by_reason(self) -> Mapping[str, UncachedPrograms]:
         """Return the programs not cached so far, by reason."""
         return dict(self._refused)

@@ -26,7 +26,7 @@ _DEEPEST = 12
 _HASHES = (1 << 61) - 1
 
 
-class Seen(NamedTuple):
+class InspectedValue(NamedTuple):
     """
     Result of inspecting a value: its text, a hash by value, and a hash of parts
     compared by identity.
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
     identity: int = 0
 
 
-class Look:
+class Inspection:
     """
     Inspection of one value.
 
@@ -62,7 +62,9 @@ class Look:
         self.hidden = 0
         self.whole = True
 
-    def at(self, value: Any, depth: int = 0, *, sure: bool = True) -> Seen:
+    def inspect(
+        self, value: Any, depth: int = 0, *, sure: bool = True
+    ) -> InspectedValue:
         """
         Inspect *value*.
 
@@ -76,50 +78,50 @@ class Look:
         how = self._exact.get(id(kind)) or self._find(kind)
         if self._left < 0 or depth > _DEEPEST:
             self.whole = False
-            return Seen(name_of(kind), 0)
+            return InspectedValue(name_of(kind), 0)
         return how(self, value, depth, sure)
 
-    def some(self, count: int) -> int:
+    def within_budget(self, count: int) -> int:
         """Return how many of *count* values fit the inspection budget."""
         if count > self._left:
             self.whole = False
             return max(self._left, 0)
         return count
 
-    def own(self, value: object, *, sure: bool) -> int:
+    def identity_of(self, value: object, *, sure: bool) -> int:
         """Return the identity of *value*, for values compared by identity."""
         if sure:
             self.alone = True
             return id(value)
-        self.hide(id(value))
+        self.add_hidden(id(value))
         return 0
 
-    def aside(self, values: Iterable[Any], depth: int) -> list[Seen]:
+    def inspect_texts(self, values: Iterable[Any], depth: int) -> list[InspectedValue]:
         """
         Inspect *values* for their texts only: their container is compared by identity.
         """
         before = self.alone, self.hidden, self.whole
-        seen = [self.at(value, depth) for value in values]
+        seen = [self.inspect(value, depth) for value in values]
         self.alone, self.hidden, self.whole = before
         return seen
 
-    def hide(self, part: int) -> None:
+    def add_hidden(self, part: int) -> None:
         """Add a part that may make a difference, in any order."""
         self.hidden = (self.hidden + hash((part,))) & _HASHES
 
 
-How: TypeAlias = "Callable[[Look, Any, int, bool], Seen]"
+How: TypeAlias = "Callable[[Inspection, Any, int, bool], InspectedValue]"
 """
 An inspector: takes the inspection, the value, its depth, and whether it surely counts
 for equality.
 """
 
 
-class Parts(NamedTuple):
+class InspectedItems(NamedTuple):
     """Items of a container; in a large one only some are *seen*."""
 
     length: int
-    seen: list[Seen]
+    seen: list[InspectedValue]
 
     def hashes(self, name: str) -> tuple[int, int]:
         """Return the hashes for an ordered container called *name*."""
@@ -133,18 +135,22 @@ class Parts(NamedTuple):
         return joined([one.text for one in self.seen], more=more)
 
 
-def parts_of(look: Look, base: Any, value: Any, depth: int, *, sure: bool) -> Parts:
+def inspected_items(
+    inspection: Inspection, base: Any, value: Any, depth: int, *, sure: bool
+) -> InspectedItems:
     """
     Inspect the items of *value*, an ordered container of class *base* or a subclass.
     """
     count = base.__len__(value)
-    some = look.some(count)
+    some = inspection.within_budget(count)
     if some == count:
         items = list(base.__iter__(value))
     else:  # both ends: new items are at one of them
         items = list(base.__getitem__(value, slice(some - some // 2)))
         items += base.__getitem__(value, slice(count - some // 2, None))
-    return Parts(count, [look.at(item, depth + 1, sure=sure) for item in items])
+    return InspectedItems(
+        count, [inspection.inspect(item, depth + 1, sure=sure) for item in items]
+    )
 
 
 def joined(texts: Iterable[str], *, more: bool = False) -> str:

@@ -7,7 +7,7 @@ from jaxmon.indicators.requests import mark_cold
 from jaxmon.indicators.timeline import Timeline
 
 
-class Payers:
+class CompileAttribution:
     """
     Attributes tracing, lowering and compiling to the waiting request and activity.
 

@@ -17,7 +17,7 @@ _ENTRIES = frozenset(("cache_miss", *AHEAD))
 _Miss = TypeVar("_Miss")
 
 
-class Serving(Generic[_Miss]):
+class CurrentCall(Generic[_Miss]):
     """
     Finds the call that JAX is serving on this thread.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jaxmon.agent.cache import cache_entry
 from jaxmon.agent.cache import directory as cache_directory
-from jaxmon.agent.cache.directory import Listing
+from jaxmon.agent.cache.directory import DirectoryScan
 from jaxmon.agent.jaxlink.cache import SUFFIX, JaxCache
 
 
@@ -23,7 +23,7 @@ _SHARE = 0.01
 _REMEMBERED = 1000
 
 
-class CacheWatch:
+class DirectoryScanner:
     """
     Scans the directory on request and keeps the result.
 
@@ -37,19 +37,19 @@ class CacheWatch:
         self,
         jax: JaxCache,
         *,
-        look: Callable[..., Listing] = cache_directory.look,
+        look: Callable[..., DirectoryScan] = cache_directory.scan,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._jax = jax
         self._look, self._clock = look, clock
-        self._listing = Listing()
+        self._listing = DirectoryScan()
         self._elsewhere: dict[str, str | None] = {}
         self._made_under: dict[str, str | None] = {}
         self._since: float | None = None
         self._rests_until = 0.0
 
     @property
-    def rested(self) -> bool:
+    def may_rescan(self) -> bool:
         """
         Whether another scan is cheap enough, judging by how long the last one took.
 
@@ -65,9 +65,9 @@ class CacheWatch:
         return since is not None and self._clock() - since > HUNG_SECONDS
 
     @property
-    def listing(self) -> Listing:
+    def listing(self) -> DirectoryScan:
         """Result of the last scan; empty while the directory is hung."""
-        return Listing() if self.hung else self._listing
+        return DirectoryScan() if self.hung else self._listing
 
     @property
     def elsewhere(self) -> Mapping[str, str | None]:
@@ -80,7 +80,7 @@ class CacheWatch:
         if self.hung:
             return f"it has not responded for more than {HUNG_SECONDS:.0f} s"
         # JAX creates the directory when it first needs it.
-        return self._listing.problem if self._jax.tried else None
+        return self._listing.problem if self._jax.open_attempted else None
 
     def look(self, sought: Mapping[str, Collection[str]], *, hits: int) -> None:
         """
@@ -92,7 +92,7 @@ class CacheWatch:
         """
         directory = self._jax.directory
         if directory is None or not cache_directory.is_local(directory):
-            self._listing, self._elsewhere = Listing(), {}
+            self._listing, self._elsewhere = DirectoryScan(), {}
             return
         self._since = began = self._clock()
         try:
@@ -108,7 +108,7 @@ class CacheWatch:
 
     def _moved(self, directory: str, keys: Collection[str]) -> dict[str, str | None]:
         """Return those of *keys* not created under *directory*, by module."""
-        if not keys or not self._jax.path_matters():
+        if not keys or not self._jax.key_includes_path():
             return {}
         if len(self._made_under) > _REMEMBERED:
             self._made_under.clear()
@@ -116,7 +116,7 @@ class CacheWatch:
         for key in keys:
             if key not in self._made_under:
                 file = Path(directory, key + SUFFIX)
-                path = cache_entry.made_under(file, self._jax.decompress)
+                path = cache_entry.creation_directory(file, self._jax.decompress)
                 self._made_under[key] = path
             path = self._made_under[key]
             if path is None or os.path.normpath(path) != os.path.normpath(directory):

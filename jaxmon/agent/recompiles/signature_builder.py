@@ -16,17 +16,22 @@ from operator import is_
 from typing import Any
 
 from jaxmon import interrupts
-from jaxmon.agent.inspection import field_of, is_below
-from jaxmon.agent.jaxlink import leaves
+from jaxmon.agent.inspection import field_of, is_subclass
+from jaxmon.agent.jaxlink import leaf_types
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.configuration import inside
-from jaxmon.agent.jaxlink.leaves import LeafTypes
+from jaxmon.agent.jaxlink.leaf_types import LeafTypes
 from jaxmon.agent.jaxlink.meshes import NO_MESH
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.recompiles.options import options_of
 from jaxmon.agent.recompiles.parameters import Parameters, parameters_of
 from jaxmon.agent.recompiles.placements import placement_of
-from jaxmon.agent.recompiles.signatures import Argument, Beyond, Signature, Static
+from jaxmon.agent.recompiles.signatures import (
+    Argument,
+    PartlyCompared,
+    Signature,
+    Static,
+)
 from jaxmon.agent.recompiles.trees import arguments_of, names_of, needs_names
 from jaxmon.agent.recompiles.values import Value, value_of
 
@@ -37,7 +42,7 @@ _TREES = 100
 _PLAIN = frozenset(map(id, (bool, int, str, float, type(None))))
 
 
-class Signatures:
+class SignatureBuilder:
     """
     Builds signatures, on the calling threads.
 
@@ -76,14 +81,16 @@ class Signatures:
         types = self._types.of(call.leaves, call.avals)
         paths = None
         if unnamed and call.names and len(call.names) == len(types):
-            paths = tuple([leaves.plain(name) for name in call.names])
+            paths = tuple([leaf_types.plain(name) for name in call.names])
         context = self._plain(self._context())
         beyond = [
-            Beyond("static_argument", one.name, one.value)
+            PartlyCompared("static_argument", one.name, one.value)
             for one in static
             if one.value.hidden or not one.value.whole
         ]
-        beyond += [Beyond("tree_structure", name, value) for name, value in parts]
+        beyond += [
+            PartlyCompared("tree_structure", name, value) for name, value in parts
+        ]
         options = options_of(call.given)
         return Signature(
             arguments, types, static, options, context, paths, tuple(beyond)
@@ -127,7 +134,7 @@ class Signatures:
         known = self._settings.get(position)
         if known is not None and known[0]() is value:
             return known[1]
-        if is_below(kind, enum.Enum):
+        if is_subclass(kind, enum.Enum):
             plain = field_of(value, "_value_")  # as set by users
             plain = plain if type(plain) is str else value_of(value).text
             if is_class(kind):  # it lives as long as JAX

@@ -7,7 +7,7 @@ from types import CodeType, FrameType
 from typing import Any, Literal
 
 from jaxmon.agent.jaxlink.ownership import directories
-from jaxmon.agent.jaxlink.source_lines import AGENT, OURS, PROGRAMS, Sites
+from jaxmon.agent.jaxlink.source_lines import AGENT, OURS, PROGRAMS, SourceLineFinder
 
 
 MAX_SITES = 10_000
@@ -41,7 +41,7 @@ _LOWERING_FILES = ("mlir.py", "partial_eval.py")
 _CALLBACK_FILES = ("callback.py", "debugging.py")
 
 
-class Site:
+class TransferSite:
     """
     A source line that transfers data in one direction by one function.
 
@@ -84,13 +84,13 @@ class Site:
         self.told = False
 
 
-class Origins:
+class TransferSites:
     """Finds and keeps the transfer sites. Thread-safe; bounded by `MAX_SITES`."""
 
     def __init__(self, jax: Any) -> None:
-        self._sites: dict[tuple[int, int, str, str], Site] = {}
-        self._lines: dict[tuple[int, int, str, str], Site] = {}
-        self._rest: dict[tuple[Direction, str], Site] = {}
+        self._sites: dict[tuple[int, int, str, str], TransferSite] = {}
+        self._lines: dict[tuple[int, int, str, str], TransferSite] = {}
+        self._rest: dict[tuple[Direction, str], TransferSite] = {}
         self._kinds: dict[str, int] = {}
         self._jax = directories(jax)
         source = os.path.join(self._jax[0], "_src", "")  # noqa: PTH118
@@ -99,11 +99,11 @@ class Origins:
             *(source + name for name in _CALLBACK_FILES),
             *(interpreters + name for name in _LOWERING_FILES),
         }
-        self._libraries = Sites(jax)
+        self._libraries = SourceLineFinder(jax)
 
     def of(  # noqa: C901 - one walk up the stack, kept quick
         self, frame: FrameType, direction: Direction, *, scalars: bool = False
-    ) -> Site | None:
+    ) -> TransferSite | None:
         """
         Return the transfer site on the stack of *frame*; `None` if the transfer is made
         by JAX itself or by us, or is observed as a whole further up.
@@ -152,19 +152,19 @@ class Origins:
         at: FrameType,
         direction: Direction,
         how: str,
-    ) -> Site:
+    ) -> TransferSite:
         if len(self._sites) >= MAX_SITES:
             return self._elsewhere(direction, how)
         # Several bytecodes of a line may make the same transfer.
         code, line = at.f_code, at.f_lineno or 0
-        words = _in_words(how)
-        site = Site(code.co_filename, line, direction, words, code)
+        words = _display_name(how)
+        site = TransferSite(code.co_filename, line, direction, words, code)
         site = self._lines.setdefault((id(code), line, direction, words), site)
         return self._sites.setdefault(key, site)
 
-    def _elsewhere(self, direction: Direction, how: str) -> Site:
-        words = _in_words(how)
-        site = Site("", 0, direction, words)
+    def _elsewhere(self, direction: Direction, how: str) -> TransferSite:
+        words = _display_name(how)
+        site = TransferSite("", 0, direction, words)
         return self._rest.setdefault((direction, words), site)
 
     def _learn(self, file: str) -> int:
@@ -186,7 +186,7 @@ class Origins:
         return _USER
 
 
-def _in_words(how: str) -> str:
+def _display_name(how: str) -> str:
     if how in _WORDS:
         return _WORDS[how]
     return how.strip("_") or "unknown"

@@ -23,7 +23,7 @@ class Option(NamedTuple):
     value: Any
 
 
-class Given(NamedTuple):
+class JitOptions(NamedTuple):
     """Options passed to *maker*, ``jax.jit`` or ``jax.pmap``."""
 
     maker: str
@@ -48,7 +48,7 @@ _PMAP = {
 }
 
 
-def of_jit(info: Any) -> Given:
+def of_jit(info: Any) -> JitOptions:
     """Return the options of a `jax.jit` with this ``PjitInfo``."""
     found: list[Option] = []
     # JAX derives the names from the positions, if there are names.
@@ -66,10 +66,10 @@ def of_jit(info: Any) -> Given:
         given = getattr(info, name, None)
         if given is not None and given is not False and not _is_auto(given):
             found.append(Option(name, "value", given))
-    return Given("jax.jit", tuple(found))
+    return JitOptions("jax.jit", tuple(found))
 
 
-def of_pmap(variables: Mapping[str, Any]) -> Given:
+def of_pmap(variables: Mapping[str, Any]) -> JitOptions:
     """
     Return the options of a `jax.pmap`.
 
@@ -85,7 +85,7 @@ def of_pmap(variables: Mapping[str, Any]) -> Given:
         for name, shown in _PMAP.items()
         if not _is_default(value := given.get(name)) and not _is_made_up(value)
     ]
-    return Given("jax.pmap", tuple(found))
+    return JitOptions("jax.pmap", tuple(found))
 
 
 def _or_none(leaf: Any) -> Any:

@@ -1,8 +1,8 @@
 """
 Observes transfers between host and device at the functions of JAX that make them.
 
-Arrays are read by methods of JAX's array class, each replaced by a `Method`. Data is
-sent by functions that JAX looks up in its modules, each replaced by a `Probe`.
+Arrays are read by methods of JAX's array class, each replaced by a `MethodPatch`. Data
+is sent by functions that JAX looks up in its modules, each replaced by a `Probe`.
 
 Transfers that JAX makes in C++ alone cannot be observed: a NumPy argument of a cached
 call, and, on a CPU, NumPy's direct access to an array's memory. See
@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.inspection import is_a, package_of
+from jaxmon.agent.inspection import is_instance, package_of
 from jaxmon.agent.jaxlink.configuration import is_calling
-from jaxmon.agent.jaxlink.methods import SITE, Record, Wait
-from jaxmon.agent.jaxlink.origins import CONVERSIONS, Origins, Site
+from jaxmon.agent.jaxlink.method_patches import SITE, Record, SyncCall
+from jaxmon.agent.jaxlink.transfer_sites import CONVERSIONS, TransferSite, TransferSites
 from jaxmon.indicators.endings import Once
 
 
@@ -39,19 +39,19 @@ _times = iter(perf_counter_ns, None)
 _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
 
 
-def trusted(sent: Any) -> Any:
+def trusted_view(sent: Any) -> Any:
     """
     Return *sent*, or an equivalent that can be inspected without running user code: the
     array of a subclass of NumPy's; for any other class `None`.
     """
     if package_of(type(sent)):
         return sent
-    if is_a(sent, np.ndarray):
+    if is_instance(sent, np.ndarray):
         return np.ndarray.view(sent, np.ndarray)
     return None
 
 
-class Place(NamedTuple):
+class ObservedTarget(NamedTuple):
     """
     An attribute of JAX to replace.
 
@@ -66,7 +66,7 @@ class Place(NamedTuple):
     observe: Callable[..., Any]
 
 
-class Crossings:
+class TransferHooks:
     """
     Observes the transfers that pass through Python code of JAX.
 
@@ -84,14 +84,14 @@ class Crossings:
         self._guard = guard
         self._enough = enough
         self._many = many
-        self._origins = Origins(jax)
+        self._origins = TransferSites(jax)
         self._looping: dict[int, bool] = {}
         self._clean = is_calling(jax)
         self._array: type = jax._src.array.ArrayImpl  # noqa: SLF001
 
-    def places(self) -> tuple[list[Place], list[Place]]:
+    def places(self) -> tuple[list[ObservedTarget], list[ObservedTarget]]:
         """
-        Return the attributes to replace with a `Method`, and those for a `Probe`.
+        Return the attributes to replace with a `MethodPatch`, and those for a `Probe`.
 
         Raises:
             AttributeError: this JAX reads or sends data in a different way.
@@ -99,24 +99,28 @@ class Crossings:
         source: Any = self._jax._src  # noqa: SLF001
         array = self._array
         methods = [
-            Place(array, name, self.on_read) for name in _READS if name in vars(array)
+            ObservedTarget(array, name, self.on_read)
+            for name in _READS
+            if name in vars(array)
         ]
         if not methods:
             msg = f"array class has none of {', '.join(_READS)}"
             raise AttributeError(msg)
-        methods.append(Place(array, "block_until_ready", self.on_wait))
+        methods.append(ObservedTarget(array, "block_until_ready", self.on_wait))
         pxla = source.interpreters.pxla
         probes = [
-            *_everywhere(self.on_put, "batched_device_put", pxla, source.dispatch),
             *_everywhere(
-                self.on_wait_for_many, "batched_block_until_ready", source.api
+                self.on_device_put, "batched_device_put", pxla, source.dispatch
+            ),
+            *_everywhere(
+                self.on_block_until_ready, "batched_block_until_ready", source.api
             ),
             # Only since 0.12, and only if the program enabled it.
-            *_everywhere(self.on_put, "shard_args", pxla, required=False),
+            *_everywhere(self.on_device_put, "shard_args", pxla, required=False),
         ]
         lax: Any = source.lax.lax
         probes += [
-            Place(lax, name, self.on_convert)
+            ObservedTarget(lax, name, self.on_convert)
             for name in CONVERSIONS
             if name in vars(lax)
         ]
@@ -147,20 +151,20 @@ class Crossings:
 
     def on_wait(
         self, frame: FrameType, bound: Callable[..., Any], _: Any
-    ) -> Wait | None:
+    ) -> SyncCall | None:
         """Observe a lookup of ``block_until_ready``."""
         del frame
-        wait = Wait()
+        wait = SyncCall()
         wait.bound, wait.start = bound, self._start_wait
         return wait
 
-    def on_wait_for_many(
+    def on_block_until_ready(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
         """Observe a sync with several arrays."""
         return self._start_wait(frame, original)
 
-    def on_put(
+    def on_device_put(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
         """
@@ -172,7 +176,7 @@ class Crossings:
         if sent is None:
             sent = variables.get("xs", ())
         nbytes, scalars = 0, True
-        for one in map(trusted, sent):
+        for one in map(trusted_view, sent):
             if not isinstance(one, self._array):
                 nbytes += self._nbytes(one)
                 scalars = scalars and not getattr(one, "ndim", 0)
@@ -191,7 +195,7 @@ class Crossings:
         sent = variables.get("out")
         if sent is None:
             sent = variables.get("object")
-        sent = trusted(sent)
+        sent = trusted_view(sent)
         if isinstance(sent, self._array):
             return None
         site = self._origins.of(frame, "host_to_device")
@@ -212,7 +216,7 @@ class Crossings:
             return None
 
     def _nbytes(self, sent: Any) -> int:
-        """Return the bytes that *sent*, which is `trusted`, has on a device."""
+        """Return the bytes that *sent*, which is `trusted_view`, has on a device."""
         dtype = getattr(sent, "dtype", None)
         if dtype is None:
             kind, itemsize = _NUMBERS.get(type(sent), ("f", 8))
@@ -224,7 +228,7 @@ class Crossings:
         return int(getattr(sent, "size", 1) * itemsize)
 
     def _begin(
-        self, call: Callable[..., Any], site: Site, count: int, nbytes: int
+        self, call: Callable[..., Any], site: TransferSite, count: int, nbytes: int
     ) -> Callable[..., Any]:
         if len(self.records) >= self._many:
             self._enough()
@@ -239,7 +243,7 @@ class Crossings:
 
 def _everywhere(
     observe: Callable[..., Any], name: str, *users: ModuleType, required: bool = True
-) -> Iterator[Place]:
+) -> Iterator[ObservedTarget]:
     """Yield *name* in each module of jaxlib in which *users* look it up."""
     found: set[int] = set()
     for user in users:
@@ -247,7 +251,7 @@ def _everywhere(
             module = vars(user).get(alias)
             if module is not None and name in vars(module) and id(module) not in found:
                 found.add(id(module))
-                yield Place(module, name, observe)
+                yield ObservedTarget(module, name, observe)
     if required and not found:
         msg = f"jaxlib has no {name}"
         raise AttributeError(msg)

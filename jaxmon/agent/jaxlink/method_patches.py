@@ -14,19 +14,19 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink.origins import Site
+from jaxmon.agent.jaxlink.transfer_sites import TransferSite
 
 
 SITE = "transfers"
 
-Started: TypeAlias = tuple[Site, int, int, int]
+Started: TypeAlias = tuple[TransferSite, int, int, int]
 """Transfer site, count (0 for shards after the first), bytes, and start."""
 
 Record: TypeAlias = tuple[Started, int]
 """The same with the end; both in nanoseconds of the performance counter."""
 
 
-class Wait:
+class SyncCall:
     """
     ``array.block_until_ready`` before it is called: a lookup alone is not a sync.
 
@@ -50,7 +50,7 @@ class Wait:
         return getattr(self.bound, name)
 
 
-class Method:
+class MethodPatch:
     """Replaces a method of JAX's array class and passes each use to *observe*."""
 
     def __init__(

@@ -34,7 +34,7 @@ _RETRY_SECONDS = 60.0
 _STOP_SECONDS = 0.2
 
 
-class DeviceFigures(Part):
+class DeviceMetrics(Part):
     """
     Reads this process's JAX devices through NVML, if enabled.
 
@@ -123,7 +123,7 @@ class DeviceFigures(Part):
         """
         Return whether there are devices to query, once JAX's backends are initialised.
         """
-        if not self._devices and backends.are_up(self._jax):
+        if not self._devices and backends.initialised(self._jax):
             named = map(identity.hardware, self._jax.local_devices())
             self._devices = [(uuid, bus) for uuid, bus in named if uuid]
             if not self._devices:
