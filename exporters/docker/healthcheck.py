@@ -25,10 +25,10 @@ def main() -> int:
         if os.environ.get("JAXMON_EXPORTER_WEB_CONFIG"):
             with connected((host, port), Bounds(_SECONDS, _MAX_BYTES)):
                 return 0
-        answer = client.get(
+        response = client.get(
             (host, port), "/-/healthy", seconds=_SECONDS, max_bytes=_MAX_BYTES
         )
-        return int(answer.status != _OK)
+        return int(response.status != _OK)
     except (OSError, HTTPException, OverflowError, ValueError):
         return 1
 

@@ -129,7 +129,7 @@ def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
 
     target = f"/debug/profile?seconds={seconds:g}"
     try:
-        answer = client.get(
+        response = client.get(
             worker.socket, target, seconds=seconds + _PATIENCE, max_bytes=_MAX_BYTES
         )
     except TooLargeError as error:
@@ -141,14 +141,14 @@ def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
     except (OSError, HTTPException) as error:
         msg = f"worker {worker.number} sent no trace: {error}; is it still running?"
         raise CommandError(msg) from error
-    if answer.status != _OK:
+    if response.status != _OK:
         from jaxmon.report.layout import clean
 
-        said = clean(answer.body.decode("utf-8", "replace"))
+        said = clean(response.body.decode("utf-8", "replace"))
         reason = said.strip().partition(": ")[2] or said
         msg = f"worker {worker.number} cannot be profiled: {reason}"
         raise CommandError(msg)
-    return answer.body, answer.headers.get(_CUT_SHORT)
+    return response.body, response.headers.get(_CUT_SHORT)
 
 
 def _labels(worker: Worker) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeAlias
 from urllib.parse import quote
 
 from jaxmon.grafana.content import Body
-from jaxmon.grafana.session import Answer, GrafanaError, Session
+from jaxmon.grafana.session import GrafanaError, JsonResponse, Session
 
 
 ROOT_FOLDER = "general"
@@ -85,19 +85,19 @@ class Grafana:
 
     def health(self) -> str:
         """Return Grafana's version, ``"unknown"`` where that is hidden."""
-        answer = self._session.request("GET", "/api/health")
-        if answer.status != _OK:
-            self._refused("health", answer)
-        return self._session.redacted(answer.text("version")) or "unknown"
+        response = self._session.request("GET", "/api/health")
+        if response.status != _OK:
+            self._refused("health", response)
+        return self._session.redacted(response.text("version")) or "unknown"
 
     def folder(self, uid: str) -> str | None:
         """Return the title of the folder *uid*, `None` when there is no such folder."""
-        answer = self._session.request("GET", f"/api/folders/{_quoted(uid)}")
-        if answer.status == _NOT_FOUND:
+        response = self._session.request("GET", f"/api/folders/{_quoted(uid)}")
+        if response.status == _NOT_FOUND:
             return None
-        if answer.status != _OK:
-            self._refused(f"folder {uid}", answer)
-        return answer.text("title")
+        if response.status != _OK:
+            self._refused(f"folder {uid}", response)
+        return response.text("title")
 
     def create_folder(self, uid: str, title: str) -> None:
         """
@@ -106,13 +106,13 @@ class Grafana:
         Raises:
             ConflictError: there is one with that uid or, on old servers, that title.
         """
-        answer = self._session.request(
+        response = self._session.request(
             "POST", "/api/folders", body={"uid": uid, "title": title}
         )
-        if answer.status in (_EXISTS, _PRECONDITION):
-            raise ConflictError(self._text(answer), status=answer.status)
-        if answer.status != _OK:
-            self._refused(f"creating folder {uid}", answer)
+        if response.status in (_EXISTS, _PRECONDITION):
+            raise ConflictError(self._text(response), status=response.status)
+        if response.status != _OK:
+            self._refused(f"creating folder {uid}", response)
 
     def titles(self, folder: str) -> dict[str, str]:
         """Return the uids of the dashboards in *folder* by title."""
@@ -120,31 +120,31 @@ class Grafana:
         query: dict[str, str | int] = {"type": "dash-db", "folderUIDs": folder}
         for page in range(1, _MAX_PAGES + 1):
             query |= {"limit": _PAGE, "page": page}
-            answer = self._session.request("GET", "/api/search", query=query)
-            if answer.status != _OK or not isinstance(answer.data, list):
-                self._refused(f"listing folder {folder}", answer)
-            for one in answer.data:
+            response = self._session.request("GET", "/api/search", query=query)
+            if response.status != _OK or not isinstance(response.data, list):
+                self._refused(f"listing folder {folder}", response)
+            for one in response.data:
                 if isinstance(one, dict):
                     uid = self._session.redacted(str(one.get("uid")))
                     found[str(one.get("title"))] = uid
-            if len(answer.data) < _PAGE:
+            if len(response.data) < _PAGE:
                 return found
         msg = f"folder {folder} has more than {_PAGE * _MAX_PAGES} dashboards"
         raise GrafanaError(msg)
 
     def dashboard(self, uid: str) -> Observed:
         """Return what Grafana has under *uid*, with the message of its version."""
-        answer = self._session.request("GET", f"/api/dashboards/uid/{_quoted(uid)}")
-        if answer.status == _NOT_FOUND:
+        response = self._session.request("GET", f"/api/dashboards/uid/{_quoted(uid)}")
+        if response.status == _NOT_FOUND:
             return None
-        if answer.status == _NOT_ACCEPTABLE:
+        if response.status == _NOT_ACCEPTABLE:
             return StoredAsV2()
-        if answer.status != _OK or not _has_dashboard(answer.data):
-            self._refused(f"dashboard {uid}", answer)
-        body, meta = answer.data["dashboard"], answer.data["meta"]
+        if response.status != _OK or not _has_dashboard(response.data):
+            self._refused(f"dashboard {uid}", response)
+        body, meta = response.data["dashboard"], response.data["meta"]
         number = body.get("version", meta.get("version"))
         if not isinstance(number, int):
-            self._refused(f"dashboard {uid} without a version", answer)
+            self._refused(f"dashboard {uid} without a version", response)
         return Stored(
             body=body,
             version=number,
@@ -173,7 +173,7 @@ class Grafana:
         }
         if base is not None:
             dashboard["version"] = base
-        answer = self._session.request(
+        response = self._session.request(
             "POST",
             "/api/dashboards/db",
             body={
@@ -183,14 +183,16 @@ class Grafana:
                 "overwrite": False,
             },
         )
-        if answer.status == _EXISTS or _is_mismatch(answer):
-            raise ConflictError(self._text(answer), status=answer.status)
-        if answer.status == _ACCEPTED:
+        if response.status == _EXISTS or _is_mismatch(response):
+            raise ConflictError(self._text(response), status=response.status)
+        if response.status == _ACCEPTED:
             return Saved(None, "", pending=True)
-        if answer.status != _OK:
-            self._refused(f"saving {body.get('uid')}", answer)
-        number = answer.data.get("version") if isinstance(answer.data, dict) else None
-        return Saved(number if isinstance(number, int) else None, answer.text("url"))
+        if response.status != _OK:
+            self._refused(f"saving {body.get('uid')}", response)
+        number = (
+            response.data.get("version") if isinstance(response.data, dict) else None
+        )
+        return Saved(number if isinstance(number, int) else None, response.text("url"))
 
     def _message(self, uid: str, number: int) -> str | None:
         """
@@ -212,26 +214,26 @@ class Grafana:
                 return str(row.get("message") or "")
         return None
 
-    def _text(self, answer: Answer) -> str:
-        text = self._session.redacted(answer.text("message"))
-        return f"{answer.status} {text}".rstrip()
+    def _text(self, response: JsonResponse) -> str:
+        text = self._session.redacted(response.text("message"))
+        return f"{response.status} {text}".rstrip()
 
-    def _refused(self, what: str, answer: Answer) -> NoReturn:
-        """Raise the error that *answer* means for the user."""
-        text = self._text(answer)
-        if answer.status == _UNAUTHORIZED:
+    def _refused(self, what: str, response: JsonResponse) -> NoReturn:
+        """Raise the error that *response* means for the user."""
+        text = self._text(response)
+        if response.status == _UNAUTHORIZED:
             msg = (
                 f"Grafana rejected the token ({text}); create one for a service "
                 "account with the Editor role"
             )
-        elif answer.status == _FORBIDDEN:
+        elif response.status == _FORBIDDEN:
             msg = (
                 f"{what}: permission denied ({text}); the service account needs "
                 "the Editor role"
             )
         else:
             msg = f"{what}: Grafana returned {text}"
-        raise GrafanaError(msg, status=answer.status)
+        raise GrafanaError(msg, status=response.status)
 
 
 def _quoted(uid: str) -> str:
@@ -246,9 +248,9 @@ def _has_dashboard(data: Any) -> bool:
     )
 
 
-def _is_mismatch(answer: Answer) -> bool:
+def _is_mismatch(response: JsonResponse) -> bool:
     """Return whether the version lock held; 412 can also mean a plugin's dashboard."""
-    return answer.status == _PRECONDITION and answer.text("status") in (
+    return response.status == _PRECONDITION and response.text("status") in (
         "",
         "version-mismatch",
     )

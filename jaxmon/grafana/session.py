@@ -59,7 +59,7 @@ class GrafanaError(JaxmonError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class JsonResponse:
     """
     A complete response: its status, and its body if that is JSON, else `None` and a
     description of it.
@@ -126,7 +126,7 @@ class Session:
         *,
         query: Mapping[str, str | int] | None = None,
         body: Any = None,
-    ) -> Answer:
+    ) -> JsonResponse:
         """
         Return the response to one request, whatever its status.
 
@@ -138,17 +138,17 @@ class Session:
         for attempt in range(1, ATTEMPTS + 1):
             last = attempt == ATTEMPTS
             try:
-                answer = self._attempt(method, target, body)
+                response = self._attempt(method, target, body)
             except (OSError, HTTPException) as error:
                 if last or _is_final(error):
                     raise self._unreachable(error) from None
                 wait = _backoff(attempt)
             else:
-                if answer.status not in _RETRIED:
-                    return self._usable(answer)
-                wait = answer.retry_after or _backoff(attempt)
+                if response.status not in _RETRIED:
+                    return self._usable(response)
+                wait = response.retry_after or _backoff(attempt)
                 if last or wait > MAX_WAIT_SECONDS:
-                    raise self._busy(answer)
+                    raise self._busy(response)
             self.sleep(wait)
         raise AssertionError(ATTEMPTS)  # the last attempt returns or raises
 
@@ -157,7 +157,7 @@ class Session:
         line = " ".join(clean(self._secrets.redacted(text)).split())
         return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
-    def _attempt(self, method: str, target: str, body: Any) -> Answer:
+    def _attempt(self, method: str, target: str, body: Any) -> JsonResponse:
         headers = {
             "Accept": "application/json",
             "Authorization": f"Bearer {self.token}",
@@ -166,34 +166,34 @@ class Session:
         }
         data = None if body is None else json.dumps(body).encode()
         bounds = Bounds(self.timeout, MAX_BYTES)
-        return _answer(
+        return _json_response(
             self._route.exchange(method, target, bounds, headers=headers, body=data)
         )
 
-    def _usable(self, answer: Answer) -> Answer:
-        """Return *answer* unless it cannot be from Grafana's API."""
-        if answer.status in _REDIRECTS:
-            place = self.redacted(answer.location.partition("?")[0])
+    def _usable(self, response: JsonResponse) -> JsonResponse:
+        """Return *response* unless it cannot be from Grafana's API."""
+        if response.status in _REDIRECTS:
+            place = self.redacted(response.location.partition("?")[0])
             msg = (
                 f"{self.url} redirects to {place or 'nowhere'}; use Grafana's own "
                 "URL, since the token is not sent anywhere else"
             )
-            raise GrafanaError(msg, status=answer.status)
-        if answer.data is None:
+            raise GrafanaError(msg, status=response.status)
+        if response.data is None:
             msg = (
-                f"{self.url} returned {answer.status} with "
-                f"{self.redacted(answer.problem)}; use Grafana's URL as in the "
+                f"{self.url} returned {response.status} with "
+                f"{self.redacted(response.problem)}; use Grafana's URL as in the "
                 "browser, including any path"
             )
-            raise GrafanaError(msg, status=answer.status)
-        return answer
+            raise GrafanaError(msg, status=response.status)
+        return response
 
-    def _busy(self, answer: Answer) -> GrafanaError:
-        asked = answer.retry_after
+    def _busy(self, response: JsonResponse) -> GrafanaError:
+        asked = response.retry_after
         hint = f"; it requested a wait of {asked:.0f} s" if asked else ""
-        text = self.redacted(answer.text("message"))
-        msg = f"{self.url} is busy: {answer.status} {text}".rstrip() + hint
-        return GrafanaError(f"{msg}; try again later", status=answer.status)
+        text = self.redacted(response.text("message"))
+        msg = f"{self.url} is busy: {response.status} {text}".rstrip() + hint
+        return GrafanaError(f"{msg}; try again later", status=response.status)
 
     def _unreachable(self, error: Exception) -> GrafanaError:
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -245,19 +245,19 @@ def _trust(server: SplitResult, ca_file: Path | None) -> ssl.SSLContext | None:
         raise GrafanaError(msg) from None
 
 
-def _answer(answer: client.Answer) -> Answer:
+def _json_response(response: client.Response) -> JsonResponse:
     data, problem = None, "something that is not JSON"
-    if "json" in answer.type:
+    if "json" in response.type:
         try:
-            data = answer.json()
+            data = response.json()
         except ValueError as error:
             problem = f"invalid JSON ({error})"
-    return Answer(
-        answer.status,
+    return JsonResponse(
+        response.status,
         data,
         problem,
-        _seconds(answer.headers.get("retry-after")),
-        answer.headers.get("location", ""),
+        _seconds(response.headers.get("retry-after")),
+        response.headers.get("location", ""),
     )
 
 

@@ -92,7 +92,7 @@ class Route:
         *,
         headers: Mapping[str, str],
         body: bytes | None = None,
-    ) -> client.Answer:
+    ) -> client.Response:
         """
         Send the server a request for *target*, path and query; return its response.
 

@@ -46,18 +46,18 @@ class Bounds:
         self._max_bytes = max_bytes
         self._received = 0
 
-    def left(self) -> float:
+    def remaining(self) -> float:
         """
         Return the seconds that are left, more than 0.
 
         Raises:
             TimeoutError: there are none.
         """
-        if (left := self._end - time.monotonic()) <= 0:
-            raise self.late()
-        return left
+        if (remaining := self._end - time.monotonic()) <= 0:
+            raise self.timeout_error()
+        return remaining
 
-    def late(self) -> TimeoutError:
+    def timeout_error(self) -> TimeoutError:
         """Return what to raise when the time is over."""
         return TimeoutError(
             f"timed out: no complete response within {self._seconds:g} s"
@@ -97,7 +97,7 @@ class Stream:
         Raises:
             ssl.SSLError: it could not be agreed on.
         """
-        self._socket.settimeout(self._bounds.left())
+        self._socket.settimeout(self._bounds.remaining())
         with self._in_time():
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
         # What came before TLS is not the other side's word.
@@ -109,7 +109,7 @@ class Stream:
         with self._in_time():
             while unsent:
                 # TLS would restart the timeout with each piece.
-                self._socket.settimeout(self._bounds.left())
+                self._socket.settimeout(self._bounds.remaining())
                 unsent = unsent[self._socket.send(unsent) :]
 
     def makefile(self, mode: str) -> io.BufferedReader:
@@ -120,7 +120,7 @@ class Stream:
     def close(self) -> None:
         """No-op: `http.client` closes the socket before the response has been read."""
 
-    def hang_up(self) -> None:
+    def close_socket(self) -> None:
         """Close it."""
         self._socket.close()
 
@@ -129,7 +129,7 @@ class Stream:
         try:
             yield
         except TimeoutError:
-            raise self._bounds.late() from None
+            raise self._bounds.timeout_error() from None
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def connected(place: Place, bounds: Bounds) -> Iterator[Stream]:
         OSError: nothing is listening there, or the host does not exist.
     """
     plain = (
-        _connected(socket.AF_UNIX, str(place), bounds.left())
+        _connected(socket.AF_UNIX, str(place), bounds.remaining())
         if isinstance(place, Path)
         else _connected_to_host(*place, bounds)
     )
@@ -150,7 +150,7 @@ def connected(place: Place, bounds: Bounds) -> Iterator[Stream]:
     try:
         yield stream
     finally:
-        stream.hang_up()
+        stream.close_socket()
 
 
 def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
@@ -191,16 +191,16 @@ def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
 
 def _connected_to_host(host: str, port: int, bounds: Bounds) -> socket.socket:
     """Return a socket connected to the first address that accepts."""
-    found = _addresses(host, port, bounds.left())
+    found = _addresses(host, port, bounds.remaining())
     for number, (family, *_, address) in enumerate(found):
         untried = len(found) - number
         try:
             # One that is silent must leave time for the others.
-            return _connected(family, address, bounds.left() / untried)
+            return _connected(family, address, bounds.remaining() / untried)
         except OSError:
             if untried == 1:
                 raise
-    raise bounds.late()
+    raise bounds.timeout_error()
 
 
 def _connected(family: int, address: Any, seconds: float) -> socket.socket:
@@ -234,10 +234,10 @@ class _Received(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # bytes
         """Receive some bytes."""
-        self._socket.settimeout(self._bounds.left())
+        self._socket.settimeout(self._bounds.remaining())
         try:
             count = self._socket.recv_into(buffer)
         except TimeoutError:
-            raise self._bounds.late() from None
+            raise self._bounds.timeout_error() from None
         self._bounds.count(count)
         return count

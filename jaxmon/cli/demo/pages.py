@@ -26,17 +26,17 @@ def fetch(whose: str, url: str) -> Any:
     """
     parts = urlsplit(url)
     try:
-        answer = client.get(
+        response = client.get(
             place_of(parts), target_of(parts), seconds=_SECONDS, max_bytes=_MAX_BYTES
         )
-        told = answer.json() if answer.status == HTTPStatus.OK else None
+        document = response.json() if response.status == HTTPStatus.OK else None
     except (OSError, HTTPException, ValueError) as error:
         msg = f"{whose} at {url} does not respond: {error}"
         raise CommandError(msg) from error
-    if told is None:
-        msg = f"{whose} at {url} returned HTTP status {answer.status}"
+    if document is None:
+        msg = f"{whose} at {url} returned HTTP status {response.status}"
         raise CommandError(msg)
-    return harmless(told)
+    return harmless(document)
 
 
 def harmless(value: Any) -> Any:

@@ -55,7 +55,7 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
     hidden = Secrets(*route.secrets)
     bounds = Bounds(timeout, max_bytes)
     try:
-        answer = route.exchange("GET", target_of(parts), bounds, headers=_ACCEPT)
+        response = route.exchange("GET", target_of(parts), bounds, headers=_ACCEPT)
     except TimeoutError as error:
         message = f"no complete response within {timeout:g} s"
         raise FetchError(TIMEOUT, message) from error
@@ -74,10 +74,10 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
     except OSError as error:
         message = f"connection failed: {error}"
         raise FetchError(BROKEN, message) from error
-    if answer.status in range(300, 400):
-        message = f"HTTP status {answer.status}; give the full URL of its metrics"
+    if response.status in range(300, 400):
+        message = f"HTTP status {response.status}; give the full URL of its metrics"
         raise FetchError(REDIRECT, message)
-    if answer.status != HTTPStatus.OK:
-        raise FetchError(STATUS, f"it returned HTTP status {answer.status}")
+    if response.status != HTTPStatus.OK:
+        raise FetchError(STATUS, f"it returned HTTP status {response.status}")
     # The default of HTTP if a server does not send a type.
-    return hidden.redacted(answer.type or "text/plain"), answer.body
+    return hidden.redacted(response.type or "text/plain"), response.body
