@@ -190,7 +190,7 @@ class Session:
 
     def _busy(self, response: JsonResponse) -> GrafanaError:
         asked = response.retry_after
-        hint = f"; it requested a wait of {asked:.0f} s" if asked else ""
+        hint = f"; it requested a wait of {asked:,.0f} s" if asked else ""
         text = self.redacted(response.text("message"))
         msg = f"{self.url} is busy: {response.status} {text}".rstrip() + hint
         return GrafanaError(f"{msg}; try again later", status=response.status)
