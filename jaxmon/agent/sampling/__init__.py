@@ -1,1 +1,1 @@
-"""Sampled calls: how long dispatch and execution take."""
+"""Sampled calls: dispatch and execution times."""

@@ -1,10 +1,10 @@
 """
-How long a device worked on a sampled call.
+The time that a device worked on a sampled call.
 
-A device takes up a call's work when it was dispatched, or when its inputs
-are there and the work before it is done, whichever comes last. Each of these moments is
-known from two looks to lie between. On a CPU our own work takes its time from the
-program. Where that leaves too much room, nothing is said, however long the work took.
+A device starts a call's work when it has been dispatched, its inputs are ready and the
+previous work is done, whichever comes last. Each of these moments is only known to lie
+between two polls. On a CPU our own work takes time from the program. If the uncertainty
+is too large, no time is reported, however long the work took.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from jaxmon.agent.sampling.work import Work
 
 _ERROR = 0.15
 """
-What a figure may be off by, as a share of it, or of the function's usual time where
-that is longer; others are dropped.
+Maximum error of a time, as a share of it, or of the function's usual time if that is
+longer; others are dropped.
 """
 
 _DELAY = 0.1
-"""By what share of the usual time our own work may have delayed the program's."""
+"""Maximum delay of the program by our own work, as a share of the usual time."""
 
 _MOST = 0.5
-"""Of the recent samples, what has to be known before any is told."""
+"""Share of recent samples that must be known before any is reported."""
 
 _FIRST = 4
 """Samples of a program on a CPU before its time is exported: one is not typical."""
 
-# Looks come in steps that grow with the time since the work began; or, at work that
-# comes before, with how long the function's own work takes. The larger steps are for
-# programs of which looks take the processor.
+# Polling intervals grow with the time since the work began or, for previous work, with
+# the function's own time. The larger ones are for programs that run on the polling
+# processor.
 _GROWTH = 0.06
 _GROWTH_ON_HOST = 0.1
-# Share of what earlier samples took, in which there is nothing to see yet.
+# Share of the usual time before which polling is pointless.
 _QUIET = 0.75
 _SHORTEST = 2e-5
 _LONGEST = 0.05
 _LOOKS = 2000
-"""Looks at one call, after which they become rare."""
+"""Number of polls of one call after which they become rare."""
 _GIVEN_UP = 3600.0
 
 _jitter = random.Random()  # noqa: S311 - spreads looks, hides nothing
@@ -58,7 +58,7 @@ def median(values: Sequence[float]) -> float:
 
 
 class Recent:
-    """The last values of something, for a median."""
+    """The latest values, for a median."""
 
     def __init__(self) -> None:
         self._values: deque[float] = deque(maxlen=101)
@@ -69,25 +69,25 @@ class Recent:
 
     @property
     def median(self) -> float | None:
-        """The middle of the last hundred, `None` before the first."""
+        """The median of the last hundred values, `None` before the first."""
         values = list(self._values)
         return median(values) if values else None
 
 
 class Pace:
     """
-    What earlier samples of a function tell about the next.
+    Estimates from earlier samples of a function, for the next ones.
 
     Attributes:
         work: estimates of its execution, in seconds, exact or not.
-        least: what it took at least, in seconds.
-        gaps: seconds between the two looks that its end lay between.
+        least: its minimum, in seconds.
+        gaps: seconds between the two polls around its end.
         delays: seconds by which we may have delayed it.
-        known: whether samples were known well enough to be told.
-        looks: processor seconds that each look cost.
-        queue: how long its work waited for work before it, in seconds.
+        known: whether samples were known well enough to be reported.
+        looks: processor seconds per poll.
+        queue: how long its work waited for previous work, in seconds.
         dispatches: how long its calls took to return, in seconds.
-        overlaps: whether its calls may return before the work is done, even where the
+        overlaps: whether its calls may return before the work is done, even if the
             device was idle.
     """
 
@@ -121,14 +121,14 @@ class Called(NamedTuple):
 
 class Execution:
     """
-    Watches one sampled call until its work is done.
+    Polls one sampled call until its work is done.
 
     Args:
-        called: when the call began and when it returned.
-        before: the previous work on the device, and what the inputs wait for.
-        work: its own.
-        pace: of its function.
-        tell: given the seconds, if they are known.
+        called: start and end of the call.
+        before: the previous work on the device, and the work that produces the inputs.
+        work: the work of the call.
+        pace: estimates of its function.
+        tell: called with the seconds, if known.
     """
 
     __slots__ = (
@@ -160,12 +160,12 @@ class Execution:
         self._tell = tell
         self._waiting = [*before, work]
         self._looks = 0
-        # Looks while only this work was left, and this thread's time before these.
+        # Polls while only this work was left, and this thread's time before these.
         self._own_looks = 0
         self._since = 0.0
 
     def look(self) -> float | None:
-        """Look on; return when to do so again."""
+        """Poll; return the seconds until the next poll."""
         waiting = self._waiting
         while waiting and waiting[0].look():
             if waiting.pop(0).lost:
@@ -193,8 +193,8 @@ class Execution:
 
     def _growth(self) -> float:
         """
-        Return by what share of the time since the work began looks come later: the
-        more they cost, the rarer, where they take the program's own processor.
+        Return by what share of the time since the work began the interval grows: more
+        if polls are expensive and use the program's own processor.
         """
         pace = self._pace
         if self._taken is None or not pace.looks:
@@ -209,7 +209,7 @@ class Execution:
         return min(max(quiet, step, _SHORTEST), _LONGEST)
 
     def _behind(self) -> float:
-        """Return when the last of what came before was seen finished."""
+        """Return when the last of the previous work was seen finished."""
         return max((work.finished or 0.0 for work in self._before), default=0.0)
 
     def _conclude(self) -> None:
@@ -224,15 +224,15 @@ class Execution:
             return
         pace.overlaps |= behind <= self._ended
         early = max([self._started, *(work.unfinished for work in self._before)])
-        # A call that took longer than usual may have been held up before the launch.
+        # A call that took longer than usual may have been delayed before the launch.
         usual = pace.dispatches.median or 0.0
         late = max(self._started, self._ended - usual, behind)
         least, most = unfinished - late, finished - early
         middle = (least + most) / 2
-        # Where looks came late, the middle is too long.
+        # If polls came late, the middle is too long.
         usual = median(pace.least or [least])
         pace.least.append(least)
-        # Where the end of the work before was missed, the next looks come closer.
+        # If the end of the previous work was missed, the next polls come closer.
         pace.work.append(max(middle, most / 4))
         pace.gaps.append(finished - unfinished)
         pace.delays.append(self._delay())
@@ -249,26 +249,26 @@ class Execution:
 
     def _usual_is_known(self, usual: float, seconds: float, start: float) -> bool:
         """
-        Tell whether a run of the *usual* length is known well enough where one of
-        *seconds* was looked at, whose start was known to *start*. So it does not depend
-        on the length of a run whether it counts.
+        Return whether a run of the *usual* length would be known well enough, polled
+        like one of *seconds* whose start was known to *start*. So whether a run counts
+        does not depend on its length.
         """
         pace = self._pace
         end, delay = pace.gaps[-1], pace.delays[-1]
         if seconds > usual:
-            # Looks come in steps that grow with the time, but not as short as may be.
+            # Polling intervals grow with the time, but have a minimum.
             end = max(end * usual / seconds, min(pace.gaps))
             delay = max(delay * usual / seconds, min(pace.delays))
         return start + end <= 2 * _ERROR * usual and delay <= _DELAY * usual
 
     def _say(self, seconds: float, *, known: bool) -> None:
         """
-        Tell the *seconds*, unless they are not *known* or those of most samples are
-        not: the few would be others than the many.
+        Report the *seconds* if *known*, and if those of most samples are: the few would
+        not be representative.
         """
         recent = self._pace.known
         recent.append(known)
-        # On a CPU a run that another program held up may look like one that is long.
+        # On a CPU a run delayed by another process may look like a long one.
         enough = self._taken is None or len(recent) >= _FIRST
         if known and enough and sum(recent) >= _MOST * len(recent):
             self._tell(seconds)

@@ -1,10 +1,10 @@
 """
-A short time in which every program is seen as it is dispatched.
+A short window in which every dispatched program is observed.
 
-What a sampled call does with the device can be told from what came before it only if
-that is known: its own function's last call, another function's, an operation on an
-array, the shadow of anything that jaxmon does not count. While a window is open, JAX
-shows all of them.
+The device time of a sampled call can only be separated from previous work if that is
+known: a call of its own function, of another function, an operation on an array,
+anything that jaxmon does not count. While a window is open, JAX's post-call hook shows
+all of them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from jaxmon.agent.sampling.work import Work, on_host, queues, small
 
 SITE = "sampling"
 
-# A window ends after so many seconds or programs, whatever it still waits for.
+# A window closes after this many seconds or programs, whatever it still waits for.
 _SECONDS = 2.0
 _PROGRAMS = 256
 
 
 class Begun:
     """
-    A sampled call between its beginning and its end, on one thread.
+    A sampled call in progress, on one thread.
 
     Attributes:
-        arm: what waited for it.
-        counted: the object that is called.
+        arm: the `Arm` that waited for it.
+        counted: the object called.
         jitted: JAX's object in it.
         started: `time.perf_counter` just before the call.
     """
@@ -52,14 +52,14 @@ class Begun:
         self.arm = arm
         self.counted = counted
         self.jitted = jitted
-        self._taken = taken(counted) + 1  # this one counts in a moment
+        self._taken = taken(counted) + 1  # this call has not been counted yet
         self._place = _place(frame)
         self.started = perf_counter()
 
     def is_this(self, fun: object, frame: FrameType) -> bool:
         """
-        Tell whether the call of *fun* from *frame* that has just returned is this one,
-        and not a later one after an error or a miss.
+        Return whether the call of *fun* from *frame* that has just returned is this
+        one, and not a later one after an error or a miss.
         """
         return (
             fun is self.jitted
@@ -70,14 +70,13 @@ class Begun:
 
 class Ended(NamedTuple):
     """
-    A sampled call that has returned, off the fast path of JAX.
+    A sampled call that has returned from JAX's fast path.
 
     Attributes:
-        begun: how it began.
+        begun: its start.
         ended: `time.perf_counter` at its return.
-        work: what it gave to the device, if it has outputs.
-        previous: the work that was dispatched before it, to the same queue; `None` if
-            that is not known.
+        work: its work on the device, if it has outputs.
+        previous: the work dispatched before it to the same queue, `None` if unknown.
         since: `time.thread_time` at its return, if the work is on the same processor.
         args: the positional arguments.
         kwargs: the keyword arguments.
@@ -96,18 +95,18 @@ class Ended(NamedTuple):
 
 class Window:
     """
-    Sees programs go by, while it is open.
+    Observes dispatched programs while it is open.
 
     Args:
         jax: the module.
-        place: where JAX shows them.
-        on_end: given each sampled call that has returned, on its thread. Calls
-            that JAX did not answer from its fast path never come.
-        missed: how many calls left the fast path so far; these are not seen.
+        place: JAX's post-call hook.
+        on_end: called with each sampled call that has returned, on its thread; never
+            with calls that left the fast path.
+        missed: returns how many calls have left the fast path; these are not observed.
         guard: contains failures.
 
     Attributes:
-        waiting: those whose next call is to find the window open.
+        waiting: those that need the window open on their next call.
         spent: processor seconds that calling threads have spent here.
     """
 
@@ -131,7 +130,7 @@ class Window:
         self._missed = 0
         self._programs = 0
         self._until = 0.0
-        # One object, to be recognised in JAX's place.
+        # One object, to be recognised in JAX's hook.
         self._hook = self._see
         self.waiting: set[Arm] = set()
         self.spent = 0.0
@@ -144,8 +143,8 @@ class Window:
         frame: FrameType,
     ) -> None:
         """
-        Let a sampled call from *frame* begin, opening the window if it is closed. To
-        be called by `Arm.begin`, last.
+        Start a sampled call from *frame*, opening the window if it is closed.
+        `Arm.begin` calls it last.
         """
         if not self._open():
             return
@@ -155,7 +154,7 @@ class Window:
         self._begun[get_ident()] = Begun(arm, counted, jitted, frame)
 
     def close(self) -> None:
-        """Forget everything, and leave JAX's place to others."""
+        """Drop everything, and release JAX's hook."""
         self._until = 0.0
         self._place.leave(self._hook)
         self._begun.clear()
@@ -163,7 +162,7 @@ class Window:
         self.waiting.clear()
 
     def expire(self) -> None:
-        """Close a window whose time is over."""
+        """Close the window if its time is over."""
         if self._until and perf_counter() > self._until:
             self.close()
 
@@ -181,11 +180,13 @@ class Window:
     ) -> None:
         now = perf_counter(), thread_time()
         try:
-            if not self._until:  # closed by another thread, and still in this one's
+            if (
+                not self._until
+            ):  # closed by another thread, but still installed in this one
                 self._place.leave(self._hook)
                 return
             begun = self._begun.pop(get_ident(), None)
-            # The frame that made the call; ours stands on it only now.
+            # The frame that made the call; ours is above it only now.
             if begun is not None and not begun.is_this(fun, sys._getframe(1)):  # noqa: SLF001
                 begun = None
             self._take(begun, args, kwargs, outputs, now)
@@ -223,7 +224,7 @@ class Window:
             self.close()
 
     def _before(self, found: tuple[Hashable, ...]) -> Work | None:
-        """Return the work that came before in all queues of *found*, if it is one."""
+        """Return the previous work in all queues of *found*, if it is the same."""
         missed = self._count_missed()
         if missed != self._missed:
             self._missed = missed
@@ -237,5 +238,5 @@ class Window:
 
 
 def _place(frame: FrameType) -> tuple[int, int]:
-    """Return a frame, and what it is doing, as numbers: neither is kept."""
+    """Return numbers that identify a frame and its position, without keeping it."""
     return id(frame), frame.f_lasti

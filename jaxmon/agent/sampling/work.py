@@ -1,4 +1,4 @@
-"""Work that a device was given, and when it was done as far as anybody looked."""
+"""Work dispatched to a device, and when it was done, as far as known from polling."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from jaxmon import interrupts
 from jaxmon.agent.jaxlink.arrays import is_over, numbers
 
 
-# Leaves at either end of a program's outputs among which the smallest are chosen.
+# Number of leaves at either end of a program's outputs among which the smallest are
+# chosen.
 _LEAVES = 16
-# How many are kept, and of how many elements all but the smallest may be.
+# How many are kept, and the maximum number of elements of all but the smallest.
 _KEPT = 6
 _SMALL = 1024
 
 
 class Work:
     """
-    One run of a program, known by some of its outputs: all are ready together.
+    One run of a program, identified by some of its outputs: all are ready together.
 
-    Nothing here waits. The end lies between two looks, the last that found an output
+    Nothing here blocks. The end lies between two polls: the last that found an output
     not ready and the first that found it ready.
 
     Args:
-        leaves: outputs. Where one is deleted or donated meanwhile, the next one tells.
+        leaves: outputs. If one is deleted or donated meanwhile, the next one is polled.
 
     Attributes:
         unfinished: `time.perf_counter` when the work was last seen unfinished.
         finished: the same when it was first seen finished, `None` before that.
-        lost: every output was deleted or donated, or holds an error: the end will
-            never be known.
+        lost: whether every output was deleted or donated, or has an error, so that the
+            end will never be known.
     """
 
     __slots__ = ("_leaves", "finished", "lost", "unfinished")
@@ -47,7 +48,7 @@ class Work:
         self.lost = False
 
     def look(self) -> bool:
-        """Look now; return whether there is nothing more to learn. Costs 0.3 µs."""
+        """Poll; return whether polling is finished. Costs 0.3 µs."""
         leaves = self._leaves
         if not leaves:
             return True
@@ -75,11 +76,11 @@ class Work:
 
 def small(leaves: Sequence[Any], array: Any) -> list[Any]:
     """
-    Return the smallest of *leaves* that are of type *array*, exist and hold something,
-    and a few more that are small; few are looked at.
+    Return the smallest of *leaves* that are non-empty arrays of type *array* and still
+    exist, and a few more small ones; only a few are checked.
 
-    A training step returns its loss beside the state that the next step is given, some
-    of which is as small. So several are kept, those at either end first.
+    A training step returns its loss along with the state for the next step, some of
+    which is as small. So several are kept, those at either end first.
     """
     half = min(_LEAVES, (len(leaves) + 1) // 2)
     last, first = leaves[: -half - 1 : -1], leaves[: min(half, len(leaves) - half)]
@@ -98,15 +99,15 @@ def small(leaves: Sequence[Any], array: Any) -> list[Any]:
 
 def queues(leaf: Any, *, across: bool) -> tuple[Hashable, ...]:
     """
-    Return the queues in which the work that makes *leaf* waits its turn.
+    Return the queues in which the work that produces *leaf* waits.
 
     An accelerator runs programs in the order of their dispatch. The CPU keeps that
     order for each dispatching thread only.
 
     Args:
         leaf: an output.
-        across: the CPU may keep it across devices, as JAX 0.4 does: work has a second
-            queue then, and must be the next one in both.
+        across: whether the CPU keeps the order across devices, as JAX 0.4 may: work
+            then has a second queue, and must be next in both.
     """
     found: list[Hashable] = []
     for device in leaf.devices():
@@ -119,12 +120,12 @@ def queues(leaf: Any, *, across: bool) -> tuple[Hashable, ...]:
 
 
 def on_host(leaf: Any) -> bool:
-    """Tell whether the processor that runs Python makes *leaf*, too."""
+    """Return whether *leaf* is produced by the processor that runs Python."""
     return any(device.platform == "cpu" for device in leaf.devices())
 
 
 def unready(leaves: Sequence[Any], array: Any, *, limit: int) -> list[Work]:
-    """Return the work behind those of *leaves* that are still being made."""
+    """Return the work behind those of *leaves* that are not ready yet."""
     found = []
     ends = leaves if len(leaves) <= limit else chain(leaves[:8], leaves[8 - limit :])
     for leaf in ends:
