@@ -50,7 +50,7 @@ def _sizes(
         samples = len(pprof.read(data).samples)
         goal = 50.0 if size == SIZES[-1] and not name else None
         for what, work, at_most in (
-            ("counts and bytes by dtype", inside.memory(agent).look, None),
+            ("counts and bytes by dtype", inside.memory(agent).take_snapshot, None),
             ("JAX's memory profile", jax.profiler.device_memory_profile, None),
             ("reading it", lambda data=data: pprof.read(data), goal),
             ("all of Agent.memory()", agent.memory, None),

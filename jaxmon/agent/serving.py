@@ -148,7 +148,7 @@ class Serving:
             )
             self._local = None
             return False
-        server.every(EVERY, local.look)
+        server.every(EVERY, local.check)
         return True
 
 
@@ -194,7 +194,7 @@ class LocalSocket:
             raise
         self._slot, self._number = slot, slot.number
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Listen again if the socket is gone; called on the server's thread."""
         with self._lock:
             if self._closed or (self._slot is not None and self._slot.in_place()):

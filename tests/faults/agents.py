@@ -33,7 +33,7 @@ from jaxmon.http.server import Response, Server
 server = Server({"/metrics": lambda _: Response(sys.argv[2].encode())})
 local = LocalSocket(server, Path(sys.argv[1]))
 local.open()
-server.every(0.1, local.look)
+server.every(0.1, local.check)
 server.start()
 print(local.path, flush=True)
 signal.sigwait([signal.SIGTERM])

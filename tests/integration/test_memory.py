@@ -167,7 +167,7 @@ def test_a_lost_device_costs_its_own_figures_only() -> None:
     fake.local_devices = lambda: [*jax.local_devices(), Lost(jax.local_devices()[0])]
     context = context_of(fake, Settings())
     memory = Memory(context)
-    memory.look()
+    memory.take_snapshot()
 
     first, lost = memory.snapshot()["devices"]
     assert first["dtypes"]["int8"]["bytes"] >= kept.nbytes
@@ -180,11 +180,11 @@ def test_a_look_that_fails_leaves_no_figures() -> None:
     """What was seen before is not true any more, and nobody could tell."""
     fake: Any = Jax(jax.live_arrays())
     memory = Memory(context_of(fake, Settings()))
-    memory.look()
+    memory.take_snapshot()
     assert memory.collect()
     fake.live_arrays = None
     with pytest.raises(TypeError):
-        memory.look()
+        memory.take_snapshot()
 
     assert memory.collect() == memory.snapshot()["devices"] == []
 
@@ -234,7 +234,7 @@ def test_dtypes_are_bounded() -> None:
     like = jnp.ones(2)
     fake: Any = Jax([Array(like, f"field{at}") for at in range(100)])
     memory = Memory(context_of(fake, Settings()))
-    memory.look()
+    memory.take_snapshot()
     counts = {
         series: number
         for family in memory.collect()
@@ -266,7 +266,7 @@ def test_arrays_that_go_meanwhile_do_not_count() -> None:
     """The program goes on while its arrays are counted."""
     fake: Any = Jax([Deleted(jnp.ones(2), "f")])
     memory = Memory(context_of(fake, Settings()))
-    memory.look()
+    memory.take_snapshot()
 
     (device, *_) = memory.snapshot()["devices"]
     assert (device["live_arrays"], device["live_bytes"]) == (0, 0)
@@ -295,7 +295,7 @@ def test_packed_arrays_are_as_large_as_they_are_on_the_device() -> None:
     numbers = jax.device_put(np.ones(4001, jnp.int4))
     size = numbers.on_device_size_in_bytes()
     memory = Memory(context_of(jax, Settings(memory_interval=0)))
-    memory.look()
+    memory.take_snapshot()
     found = {
         series.split('"')[3]: number
         for family in memory.collect()

@@ -66,7 +66,7 @@ def test_a_report_is_strict_json_whatever_parts_say(agent: Agent) -> None:
 class Broken:
     """A part that cannot tell anything."""
 
-    looked = False
+    has_snapshot = False
 
     def snapshot(self) -> dict[str, Any]:
         """Fail."""
@@ -163,23 +163,23 @@ def test_without_memory_for_a_report_the_log_says_so(
     assert value(agent, REPORTS) == 1
 
 
-class Looks:
-    """Says what it was asked for."""
+class Snapshots:
+    """Returns what was requested."""
 
-    def __init__(self, *, looked: bool) -> None:
-        self.looked = looked
+    def __init__(self, *, has_snapshot: bool) -> None:
+        self.has_snapshot = has_snapshot
 
     def snapshot(self) -> dict[str, Any]:
         """Return nothing."""
         return {}
 
-    def lines(self, _: int, *, look: bool) -> dict[str, Any]:
-        """Return whether to look."""
-        return {"lines": [], "look": look}
+    def lines(self, _: int, *, fresh: bool) -> dict[str, Any]:
+        """Return whether a new snapshot is requested."""
+        return {"lines": [], "fresh": fresh}
 
 
 @pytest.mark.parametrize(
-    ("looked", "tight", "arrays", "look"),
+    ("has_snapshot", "tight", "arrays", "fresh"),
     [
         (True, False, 20_000, True),
         (True, False, 20_001, False),
@@ -190,19 +190,19 @@ class Looks:
         (False, True, 20_001, False),
     ],
 )
-def test_a_look_at_the_lines_is_taken_where_it_is_cheap(
-    agent: Agent, *, looked: bool, tight: bool, arrays: int, look: bool
+def test_a_snapshot_of_the_lines_is_taken_if_it_is_cheap(
+    agent: Agent, *, has_snapshot: bool, tight: bool, arrays: int, fresh: bool
 ) -> None:
     """
-    With many arrays, or little memory, lines are those of the last regular look; where
-    there was none, a look may take longer, but not for ever.
+    With many arrays, or little memory, lines are those of the last regular snapshot; if
+    there is none, taking one may take longer, but not forever.
     """
     facts = inside.oom(agent).facts
-    seen: Any = Looks(looked=looked)
+    seen: Any = Snapshots(has_snapshot=has_snapshot)
     facts.lines = seen
 
-    assert facts._lines({"arrays": arrays}, tight=tight)["look"] is look
-    assert facts._lines({"unavailable": "why"}, tight=tight)["look"] is False
+    assert facts._lines({"arrays": arrays}, tight=tight)["fresh"] is fresh
+    assert facts._lines({"unavailable": "why"}, tight=tight)["fresh"] is False
 
 
 def test_a_report_stays_within_its_bounds(agent: Agent) -> None:

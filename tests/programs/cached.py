@@ -113,7 +113,7 @@ books = {
 }
 if agent is not None:
     cache = inside.cache(agent)
-    cache.look()
+    cache.scan()
     books["snapshot"] = cache.snapshot()
     books["samples"] = {
         name: value for family in cache.collect() for name, value in family.samples

@@ -51,12 +51,12 @@ def test_a_directory_that_hangs_is_named_and_blocks_nobody() -> None:
         return DirectoryScan(entries=1, size=5, free=100)
 
     shared = context("/cache")
-    cache = PersistentCache(shared, look=look, clock=lambda: now[0])
+    cache = PersistentCache(shared, scan=look, clock=lambda: now[0])
     cache.start()
     function = shared.table.named("f")
     try:
         answers.set()
-        cache.look()
+        cache.scan()
         assert exported(cache)[catalog.PERSISTENT_CACHE_ENTRIES.name] == 1
         answers.clear()
         asked.clear()
@@ -102,7 +102,7 @@ def test_a_cold_start_does_not_list_a_slow_directory_again_and_again() -> None:
         return DirectoryScan()
 
     shared = context("/cache")
-    cache = PersistentCache(shared, look=look, clock=lambda: now[0])
+    cache = PersistentCache(shared, scan=look, clock=lambda: now[0])
     cache.start()
     function = shared.table.named("f")
     try:
@@ -132,7 +132,7 @@ def test_a_slow_directory_is_listed_no_more_often_by_the_clock() -> None:
         now[0] += 1.0
         return DirectoryScan()
 
-    cache = PersistentCache(context("/cache"), look=look, clock=lambda: now[0])
+    cache = PersistentCache(context("/cache"), scan=look, clock=lambda: now[0])
     routine = cache._worker._routine
     assert routine is not None
     for _ in range(40):
@@ -153,8 +153,8 @@ def test_a_bucket_is_not_listed(tmp_path: Path) -> None:
         return DirectoryScan()
 
     shared = context("gs://bucket/cache")
-    cache = PersistentCache(shared, look=look)
-    cache.look()
+    cache = PersistentCache(shared, scan=look)
+    cache.scan()
     cache.looked_up(shared.table.named("f"), hit=True)
     cache.stop()
 

@@ -68,7 +68,7 @@ class PersistentCache(Part):
 
     Args:
         context: shared state of the agent.
-        look: scans the directory.
+        scan: scans the directory.
         clock: seconds, to detect a hung scan.
     """
 
@@ -78,12 +78,12 @@ class PersistentCache(Part):
         self,
         context: Context,
         *,
-        look: Callable[..., DirectoryScan] = cache_directory.scan,
+        scan: Callable[..., DirectoryScan] = cache_directory.scan,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._module = context.jax
         self._jax = JaxCache(context.jax)
-        self._watch = DirectoryScanner(self._jax, look=look, clock=clock)
+        self._watch = DirectoryScanner(self._jax, scan=scan, clock=clock)
         self._events = context.events
         self._requests = {"hit": Tally(), "miss": Tally()}
         self._functions: dict[Function, dict[str, Tally]] = {}
@@ -105,7 +105,7 @@ class PersistentCache(Part):
             "cache",
             context.guard,
             every=_EVERY,
-            routine=self._look_again,
+            routine=self._scan_periodically,
             gives_up=False,
         )
 
@@ -138,7 +138,7 @@ class PersistentCache(Part):
             elif attempt is not None and heard:
                 self._settle(function, attempt)
         if first:
-            self._look_soon()
+            self._scan_soon()
 
     def stored(self) -> None:
         """Record that JAX is about to write an entry."""
@@ -220,12 +220,12 @@ class PersistentCache(Part):
         """Stop it, without waiting for a hung directory."""
         self._worker.stop(timeout=1.0 if self._watch.hung else 5.0)
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Scan the directory now, on this thread, and record new obstacles."""
         self._queued = False
         with self._lock:
             sought = {module: tuple(keys) for module, keys in self._missing.items()}
-        self._watch.look(sought, hits=self._requests["hit"].value)
+        self._watch.scan(sought, hits=self._requests["hit"].value)
         for obstacle in self._obstacles():
             mark = object()
             if self._told.setdefault(obstacle.reason, mark) is mark:
@@ -322,7 +322,7 @@ class PersistentCache(Part):
             if self._missing_keys < _KEYS:
                 self._missing_keys += 1
                 self._missing.setdefault(attempt.module, set()).add(attempt.key)
-        self._look_soon()
+        self._scan_soon()
 
     def _failed(
         self, operation: str, module: str, key: str, error: BaseException
@@ -351,17 +351,17 @@ class PersistentCache(Part):
             file=f"{key}{SUFFIX}",
             error=type(error).__name__,
         )
-        self._look_soon()
+        self._scan_soon()
 
-    def _look_again(self) -> None:
+    def _scan_periodically(self) -> None:
         # A directory shared by many processes is slow when all of them scan it.
         if self._watch.may_rescan:
-            self.look()
+            self.scan()
 
-    def _look_soon(self) -> None:
+    def _scan_soon(self) -> None:
         if not self._queued and self._watch.may_rescan:
             self._queued = True
-            self._worker.submit(self.look)
+            self._worker.submit(self.scan)
 
     def _obstacles(self) -> list[Obstacle]:
         from jaxmon.agent.cache.obstacles import CacheState, obstacles  # noqa: PLC0415

@@ -29,7 +29,7 @@ class DirectoryScanner:
 
     Args:
         jax: state of JAX's cache, and how to read an entry.
-        look: scans a directory.
+        scan: scans a directory.
         clock: seconds, to detect a hung scan.
     """
 
@@ -37,11 +37,11 @@ class DirectoryScanner:
         self,
         jax: JaxCache,
         *,
-        look: Callable[..., DirectoryScan] = cache_directory.scan,
+        scan: Callable[..., DirectoryScan] = cache_directory.scan,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._jax = jax
-        self._look, self._clock = look, clock
+        self._scan, self._clock = scan, clock
         self._listing = DirectoryScan()
         self._elsewhere: dict[str, str | None] = {}
         self._made_under: dict[str, str | None] = {}
@@ -82,7 +82,7 @@ class DirectoryScanner:
         # JAX creates the directory when it first needs it.
         return self._listing.problem if self._jax.open_attempted else None
 
-    def look(self, sought: Mapping[str, Collection[str]], *, hits: int) -> None:
+    def scan(self, sought: Mapping[str, Collection[str]], *, hits: int) -> None:
         """
         Scan now, on this thread, which hangs if the directory does.
 
@@ -97,7 +97,7 @@ class DirectoryScanner:
         self._since = began = self._clock()
         try:
             writes = self._jax.process == 0
-            self._listing = self._look(directory, sought=sought, writes=writes)
+            self._listing = self._scan(directory, sought=sought, writes=writes)
             # A single hit shows that the path is right.
             suspects = () if hits else self._listing.elsewhere
             self._elsewhere = self._moved(directory, suspects)

@@ -50,7 +50,7 @@ class DeviceMetrics(Part):
             "device_figures",
             context.guard,
             every=every,
-            routine=self._look,
+            routine=self._query,
             gives_up=False,
         )
         # Held while the driver is queried.
@@ -86,7 +86,7 @@ class DeviceMetrics(Part):
             return []
         return found[1]
 
-    def _look(self) -> None:
+    def _query(self) -> None:
         from jaxmon.agent.devices.nvml import Nvml  # noqa: PLC0415
         from jaxmon.exposition.plausible import Sieve  # noqa: PLC0415
 

@@ -59,7 +59,7 @@ class MemoryLines(Part):
             "allocations",
             context.guard,
             every=self._interval,
-            routine=self.look,
+            routine=self.take_snapshot,
             spread=_SPREAD,
         )
 
@@ -76,13 +76,13 @@ class MemoryLines(Part):
     def refresh(self, *, asked: bool) -> None:
         """Take a snapshot now, unless disabled."""
         del asked
-        self.look()
+        self.take_snapshot()
 
     def explain(self) -> Explanation:
         """Return the source lines that hold memory."""
         return Explanation({"allocations": self.snapshot})
 
-    def look(self) -> None:
+    def take_snapshot(self) -> None:
         """Take a snapshot now, on this thread; does nothing if disabled."""
         if self._interval:
             self.profile()
@@ -116,7 +116,7 @@ class MemoryLines(Part):
                 self._judge(profile)
         return profile
 
-    def lines(self, limit: int = LIMIT, *, look: bool = True) -> dict[str, Any]:
+    def lines(self, limit: int = LIMIT, *, fresh: bool = True) -> dict[str, Any]:
         """
         Return the source lines that hold most memory, as in `snapshot`, and the time of
         the snapshot.
@@ -125,9 +125,9 @@ class MemoryLines(Part):
 
         Args:
             limit: maximum number of lines.
-            look: take a snapshot now; otherwise, or if that fails, use the last one.
+            fresh: take a snapshot now; otherwise, or if that fails, use the last one.
         """
-        if look:
+        if fresh:
             try:
                 self.profile()
             except MemoryError as error:  # no memory: not a failure of ours
@@ -140,7 +140,7 @@ class MemoryLines(Part):
         return {"time": last.time, "lines": last.rows(limit)}
 
     @property
-    def looked(self) -> bool:
+    def has_snapshot(self) -> bool:
         """Whether a snapshot has been taken."""
         return self._last is not None
 
@@ -148,7 +148,7 @@ class MemoryLines(Part):
         """
         Return the last snapshot and growth since the first; takes one if there is none.
         """
-        if self._interval and not self.looked:
+        if self._interval and not self.has_snapshot:
             self.lines()
         with self._lock:
             last, first, leaks = self._last, self._first, list(self._leaks.values())

@@ -44,7 +44,7 @@ class Memory(Part):
             "memory",
             context.guard,
             every=self._interval,
-            routine=self.look,
+            routine=self.take_snapshot,
             gives_up=False,
         )
 
@@ -60,7 +60,7 @@ class Memory(Part):
     def refresh(self, *, asked: bool) -> None:
         """Take a snapshot now."""
         if asked or self._interval:
-            self.look()
+            self.take_snapshot()
 
     def explain(self) -> Explanation:
         """Return the memory of the devices."""
@@ -74,7 +74,7 @@ class Memory(Part):
         """Return the metrics of the last snapshot."""
         return self._families
 
-    def look(self) -> None:
+    def take_snapshot(self) -> None:
         """Read everything now, on this thread."""
         families: list[Family] = []
         summaries: list[dict[str, Any]] = []

@@ -78,11 +78,11 @@ class Lines(Protocol):
     """Provides the source lines that hold memory."""
 
     @property
-    def looked(self) -> bool:
+    def has_snapshot(self) -> bool:
         """Whether a snapshot has been taken."""
         ...
 
-    def lines(self, limit: int, *, look: bool) -> dict[str, Any]:
+    def lines(self, limit: int, *, fresh: bool) -> dict[str, Any]:
         """Return the lines that hold most memory, now or in the last snapshot."""
         ...
 
@@ -209,12 +209,12 @@ class ReportBuilder:
         Return the source lines that hold most memory, now or in the last snapshot.
         """
         # A snapshot takes time, and host memory.
-        if self.lines.looked:
+        if self.lines.has_snapshot:
             most = 0 if tight else _MANY_ARRAYS
         else:
             most = _MANY_ARRAYS if tight else _MOST_ARRAYS
-        look = arrays.get("arrays", most + 1) <= most
-        return self.lines.lines(_LINES, look=look)
+        fresh = arrays.get("arrays", most + 1) <= most
+        return self.lines.lines(_LINES, fresh=fresh)
 
     def _programs(self, failure: Failure) -> dict[str, Any]:
         """
