@@ -140,7 +140,7 @@ def _layer_off(bare: Call, argument: Any) -> Row:
 
 @contextmanager
 def agent(*, calls: bool = True) -> Iterator[None]:
-    """Run an agent that only hooks, and serves nobody, within the block."""
+    """Run an agent that only hooks, and serves no endpoint, within the block."""
     import jaxmon
 
     jaxmon.instrument(port=None, socket=False, memory_interval=0, calls=calls)

@@ -160,7 +160,7 @@ def _truth(repeats: int, calls: int) -> Row:
 
 @contextmanager
 def agent(rate: float) -> Iterator[Any]:
-    """Run an agent that samples at *rate* and serves nobody within the block."""
+    """Run an agent that samples at *rate* and serves no endpoint within the block."""
     import jaxmon
 
     os.environ.setdefault("JAX_PLATFORMS", "cpu")

@@ -81,7 +81,7 @@ def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
     while traceback is not None:
         frame = traceback.tb_frame
         if not _is_from(frame, _OURS):
-            if _was_given(frame, below):
+            if _received_frame(frame, below):
                 return True
             strange.append(frame)
         below, traceback = frame, traceback.tb_next
@@ -94,7 +94,7 @@ def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
     return all(_is_from(frame, _KNOWN) for frame in strange)
 
 
-def _was_given(frame: FrameType, below: FrameType | None) -> bool:
+def _received_frame(frame: FrameType, below: FrameType | None) -> bool:
     """
     Return whether the code in *frame* was called from *below*, and received it as an
     argument.

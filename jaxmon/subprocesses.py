@@ -23,7 +23,7 @@ _LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CompletedRun:
     """
     How a program ended.
 
@@ -45,7 +45,7 @@ def run(
     max_bytes: int = 1 << 20,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-) -> Done:
+) -> CompletedRun:
     """
     Run *command*, which gets no input, until it ends.
 
@@ -83,7 +83,7 @@ def run(
             raise TimeoutError(msg) from None
         raise
     out, err = (kept.decode("utf-8", "replace") for kept in said)
-    return Done(process.returncode, out, err)
+    return CompletedRun(process.returncode, out, err)
 
 
 def _listen(

@@ -1,4 +1,4 @@
-"""A real Alertmanager, and somebody for it to call."""
+"""A real Alertmanager, and a receiver for it to call."""
 
 from __future__ import annotations
 

@@ -74,7 +74,8 @@ def options(
     directory: Path | str | None, *run: str, config: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """
-    Return what tells the program to keep everything in *directory*, and to run *run*.
+    Return the environment that makes the program keep everything in *directory*, and
+    run *run*.
     """
     return {
         "config": {

@@ -66,7 +66,7 @@ def failures_escape(
 
 @pytest.fixture
 def free_port() -> int:
-    """Return a TCP port of the loopback interface that nobody listens on now."""
+    """Return an unused TCP port of the loopback interface."""
     return support.free_port()
 
 

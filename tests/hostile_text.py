@@ -18,7 +18,7 @@ HOSTILE = (
 def harmful(text: str) -> list[str]:
     """
     Return the lines of *text* that would do more than show characters in one line, or
-    begin as somebody else wants.
+    begin as an attacker wants.
     """
     return [
         line

@@ -23,7 +23,7 @@ def recording(limit: int = 200) -> Iterator[Recorded]:
 
 
 class Recorded(Indicators):
-    """Indicators that can be asked, and that keep what they were told of errors."""
+    """Indicators that can be inspected, and that keep reported errors."""
 
     def __init__(self, limit: int) -> None:
         self.errors: list[BaseException] = []

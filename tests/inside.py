@@ -84,12 +84,12 @@ def observers(agent: Agent) -> Observers:
 
 
 def overview(agent: Agent) -> dict[str, Any]:
-    """Return what the page of that name tells."""
+    """Return the content of the endpoint of that name."""
     return runtime(agent).overview.whole()
 
 
 def see_error(agent: Agent, error: BaseException | None) -> None:
-    """Report *error* as one that nobody caught."""
+    """Report *error* as uncaught."""
     errors(agent).on_surfaced(error)
 
 

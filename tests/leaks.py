@@ -85,8 +85,8 @@ def leaked(before: Snapshot) -> list[str]:
     """
     Return what is there now and was not in *before*, in words.
 
-    What ends by itself, such as a thread that has been told to stop, or goes with
-    the next garbage collection, gets some time.
+    What ends by itself, such as a thread that was asked to stop, or goes with the next
+    garbage collection, gets some time.
     """
     deadline = time.monotonic() + GRACE_SECONDS
     found = list(_leaks(before))
@@ -130,7 +130,7 @@ def _not_in(before: Any) -> Callable[[Any], bool]:
 
 
 def _ours(value: Any) -> bool:
-    """Tell whether *value* was defined by jaxmon or by a test."""
+    """Return whether *value* was defined by jaxmon or by a test."""
     origins = (getattr(value, "__module__", None), type(value).__module__)
     ours = ("jaxmon", "jaxmon_exporter", "tests")
     return any(str(origin).partition(".")[0] in ours for origin in origins)

@@ -1,5 +1,5 @@
 """
-Programs of a known duration: XLA runs them, and they tell when they ran.
+Programs of a known duration: XLA runs them, and they record when they ran.
 
 They sleep, so that their time is the same on a busy machine, and read the clock that
 `time.perf_counter` reads. What else there is in such a program takes some 20 µs.
@@ -45,7 +45,8 @@ def build(directory: Path) -> None:
 
 def nap(x: Any) -> Any:
     """
-    Return what a nap tells; to be traced, with what `duration` or another nap returns.
+    Return what a nap records; to be traced, with what `duration` or another nap
+    returns.
     """
     # XLA runs what is cheap within the call; a product is not.
     square = jnp.ones((16, 16)) * x[0]

@@ -137,7 +137,7 @@ def problems(
 
 
 def is_sidecars(panel: Mapping[str, Any]) -> bool:
-    """Tell whether a panel shows what no agent exports by itself."""
+    """Return whether a panel shows what no agent exports by itself."""
     names = re.findall(r"`(\w+)`", panel["description"])
     return any("agent" not in BY_NAME[one].sources for one in names if one in BY_NAME)
 

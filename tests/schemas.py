@@ -61,7 +61,7 @@ def kind_of(document: Document) -> Kind:
 
 
 def is_custom(document: Document) -> bool:
-    """Tell whether a controller defines *document*, not Kubernetes."""
+    """Return whether a controller defines *document*, not Kubernetes."""
     group = kind_of(document)[0]
     return "." in group and not group.endswith(".k8s.io")
 

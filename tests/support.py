@@ -46,7 +46,7 @@ def require_program(name: str) -> str:
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback interface that nobody listens on now."""
+    """Return an unused TCP port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -37,12 +37,12 @@ class Comparison:
         self._truth.append(seconds)
 
     def agree(self) -> bool:
-        """Tell whether they agree."""
+        """Return whether they agree."""
         own = self._own()
         return bool(own) and 0.5 < own[0] / min(self._truth) < 1.6
 
     def silent(self) -> bool:
-        """Tell whether there are no execution times to compare."""
+        """Return whether there are no execution times to compare."""
         return not self._own()
 
     def _own(self) -> list[float]:
@@ -93,7 +93,7 @@ def fifth(values: list[float]) -> float:
 
 
 class Naps:
-    """Napping programs, called and sampled, beside what they tell."""
+    """Napping programs, called and sampled, next to what they record."""
 
     def __init__(self, sampling: Sampling, milliseconds: int, *, waits: bool) -> None:
         self._sampling, self._waits = sampling, waits

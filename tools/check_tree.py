@@ -1,8 +1,8 @@
 """
 Fail when a tracked file names the machine it was written on.
 
-Looks for this machine's paths and host name, whichever these are, for anybody's
-home directory, and for package registries, which a site may replace.
+Looks for this machine's paths and host name, whichever these are, for home directories,
+and for package registries, which a site may replace.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import textwrap
 from pathlib import Path
 
 from jaxmon.catalog import CAUSES
-from jaxmon.report.advice.words import what_to_do
+from jaxmon.report.advice.words import recompile_advice
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,7 +49,7 @@ def item(found: re.Match[str]) -> str:
 
 
 def _marked_up(cause: str) -> str:
-    return _CODE.sub(r"`\1`", what_to_do(cause))
+    return _CODE.sub(r"`\1`", recompile_advice(cause))
 
 
 def written(text: str, place: re.Pattern[str]) -> str:

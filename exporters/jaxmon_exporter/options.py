@@ -79,9 +79,9 @@ def _listened(host: str) -> str:
 
 def _names(chosen: tuple[str, ...]) -> tuple[str, ...]:
     """Return *chosen* names that `Host` may have."""
-    from jaxmon.http.hosts import Hosts  # noqa: PLC0415 - see above
+    from jaxmon.http.hosts import HostPolicy  # noqa: PLC0415 - see above
 
-    Hosts(chosen)
+    HostPolicy(chosen)
     return chosen
 
 

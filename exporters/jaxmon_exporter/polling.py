@@ -25,7 +25,7 @@ from jaxmon.catalog import (
     COLLECTOR_SUCCESS,
 )
 from jaxmon.exposition.families import Family, series
-from jaxmon.exposition.plausible import Sieve
+from jaxmon.exposition.plausible import PlausibilityFilter
 from jaxmon_exporter.collecting import (
     NO_RUN_DIR,
     Clock,
@@ -90,7 +90,7 @@ class Poller:
         self._thread = threading.Thread(
             target=self._run, name=f"jaxmon-poll-{collector.name}", daemon=True
         )
-        self._sieve = Sieve(log, f"collector {collector.name}")
+        self._sieve = PlausibilityFilter(log, f"collector {collector.name}")
         self._families: list[Family] = []
         self._worked = False
         self._taken: float | None = None
@@ -236,7 +236,7 @@ class Poller:
         self._worked |= not reason
 
 
-class Polling:
+class PollerGroup:
     """
     All collectors of a sidecar.
 

@@ -15,7 +15,7 @@ from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.exposition.histogram import Histogram
-from jaxmon.http.hosts import Hosts
+from jaxmon.http.hosts import HostPolicy
 from jaxmon.http.server import Server, metrics_handler
 from jaxmon.resources.container import ContainerFamilies
 from jaxmon.resources.process import ProcessFamilies
@@ -23,7 +23,7 @@ from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry
 from jaxmon_exporter.options import Options
-from jaxmon_exporter.polling import Polling
+from jaxmon_exporter.polling import PollerGroup
 from jaxmon_exporter.precedence import unserved
 
 
@@ -68,7 +68,7 @@ class Service:
         self._gate = _gate(options.web_config) if options.web_config else None
         self._names = _names() if options.compat == "dcgm" else None
         primary, secondary = registry.make(options, give_up)
-        self._polling = Polling(
+        self._polling = PollerGroup(
             primary,
             secondary=secondary,
             merge=partial(
@@ -93,7 +93,7 @@ class Service:
                 "/-/ready": pages.ready_page(self._polling.ready),
             },
             name="jaxmon-exporter",
-            hosts=Hosts(options.allowed_hosts),
+            hosts=HostPolicy(options.allowed_hosts),
             on_error=self._count_error,
         )
 

@@ -132,15 +132,15 @@ class CountedFunction:
     # Pickled is JAX's object, which is readable where jaxmon is not installed. Only
     # copying asks for these two.
     def __copy__(self) -> Any:
-        return _Copied(self).made(copy.copy(jitted_of(self)))
+        return _CopyHelper(self).made(copy.copy(jitted_of(self)))
 
     # No frame of ours is on the stack while what is inside is copied.
     __deepcopy__ = property(
-        lambda self: functools.partial(copy.deepcopy, _Copied(self))
+        lambda self: functools.partial(copy.deepcopy, _CopyHelper(self))
     )
 
 
-class _Copied:
+class _CopyHelper:
     """
     What is copied in place of a `CountedFunction`: JAX's object, then made to count.
     """

@@ -65,11 +65,11 @@ class _Commands(click.Group):
         **extra: Any,
     ) -> click.Context:
         _accept_any_text()
-        with _ending_well():
+        with _handle_errors():
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
-        with _ending_well(), _ended_in_order():
+        with _handle_errors(), _exit_on_signals():
             return super().invoke(ctx)
 
 
@@ -104,7 +104,7 @@ def exporter() -> None:
 
 
 @contextmanager
-def _ending_well() -> Iterator[None]:
+def _handle_errors() -> Iterator[None]:
     """
     Report errors raised in the block and exit; exit silently on interrupts and broken
     pipes, before click exits with another code.
@@ -135,7 +135,7 @@ def _ending_well() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except BrokenPipeError as error:
-        if _unread():
+        if _is_broken_pipe():
             sys.exit(_ENDED_UNREAD)
         # click would take that for the same, and say nothing.
         _fail(CommandError(f"connection closed by peer: {error.strerror}"))
@@ -144,7 +144,7 @@ def _ending_well() -> Iterator[None]:
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
+def _exit_on_signals() -> Iterator[None]:
     """
     Turn SIGTERM and SIGHUP into `SystemExit` in the block so that temporary files are
     removed. A second signal exits immediately.
@@ -178,7 +178,7 @@ def _about_file(error: OSError) -> str | None:
     return None
 
 
-def _unread() -> bool:
+def _is_broken_pipe() -> bool:
     """
     Return whether the output pipe is closed, and discard further output so that Python
     prints no error at exit.
@@ -191,7 +191,7 @@ def _unread() -> bool:
         ends.register(stream.fileno(), 0)
         if ends.poll(0):
             found = True
-            _to_nowhere(stream)
+            _discard_output(stream)
     return found
 
 
@@ -206,11 +206,11 @@ def _settle() -> bool:
             stream.flush()
         except OSError:
             found = True
-            _to_nowhere(stream)
+            _discard_output(stream)
     return found
 
 
-def _to_nowhere(stream: TextIO) -> None:
+def _discard_output(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

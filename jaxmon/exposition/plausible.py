@@ -21,7 +21,7 @@ _MOST_SAID = 256
 _SHOWN = 160
 
 
-class Sieve:
+class PlausibilityFilter:
     """
     Filters out values outside the metric's range (`Metric.range`).
 

@@ -55,7 +55,7 @@ Observed: TypeAlias = Stored | StoredAsV2 | None
 
 
 @dataclass(frozen=True)
-class Saved:
+class SaveResult:
     """
     The result of a save.
 
@@ -155,7 +155,9 @@ class Grafana:
             updated=self._session.redacted(str(meta.get("updated") or "")),
         )
 
-    def save(self, body: Body, *, base: int | None, folder: str, message: str) -> Saved:
+    def save(
+        self, body: Body, *, base: int | None, folder: str, message: str
+    ) -> SaveResult:
         """
         Store *body* as the next version.
 
@@ -186,13 +188,15 @@ class Grafana:
         if response.status == _EXISTS or _is_mismatch(response):
             raise ConflictError(self._text(response), status=response.status)
         if response.status == _ACCEPTED:
-            return Saved(None, "", pending=True)
+            return SaveResult(None, "", pending=True)
         if response.status != _OK:
             self._refused(f"saving {body.get('uid')}", response)
         number = (
             response.data.get("version") if isinstance(response.data, dict) else None
         )
-        return Saved(number if isinstance(number, int) else None, response.text("url"))
+        return SaveResult(
+            number if isinstance(number, int) else None, response.text("url")
+        )
 
     def _message(self, uid: str, number: int) -> str | None:
         """

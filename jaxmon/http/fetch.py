@@ -103,7 +103,7 @@ def fetch_all(  # noqa: PLR0913 - each bound is one of its own
     end = time.monotonic() + timeout
     waiting = iter(paths.items())
     with selectors.DefaultSelector() as selector:
-        batch = _Round(selector, request, max_bytes, max_total)
+        batch = _ConcurrentFetch(selector, request, max_bytes, max_total)
         try:
             batch.connect(waiting)
             while selector.get_map() and (left := end - time.monotonic()) > 0:
@@ -116,7 +116,7 @@ def fetch_all(  # noqa: PLR0913 - each bound is one of its own
     return {key: batch.answers.get(key, late) for key in paths}
 
 
-class _Round:
+class _ConcurrentFetch:
     """
     All exchanges of one call.
 

@@ -33,7 +33,7 @@ _BROWSER = (
 _PATTERN = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?", re.IGNORECASE)
 
 
-class Hosts:
+class HostPolicy:
     """
     The host names a server accepts. Always: addresses, names without a dot, names under
     domains that cannot be registered, and the name of this machine. Thread-safe.

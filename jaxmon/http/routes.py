@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jaxmon.http.hosts import Hosts
+from jaxmon.http.hosts import HostPolicy
 from jaxmon.http.messages import Request, Response, error_response
 
 
@@ -43,7 +43,7 @@ class Router:
         routes: Mapping[str, Handler],
         local_routes: Mapping[str, Handler],
         *,
-        hosts: Hosts,
+        hosts: HostPolicy,
         report: Callable[[str, BaseException], None],
     ) -> None:
         self._routes = routes

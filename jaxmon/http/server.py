@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.http import listeners
 from jaxmon.http.connections import Connections, Timeouts
-from jaxmon.http.hosts import Hosts
+from jaxmon.http.hosts import HostPolicy
 from jaxmon.http.listeners import Gate, Listener
 from jaxmon.http.loop import Loop
 from jaxmon.http.messages import Request, Response, now
@@ -85,7 +85,7 @@ class Server:
         read_timeout: float = 5.0,
         write_timeout: float = 10.0,
         answer_timeout: float = 180.0,
-        hosts: Hosts | None = None,
+        hosts: HostPolicy | None = None,
         on_error: OnError | None = None,
     ) -> None:
         self.routes = dict(routes)
@@ -96,7 +96,7 @@ class Server:
         self._router = Router(
             self.routes,
             {**routes, **(local_routes or {})},
-            hosts=hosts or Hosts(),
+            hosts=hosts or HostPolicy(),
             report=self._report,
         )
         self._listeners: list[Listener] = []

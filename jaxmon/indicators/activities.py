@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from jaxmon.indicators.decorate import F, decorated
-from jaxmon.indicators.endings import End, noting, now, when_dropped
+from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.recorder import recorder, report
 
 
@@ -60,7 +60,7 @@ class Activity:
         try:
             mark = indicators.timeline.open(str(self._name), end)
             # An interrupt at the very beginning of `__exit__` does not leave the block.
-            mark.kept = when_dropped(self, noting(end))
+            mark.kept = on_finalize(self, noting(end))
         except Exception:  # noqa: BLE001 - contained: the program goes on
             indicators.guard.failed(SITE, theirs=True)
 

@@ -79,7 +79,7 @@ def _generator(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         inside, items = step(), function(*args, **kwargs)
         enter, leave = inside.enter, inside.leave
-        with _Within(inside, context()):
+        with _ManagerInStep(inside, context()):
             proceed, given = items.send, None
             while True:
                 enter()
@@ -94,7 +94,7 @@ def _generator(
                     given = yield item
                     proceed = items.send
                 except GeneratorExit:
-                    with _Inside(inside):
+                    with _StepContext(inside):
                         items.close()
                     raise
                 except BaseException as error:  # noqa: BLE001 - thrown further in
@@ -108,7 +108,7 @@ def _async_generator(
 ) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         inside, items = step and step(), function(*args, **kwargs)
-        with _Within(inside, context()):
+        with _ManagerInStep(inside, context()):
             proceed, given = items.asend, None
             while True:
                 if inside is not None:
@@ -125,7 +125,7 @@ def _async_generator(
                     given = yield item
                     proceed = items.asend
                 except GeneratorExit:
-                    with _Inside(inside):
+                    with _StepContext(inside):
                         await items.aclose()
                     raise
                 except BaseException as error:  # noqa: BLE001 - thrown further in
@@ -134,7 +134,7 @@ def _async_generator(
     return wrapper
 
 
-class _Inside:
+class _StepContext:
     """A step, or none, as a context manager."""
 
     def __init__(self, step: Step | None) -> None:
@@ -149,7 +149,7 @@ class _Inside:
             self._step.leave()
 
 
-class _Within:
+class _ManagerInStep:
     """*manager*, entered and left as if by a step of a generator."""
 
     def __init__(
@@ -157,7 +157,7 @@ class _Within:
         step: Step | None,
         manager: AbstractContextManager[object],
     ) -> None:
-        self._step = _Inside(step)
+        self._step = _StepContext(step)
         self._manager = manager
 
     def __enter__(self) -> None:

@@ -30,7 +30,7 @@ def noting(end: End) -> Iterator[None]:
     return map(end.append, _times)
 
 
-def when_dropped(one: object, note: Iterator[object]) -> ref[Any]:
+def on_finalize(one: object, note: Iterator[object]) -> ref[Any]:
     """
     Return an object to keep, so that an item of *note*, a C iterator, is taken as soon
     as *one* is no longer referenced.
@@ -38,7 +38,7 @@ def when_dropped(one: object, note: Iterator[object]) -> ref[Any]:
     return ref(one, functools.partial(next, note))
 
 
-class Once:
+class SingleUse:
     """
     A callable for one call that runs its ``__del__``, which must be in C, as soon as it
     is no longer referenced. Half the cost of a partial with a weak reference to it.

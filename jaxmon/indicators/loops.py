@@ -11,7 +11,7 @@ from weakref import ref
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
 from jaxmon.exposition.histogram import Histogram
-from jaxmon.indicators.endings import End, noting, when_dropped
+from jaxmon.indicators.endings import End, noting, on_finalize
 from jaxmon.indicators.labels import Labels
 
 
@@ -37,7 +37,7 @@ class Loop:
         """
         with self._lock:
             self._running = [one for one in self._running if not one[0]]
-            self._running.append((end, when_dropped(run, noting(end))))
+            self._running.append((end, on_finalize(run, noting(end))))
             self.last_step = time.time()
 
     @property

@@ -46,7 +46,7 @@ class Run(Generic[T]):
         self._loop = loop
         self._items = items
         self._item = item
-        self._observed: _Observed | None = None
+        self._observed: _RunRecorder | None = None
 
     def __iter__(self) -> Self:
         return self
@@ -81,7 +81,7 @@ class Run(Generic[T]):
         try:
             if self._observed is None:
                 item = None if self._items is None else self._item
-                self._observed = _Observed(self, indicators, self._loop, item)
+                self._observed = _RunRecorder(self, indicators, self._loop, item)
             else:
                 self._observed.finish()
         except Exception:  # noqa: BLE001 - contained: the program goes on
@@ -104,7 +104,7 @@ class Run(Generic[T]):
                 guard.failed(ITEMS_SITE, theirs=True)
 
 
-class _Observed:
+class _RunRecorder:
     """A run of a loop as an agent follows it."""
 
     __slots__ = (

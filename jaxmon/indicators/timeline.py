@@ -54,7 +54,7 @@ class Stack:
 
     __slots__ = ("_life", "loops", "marks")
 
-    def __init__(self, life: _Life) -> None:
+    def __init__(self, life: _ThreadSentinel) -> None:
         self._life = ref(life)
         self.marks: list[Mark] = []
         self.loops = False
@@ -65,7 +65,7 @@ class Stack:
         return self._life() is not None
 
 
-class _Life:
+class _ThreadSentinel:
     """
     Held by a thread's own storage alone. Python does not know of the end of a thread
     that C++ has started, but clears that.
@@ -76,7 +76,7 @@ class _Life:
 
 class _Local(threading.local):
     stack: Stack | None = None
-    life: _Life | None = None
+    life: _ThreadSentinel | None = None
 
 
 class Timeline:
@@ -157,7 +157,7 @@ class Timeline:
         local = self._local
         stack = local.stack
         if stack is None:
-            life = local.life = _Life()
+            life = local.life = _ThreadSentinel()
             stack = local.stack = Stack(life)
         return stack
 
@@ -165,7 +165,7 @@ class Timeline:
         mark = Mark(name, stack, end)
         with self._lock:
             self._charge()
-            if self._yields_to(stack):
+            if self._replaces(stack):
                 self._follow(stack)
             self._seconds.setdefault(name, 0.0)
             marks = stack.marks
@@ -174,7 +174,7 @@ class Timeline:
             marks.append(mark)
         return mark
 
-    def _yields_to(self, stack: Stack) -> bool:
+    def _replaces(self, stack: Stack) -> bool:
         owner = self._owner
         if owner is None or not owner.is_alive:
             return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby, islice
 
-from jaxmon.report.advice.words import what_to_do
+from jaxmon.report.advice.words import recompile_advice
 from jaxmon.report.layout import (
     INDENT,
     UNKNOWN,
@@ -146,7 +146,7 @@ def recompiles(snapshot: Snapshot, advice: Sequence[Advice], width: int) -> list
         lines += _latest(latest, snapshot.process.now, width)
         if function.name not in advised and causes[0][0] not in told_about:
             told_about.add(causes[0][0])
-            text = f"Advice: {what_to_do(causes[0][0])}"
+            text = f"Advice: {recompile_advice(causes[0][0])}"
             lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 2)
     if rest := len(found) - _MOST_FUNCTIONS:
         lines += [f"{INDENT}and {rest} more functions"] if rest > 0 else []

@@ -64,7 +64,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Spent:
+class BlockCost:
     """
     The cost of a block, available after it ends. `str()` gives the details.
 
@@ -98,11 +98,11 @@ class Spent:
         self._details = words.details(cost)
 
 
-class _Block:
+class _BudgetBlock:
     """One block under *limits*, from `open` to `close`."""
 
     def __init__(self, limits: Limits) -> None:
-        self.spent = Spent()
+        self.spent = BlockCost()
         self._limits = limits
         self._agent: Agent
         self._ledger: Ledger
@@ -156,10 +156,10 @@ class Budget:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._lock = threading.RLock()
-        self._blocks: list[tuple[object, _Block]] = []
+        self._blocks: list[tuple[object, _BudgetBlock]] = []
 
-    def __enter__(self) -> Spent:
-        block = _Block(self._limits)
+    def __enter__(self) -> BlockCost:
+        block = _BudgetBlock(self._limits)
         block.open()
         with self._lock:
             self._blocks.append((_owner(), block))
@@ -184,7 +184,7 @@ class Budget:
                 interrupts.pass_on(failed)
         return False
 
-    def _pop(self) -> _Block:
+    def _pop(self) -> _BudgetBlock:
         """
         Remove and return the innermost block of this thread or task, else the latest: a
         generator may be finished by a different thread than started it.

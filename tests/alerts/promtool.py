@@ -139,7 +139,7 @@ def evaluate(
 
 @cache
 def shipped() -> Rules:
-    """Return the rules of what jaxmon ships; nobody changes them."""
+    """Return the rules that jaxmon ships; do not change them."""
     return _rules(slo.load())
 
 

@@ -154,7 +154,7 @@ def test_a_deployment_mutes_its_noise_and_no_page(alertmanager):
 
 
 def test_a_stalled_loop_pages_once(alertmanager):
-    """A loop that is stuck is late as well; only the cause is told."""
+    """A stuck loop is late as well; only the cause is notified."""
     late = {"slo": "step-freshness", "loop": "main"}
     alertmanager.post(
         alert("JaxmonTrainingStalled", "page", **late),
@@ -174,8 +174,8 @@ def test_a_stalled_loop_pages_once(alertmanager):
 
 def test_notifications_arrive_grouped_and_in_their_place(alertmanager, webhook):
     """
-    The page goes to the page receiver, tickets of one function come together, and
-    what only mutes is sent to nobody.
+    The page goes to the page receiver, tickets of one function are grouped, and alerts
+    that only inhibit are not sent.
     """
     storm = [
         alert("JaxmonRecompileStorm", "ticket", function=function, cell=cell)
@@ -219,7 +219,7 @@ def test_the_alerts_that_deployments_explain_are_marked():
 
 
 def test_without_an_address_nobody_is_called(tmp_path):
-    """Where there is nobody to call, the configuration is valid and has no address."""
+    """Without a receiver, the configuration is valid and has no address."""
     path = tmp_path / "silent.yaml"
     options = alerts.Options(webhook=None)
     path.write_text(alerts.render(options=options)["alertmanager.yaml"])

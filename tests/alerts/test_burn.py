@@ -146,7 +146,7 @@ def test_errors_of_callers_are_not_the_services(tmp_path):
 
 
 def test_one_error_in_a_quiet_hour_is_no_alert(tmp_path):
-    """A single failure among 30 requests is 3 %, and no reason to wake anybody."""
+    """A single failure among 30 requests is 3 %, and no reason to page."""
     series = {GOOD: "0+0.5x180", BAD: "0+0x115 1+0x70"}
 
     run(Case(ALERT, series, quiet=("116m", "118m", "150m")), tmp_path)

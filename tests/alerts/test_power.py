@@ -61,7 +61,7 @@ FLEET = {
 
 
 def test_a_process_draws_what_its_devices_draw(tmp_path):
-    """The sum over its GPUs, each once; nothing where nobody tells."""
+    """The sum over its GPUs, each once; nothing if no source reports it."""
     series = {**FLEET, WATTS.format(A, 4): "700+0x20"}
 
     expect(tmp_path, series, PROCESS_POWER, {("0", ""): 800, ("1", ""): 100})

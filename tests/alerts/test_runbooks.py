@@ -132,7 +132,7 @@ def environ(program, reports, tmp_path):
 
 
 def answers(url):
-    """Tell whether *url* answers with success."""
+    """Return whether *url* returns success."""
     try:
         return bool(http_get(url))
     except OSError:

@@ -40,7 +40,7 @@ class Expected:
     What a fault leads to.
 
     Args:
-        alert: name of the alert that tells of it.
+        alert: name of the alert that reports it.
         labels: which that alert must have, among others.
         description: expression that matches what it says; ``{job}`` stands for it.
         follows: other alerts that are true as well, and may arrive.
@@ -193,7 +193,7 @@ def start(children: Children, fault: str) -> Child:
 
 
 def address(child: Child) -> str:
-    """Return host and port of the agent of *child*, once it tells them."""
+    """Return host and port of the agent of *child*, once it prints them."""
     told = child.says(re.compile(r"metrics: http://([^/]+)"), seconds=DEADLINE)
     return told.replace("localhost", "127.0.0.1")
 
@@ -221,6 +221,6 @@ def alerts_of(running: Stack, job: str) -> list[str]:
 
 
 def is_resolved(webhook: Webhook, alert: dict[str, Any]) -> bool:
-    """Tell whether the end of *alert* was notified."""
+    """Return whether the end of *alert* was notified."""
     resolved = [one["fingerprint"] for _, one in webhook.alerts("resolved")]
     return alert["fingerprint"] in resolved

@@ -176,8 +176,8 @@ def test_a_service_shows_the_hardware_that_it_uses(
     server: Prometheus, places: dict[str, str]
 ) -> None:
     """
-    Of GPUs those that its programs use or its own sidecar reads, of hosts theirs, and
-    nobody else's; one worker's are its own.
+    GPUs that its programs use or its own sidecar reads, their hosts, and no others; one
+    worker's are its own.
     """
     for job, expected in GPUS.items():
         for title in (
@@ -213,8 +213,8 @@ def test_a_service_shows_the_alerts_about_its_hardware(
     server: Prometheus, pages: dict[str, str]
 ) -> None:
     """
-    Whoever chose a service sees what fires about its GPUs and what reads them, and
-    nothing about those of others; least of all where there is no GPU.
+    A selected service shows alerts about its GPUs and their readers, and none about
+    those of others, least of all without a GPU.
     """
     pages["node a"] = pages["node a"].replace(COLLECTOR, COLLECTOR.replace("1.0", "0"))
     lost, hook = "JaxmonAcceleratorLost", "JaxmonAgentHookInactive"

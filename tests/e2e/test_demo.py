@@ -120,7 +120,7 @@ def number(text: str) -> float:
 
 
 def is_listening(url: str) -> bool:
-    """Tell whether somebody still listens where *url* points."""
+    """Return whether something is still listening at *url*."""
     host, port = url.split("/")[2].split(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0

@@ -182,7 +182,7 @@ def test_figures_appear_and_update_without_a_reload(
 def test_process_that_dies_is_marked(
     chrome: Chrome, exporter: Callable[..., Any], agent: Agent
 ) -> None:
-    """An agent whose socket nobody serves any more is shown as not answering."""
+    """An agent whose socket is no longer served is shown as not responding."""
     open_page(chrome, exporter("--port", "0").url)
     until(lambda: cells(chrome, "agents"), "the agent")
     agent.server.stop()
@@ -237,7 +237,9 @@ def test_names_are_text_never_markup(
 def test_columns_sort_by_keyboard_and_pointer(
     chrome: Chrome, exporter: Callable[..., Any]
 ) -> None:
-    """A heading sorts, again reverses, and tells so to assistive technology."""
+    """
+    A heading sorts, a second click reverses, and assistive technology is informed.
+    """
     open_page(chrome, exporter("--port", "0", "--demo").url)
     until(lambda: len(cells(chrome, "functions")) == 5, "the demo's functions")
 
@@ -298,7 +300,7 @@ def test_newcomer_is_told_what_to_do(
 def test_what_a_host_cannot_have_is_no_failure(
     chrome: Chrome, exporter: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """A GPU too old to tell its activity is a normal state, not a red one."""
+    """A GPU too old to report its activity is a normal state, not a red one."""
     (tmp_path / "control").write_text("gpm 0 0\n")
     running = exporter(
         *("--port", "0"),

@@ -91,8 +91,8 @@ def test_workers_and_the_sidecar_have_their_ports(
 ) -> None:
     """
     ``uvicorn --workers 4`` and ``jaxmon exporter`` side by side: the agents leave the
-    sidecar's port alone, it sees them all, and when they are told to end it calls none
-    of them broken. Uvicorn's workers end by the signal, and so leave their sockets.
+    sidecar's port alone, it sees them all, and reports none of them as broken when they
+    are stopped. Uvicorn's workers end by the signal, and so leave their sockets.
     """
     alone = ("unshare", "--user", "--map-root-user", "--net")
     if (

@@ -98,7 +98,7 @@ class FakeGrafana(FaultyServer):
             self._append(row, {**self.body(uid), **changes}, message, author)
 
     def move(self, uid: str, folder: str) -> None:
-        """Let somebody move a dashboard, which makes no version."""
+        """Move a dashboard as another user, which creates no version."""
         with self.lock:
             self.rows[uid].folder = folder
 

@@ -19,7 +19,7 @@ BUSY = f'jaxmon_accelerator_utilization_ratio{{uuid="{UUID.format(0)}"}}'
 
 
 class Exporter(ThreadingHTTPServer):
-    """Serves what it is told to."""
+    """Serves what it is set up with."""
 
     daemon_threads = True
 

@@ -231,7 +231,7 @@ def slowloris(stage: Stage) -> None:
 
 
 def answers(sidecar: Sidecar) -> bool:
-    """Tell whether the page can be had."""
+    """Return whether the endpoint responds."""
     try:
         sidecar.page()
     except (OSError, ssl.SSLError, Unexpected):

@@ -47,7 +47,7 @@ class Outcome:
     What became of one row.
 
     Args:
-        said: what the page told while it was broken.
+        said: the output during the fault.
         recovery: seconds until the page was whole again; `None` where there is nothing
             to recover from.
         slowest: the slowest scrape, in seconds.
@@ -235,7 +235,7 @@ class Stage:
         return self._library
 
     def order(self, *lines: str) -> None:
-        """Replace what the driver has been told to do."""
+        """Replace the driver's orders."""
         control = self.directory / "control"
         scratch = control.with_suffix(".new")
         scratch.write_text("".join(f"{line}\n" for line in lines))
@@ -272,7 +272,7 @@ class Stage:
         return time.monotonic() - began
 
     def shows(self, probe: Callable[[], Any], text: str) -> None:
-        """Wait until the page tells what *text* says."""
+        """Wait until the output contains *text*."""
         self.until(probe, text)
         self.say(text)
 

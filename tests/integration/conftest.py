@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     """
-    Return an agent that reports into a directory of the test; behind its hooks nobody
-    prints what was not caught.
+    Return an agent that reports into a directory of the test; behind its hooks no one
+    prints uncaught exceptions.
     """
     monkeypatch.setattr(sys, "excepthook", lambda *_: None)
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)

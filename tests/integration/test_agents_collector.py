@@ -177,7 +177,7 @@ def test_agent_that_is_replaced_while_it_is_asked_is_gone(
 
 
 def test_agent_that_is_killed_while_it_is_asked_is_gone(run_dir: Path) -> None:
-    """Nobody listens on its socket any more: up is 0, and nothing is broken."""
+    """Nothing is listening on its socket any more: up is 0, and nothing is broken."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(run_dir / "agent-0.sock"))
     listener.listen()

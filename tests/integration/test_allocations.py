@@ -151,7 +151,7 @@ def test_a_leak_is_told_and_forgotten(tmp_path: Path) -> None:
 
 
 def test_memory_is_a_profile_to_look_at() -> None:
-    """`Agent.memory` reads as a table, and two of them tell what grew."""
+    """`Agent.memory` reads as a table, and two of them show what grew."""
     with instrumented() as agent:
         before = agent.memory()
         kept = []
@@ -189,7 +189,7 @@ def test_snapshot_tells_growth_since_the_first_look() -> None:
 
 
 def test_a_snapshot_takes_the_first_look() -> None:
-    """Who asks within the first minute is told as well."""
+    """A request within the first minute is answered as well."""
     with instrumented() as agent:
         kept = jnp.ones(3)
 
@@ -209,7 +209,7 @@ def test_looks_are_turned_off_by_the_setting() -> None:
 
 @pytest.mark.contained
 def test_lines_for_a_report_never_raise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When JAX fails to tell who holds memory, the last look is what is reported."""
+    """If JAX fails to report memory holders, the last snapshot is reported."""
     with instrumented() as agent:
         kept = jnp.ones((50, 50))
         told = inside.allocations(agent).lines()
@@ -276,7 +276,7 @@ assert not xla_bridge.backends_are_initialized()
 
 
 def test_looking_never_starts_the_backends() -> None:
-    """Before the program uses JAX nobody holds anything."""
+    """Before the program uses JAX, no memory is held."""
     support.run_python("-c", BEFORE).ok()
 
 

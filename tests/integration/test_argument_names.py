@@ -24,7 +24,7 @@ ONE, FOUR = np.ones(1, np.float32), np.ones(4, np.float32)
 
 
 def differences(agent: Agent) -> list[str]:
-    """Return what is told of the only recompile."""
+    """Return what is reported about the only recompile."""
     (event,) = inside.events(agent).since(kind="recompile")
     return [one["text"] for one in event.details["differences"]]
 

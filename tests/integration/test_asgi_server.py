@@ -132,7 +132,7 @@ def test_who_cuts_a_response_short_tells_the_outcome(
 
 
 def test_a_server_that_calls_the_end_a_disconnect(recorded: Recorded) -> None:
-    """Whoever listens for one may be told so while the last byte is on its way."""
+    """A listener may be notified while the last byte is in transit."""
 
     async def exchange() -> None:
         ended = asyncio.Event()

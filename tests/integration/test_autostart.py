@@ -39,7 +39,7 @@ print(json.dumps({
 def test_starts_at_once_where_jax_is_imported(
     python_script: Callable[..., Result],
 ) -> None:
-    """Whoever comes after the import need not wait for another."""
+    """Code after the import need not wait for a second one."""
     script = """
 import json, sys
 import jax

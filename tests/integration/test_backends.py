@@ -55,8 +55,8 @@ jaxmon.uninstrument()
 @pytest.mark.ground_truth
 def test_backends_that_take_long_to_start_keep_nobody_waiting() -> None:
     """
-    In a cluster the slowest host decides how long that is. Pages tell what there is
-    to tell meanwhile.
+    In a cluster the slowest host decides how long that is. Endpoints report what is
+    available meanwhile.
     """
     waiting, lines, after = run_python(
         "-c", STARTING, env={"JAX_PLATFORMS": "cpu,late"}
@@ -101,7 +101,7 @@ jaxmon.uninstrument()
 def test_figures_go_with_the_backends_and_come_back() -> None:
     """
     A program that drops its devices for others, as elastic training does: in between
-    nothing is told, and nothing is started.
+    nothing is reported, and nothing is started.
     """
     before, cleared, after, *sizes = run_python("-c", CLEARED).json()
 

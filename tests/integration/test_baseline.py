@@ -74,7 +74,7 @@ def functions(path: Path) -> dict[str, dict[str, float]]:
 @pytest.mark.ground_truth
 def test_record_holds_what_the_program_did(baseline: Command, tmp_path: Path) -> None:
     """
-    The file tells compiles, recompiles and sizes that agree with the program, and the
+    The file has compiles, recompiles and sizes that agree with the program, and the
     versions it ran on; the program's output passes through.
     """
     result = baseline("record", "b.json", "--", "train.py", "8", "9", "8").ok()
@@ -105,7 +105,7 @@ def test_record_holds_what_the_program_did(baseline: Command, tmp_path: Path) ->
 def test_same_program_passes_and_worse_one_fails(
     baseline: Command, recorded: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """The same run has no regression; one that compiles again does, and is told why."""
+    """The same run has no regression; one that recompiles does, with the reason."""
     (tmp_path / "b.json").write_bytes(recorded["8"])
     same = baseline("compare", "b.json", "--", "train.py").ok()
     assert same.out.splitlines()[-1] == "no regression in 1 function"

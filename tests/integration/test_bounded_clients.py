@@ -116,7 +116,7 @@ def test_an_unhealthy_sidecar(name, monkeypatch):
 
 @pytest.mark.parametrize("port", ["", "nan", "99999", "-1", "9" * 400, "9" * 5000])
 def test_a_health_check_of_no_port(port, monkeypatch):
-    """What is no port serves nobody."""
+    """An invalid port is rejected."""
     monkeypatch.setenv("JAXMON_EXPORTER_HOST", "127.0.0.1")
     monkeypatch.setenv("JAXMON_EXPORTER_PORT", port)
     main = runpy.run_path(str(HEALTHCHECK))["main"]
@@ -264,6 +264,6 @@ def test_a_grpc_server_that_never_ends():
 
 
 def test_a_path_that_is_a_socket_of_nobody(tmp_path: Path):
-    """Nobody listens: that is said at once."""
+    """Nothing is listening: that is reported immediately."""
     with pytest.raises(FileNotFoundError):
         client.get(tmp_path / "none.sock", "/", seconds=60, max_bytes=1)

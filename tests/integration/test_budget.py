@@ -43,7 +43,7 @@ def ones(length: int) -> Any:
 
 
 def test_what_is_allowed_may_be_spent(double: Any) -> None:
-    """As many compiles as allowed pass, and the result tells how many there were."""
+    """As many compiles as allowed pass, and the result has their number."""
     with jaxmon.budget(compiles=2, recompiles=1) as spent:
         double(ones(3))
         double(ones(3))
@@ -206,7 +206,7 @@ def test_functions_without_a_label_are_an_error() -> None:
 
 
 def test_stopped_agent_is_an_error(agent: jaxmon.Agent) -> None:
-    """Nobody can tell what a block cost whose agent was stopped meanwhile."""
+    """The cost of a block whose agent was stopped meanwhile is unknown."""
     with (
         pytest.raises(jaxmon.JaxmonError, match="was stopped while a budget"),
         jaxmon.budget(compiles=0),
@@ -245,7 +245,7 @@ def test_failure_of_a_hook_is_an_error(
 def test_limits_that_are_none_are_refused(
     options: dict[str, Any], message: str
 ) -> None:
-    """A mistake is told where it was made, before the block begins."""
+    """A mistake is reported where it was made, before the block begins."""
     with pytest.raises(jaxmon.SettingsError, match=message):
         jaxmon.budget(**options)
     assert jaxmon.budget(compiles=0, recompiles=None) is not None

@@ -100,9 +100,7 @@ def test_a_directory_that_can_be_written_again_is_no_obstacle(tmp_path: Path) ->
 
 
 def test_a_directory_that_was_deleted_is_named(tmp_path: Path) -> None:
-    """
-    JAX makes the directory once; when somebody cleans up, nothing is kept any more.
-    """
+    """JAX creates the directory once; after a cleanup, nothing is stored any more."""
     directory = tmp_path / "cache"
     delete = f"import shutil; shutil.rmtree({str(directory)!r})"
 

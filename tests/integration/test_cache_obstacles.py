@@ -147,7 +147,7 @@ def test_a_changed_program_in_a_cold_cache_names_nothing(tmp_path: Path) -> None
 
 
 def test_only_the_first_process_of_a_cluster_writes(tmp_path: Path) -> None:
-    """The other one of two real processes names that nobody kept what it compiled."""
+    """The other of two real processes reports that what it compiled was not stored."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"

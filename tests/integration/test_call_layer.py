@@ -150,8 +150,8 @@ def test_traced_calls_are_told_apart_where_codes_do_not_tell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    Where somebody has wrapped what makes jitted functions, no function has code of its
-    own; its calls are found by their variables.
+    If the creation of jitted functions is wrapped, no function has its own code; its
+    calls are found by their variables.
     """
     pjit: Any = sys.modules["jax._src.pjit"]
     theirs = pjit._cpp_pjit
@@ -179,7 +179,7 @@ def test_traced_calls_of_a_pmapped_function_are_told_apart() -> None:
 
 
 def test_functions_of_one_label_share_code() -> None:
-    """Objects made anew again and again leave nothing behind but their label's code."""
+    """Objects created repeatedly leave nothing behind but their label's code."""
     with instrumented() as agent:
         layer = inside.calls(agent)
         for _ in range(20):

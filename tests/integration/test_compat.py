@@ -69,7 +69,7 @@ class Sidecar:
         return until(page_with, series)
 
     def ready(self) -> bool:
-        """Tell whether it answers and all collectors have looked."""
+        """Return whether it responds and all collectors have polled."""
         try:
             return http_get(f"http://{self.target}/-/ready") == "ready\n"
         except (URLError, ConnectionError):
@@ -115,7 +115,7 @@ def sidecar(
 
 @pytest.fixture
 def dcgm() -> Iterator[DcgmExporter]:
-    """Return a dcgm-exporter that tells of eight GPUs."""
+    """Return a dcgm-exporter that reports eight GPUs."""
     with dcgm_exporter() as served:
         served.body = page(8)
         yield served
@@ -176,7 +176,7 @@ def test_gpm_comes_before_dcgm(
 def test_all_gpus_of_the_host_when_asked_for(
     sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
 ) -> None:
-    """A sidecar that sees two GPUs of eight tells of the others on demand."""
+    """A sidecar that sees two of eight GPUs reports the others on demand."""
     running = sidecar("--dcgm", dcgm.url, "--dcgm-all-gpus")
     sm = f'jaxmon_gpu_sm_active_ratio{{uuid="{UUID.format(7)}"}}'
     until(lambda: running.samples().get(sm) == 0.82, "a GPU that is not ours")
@@ -205,7 +205,7 @@ def test_dcgm_alone_serves_its_names_again(
 def test_dcgm_that_dies_takes_only_its_figures(
     sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
 ) -> None:
-    """What fails is told by reason, its figures end, and NVML's go on."""
+    """Failures are counted by reason, their series end, and NVML's continue."""
     running = sidecar("--dcgm", dcgm.url, "--disable", "gpm", profile="a100")
     sm = f'jaxmon_gpu_sm_active_ratio{{uuid="{UUID.format(0)}"}}'
     running.until(sm)

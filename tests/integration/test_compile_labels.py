@@ -212,7 +212,7 @@ def test_programs_of_two_functions_of_one_name_are_not_mixed_up(
 ) -> None:
     """
     In two modules, each by itself and both at once, ahead of time and under
-    transformations: what JAX does not tell apart belongs to neither.
+    transformations: what JAX does not distinguish belongs to neither.
     """
     names = {f"{module.__name__}.loss" for module in modules}
     jitted = [module.jitted for module in modules]
@@ -265,8 +265,9 @@ def test_generated_functions_from_one_line_are_not_mixed_up(
     agent: Agent, compiled: Calls
 ) -> None:
     """
-    Code that is no file has the same name and line in each module: JAX does not tell
-    them apart once they are lowered, so what they compile then is of neither.
+    Code that is no file has the same name and line in each module: JAX does not
+    distinguish them once they are lowered, so what they compile then belongs to
+    neither.
     """
     modules: list[dict[str, Any]] = [
         {"__name__": name} for name in ("made_first", "made_second")
@@ -298,7 +299,7 @@ def test_a_name_that_another_function_has_is_not_taken_for_it(
 
 
 def test_pages_and_reports_name_unknown_too(agent: Agent, compiled: Calls) -> None:
-    """What `jaxmon explain` reads has the compiles of nobody in it."""
+    """The input of `jaxmon explain` contains compiles without an owner."""
     jax.grad(sum_of_pmap)(ROWS)
     functions = inside.overview(agent)["functions"]
 

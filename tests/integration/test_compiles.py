@@ -90,7 +90,7 @@ def test_pages_while_compiling_call_nothing_failed(agent: Agent) -> None:
 
 
 def test_a_function_does_not_outlive_a_compile_that_failed(agent: Agent) -> None:
-    """A failed compile that nobody asked about keeps nothing of the user's."""
+    """A failed compile that was never queried keeps no object of the user."""
 
     def run() -> weakref.ref[Any]:
         def f(x: Any) -> Any:
@@ -118,7 +118,7 @@ def outcomes(agent: Agent) -> dict[str, float]:
 
 
 def hears(agent: Agent) -> bool:
-    """Tell whether the page says that the hook into jax.monitoring observes."""
+    """Return whether the hook into jax.monitoring is reported as active."""
     return value(agent, "jaxmon_hook_active", hook="monitoring") == 1
 
 
@@ -222,8 +222,8 @@ def test_a_listener_that_takes_itself_off_hides_an_event_from_ours() -> None:
 
 def test_a_compile_that_is_settled_late_says_nothing_of_later_ones() -> None:
     """
-    The report of one was lost on a thread that compiles no more, and another was heard
-    before anybody looked.
+    The event of one was lost on a thread that no longer compiles, and another arrived
+    before the next lookup.
     """
     hidden = hide_a_report()
     with instrumented() as agent:
@@ -259,9 +259,7 @@ def test_without_the_hook_into_monitoring_outcomes_are_right(
 def test_a_jax_that_reports_nothing_changes_no_outcome(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Whoever replaces what records events: our listeners are there, and hear nothing.
-    """
+    """If event recording is replaced, our listeners exist, and receive nothing."""
     x = np.ones(2, np.float32)
     dispatch: Any = jax._src.dispatch
     monkeypatch.setattr(dispatch, "record_event_duration_secs", lambda *_, **__: None)
@@ -277,7 +275,7 @@ def test_a_jax_that_reports_nothing_changes_no_outcome(
 def test_a_program_from_the_persistent_cache_is_one_unheard(
     agent: Agent, tmp_path: Path
 ) -> None:
-    """A hit stays a hit, and a miss a miss, whoever clears the listeners, and when."""
+    """A hit stays a hit, and a miss a miss, whenever the listeners are cleared."""
 
     def compile_unheard(x: Any) -> None:
         jax.clear_caches()

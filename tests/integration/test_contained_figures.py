@@ -1,4 +1,4 @@
-"""Failures injected into where figures come from: the others are told."""
+"""Failures injected into sources of metrics: the others are exported."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ def test_looks_at_memory_that_fail_for_long_come_back(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A device may answer again. Until then nothing is told, and the program goes on.
+    A device may answer again. Until then nothing is reported, and the program
+    continues.
     """
     arrays = "jaxmon_live_arrays"
     with instrumented(memory_interval=0.1) as agent:

@@ -286,7 +286,7 @@ def same(pair: Any) -> bool:
 
 
 def class_of(f: Any) -> Any:
-    return type("Derived", (type(f),), {}).__name__
+    return type("DependentVariable", (type(f),), {}).__name__
 
 
 def text_of(found: Any) -> str:

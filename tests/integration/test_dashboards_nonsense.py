@@ -39,7 +39,7 @@ def test_a_stored_dashboard_that_cannot_be_used(site, inner, reason):
 
 
 def test_a_stored_dashboard_with_half_a_character(site):
-    """Its backup is whole, and says the same to whoever imports it."""
+    """Its backup is complete, and imports as the same dashboard."""
     site.grafana.put({**ONCALL, "title": "Mine \ud800 \N{GRINNING FACE}"})
     assert site.run("diff").code == 3
     assert site.push("--force").code == 0

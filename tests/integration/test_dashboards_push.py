@@ -173,7 +173,7 @@ def test_a_save_without_a_change_is_no_edit(pushed):
 
 
 def test_an_import_by_hand_is_as_good_as_a_push(site):
-    """A dashboard that somebody imported from the same file is left as it is."""
+    """A dashboard imported from the same file is left unchanged."""
     site.grafana.folders["jaxmon"] = "jaxmon"
     site.grafana.put(ONCALL, folder="jaxmon")
     assert site.outcomes() == (
@@ -204,7 +204,7 @@ def test_an_edit_that_kept_our_message_is_noticed(pushed):
 
 
 def test_a_dry_run_writes_nothing(site):
-    """`--dry-run` tells what would be done, with exit code 5, and only reads."""
+    """`--dry-run` reports what would be done, with exit code 5, and only reads."""
     done = site.push("--dry-run")
     assert done.code == 5
     assert "would create  jaxmon-oncall" in done.out

@@ -82,7 +82,7 @@ def test_a_server_that_asks_for_an_hour(site):
 
 
 def test_a_long_wait_is_announced(site, monkeypatch):
-    """Who waits is told for how long."""
+    """A wait is announced with its duration."""
     waits: list[float] = []
     monkeypatch.setattr("jaxmon.cli.dashboards.connection.time.sleep", waits.append)
     reply = Reply(429, {"message": "quota"}, {"Retry-After": "20"})

@@ -128,7 +128,7 @@ def test_real_pushes_at_once(site):
 
 @pytest.mark.parametrize("status", [409, 412])
 def test_a_folder_made_meanwhile_is_used(make_site, status):
-    """Somebody else made the folder between our look and our request."""
+    """Another client created the folder between our check and our request."""
     site = make_site(quirks=Quirks(folder_conflict=status))
     site.grafana.fault(
         "^POST /api/folders",

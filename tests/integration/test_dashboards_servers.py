@@ -29,7 +29,7 @@ def test_a_first_version_whose_message_the_list_hides(make_site):
 
 
 def test_no_history_no_update(pushed):
-    """Where the history cannot be read, nothing tells an edit apart: refused."""
+    """If the history cannot be read, edits cannot be detected: refused."""
     pushed.write({**ONCALL, "refresh": "1m"})
     pushed.grafana.fault("/versions", reply=Reply(403, {"message": "no"}), times=9)
     done = pushed.push()

@@ -119,7 +119,7 @@ def test_blanks_are_dropped(exporter: DcgmExporter, blank: str) -> None:
 
 @pytest.mark.parametrize("value", ["-1.0", "4294967.295", "100001"])
 def test_a_figure_that_cannot_be_is_dropped(exporter: DcgmExporter, value: str) -> None:
-    """Nor is power below nothing, or that of a power station, whoever tells it."""
+    """Nor is negative power, or that of a power station, whatever its source."""
     exporter.body = page(1).replace(" 412.250000\n", f" {value}\n")
     poller = polled(exporter.url)
     assert not [name for name in series(poller) if "power_watts" in name]
@@ -177,7 +177,7 @@ def test_unescaped_labels_are_endured(exporter: DcgmExporter, more: str) -> None
 def test_labels_that_never_end_cost_no_more_than_others(
     exporter: DcgmExporter,
 ) -> None:
-    """A page of lines that are hard to tell apart is read at the pace of any other."""
+    """A page of lines that are hard to distinguish is read at normal speed."""
     text = '=",a'
     for pieces in (text * 2000, 'a="b"x' * 1300, ',a="' * 2000, "{" * 8000):
         exporter.body = page(1) + f"DCGM_FI_DEV_GPU_TEMP{{{pieces}z}} 1\n" * 900
@@ -269,7 +269,7 @@ def test_failure_is_a_reason_and_recovers(
 
 
 def test_redirect_is_not_followed(exporter: DcgmExporter) -> None:
-    """Nobody can point the sidecar at another address."""
+    """The sidecar cannot be redirected to another address."""
     exporter.status, exporter.headers = 302, {"Location": exporter.url}
     polled(exporter.url)
     assert len(exporter.requests) == 1

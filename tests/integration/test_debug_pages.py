@@ -201,7 +201,10 @@ def test_a_part_that_fails_costs_its_own_figures(
 
 
 def test_functions_are_bounded(agent):
-    """Of thousands of functions the most expensive are told, and how many are not."""
+    """
+    Of thousands of functions the most expensive are listed, with the number of omitted
+    ones.
+    """
     table = inside.table(agent)
     table._limit = 2000
     for number in range(1500):

@@ -33,7 +33,7 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 def test_a_shared_directory_lets_its_group_in(run_dir: Path) -> None:
     """
     In a directory as Kubernetes leaves a volume with an fsGroup, an agent's socket is
-    open to that group, whoever made it, and elsewhere to its own user alone.
+    open to that group, whichever user created it, and elsewhere to its own user only.
     """
     group = os.getgid()
     if os.geteuid() == 0:
@@ -157,8 +157,9 @@ def test_slurm_job_has_a_sidecar_and_ends_as_its_program(
     tmp_path: Path, slurm: dict[str, str]
 ) -> None:
     """
-    While the program runs, a file tells Prometheus where the sidecar is, which serves;
-    the job ends with the program's exit code, and leaves neither file nor process.
+    While the program runs, a file gives Prometheus the address of the sidecar, which
+    serves; the job ends with the program's exit code, and leaves neither file nor
+    process.
     """
     (tmp_path / "train.py").write_text(
         "import json, pathlib, sys, time, urllib.request\n"

@@ -63,7 +63,7 @@ def test_a_deviation_is_measured_and_recorded() -> None:
 
 @pytest.mark.parametrize("made", [jax.jit, lambda fun: fun], ids=["jitted", "plain"])
 def test_it_works_without_an_agent(made: Callable[..., Any]) -> None:
-    """The result is the same where nobody records it."""
+    """The result is the same if it is not recorded."""
     check = jaxmon.check_determinism(made(double), 1.5)
 
     assert check
@@ -117,7 +117,9 @@ def test_outputs_of_every_kind_are_compared() -> None:
 
 
 def test_another_shape_in_another_run_is_a_deviation() -> None:
-    """Results that have nothing in common are told apart from numbers that differ."""
+    """
+    Results that have nothing in common are distinguished from numbers that differ.
+    """
     shapes = iter([2, 3])
     check = jaxmon.check_determinism(lambda: jnp.zeros(next(shapes)))
 

@@ -1,4 +1,4 @@
-"""GPUs told of by the agents, for a sidecar whose container has no driver."""
+"""GPUs reported by agents, for a sidecar whose container has no driver."""
 
 from __future__ import annotations
 
@@ -124,7 +124,9 @@ def test_several_agents_share_a_device(stage: Stage) -> None:
 
 
 def test_the_sidecars_own_driver_comes_first(stage: Stage) -> None:
-    """With a driver of its own the sidecar tells all of a device, lost or not."""
+    """
+    With its own driver, the sidecar reports everything about a device, lost or not.
+    """
     program(stage, UUID.format(0))
     sidecar = stage.with_gpus(2)
     stage.until(lambda: power(sidecar, 0), "the figures")

@@ -43,7 +43,7 @@ def check(nvml_library: Path, tmp_path: Path) -> Check:
 
 
 def test_a_driver_that_fits_is_in_order(check: Check) -> None:
-    """Driver and number of GPUs are told; an older CUDA runs on a newer driver."""
+    """Driver and number of GPUs are reported; an older CUDA runs on a newer driver."""
     for plugin in ("jax_cuda12_plugin", "jax_cuda13_plugin"):
         found = check(["pynvml", plugin], FAKE_NVML_GPUS="2")
         assert found == [["ok", "NVIDIA driver 580.65.06, GPUs: 2", ""]]

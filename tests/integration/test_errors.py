@@ -1,4 +1,4 @@
-"""Errors of jitted calls: each has its kind, and passes as if nobody looked."""
+"""Errors of jitted calls: each has its kind, and propagates as without jaxmon."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_an_error_keeps_nothing_alive(
 def test_the_check_for_nan_has_its_kind(agent: Agent) -> None:
     """
     On a miss, and on a cached call. That is run again operation by operation to find
-    the one to blame, which newer releases then tell, older ones the function.
+    the one to blame, which newer releases then report, older ones the function.
     """
     jitted = jax.jit(takes_log)
     jitted(1.0)
@@ -187,7 +187,7 @@ def test_an_interrupt_is_no_error(agent: Agent) -> None:
 
 
 def test_the_users_own_messages_can_be_kept_out(tmp_path: Path) -> None:
-    """Without values, an event tells the class of the user's exception only."""
+    """Without values, an event contains only the class of the user's exception."""
     with instrumented(report_dir=str(tmp_path), event_values=False) as agent:
         fail(jax.jit(raises), 1.0)
         fail(jax.jit(makes_much))

@@ -35,7 +35,7 @@ from tests.truth import Comparison, Naps, agreed_once, fifth, looking, nearest, 
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that samples when told to."""
+    """Return an agent that samples on demand."""
     with instrumented(**BY_HAND) as running:
         yield running
 
@@ -224,7 +224,7 @@ def test_donated_state_leaves_the_time_known(
     another output is only dispatched.
 
     To 0.8 JAX works on donated arrays within the call, on a CPU, mostly: where calls
-    are seen to take that long, what is told is right, or nothing is.
+    are seen to take that long, what is reported is right, or nothing is.
     """
     argument = naps.duration(0.03)
 

@@ -193,7 +193,7 @@ def test_a_reader_that_left_does_not_change_the_exit_code(
     run_dir: Path, handler: str
 ) -> None:
     """
-    A closed pipe is noticed before it is written to, so SIGPIPE ends nobody, and
+    A closed pipe is noticed before it is written to, so SIGPIPE ends no process, and
     nothing stays in a buffer that Python could not flush.
     """
     reader, writer = os.pipe()

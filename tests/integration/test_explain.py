@@ -94,7 +94,7 @@ def running(path: Path, run_dir: Path) -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def serving(path: Path, answer: bytes | None) -> Iterator[None]:
-    """Listen on *path* and give everybody *answer*, or nothing at all."""
+    """Listen on *path* and send every client *answer*, or nothing at all."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -187,7 +187,7 @@ def test_json_has_everything(programs, run_dir):
 
 
 def test_nothing_that_runs_is_said(run_dir):
-    """Where no program runs, it is told where was looked and what to do."""
+    """Without a process, the output says where it searched and what to do."""
     result = explain(run_dir)
 
     assert result.code == 1
@@ -219,7 +219,7 @@ def test_of_several_programs_one_is_chosen(programs, run_dir):
 
 def test_others_are_not_waited_for(programs, run_dir):
     """
-    Who asks for one program gets it, though another one hangs; nobody asks that one.
+    A request for one process succeeds although another hangs; that one is not queried.
     """
     programs(IDLE)
     with socket.socket(socket.AF_UNIX) as hung:
@@ -288,7 +288,7 @@ def test_a_socket_that_is_no_agents_is_said(run_dir, answer, said):
 
 
 def test_an_agent_of_another_version_is_read_as_far_as_possible(run_dir):
-    """What is missing or of another type counts as not told."""
+    """Values that are missing or of another type count as unknown."""
     strange = {
         "schema": 99,
         "process": {"pid": "?", "observed_seconds": "long", "program": ["x"]},

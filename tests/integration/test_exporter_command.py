@@ -98,7 +98,7 @@ def test_settings_come_from_the_environment(
 
 
 def test_price_table_that_cannot_be_used(run_dir: Path, tmp_path: Path) -> None:
-    """The sidecar does not start with prices that nobody meant."""
+    """The sidecar does not start with unintended prices."""
     table = tmp_path / "prices.yaml"
     table.write_text("H100: cheap\n")
     result = run_python(

@@ -114,7 +114,7 @@ main()
 def test_ctrl_c_ends_it_without_a_word_at_any_time(
     run_dir: Path, name: str, code: int, *, own_name: bool
 ) -> None:
-    """While it is loaded, too: a shell tells 130 for a signal as for the exit code."""
+    """Also during startup: a shell reports 130 for a signal as for the exit code."""
     source = INTERRUPTED.format(
         name=name,
         arguments=["--port", "0"] if own_name else ["exporter", "--port", "0"],
@@ -147,7 +147,7 @@ def test_what_is_no_file_is_refused_at_once(run_dir: Path, tmp_path: Path) -> No
 def test_sighup_reads_the_web_configuration_again(
     exporter: Callable[..., Exporter], tmp_path: Path
 ) -> None:
-    """It serves on, with what the file says now, and the log tells of it."""
+    """It continues to serve, with the current content of the file, and logs that."""
     path = tmp_path / "web.yml"
     path.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
     running = exporter("--web-config", str(path))

@@ -36,7 +36,7 @@ def test_names_are_unique_and_there_are_enough() -> None:
 
 
 def test_what_is_not_as_expected_fails_its_row(tmp_path: Path) -> None:
-    """A wrong expectation, a crash and a missing program are told apart."""
+    """A wrong expectation, a crash and a missing program are distinguished."""
 
     def wrong(stage: Stage) -> None:
         stage.expect(1 + 1 == 2, "sums")

@@ -309,7 +309,7 @@ def test_a_class_of_nodes_runs_no_code(agent: Agent) -> None:
 
 @pytest.mark.parametrize("wrap", [lambda fun: fun, functools.partial])
 def test_objects_that_can_be_called_run_no_code(agent: Agent, wrap: Any) -> None:
-    """They are labelled and told apart by their class."""
+    """They are labelled and distinguished by their class."""
     for value in (2, 2):
         f = jax.jit(wrap(Callee(value)))
         assert f(np.float32(1)) == 2
@@ -320,7 +320,7 @@ def test_objects_that_can_be_called_run_no_code(agent: Agent, wrap: Any) -> None
 
 
 def test_keys_that_miss_run_no_code(agent: Agent) -> None:
-    """A call that leaves the fast path for a NumPy array is told with the key of it."""
+    """A call that leaves the fast path for a NumPy array is reported with its key."""
     made = spy("Key", __init__=keep, __lt__=lambda a, b: number(a) < number(b))
     f = jax.jit(lambda tree: [leaf + 1 for leaf in jax.tree_util.tree_leaves(tree)])
 

@@ -53,7 +53,7 @@ def called(name: Any) -> Callable[..., Any]:
 
 
 class Raising:
-    """Whoever asks for a name has gone too far."""
+    """Any access to a name goes too far."""
 
     asked = 0
 
@@ -159,7 +159,7 @@ def test_names_that_differ_in_what_no_page_can_say_have_a_series_each(
 
 
 def test_a_program_of_xla_with_such_a_name_is_one_function(agent: Agent) -> None:
-    """Where only JAX's words tell the name, it has the same label again."""
+    """If only JAX's message has the name, it gets the same label again."""
     table = inside.table(agent)
     before = len(list(table))
     first, second = table.named("g\udc80"), table.named("g\udc80")

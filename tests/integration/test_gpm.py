@@ -28,7 +28,7 @@ def gpm(nvml_library: Path, tmp_path: Path) -> Iterator[Callable[..., Gpus]]:
 
 @pytest.fixture
 def gpm_with_rates(nvml_library: Path, tmp_path: Path) -> Iterator[Callable[..., Gpus]]:
-    """Return the same for a collector that tells rates beside counters."""
+    """Return the same for a collector that exports rates next to counters."""
     collector = "gpm.Gpm(all_rates=True)"
     with fake_gpus(nvml_library, tmp_path, collector=collector) as start:
         yield start

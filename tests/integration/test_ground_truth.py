@@ -152,7 +152,7 @@ def test_compile_time_lies_within_what_jax_measures_around_it(books: Books) -> N
 
 
 def test_recompiles_are_the_calls_that_compiled_again(books: Books) -> None:
-    """Only a call that compiles a function anew is a recompile, with its cause."""
+    """Only a call that recompiles a function is a recompile, with its cause."""
     found = {
         f"{function} {cause}": value
         for cause in catalog.CAUSES

@@ -214,7 +214,7 @@ def run(*command: str, cwd: Path, environ: dict[str, str]) -> str:
 def serves(command: tuple[str, ...], python: str, run_dir: Path) -> None:
     """
     Assert that *command* serves a page, and that the health check of the image, run by
-    *python*, tells so.
+    *python*, reports so.
     """
     port = free_port()
     environ = clean_environ(run_dir, JAXMON_EXPORTER_PORT=str(port))

@@ -158,7 +158,7 @@ def test_the_program_gets_its_alarm_wherever_it_lands(
 
 def tries_itself(where: str, program: Callable[[Agent], None]) -> bool:
     """
-    Tell whether JAX takes whatever is raised at *where*.
+    Return whether JAX swallows whatever is raised at *where*.
 
     To 0.8 it asks at each compile for what a CPU does not have, and drops everything
     that comes of it; our look at the error that is made there is part of that.

@@ -16,7 +16,7 @@ from tests.support import until
 
 
 class Site:
-    """A server with a page for everybody, and one that a future answers."""
+    """A server with a public endpoint, and one that is answered by a future."""
 
     def __init__(self, path: Path, **options: float) -> None:
         self.errors: list[tuple[str, BaseException]] = []
@@ -143,7 +143,7 @@ def test_several_futures_answer_in_any_order(site: Site) -> None:
 
 
 def test_failing_future_is_an_error_of_its_page(site: Site) -> None:
-    """The client learns that there is no page, not why; the site is told."""
+    """The client learns that the response failed, not why; the failure is reported."""
     client, future = site.ask_later()
     error = LookupError("a secret")
     with client:
@@ -156,9 +156,7 @@ def test_failing_future_is_an_error_of_its_page(site: Site) -> None:
 
 
 def test_cancelled_future_is_an_error_too(site: Site) -> None:
-    """
-    Whoever should make the page may give up; the client is not left without answer.
-    """
+    """The producer of a response may give up; the client still gets one."""
     client, future = site.ask_later()
     with client:
         assert future.cancel()
@@ -169,7 +167,7 @@ def test_cancelled_future_is_an_error_too(site: Site) -> None:
 
 
 def test_page_that_never_comes_is_given_up(make_site: Callable[..., Site]) -> None:
-    """A future that nobody completes does not hold a connection for ever."""
+    """A future that is never completed does not hold a connection forever."""
     site = make_site(answer_timeout=0.1)
     client, future = site.ask_later()
     with client:
@@ -187,7 +185,7 @@ def test_handler_that_returns_no_page_costs_its_connection(site: Site) -> None:
 
 
 def test_client_that_leaves_while_its_page_is_made(site: Site) -> None:
-    """The page is made for nobody, and nobody minds."""
+    """The response is generated for no client, which is harmless."""
     client, future = site.ask_later()
     client.close()
     future.set_result(Response(b"x" * 10_000_000))
@@ -198,8 +196,8 @@ def test_client_that_leaves_while_its_page_is_made(site: Site) -> None:
 
 def test_stop_does_not_wait_for_a_pending_page(site: Site) -> None:
     """
-    The client is cut off, the future cancelled, and whoever completes it nevertheless
-    is not told by an exception in a thread of the program.
+    The client is dropped, the future cancelled, and completing it nevertheless raises
+    no exception in a thread of the program.
     """
     client, future = site.ask_later()
     future.set_running_or_notify_cancel()

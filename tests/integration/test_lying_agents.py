@@ -1,4 +1,4 @@
-"""Agents that lie, beside honest ones: every page can be read, by everybody."""
+"""Lying agents next to honest ones: all output can be parsed."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def lost(page: dict[str, float], worker: int) -> set[str]:
 def test_every_page_can_be_read_whatever_agents_say(host: Host) -> None:
     """
     Both parsers of prometheus_client, the strict one of OpenMetrics among them, read
-    every page, and no series is there twice. Whoever is honest is there, exactly; only
-    a metric that a liar before it gave another kind may be missing, and is counted.
+    every page, and no series is there twice. Honest agents are exported exactly; only a
+    metric to which an earlier liar gave another kind may be missing, and is counted.
     """
     before = dict.fromkeys(("agent_page", "agent_conflict"), 0.0)
     refused = dropped = conflicts = 0

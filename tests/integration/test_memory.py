@@ -160,7 +160,7 @@ class Lost:
 @pytest.mark.contained
 def test_a_lost_device_costs_its_own_figures_only() -> None:
     """
-    What its allocator would tell is missing, and counted; arrays are told as ever.
+    Its allocator statistics are missing, and counted; arrays are reported as usual.
     """
     kept = jnp.ones(7, jnp.int8)
     fake: Any = Jax(jax.live_arrays())
@@ -177,7 +177,7 @@ def test_a_lost_device_costs_its_own_figures_only() -> None:
 
 @pytest.mark.contained
 def test_a_look_that_fails_leaves_no_figures() -> None:
-    """What was seen before is not true any more, and nobody could tell."""
+    """Earlier values are outdated, which would go unnoticed."""
     fake: Any = Jax(jax.live_arrays())
     memory = Memory(context_of(fake, Settings()))
     memory.take_snapshot()
@@ -274,8 +274,8 @@ def test_arrays_that_go_meanwhile_do_not_count() -> None:
 
 def test_a_snapshot_tells_each_device() -> None:
     """
-    Kind, live arrays and dtypes of each device; what a CPU's allocator does not tell
-    is not there.
+    Kind, live arrays and dtypes of each device; what a CPU's allocator does not report
+    is absent.
     """
     with instrumented() as agent:
         kept = jnp.ones((3, 5), jnp.float16)

@@ -233,7 +233,7 @@ def test_clock_events_are_bits(gpus: Callable[..., Gpus]) -> None:
 
 
 def test_mig_device_that_fails_costs_itself(gpus: Callable[..., Gpus]) -> None:
-    """The GPU and its load are told although its parts cannot be read."""
+    """The GPU and its load are reported although its MIG devices cannot be read."""
     fleet = gpus(1, "call nvmlDeviceGetAttributes_v2 999", profile="a100")
     state = fleet.poll()
     assert state["success"]
@@ -277,7 +277,7 @@ def test_processes_are_told_only_when_asked_for(gpus: Callable[..., Gpus]) -> No
 def test_processes_without_known_memory_are_left_out(
     nvml_library: Path, tmp_path: Path
 ) -> None:
-    """A process whose memory the driver does not tell has no figure."""
+    """A process whose memory the driver does not report has no series."""
     collector = "nvml.NvidiaGpus(processes=10)"
     with fake_gpus(nvml_library, tmp_path, collector=collector) as start:
         fleet = start(1, "process 0 4001 -1", "process 0 4002 5", "process 0 4002 6")

@@ -149,7 +149,7 @@ def test_device_that_may_not_be_read_is_up(gpus: Callable[..., Gpus]) -> None:
 
 
 def test_device_lost_before_the_start_is_counted(gpus: Callable[..., Gpus]) -> None:
-    """A GPU that never told its name has no series, but does not go unnoticed."""
+    """A GPU that never reported its name has no series, but is counted."""
     fleet = gpus(2, "device 0 15")
     state = fleet.poll()
     assert len(of(state["page"], 1)) == FIGURES
@@ -220,7 +220,9 @@ def test_driver_that_goes_away_between_two_calls_is_noticed(
 
 
 def test_hanging_driver_is_a_timeout_and_recovers(gpus: Callable[..., Gpus]) -> None:
-    """A call that does not return fails the collector and nobody else waits for it."""
+    """
+    A call that does not return fails the collector, and nothing else waits for it.
+    """
     fleet = gpus(1)
     fleet.poll()
     fleet.order("hang nvmlDeviceGetPowerUsage")
@@ -277,7 +279,7 @@ def test_broken_pynvml_is_no_missing_one(nvml_library: Path, tmp_path: Path) -> 
 
 
 def test_host_without_a_driver_does_not_load_pynvml(tmp_path: Path) -> None:
-    """What would take three megabytes and tell nothing is left where it is."""
+    """What would take three megabytes and report nothing is not read."""
     (tmp_path / "libnvidia-ml.so.1").write_text("no library" * 1000)
     source = (
         "import sys\n"

@@ -154,7 +154,9 @@ def test_a_report_is_for_its_user_only(caught: Caught) -> None:
 
 
 def test_the_program_that_asked_is_in_the_report(caught: Caught) -> None:
-    """Whoever waits does not know whose result it is; the size of the request tells."""
+    """
+    A waiting thread does not know whose result it is; the size of the request shows it.
+    """
     (path,) = map(Path, caught("wait_block")["snapshot"]["oom_reports"])
 
     asked = json.loads(path.read_text())["asked"]

@@ -58,7 +58,7 @@ def test_a_password_lets_in_and_a_wrong_one_does_not(site: Site, users: str) -> 
 
 
 def test_probes_need_no_password(site: Site, users: str) -> None:
-    """A kubelet has none, and the page tells nothing."""
+    """A kubelet has none, and the endpoint reveals nothing."""
     site.serve(users)
     assert site.get("/-/healthy")[0] == 200
 
@@ -147,8 +147,8 @@ def test_whatever_is_wrong_with_a_change_it_changes_nothing(
     site: Site, users: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    Every request is answered as before, the log says it once, and the metric tells
-    of it until a good change.
+    Every request is answered as before, it is logged once, and the metric shows it
+    until a valid change.
     """
     site.serve(users)
     assert site.gate.family().samples == [("jaxmon_web_config_success", 1)]
@@ -169,7 +169,7 @@ def test_whatever_is_wrong_with_a_change_it_changes_nothing(
 def test_a_file_that_becomes_a_pipe_or_vanishes_changes_nothing(
     site: Site, users: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody waits for what a pipe might bring."""
+    """A pipe is never waited for."""
     site.serve(users)
     for replace in (lambda: os.mkfifo(site.path), lambda: None, site.path.mkdir):
         caplog.clear()
@@ -186,7 +186,7 @@ def test_a_failure_that_nobody_thought_of_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its kind is told, its text is not: it may quote the file."""
+    """Its kind is reported, its text is not: it may quote the file."""
 
     def fail(_: object) -> None:
         raise MemoryError(SECRET)
@@ -216,8 +216,8 @@ def test_guesses_that_pile_up_are_turned_away(
     site: Site, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    While a bounded number of guesses waits, more get 401 at once; whoever is known
-    is served meanwhile.
+    While a bounded number of guesses waits, more get 401 at once; known clients are
+    served meanwhile.
     """
     check, slow = bcrypt.checkpw, threading.Event()
     site.serve(users)

@@ -36,7 +36,7 @@ def ours(*_: Any) -> None:
 
 
 def test_the_place_is_taken_and_left(place: PostHook) -> None:
-    """While it is ours nobody else of us gets it; afterwards it is empty."""
+    """While one of our users has it, no other gets it; afterwards it is empty."""
     assert place.take(ours)
     assert place.take(ours)
     assert not place.take(lambda *_: None)
@@ -119,7 +119,7 @@ def test_debugging_that_ends_while_we_leave_the_place(place: PostHook) -> None:
 
 def comes_true(condition: Callable[[], bool]) -> bool:
     """
-    Tell whether *condition* holds within some turns of the other thread, which may be
+    Return whether *condition* holds within some turns of the other thread, which may be
     between an assignment and the look at the settings that follows it.
     """
     for _ in range(1000):

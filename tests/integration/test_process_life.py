@@ -19,7 +19,7 @@ from tests.support import ROOT, Result
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether some process holds the lock of a slot."""
+    """Return whether some process holds the lock of a slot."""
     with path.open("r+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""A trace taken by request: what it holds, and whom it gives way to."""
+"""A trace taken on request: its content, and what takes precedence over it."""
 
 from __future__ import annotations
 

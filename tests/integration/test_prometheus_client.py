@@ -108,7 +108,7 @@ def test_labels_survive(pages: dict[str, str]) -> None:
 
 
 def test_the_programs_own_series_are_left_alone(pages: dict[str, str]) -> None:
-    """Its own counter stays, and what both would tell is told once."""
+    """Its own counter stays, and what both would export is exported once."""
     found = figures(pages["theirs"])
     assert found["predictions_total", ()] == 7
     assert found["process_cpu_seconds_total", ()] > 0
@@ -144,7 +144,7 @@ def test_openmetrics_is_served_as_well(pages: dict[str, str]) -> None:
 
 
 class Told:
-    """An agent that tells *families*."""
+    """An agent that exports *families*."""
 
     running = True
 

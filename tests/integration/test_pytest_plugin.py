@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def outcomes(result: Result) -> str:
-    """Return how many passed and failed, as pytest's last line tells it."""
+    """Return how many passed and failed, from pytest's last line."""
     return result.out.splitlines()[-1].partition(" in ")[0]
 
 
@@ -323,7 +323,7 @@ def test_our_modules_are_not_rewritten(run: Run) -> None:
 
 
 def test_options_and_mark_are_documented_by_pytest(tmp_path: Path) -> None:
-    """``pytest --help`` and ``--markers`` tell of them."""
+    """``pytest --help`` and ``--markers`` list them."""
     assert "--jaxmon-report" in run_python("-m", "pytest", "-h", cwd=tmp_path).ok().out
     markers = run_python("-m", "pytest", "--markers", cwd=tmp_path).ok().out
     assert "@pytest.mark.jaxmon_budget(compiles=None" in markers

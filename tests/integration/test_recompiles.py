@@ -1,5 +1,5 @@
 """
-A recompile is counted under its cause, and its event tells every difference.
+A recompile is counted under its cause, and its event lists every difference.
 
 The program provokes them one by one and counts with a listener of its own how often JAX
 compiled; causes and words are the same on every supported JAX.
@@ -95,7 +95,7 @@ def test_effects_that_miss_every_time_are_told_once(noted: Any) -> None:
 
 
 def test_counters_equal_the_events(noted: Any) -> None:
-    """Every recompile told is counted under its cause, and no other."""
+    """Every reported recompile is counted under its cause, and no other."""
     told = Counter((function, cause) for function, cause in noted["told"])
     counted = {
         (sample.labels["function"], sample.labels["cause"]): sample.value
@@ -109,5 +109,5 @@ def test_counters_equal_the_events(noted: Any) -> None:
 
 
 def test_all_causes_that_exist_are_provoked() -> None:
-    """Only what cannot be told is left without a case."""
+    """Only what cannot be detected is left without a case."""
     assert set(catalog.CAUSES) - {cause for cause, _ in CASES.values()} == {"unknown"}

@@ -169,7 +169,7 @@ def test_interpreter_options_reach_the_program(tmp_path: Path) -> None:
 def test_interpreter_options_are_what_precedes_jaxmon(
     original: list[str], seen: list[str], options: list[str]
 ) -> None:
-    """Python's own options are told from its way of being asked for jaxmon."""
+    """Python's own options are distinguished from jaxmon's."""
     assert interpreter_options(original, seen) == options
 
 

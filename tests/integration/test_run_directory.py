@@ -165,7 +165,7 @@ def test_a_slot_that_another_program_took_is_left_to_it(
     run_dir: Path, start: Start
 ) -> None:
     """
-    Whoever answers in the place of an agent's socket, with or without its lock, stays;
+    A process that responds on an agent's socket, with or without its lock, keeps it;
     the agent takes another slot.
     """
     many(start, "a")
@@ -239,9 +239,7 @@ def test_an_agent_that_ends_leaves_its_successor_alone(
 
 
 def test_the_doctor_changes_nothing(run_dir: Path, start: Start) -> None:
-    """
-    What a killed process left is evidence: it is told of, and lies there afterwards.
-    """
+    """What a killed process left is evidence: it is reported, and kept."""
     (victim,) = many(start, "victim")
     victim.popen.kill()
     victim.popen.wait()
@@ -253,7 +251,9 @@ def test_the_doctor_changes_nothing(run_dir: Path, start: Start) -> None:
 
 
 def test_a_sidecar_follows_no_link(run_dir: Path) -> None:
-    """Whoever may write in the directory could else have it speak to any server."""
+    """
+    Otherwise anyone who can write to the directory could make it connect to any server.
+    """
     other = run_dir / "other"
     with closing(socket.socket(socket.AF_UNIX)) as server:
         server.bind(str(other))
@@ -275,8 +275,8 @@ def test_comings_and_goings_are_never_seen_as_broken(
     run_dir: Path, start: Start
 ) -> None:
     """
-    While processes start and end at random, a sidecar that looks all the time sees
-    each of them serve or gone, never broken; whoever stays is there in every look.
+    While processes start and end at random, a sidecar that polls continuously sees each
+    of them serving or gone, never broken; those that stay are in every poll.
     """
     many(start, "stays")
     stop = threading.Event()

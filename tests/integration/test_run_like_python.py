@@ -1,4 +1,4 @@
-"""`jaxmon run` against plain Python: the same program, told apart by nothing."""
+"""`jaxmon run` against plain Python: the same program, without any difference."""
 
 from __future__ import annotations
 

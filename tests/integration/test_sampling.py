@@ -35,7 +35,7 @@ from tests.support import run_python
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that samples when told to."""
+    """Return an agent that samples on demand."""
     with instrumented(**BY_HAND) as running:
         yield running
 

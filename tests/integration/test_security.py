@@ -29,7 +29,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def test_a_trusted_client_gets_the_page(site: Site) -> None:
-    """With TLS alone, whoever trusts the server is served."""
+    """With TLS only, every client that trusts the server is served."""
     site.certify()
     site.serve(TLS)
     assert site.get(context=site.trust())[:2] == (200, PAGE)
@@ -178,8 +178,8 @@ def test_no_path_leads_to_a_file(site: Site, path: str) -> None:
 
 def test_slow_clients_do_not_keep_others_out(site: Site) -> None:
     """
-    Two hundred clients that never finish their request, nor their handshake, cost
-    nobody else a page.
+    Two hundred clients that never finish their request, nor their handshake, cost no
+    other client a response.
     """
     site.certify()
     site.serve(TLS, read_timeout=2)

@@ -112,7 +112,7 @@ class TestAnswers:
         "field", ["Content-Length: 99", "Transfer-Encoding: chunked"]
     )
     def test_a_body_is_never_taken_for_a_request(self, site: Site, field: str) -> None:
-        """Nobody reads it, and the request before it is answered."""
+        """It is not read, and the request before it is answered."""
         answer = site.raw(head_of("/echo", field) + head_of("/echo"))
 
         assert answer.count(b"HTTP/1.1") == len(site.requests) == 1
@@ -152,7 +152,7 @@ class TestMetrics:
     """The page that Prometheus scrapes."""
 
     def test_the_client_chooses_the_format(self, site: Site) -> None:
-        """Text by default, OpenMetrics when asked for; caches are told."""
+        """Text by default, OpenMetrics on request; caches are informed."""
         text, body = site.get("/metrics")
         strict, strict_body = site.get(
             "/metrics", Accept="application/openmetrics-text"
@@ -298,7 +298,7 @@ class TestListening:
         assert seen == [0o600]
 
     def test_an_existing_path_is_refused(self, run_dir: Path) -> None:
-        """The server takes no file away from anybody."""
+        """The server removes no foreign file."""
         path = run_dir / "s.sock"
         path.touch()
 

@@ -72,7 +72,9 @@ def test_who_waits_in_silence_is_answered_when_it_asks(
 
 
 def test_who_says_nothing_is_not_waited_for(make_site: Callable[..., Site]) -> None:
-    """Its time to ask ends also where nobody else can be answered meanwhile."""
+    """
+    Its time to send a request ends even if no other client can be answered meanwhile.
+    """
     site = make_site(max_connections=1, read_timeout=0.3)
     with site.connect() as client:
         client.sendall(head_of("/later"))

@@ -140,7 +140,7 @@ class TestBadClients:
     def test_who_does_not_close_is_not_waited_for(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """Clients that have their response are few, or closed, and hold nobody up."""
+        """Clients that have their response are few, or closed, and delay no one."""
         site = make_site(max_connections=2)
         with ExitStack() as stack:
             for _ in range(20):
@@ -162,8 +162,8 @@ class TestHostileClients:
         self, make_site: Callable[..., Site]
     ) -> None:
         """
-        Of more clients with half a request than there may be, one leaves long before
-        its time is up, and somebody who asks is answered.
+        Of more clients with half a request than there may be, one is dropped long
+        before its timeout, and a complete request is answered.
         """
         site = make_site(max_connections=4, read_timeout=600)
         with ExitStack() as stack:
@@ -189,7 +189,10 @@ class TestHostileClients:
     def test_an_answer_under_way_does_not_give_way(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """Who has asked in full gets the page, whoever wants the place."""
+        """
+        A client with a complete request gets its response, whichever client wants its
+        place.
+        """
         site = make_site(max_connections=1, read_timeout=600)
         with site.connect() as client:
             client.sendall(head_of("/later"))
@@ -306,7 +309,7 @@ class TestTls:
     def test_what_follows_a_request_costs_nobody_the_response(
         self, secure: int, certificate: Path
     ) -> None:
-        """A body that nobody reads does not reset the connection, encrypted or not."""
+        """An unread body does not reset the connection, encrypted or not."""
         trust = ssl.create_default_context(cafile=certificate)
         with (
             socket.create_connection(("127.0.0.1", secure), timeout=60) as plain,

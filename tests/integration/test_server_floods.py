@@ -1,5 +1,5 @@
 """
-The HTTP server among clients that ask for more than they take, or than anybody needs.
+The HTTP server among clients that request more than they read, or more than is useful.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def large_page() -> list[Family]:
 
 
 class TestSharedPages:
-    """One page answers all who wait for one, and nobody gets an old one."""
+    """One response answers all waiting requests, and no client gets an old one."""
 
     def test_requests_that_came_together_share_a_page(self, site: Site) -> None:
         """
@@ -85,7 +85,7 @@ class TestSharedPages:
                 assert page.endswith(b"\njaxmon_host_cpus %d\n" % number)
 
     def test_a_page_that_failed_is_not_kept(self, site: Site) -> None:
-        """Each request tries anew, and the first success is served."""
+        """Each request tries again, and the first success is served."""
         site.families = [Family(catalog.HOST_CPUS, [("broken", "x")])]  # type: ignore[list-item]
         assert site.get("/metrics")[0].status == 500
         site.families = [gauge(catalog.HOST_CPUS, 1)]
@@ -148,7 +148,9 @@ class TestFloods:
             assert max(unsent(site)) <= 256 << 10
 
     def test_the_end_of_a_last_response_is_no_error(self, site: Site) -> None:
-        """Wherever a page ends in the buffers, closing after it is nobody's failure."""
+        """
+        Wherever a response ends in the buffers, closing after it is not a failure.
+        """
         pages = [Response(b"x" * size) for size in range(100_000, 900_000, 20_000)]
         site.server.routes["/sized"] = lambda request: pages[int(request.query["n"])]
         for number, page in enumerate(pages):
@@ -189,7 +191,7 @@ class TestAddresses:
     def test_also_where_one_address_overruns_the_server(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """Beyond the places in which an address is told that there are none, too."""
+        """Beyond the places in which an address is rejected, too."""
         site = make_site(max_connections=2)
         with ExitStack() as stack:
             for _ in range(20):

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from jaxmon.http.hosts import Hosts
+from jaxmon.http.hosts import HostPolicy
 from jaxmon.http.server import Response, Server
 from tests.guarded import Site
 from tests.serving import everything, status
@@ -39,7 +39,7 @@ def serve() -> Iterator[Callable[..., Ask]]:
 
         def start(*allowed: str, address: str = "127.0.0.1") -> Ask:
             server = Server(
-                {"/metrics": lambda _: Response(b"secret")}, hosts=Hosts(allowed)
+                {"/metrics": lambda _: Response(b"secret")}, hosts=HostPolicy(allowed)
             )
             port = server.listen_tcp("::", 0)
             server.start()
@@ -83,7 +83,7 @@ def remote() -> str:
 def test_own_names_are_answered(
     serve: Callable[..., Ask], host: str, lines: tuple[str, ...]
 ) -> None:
-    """Addresses, names within a site and of this machine: whoever asks."""
+    """Addresses, local names and this machine's name: from any client."""
     assert serve()(host, *lines) == 200
 
 
@@ -134,11 +134,11 @@ def test_names_can_be_allowed(serve: Callable[..., Ask]) -> None:
     "name", ["", "a b", "http://a.example", "a.example:80", "*x", "*.", "a..", "."]
 )
 def test_what_is_no_name_is_refused(name: str) -> None:
-    """It would never match, and somebody relies on it."""
+    """It would never match, although the user relies on it."""
     with pytest.raises(
         ValueError, match=r"is not a valid host name; use one such as gpu-7"
     ):
-        Hosts([name])
+        HostPolicy([name])
 
 
 def test_a_request_without_the_header_is_no_browsers(

@@ -200,7 +200,7 @@ class TestLife:
         assert result.err == ""
 
     def test_families_are_light(self) -> None:
-        """Whoever only makes families loads no event loop, HTTP or TLS."""
+        """Code that only creates families loads no event loop, HTTP or TLS."""
         source = (
             "import sys, jaxmon.exposition.families, jaxmon.exposition.histogram\n"
             "print(sorted({'asyncio', 'http', 'ssl', 'socket'} & set(sys.modules)))"

@@ -144,9 +144,7 @@ def test_donating_functions_are_not_repeated(agent: Agent) -> None:
 
 @pytest.mark.ground_truth
 def test_arguments_that_are_donated_meanwhile_end_a_repetition(agent: Agent) -> None:
-    """
-    The program may hand them to another function at any time: no failure of anybody.
-    """
+    """The program may pass them to another function at any time: not a failure."""
     step, x = jax.jit(lambda x: x + 1), jnp.ones(3)
 
     class Late:
@@ -264,9 +262,7 @@ def test_an_end_of_the_program_waits_for_no_device(
 
 
 def test_a_function_of_keys_is_repeated(agent: Agent) -> None:
-    """
-    PRNG keys, which not every JAX can tell the size of, are arguments like others.
-    """
+    """PRNG keys, whose size not every JAX can report, are arguments like others."""
     sampled(agent, jax.jit(jax.random.fold_in), jax.random.key(0), jnp.uint32(1))
 
     assert value(agent, CHECKS, outcome="passed") == 1

@@ -146,7 +146,7 @@ def test_a_static_part_made_anew_is_no_cause(agent: Agent, static: Any) -> None:
 
 
 def test_what_is_remembered_stays_bounded(agent: Agent) -> None:
-    """Hundreds of shapes leave sixteen signatures, and every one was told."""
+    """Hundreds of shapes leave sixteen signatures, and every one was reported."""
     f = jax.jit(lambda x: x)
     for size in range(1, 101):
         f(np.ones(size, np.float32))

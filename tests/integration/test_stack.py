@@ -54,7 +54,7 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both are started anew on other ports; the first ones are ended and forgotten."""
+    """Both are restarted on other ports; the first ones are stopped and forgotten."""
     choose = stack._free_ports
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])

@@ -297,7 +297,7 @@ def test_an_error_beside_the_miss_path_is_counted_where_it_surfaces(
 ) -> None:
     """
     Once: in a request or in an activity, whichever sees it first. A program that was
-    compiled ahead of time tells nobody else.
+    compiled ahead of time has no other witness.
     """
     compiled: Any = out_of_memory().lower(1.0).compile()  # type: ignore[attr-defined]
     for mark in (jaxmon.request("predict"), jaxmon.activity("evaluate")):

@@ -34,7 +34,7 @@ def page():
 
 
 def test_prometheus_scrapes_and_answers(prometheus, page, free_port):
-    """The fixture's server scrapes what it is told to and tells up from down."""
+    """The fixture's server scrapes its targets and distinguishes up from down."""
     server = prometheus({"toys": [page], "gone": [f"127.0.0.1:{free_port}"]})
     ((labels, value),) = server.until_query('toys{job="toys"}')
     assert (labels["instance"], value) == (page, 3)

@@ -98,7 +98,7 @@ def test_the_port_of_the_sidecar_is_left_alone(
 ) -> None:
     """
     An agent that has to move on does not take the port that the sidecar will ask for,
-    unless it was told to take exactly that one.
+    unless it was configured to use exactly that one.
     """
     with three_ports() as first:
         sidecars = (
@@ -203,7 +203,7 @@ def test_what_is_in_the_place_of_a_socket_costs_its_slot(
 def test_a_missing_run_directory_is_made_for_this_user_only(
     start: Callable[..., Any], run_dir: Path
 ) -> None:
-    """Parents are made as well, and nobody else may enter."""
+    """Parents are created as well, and no other user may enter."""
     directory = run_dir / "a" / "b"
     found, err = start({"port": None}, JAXMON_RUN_DIR=str(directory))
 

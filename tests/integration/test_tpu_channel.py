@@ -103,7 +103,7 @@ def test_silence_costs_the_deadline_and_others_nothing(runtime: Runtime) -> None
 
 
 def test_nobody_there() -> None:
-    """A port and a path where nobody listens are gone at once."""
+    """A port and a path where nothing is listening are gone at once."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         target = free.getsockname()
     targets = [target, ("::1", target[1]), "/nowhere/at/all", "nowhere"]
@@ -113,7 +113,8 @@ def test_nobody_there() -> None:
 
 def test_who_cannot_be_reached_is_known_without_grpc(run_dir: Path) -> None:
     """
-    Nobody listens, or the queue is full; where somebody may listen is left to gRPC.
+    Nothing is listening, or the queue is full; addresses where something may be
+    listening are left to gRPC.
     """
     full = str(run_dir / "full")
     with ExitStack() as stack:
@@ -267,7 +268,7 @@ print(os.environ["GRPC_VERBOSITY"])
 
 
 def test_standard_error_is_left_alone() -> None:
-    """What gRPC's core has to say is not in the log, unless somebody wants it there."""
+    """Messages of gRPC's core are not in the log, unless requested."""
     quiet = run_python("-c", QUIET).ok()
     assert "Failure" in quiet.out
     assert quiet.err == ""

@@ -86,7 +86,7 @@ def test_program_without_the_lost_chip_has_its_own_chips(
 ) -> None:
     """
     One that starts after the loss counts those that are left, and they are meant; what
-    one from before counts then cannot be told, and is left out.
+    an earlier one counts then is ambiguous, and omitted.
     """
     here = host("v5e")
     runtime, _ = here.serve(shapes.host("v5e"))

@@ -176,7 +176,7 @@ def test_slow_runtime_costs_one_deadline(host: Callable[..., Host]) -> None:
 
 
 def test_one_slow_metric_leaves_the_others(host: Callable[..., Host]) -> None:
-    """A runtime that answers most requests is up, and tells what it can."""
+    """A runtime that answers most requests is up, and reports what it can."""
     here = host("v4")
     told = shapes.host("v4")
     here.serve({**told, "delays": {shapes.QUEUE: 4}})
@@ -313,7 +313,7 @@ def test_internal_failure_of_a_runtime_is_counted(host: Callable[..., Host]) -> 
 
 
 def test_without_grpcio_chips_are_shown(host: Callable[..., Host]) -> None:
-    """What the kernel tells needs no package; the reason says what is missing."""
+    """The kernel's data needs no package; the reason says what is missing."""
     here = host("v4")
     here.serve(shapes.host("v4"))
     state = here.poll(PYTHONPATH=str(_without_grpcio(here.root)))

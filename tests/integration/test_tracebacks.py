@@ -151,9 +151,7 @@ else:
 
 @pytest.mark.parametrize("where", ["main", "thread cached"])
 def test_uncaught_errors_print_the_same(tmp_path: Path, where: str) -> None:
-    """
-    What Python writes about an error that nobody caught is the same, in threads too.
-    """
+    """What Python writes about an uncaught error is the same, in threads as well."""
     script = tmp_path / "uncaught.py"
     script.write_text(UNCAUGHT)
 

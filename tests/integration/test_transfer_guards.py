@@ -26,7 +26,7 @@ PACKED = jnp.float4_e2m1fn
 
 @pytest.fixture(autouse=True)
 def guard() -> Iterator[None]:
-    """Forbid transfers to the host that nobody asks for by name, on all threads."""
+    """Forbid implicit transfers to the host, on all threads."""
     name = "jax_transfer_guard_device_to_host"
     before = jax.config.jax_transfer_guard_device_to_host
     jax.config.update(name, "disallow")
@@ -72,5 +72,5 @@ def test_outputs_are_looked_at_for_numbers_that_are_not_finite() -> None:
 
 
 def test_a_check_that_is_asked_for_compares_on_the_host() -> None:
-    """Whoever calls it knows that it fetches."""
+    """Its callers know that it transfers."""
     assert jaxmon.check_determinism(jax.jit(same), jnp.ones(3, PACKED))

@@ -56,7 +56,7 @@ def test_each_kind_of_transfer_is_counted_with_its_bytes(books: dict[str, Any]) 
 
 @pytest.mark.ground_truth
 def test_lines_add_up_to_the_totals(books: dict[str, Any]) -> None:
-    """The line of the loop has its own figures, and is told of once."""
+    """The line of the loop has its own statistics, and is reported once."""
     text = PROGRAM.read_text().splitlines()
     number = 1 + next(i for i, line in enumerate(text) if '"a loop"' in line)
     [line] = [line for line in books["lines"] if line["line"] == number]
@@ -203,7 +203,9 @@ def test_below_a_mark_of_jaxmon_the_line_is_the_programs() -> None:
 
 
 def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
-    """JAX converts them where nobody can count; a sampled call shows them, once."""
+    """
+    JAX converts them where they cannot be counted; a sampled call shows them, once.
+    """
     large, small = np.ones(1 << 16, np.float32), np.ones(3)
     with instrumented(sample_rate=0) as agent:
         function = inside.table(agent).named("f")

@@ -121,7 +121,7 @@ def test_what_a_finaliser_raises_is_counted(agent: Agent) -> None:
 def test_what_a_forgotten_task_raised_is_counted(
     agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The logger of asyncio is told of it, and goes on to tell."""
+    """The logger of asyncio receives it, and logs it as before."""
 
     async def work() -> None:
         error = RuntimeError_("CANCELLED: stopped")
@@ -145,7 +145,7 @@ def test_what_a_forgotten_task_raised_is_counted(
 def test_a_record_without_an_error_is_let_pass(
     agent: Agent, caplog: pytest.LogCaptureFixture, found: Any
 ) -> None:
-    """Whatever a record that somebody made by hand holds, it is logged."""
+    """Whatever a hand-made record contains, it is logged."""
     record = logging.makeLogRecord(
         {"name": "asyncio", "msg": "by hand", "levelno": logging.ERROR}
     )
@@ -205,7 +205,7 @@ def replaced() -> None:
 
 
 def hidden() -> None:
-    """The same, and nobody is to know."""
+    """The same, without a report."""
     try:
         cached_call()
     except ValueError:

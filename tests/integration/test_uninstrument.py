@@ -1,4 +1,4 @@
-"""What stays after `jaxmon.uninstrument`, and whom it leaves alone."""
+"""What remains after `jaxmon.uninstrument`, and what it leaves alone."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ def test_event_set_that_fails_once_keeps_its_queue(gpus: Callable[..., Gpus]) ->
 def test_event_set_that_fails_twice_is_replaced(
     gpus: Callable[..., Gpus], code: int
 ) -> None:
-    """A set that does not recover is made anew, as long as its GPU answers."""
+    """A set that does not recover is recreated, as long as its GPU responds."""
     fleet = gpus(1)
     fleet.poll()
     fleet.report(0, 79)

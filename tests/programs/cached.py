@@ -1,5 +1,5 @@
 """
-A program that uses the persistent cache as a test tells it to, and keeps its books.
+A program that uses the persistent cache as a test directs it, and records its use.
 
 It takes JSON: configuration, code to run, whether jaxmon observes. It prints what
 JAX's events, the warnings and the files say, and beside it what jaxmon says. It runs on
@@ -84,7 +84,7 @@ def ones(*shape: int) -> np.ndarray:
 
 
 def compile_for(seconds: float) -> None:
-    """Compile `deep` anew until it took *seconds* altogether."""
+    """Recompile `deep` until it took *seconds* altogether."""
     size = 4
     while sum(compiling) < seconds:
         deep(ones(size, size))

@@ -103,7 +103,7 @@ for warm in (vector, scalar, whole):
 
 
 def fresh() -> Any:
-    """Return a scalar that nobody has read."""
+    """Return a scalar that has not been read."""
     return scalar(one)
 
 

@@ -46,7 +46,7 @@ def predict(request):
 
 
 async def gather(request):
-    """Answer on threads of asyncio, and fail if told to."""
+    """Answer on threads of asyncio, and fail on request."""
     length = request.path_params["length"]
     if "fail" in request.query_params:
         raise ValueError(length)

@@ -1,4 +1,4 @@
-"""A JAX process that makes as many calls as it is told on its standard input."""
+"""A JAX process that makes as many calls as its standard input requests."""
 
 from __future__ import annotations
 

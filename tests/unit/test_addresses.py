@@ -1,4 +1,4 @@
-"""Addresses on the web, as somebody writes them; and commands that are given one."""
+"""URLs as users write them; and commands that take one."""
 
 from __future__ import annotations
 

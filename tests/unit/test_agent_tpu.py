@@ -56,7 +56,7 @@ def test_devices_without_a_number_have_no_name(tmp_path: Path) -> None:
 
 
 def test_cores_of_a_chip_share_its_name(tmp_path: Path) -> None:
-    """Coordinates tell which cores belong together."""
+    """Coordinates determine which cores belong together."""
     assert named(tmp_path, "7x", devices(8, cores=2)) == {
         number: UUID.format(number // 2 + 4) for number in range(8)
     }

@@ -1,4 +1,4 @@
-"""What allocators tell, and what they do not."""
+"""What allocators report, and what they do not."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_routes_of_fastapi_are_found(recorded, method, path, template):
 
 
 def test_an_application_without_routes_is_unmatched(recorded):
-    """Any ASGI application is served, though we cannot tell its routes."""
+    """Any ASGI application is served, although its routes are unknown."""
     get(Middleware(foreign), "/anything")
 
     assert counts(recorded) == {("unmatched", "success", "warm"): 1}

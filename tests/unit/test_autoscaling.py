@@ -65,7 +65,10 @@ def test_every_metric_is_in_the_catalogue() -> None:
 
 
 def test_the_autoscaler_asks_for_what_the_adapter_offers() -> None:
-    """The names in hpa.yaml are among those that prometheus-adapter is told to give."""
+    """
+    The names in hpa.yaml are among those that prometheus-adapter is configured to
+    provide.
+    """
     metrics = FILES["hpa.yaml"]["spec"]["metrics"]
     asked = [one["pods"]["metric"]["name"] for one in metrics]
 

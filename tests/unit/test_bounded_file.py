@@ -1,4 +1,4 @@
-"""Files that somebody names, read within bounds."""
+"""Files named by users, read within bounds."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_a_regular_file_is_read(tmp_path: Path) -> None:
 
 def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
     """
-    A pipe that nobody writes to, a socket, a directory and devices without end are
-    errors at once, which say what was found.
+    A pipe without a writer, a socket, a directory and devices without end are errors at
+    once, which say what was found.
     """
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as sock:
@@ -93,7 +93,7 @@ def test_a_pipe_is_read_where_it_is_allowed(tmp_path: Path) -> None:
 
 
 def test_a_pipe_has_a_deadline_and_a_size(tmp_path: Path) -> None:
-    """One that nobody writes to, and one that never ends."""
+    """One without a writer, and one that never ends."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     times = iter((0.0, PIPE_SECONDS - 0.01, PIPE_SECONDS))

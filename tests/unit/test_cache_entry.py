@@ -1,4 +1,4 @@
-"""An entry tells under which path it was made, or nothing."""
+"""An entry contains the path under which it was created, or nothing."""
 
 from __future__ import annotations
 

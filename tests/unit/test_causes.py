@@ -165,7 +165,7 @@ def test_two_lambdas_of_one_line_are_two() -> None:
 
 
 def test_a_new_function_of_the_same_line_is_named() -> None:
-    """A lambda made again is the cause, and what else differs is told too."""
+    """A recreated lambda is the cause, and other differences are reported as well."""
     causes = CauseFinder()
     first, second = ((lambda: 1) for _ in range(2))
     judge(causes, jitted(first), call(leaf()))
@@ -216,7 +216,7 @@ def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
 
 
 def test_a_call_without_a_signature_is_unknown() -> None:
-    """Where the arguments could not be told, the recompile still counts."""
+    """If the arguments are unknown, the recompile still counts."""
     causes, fun = CauseFinder(), jitted(lambda: 1)
     judge(causes, fun, call(leaf()))
 

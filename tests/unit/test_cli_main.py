@@ -98,7 +98,7 @@ def test_any_terminal_gets_a_report(encoding, run_dir):
 
 
 def test_full_disk_is_no_traceback(failing):
-    """Where the disk is full, which may be why somebody looks, that is said."""
+    """A full disk, which may be the reason for the command, is reported."""
     failing(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     result = CliRunner().invoke(main, ["run"])
     assert result.exit_code == 1
@@ -127,7 +127,7 @@ def test_file_that_cannot_be_used_is_no_traceback(tmp_path):
 )
 def test_reader_that_leaves_ends_a_command_in_silence(arguments):
     """
-    Where nobody reads the output, as after `| head`, the exit code is a shell's for
+    If the output pipe is closed, as after `| head`, the exit code is a shell's for
     that, and neither a message nor a complaint of Python's is printed.
     """
     reading, writing = os.pipe()
@@ -246,7 +246,7 @@ def test_without_a_temporary_directory_there_is_one_line(
 
 
 def test_broken_pipe_to_somebody_else_is_told():
-    """Only output that nobody reads ends a command in silence."""
+    """Only a closed output pipe ends a command silently."""
     failing = (
         "import click, errno, os; from jaxmon.cli import main\n"
         "@click.command\n"

@@ -34,7 +34,7 @@ def test_a_copy_is_what_the_original_is_but_for_that_code() -> None:
 
 
 def test_what_has_no_such_code_is_told() -> None:
-    """A wrapper of somebody else, and what is no Python function, have none."""
+    """A foreign wrapper, and what is not a Python function, have none."""
 
     @functools.wraps(ORIGINAL)
     def wrapper(*args: Any) -> Any:

@@ -77,7 +77,9 @@ def test_default_set_is_here(name: str) -> None:
 
 
 def test_h100_in_names_and_units_of_dcgm_exporter() -> None:
-    """All that NVML tells of an H100 is there, label for label, in its unit."""
+    """
+    Everything that NVML reports about an H100 is there, label for label, in its unit.
+    """
     found = [line for line in lines(reviewed("h100")) if 'gpu="0"' in line]
     assert found == [
         f"DCGM_FI_{name}{{{LABELS}{more}}} {value}"
@@ -211,7 +213,7 @@ def test_no_other_module_makes_metrics_outside_the_catalogue() -> None:
 
 
 def test_devices_without_end_are_not_remembered() -> None:
-    """An agent that tells of ever new devices fills no memory."""
+    """An agent that reports ever new devices does not fill memory."""
     names = DcgmNames("node-1")
     used = catalog.ACCELERATOR_MEMORY_USED_BYTES
     found = reviewed("h100")

@@ -1,4 +1,4 @@
-"""What the control group of a process tells, in trees as the kernel lays them out."""
+"""The cgroup metrics of a process, from trees as the kernel lays them out."""
 
 from __future__ import annotations
 

@@ -46,12 +46,12 @@ def test_a_mig_device_is_named_itself(driver: str) -> None:
 
 
 def test_what_cannot_be_read_is_empty(driver: str) -> None:
-    """Without a UUID the PCI address is still told."""
+    """Without a UUID the PCI address is still reported."""
     assert cuda.identify(2, driver) == Gpu("", "0000:c2:00.0")
 
 
 def test_a_driver_without_mig_has_the_older_call_only(tmp_path: Path) -> None:
-    """Drivers before 11.4 tell the UUID all the same."""
+    """Drivers before 11.4 report the UUID as well."""
     found = cuda.identify(0, built(tmp_path, "-DNO_V2"))
     assert found is not None
     assert found.uuid.startswith("GPU-10111213-")

@@ -168,7 +168,7 @@ def test_open_rows_hold_no_panels(dashboard):
 @EVERY_DASHBOARD
 def test_variables(dashboard):
     """
-    The data source comes first; the rest are found anew when the time range changes.
+    The data source comes first; the rest are queried again when the time range changes.
     """
     first, *rest = dashboard["templating"]["list"]
     assert (first["name"], first["type"]) == ("datasource", "datasource")

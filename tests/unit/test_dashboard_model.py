@@ -1,4 +1,4 @@
-"""A panel that nobody could use is refused when it is made."""
+"""A useless panel is rejected on construction."""
 
 from __future__ import annotations
 

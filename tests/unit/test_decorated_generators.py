@@ -69,7 +69,7 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_what_happens_in_a_step_is_on_behalf_of_its_request(recorded, step):
-    """Whoever asks for the next item, wherever: the request is the generator's."""
+    """Whichever code requests the next item, the request is the generator's."""
     generator = decorated_tokens()
     seen = [step(functools.partial(next, generator, None)) for _ in range(4)]
 
@@ -112,7 +112,7 @@ def test_async_generators_have_their_requests_too(recorded, step):
 
 
 def test_between_steps_another_may_be_served(recorded):
-    """What the consumer does is on behalf of its own request, or of nobody."""
+    """What the consumer does is on behalf of its own request, or of none."""
     generator = decorated_tokens()
     next(generator)
     mark_cold()
@@ -130,8 +130,8 @@ def test_between_steps_another_may_be_served(recorded):
 
 def test_a_generator_within_a_request_is_part_of_it(recorded):
     """
-    Wherever its steps are taken, as long as the request lasts; then it is of whoever
-    asks.
+    Wherever its steps are taken, as long as the request lasts; afterwards it belongs to
+    the consumer.
     """
     with jaxmon.request("outer") as outer:
         generator = decorated_tokens()

@@ -58,7 +58,7 @@ def test_conditions_of_one_objective_are_one_alert():
 
 
 def test_alerts_that_only_mute_are_left_out():
-    """Nobody is told of severity info, here neither."""
+    """Severity info is never shown."""
     assert active([described("JaxmonDeployInProgress", "info")]) == []
 
 

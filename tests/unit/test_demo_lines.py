@@ -11,8 +11,8 @@ import pytest
 from jaxmon import catalog
 from jaxmon.cli.demo.alerts import ActiveAlert
 from jaxmon.cli.demo.lines import (
+    DisplayState,
     Log,
-    Scene,
     alerts,
     one_line,
     overview,
@@ -178,12 +178,16 @@ def test_a_log_reports_what_changes(capsys: pytest.CaptureFixture[str]) -> None:
     """
     firing = alert("Told")
     log = Log(PLACES)
-    log.show(Scene(0.0, SUMMARY, [], "fault x begins"))
-    log.show(Scene(1.0, SUMMARY, [alert("Told", firing=False)], "fault x", broken=True))
-    log.show(Scene(2.0, SUMMARY, [firing], "fault x", broken=True))
-    log.show(Scene(3.0, SUMMARY, [firing], "fault x ended"))
-    log.show(Scene(4.0, SUMMARY, [], "fault x ended"))
-    log.show(Scene(10.0, SUMMARY, [], "fault x ended"))
+    log.show(DisplayState(0.0, SUMMARY, [], "fault x begins"))
+    log.show(
+        DisplayState(
+            1.0, SUMMARY, [alert("Told", firing=False)], "fault x", broken=True
+        )
+    )
+    log.show(DisplayState(2.0, SUMMARY, [firing], "fault x", broken=True))
+    log.show(DisplayState(3.0, SUMMARY, [firing], "fault x ended"))
+    log.show(DisplayState(4.0, SUMMARY, [], "fault x ended"))
+    log.show(DisplayState(10.0, SUMMARY, [], "fault x ended"))
     lines = capsys.readouterr().out.splitlines()[len(PLACES) :]
 
     assert [re.sub(r"^ +| +steps.*", "", line) for line in lines] == [
@@ -202,7 +206,7 @@ def test_a_log_reports_what_changes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_log_ends_with_what_still_fires(capsys: pytest.CaptureFixture[str]) -> None:
     """The last table names the alerts that are left."""
     log = Log(PLACES)
-    log.finish(Scene(3.0, SUMMARY, [alert("Left")]))
+    log.finish(DisplayState(3.0, SUMMARY, [alert("Left")]))
 
     out = capsys.readouterr().out
     assert re.search(r"^  Left +firing", out, re.MULTILINE)

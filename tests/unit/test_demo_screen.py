@@ -15,7 +15,7 @@ from rich.console import Console
 from jaxmon import catalog
 from jaxmon.cli.demo.alerts import ActiveAlert
 from jaxmon.cli.demo.command import view
-from jaxmon.cli.demo.lines import Log, Scene
+from jaxmon.cli.demo.lines import DisplayState, Log
 from jaxmon.cli.demo.screen import Screen
 from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.summary import summarise
@@ -77,7 +77,7 @@ def alert(name, *, firing=True):
 def test_what_is_drawn_fits_the_terminal(height, alerts):
     """However many alerts there are, functions are shown, and what to do about one."""
     active = [alert(f"Alert{number}") for number in range(alerts)]
-    scene = Scene(1.0, SUMMARY, active, "fault stall starts in 0:00:06")
+    scene = DisplayState(1.0, SUMMARY, active, "fault stall starts in 0:00:06")
 
     lines = frame(scene, height=height)
     drawn = "\n".join(lines)
@@ -106,7 +106,7 @@ def test_what_is_drawn_fits_the_terminal(height, alerts):
 )
 def test_a_narrow_terminal_does_without_some_columns(width, functions, alerts):
     """Names and what matters most stay whole; the others are left out."""
-    scene = Scene(1.0, SUMMARY, [alert("JaxmonTargetDown")])
+    scene = DisplayState(1.0, SUMMARY, [alert("JaxmonTargetDown")])
 
     headings = [
         " ".join(line.split())
@@ -121,7 +121,7 @@ def test_a_narrow_terminal_shows_whole_commands():
     """What is to be copied is not cut: it moves below its name."""
     command = "jaxmon explain 0 --run-dir /tmp/jaxmon-demo-12345678"
 
-    lines = frame(Scene(1.0, SUMMARY), places={"explanation": command}, width=60)
+    lines = frame(DisplayState(1.0, SUMMARY), places={"explanation": command}, width=60)
 
     assert [one.rstrip() for one in lines[:2]] == ["  explanation", f"    {command}"]
 
@@ -131,7 +131,7 @@ def test_text_of_others_moves_no_cursor():
     hostile = f"{HOSTILE}[red]x[/red]"
     summary = summary_of("m.f")
     summary["functions"][0]["name"] = f"m.{hostile}"
-    scene = Scene(1.0, summary, [alert(hostile)], hostile)
+    scene = DisplayState(1.0, summary, [alert(hostile)], hostile)
 
     lines = frame(scene, places={"place": hostile}, width=400)
 
@@ -143,7 +143,7 @@ def test_colours_can_be_turned_off():
     """NO_COLOR leaves emphasis, and every word."""
     summary = summary_of("m.f")
     summary["functions"][0].update(hits=0.0)
-    scene = Scene(1.0, summary, [alert("A")], "a fault")
+    scene = DisplayState(1.0, summary, [alert("A")], "a fault")
 
     def drawn(environ):
         with screen(environ=environ) as (shown, stream):
@@ -170,8 +170,8 @@ def test_the_terminal_is_left_as_it_was_found():
 def test_the_last_figures_stay(capsys):
     """They are printed once the screen is left, and remain above the prompt."""
     with screen() as (shown, stream):
-        shown.show(Scene(1.0, SUMMARY))
-        shown.finish(Scene(2.0, SUMMARY, [alert("Left")]))
+        shown.show(DisplayState(1.0, SUMMARY))
+        shown.finish(DisplayState(2.0, SUMMARY, [alert("Left")]))
         assert stream.getvalue().count("\x1b[?1049l") == 1
 
     out = capsys.readouterr().out

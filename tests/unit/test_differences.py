@@ -58,7 +58,7 @@ def texts(
 
 
 def test_equal_signatures_have_no_difference() -> None:
-    """Two calls alike are told nothing about."""
+    """Nothing is reported for two equal calls."""
     assert texts(of(static={"n": 1}), of(static={"n": 1})) == []
     assert of().digest == of().digest
 
@@ -83,7 +83,7 @@ def test_everything_that_differs_is_told_at_once() -> None:
 
 
 def test_static_values_can_be_kept_out() -> None:
-    """With event_values off only their types are told."""
+    """With event_values off only their types are reported."""
     before, after = of(static={"n": "secret"}), of(static={"n": "other"})
 
     assert texts(before, after, values=False) == [

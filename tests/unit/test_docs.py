@@ -174,7 +174,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def _is_ours(word: str) -> bool:
-    """Tell a word to jaxmon from the program that it runs."""
+    """Distinguish a word for jaxmon from one for the program that it runs."""
     return word not in ("--", "-m") and not word.endswith(".py")
 
 

@@ -130,7 +130,7 @@ def test_a_clean_environment_is_in_order() -> None:
 def test_variables_that_matter(
     environ: Mapping[str, str], status: str, text: str, advice: str
 ) -> None:
-    """A typing error, a bad value, and what slows JAX down are told with what to do."""
+    """A typing error, a bad value, and what slows JAX down are reported with advice."""
     findings = [one for one in environment.check(environ) if one.status != "ok"]
     assert findings == [Finding("environment", status, text, advice)]  # type: ignore[arg-type]
 
@@ -187,7 +187,9 @@ def test_a_tpu_without_libtpu(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_jax_cannot_use(tmp_path: Path) -> None:
-    """A driver without plugin or library is told twice, once for each user of it."""
+    """
+    A driver without plugin or library is reported twice, once for each user of it.
+    """
     driver = tmp_path / "proc/driver/nvidia/version"
     driver.parent.mkdir(parents=True)
     driver.touch()
@@ -201,7 +203,7 @@ def test_a_gpu_that_jax_cannot_use(tmp_path: Path) -> None:
 
 
 def test_a_missing_hook_and_a_wrong_count_fail() -> None:
-    """What the self-test tells becomes findings, each with what to do."""
+    """Results of the self-test become findings, each with advice."""
     told = {
         "jax": "9.9",
         "hooks": {"misses": False, "calls": True},
@@ -246,9 +248,7 @@ def test_a_jax_that_cannot_be_imported(tmp_path: Path) -> None:
 def test_a_broken_nvml_package_is_no_driver_that_hangs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """
-    A package that is there and cannot be imported is told at once, with its error.
-    """
+    """A package that exists and cannot be imported is reported once, with its error."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
     (tmp_path / "proc/driver/nvidia/version").touch()
@@ -263,7 +263,7 @@ def test_a_broken_nvml_package_is_no_driver_that_hangs(
 def test_without_jax_its_self_test_is_left_out(
     monkeypatch: pytest.MonkeyPatch, run_dir: Path
 ) -> None:
-    """That JAX is missing is told once, not by everybody who would need it."""
+    """That JAX is missing is reported once, not by every check that needs it."""
     monkeypatch.setattr(versions, "installed", lambda _: None)
     result = CliRunner().invoke(command, ["--json", "--run-dir", str(run_dir)])
 

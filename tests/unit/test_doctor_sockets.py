@@ -34,7 +34,7 @@ def test_a_run_directory_whose_path_is_too_long(tmp_path: Path) -> None:
 
 
 def test_agents_that_run_died_and_hang(run_dir: Path) -> None:
-    """Sockets are told apart by whether anybody listens, and answers."""
+    """Sockets are distinguished by whether something is listening, and responds."""
     with closing(socket.socket(socket.AF_UNIX)) as hung:
         hung.bind(str(run_dir / "agent-3.sock"))
         hung.listen()

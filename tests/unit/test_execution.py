@@ -34,7 +34,7 @@ def told(
     known: Pace | None = None,
     taken: float | None = None,
 ) -> list[float]:
-    """Return what is told of a call."""
+    """Return what is recorded for a call."""
     found: list[float] = []
     call = Called(*called, taken)
     if known is None:
@@ -118,7 +118,7 @@ def test_the_first_runs_on_a_cpu_are_not_said() -> None:
 
 
 def test_a_longer_run_is_not_said_where_looks_delay_the_usual_too_much() -> None:
-    """In it their share is less, but then only such runs would be told."""
+    """In it their share is less, but then only such runs would be recorded."""
     known = pace(0.02)
     told(work(10.99, 11.01), known=known, taken=0.01)
     for _ in range(6):
@@ -166,7 +166,7 @@ def test_work_that_was_done_at_once_behind_other_work_is_unknown() -> None:
 
 
 def test_lost_work_is_given_up() -> None:
-    """An end that nobody will see leaves nothing to say."""
+    """An end that is never observed leaves nothing to record."""
     gone = work(11.0, 11.01)
     gone.lost = True
 

@@ -47,7 +47,7 @@ def test_every_host_metric_of_the_catalogue_is_exported() -> None:
 
 
 def test_pressure_is_the_kernels(tmp_path: Path) -> None:
-    """Stalled time is told in seconds, for what the kernel reports."""
+    """Stalled time is exported in seconds, for what the kernel reports."""
     pressure = tmp_path / "proc/pressure"
     pressure.mkdir(parents=True)
     line = "avg10=0.00 avg60=0.12 avg300=0.50 total={}"
@@ -89,7 +89,7 @@ def test_traffic_is_told_of_network_cards_only(tmp_path: Path) -> None:
 
 
 def test_a_container_shows_its_own_end_of_the_cable(tmp_path: Path) -> None:
-    """Where no card can be seen, what can be seen is told, up to a bound."""
+    """If no card is visible, what is visible is exported, up to a bound."""
     for number in range(40):
         card(tmp_path, f"veth{number:02}", str(number), "0", real=False)
 
@@ -116,7 +116,7 @@ def test_a_directory_named_twice_is_told_once(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_gone_is_a_counted_failure(tmp_path: Path) -> None:
-    """The others are told all the same."""
+    """The others are reported all the same."""
     host = Host(directories=[tmp_path / "gone", tmp_path])
 
     assert len(of(host, "jaxmon_host_disk_available_bytes")) == 1
@@ -170,7 +170,9 @@ def test_what_a_host_does_not_tell_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*memory stats:RuntimeWarning")
 def test_files_that_were_emptied_cost_themselves(tmp_path: Path) -> None:
-    """Sandboxes put empty files over what they hide; the rest of the host is told."""
+    """
+    Sandboxes put empty files over what they hide; the rest of the host is exported.
+    """
     (tmp_path / "proc/pressure").mkdir(parents=True)
     (tmp_path / "proc/pressure/cpu").write_text("some avg10=0 total=2000000\n")
     for name in ("stat", "meminfo", "loadavg"):

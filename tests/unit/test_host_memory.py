@@ -83,7 +83,7 @@ def test_files_that_were_read_are_no_memory_in_use(tmp_path: Path) -> None:
 
 
 def test_a_container_sees_its_cgroup_as_the_root(tmp_path: Path) -> None:
-    """The name that the kernel tells is that of outside."""
+    """The name that the kernel reports is the outer one."""
     files = {
         "proc/self/cgroup": "0::/../../kubepods/pod1\n",
         "sys/fs/cgroup/memory.max": "2000\n",

@@ -84,5 +84,5 @@ def mute_tests(source):
 
 
 def is_sentence(text):
-    """Tell whether *text* has some words and ends as a sentence does."""
+    """Return whether *text* has some words and ends like a sentence."""
     return " " in text and text.endswith((".", ":"))

@@ -68,7 +68,7 @@ def test_what_comes_out_can_be_written():
     "text", ["NaN", "-Infinity", "1e999", "-1e999", "9" * 400, "9" * 5000]
 )
 def test_a_number_that_is_not_known(text):
-    """Where the rest is worth having, a number that is none is one that is not told."""
+    """If the rest is useful, a non-finite number counts as unknown."""
     found = parse(
         f'{{"a": [{text}, 1, -2, 1.5, 18446744073709551616]}}', odd_numbers=True
     )

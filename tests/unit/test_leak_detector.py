@@ -122,7 +122,7 @@ def test_a_leak_is_suspected_and_its_line_named(program, seed):
 
 
 def test_growth_is_that_of_the_window():
-    """Bytes are those by which the line grew in the seconds that are told."""
+    """Bytes are those by which the line grew in the reported seconds."""
     leak = watch(GUILTY["a loss kept each step"], 60)[-1]
 
     assert leak is not None

@@ -41,7 +41,7 @@ class Array:
 
 @pytest.mark.ground_truth
 def test_arrays_alike_are_of_one_kind() -> None:
-    """Each array is told once, with the bytes that JAX says it has."""
+    """Each array is reported once, with the bytes that JAX reports."""
     arrays = [jnp.ones((3, 5), jnp.int16), jnp.zeros((3, 5), jnp.int16), jnp.ones(7)]
     sizes = [array.nbytes for array in arrays]
     found = list(group_arrays(arrays))[::-1]

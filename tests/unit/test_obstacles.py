@@ -104,7 +104,7 @@ def test_the_worst_functions_are_named_first() -> None:
 
 
 def test_a_path_that_is_only_suspected_is_said_to_be() -> None:
-    """What an entry does not tell may also be a changed program."""
+    """What an entry does not reveal may also be a changed program."""
     (known,) = obstacles(HEALTHY._replace(hits=0, elsewhere={"jit_f": "/mnt/b"}))
     (unknown,) = obstacles(HEALTHY._replace(hits=0, elsewhere={"jit_f": None}))
 

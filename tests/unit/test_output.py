@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from jaxmon.cli import output
 from jaxmon.cli.demo.alerts import active
-from jaxmon.cli.demo.lines import Log, Scene
+from jaxmon.cli.demo.lines import DisplayState, Log
 from jaxmon.cli.exporter.command import LogFormatter
 from jaxmon.cli.main import COMMANDS, main
 from jaxmon.errors import CommandError, JaxmonError
@@ -188,7 +188,7 @@ def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
 
     def command():
         shown = Log({"place": HOSTILE})
-        scene = Scene(0.0, summary, active(told), HOSTILE)
+        scene = DisplayState(0.0, summary, active(told), HOSTILE)
         shown.show(scene)
         shown.finish(scene)
 

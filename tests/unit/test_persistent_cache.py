@@ -1,4 +1,4 @@
-"""A directory that hangs costs its own figures, and nobody's time."""
+"""A hung directory affects only its own metrics, and delays nothing."""
 
 from __future__ import annotations
 
@@ -144,7 +144,8 @@ def test_a_slow_directory_is_listed_no_more_often_by_the_clock() -> None:
 
 def test_a_bucket_is_not_listed(tmp_path: Path) -> None:
     """
-    Remote directories cost money and minutes to list; the rest is told all the same.
+    Remote directories cost money and minutes to list; the rest is reported all the
+    same.
     """
     looks: list[object] = []
 

@@ -68,7 +68,7 @@ def test_lone_surrogates_are_no_trouble():
 
 
 def test_the_last_values_are_kept_where_not_all_fit():
-    """As many as fit, in their order, and it is told how many do not."""
+    """As many as fit, in order, with the number of the others."""
     assert last(["aaa", "bb", "c"], size=100) == (['"aaa"', '"bb"', '"c"'], 0)
     assert last(["aaa", "bb", "c"], size=9) == (['"bb"', '"c"'], 1)
     assert last(["aaa", "bb", "c"], size=1) == ([], 3)

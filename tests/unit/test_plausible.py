@@ -23,7 +23,7 @@ from jaxmon.catalog import (
 )
 from jaxmon.exposition.families import Family, Sample
 from jaxmon.exposition.histogram import Histogram
-from jaxmon.exposition.plausible import Sieve
+from jaxmon.exposition.plausible import PlausibilityFilter
 
 
 log = logging.getLogger("jaxmon.test")
@@ -31,7 +31,7 @@ log = logging.getLogger("jaxmon.test")
 
 def sieved(metric: Metric, *values: Any) -> tuple[list[Any], int]:
     """Return which of *values* pass, and how many were dropped."""
-    sieve = Sieve(log, "it")
+    sieve = PlausibilityFilter(log, "it")
     samples: list[Sample] = [(str(place), one) for place, one in enumerate(values)]
     (family,) = sieve.sift([Family(metric, samples)])
     return [value for _, value in family.samples], sieve.dropped
@@ -85,7 +85,7 @@ def test_a_histogram_is_whole_or_not_there() -> None:
     samples = histogram.samples()
     good = Family(TPU_COLLECTIVE_SECONDS, samples)
     bad = Family(TPU_COLLECTIVE_SECONDS, [*samples[:-1], (samples[-1][0], -1)])
-    sieve = Sieve(log, "it")
+    sieve = PlausibilityFilter(log, "it")
 
     assert sieve.sift([good, bad]) == [good, Family(TPU_COLLECTIVE_SECONDS, [])]
     assert sieve.dropped == len(samples)
@@ -93,7 +93,7 @@ def test_a_histogram_is_whole_or_not_there() -> None:
 
 def test_a_metric_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     """With what was found and what is allowed, shortened, however often it comes."""
-    sieve = Sieve(log, "collector it")
+    sieve = PlausibilityFilter(log, "collector it")
     long = "x" * 1000
     with caplog.at_level(logging.WARNING, "jaxmon.test"):
         for _ in range(3):

@@ -17,14 +17,14 @@ from jaxmon.catalog import (
 )
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
-from jaxmon_exporter.polling import Poller, Polling
+from jaxmon_exporter.polling import Poller, PollerGroup
 
 
 WAIT = 60.0
 
 
 class Clock:
-    """A clock that stands still until told."""
+    """A clock that only advances on demand."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -110,7 +110,7 @@ def test_successful_poll_is_served(clock: Clock) -> None:
 
 def test_nothing_is_claimed_before_the_first_poll(clock: Clock) -> None:
     """Before its first poll a collector has no success or age, but errors at 0."""
-    page = values(Polling([Scripted(works)], clock=clock).families())
+    page = values(PollerGroup([Scripted(works)], clock=clock).families())
     assert page == {
         series(COLLECTOR_ERRORS, "it", "timeout"): 0,
         series(COLLECTOR_ERRORS, "it", "error"): 0,
@@ -167,7 +167,7 @@ def test_what_a_failed_poll_tells_holds_until_the_next(clock: Clock) -> None:
 
 
 def test_families_without_samples_have_no_age(clock: Clock) -> None:
-    """A source that is not there has none either, whatever it would have told of."""
+    """A missing source has none either, whatever it would have reported."""
 
     def missing() -> Iterable[Family]:
         reason = "library_not_found"
@@ -197,7 +197,7 @@ def test_nothing_to_serve_has_no_age(clock: Clock) -> None:
 def test_failures_are_counted_by_reason(clock: Clock) -> None:
     """Each failed poll counts once under its reason; others stay at zero."""
     collector = Scripted(fails)
-    polling = Polling([collector], clock=clock)
+    polling = PollerGroup([collector], clock=clock)
     (poller,) = polling._pollers
     poller.poll()
     poller.poll()
@@ -311,7 +311,9 @@ def test_late_poll_counts_as_timeout_even_if_nobody_looked(clock: Clock) -> None
 
 def test_one_collector_costs_only_its_own_series(clock: Clock) -> None:
     """A failing collector leaves the figures of another untouched."""
-    polling = Polling([Scripted(fails, "bad"), Scripted(works, "good")], clock=clock)
+    polling = PollerGroup(
+        [Scripted(fails, "bad"), Scripted(works, "good")], clock=clock
+    )
     for poller in polling._pollers:
         poller.poll()
     page = values(polling.families())
@@ -323,7 +325,7 @@ def test_one_collector_costs_only_its_own_series(clock: Clock) -> None:
 
 def test_ready_after_the_first_poll_of_each(clock: Clock) -> None:
     """Ready means that every collector was polled, failed ones included."""
-    polling = Polling([Scripted(fails, "a"), Scripted(works, "b")], clock=clock)
+    polling = PollerGroup([Scripted(fails, "a"), Scripted(works, "b")], clock=clock)
     first, second = polling._pollers
     first.poll()
     assert not polling.ready()
@@ -334,7 +336,7 @@ def test_ready_after_the_first_poll_of_each(clock: Clock) -> None:
 def test_stop_closes_and_names_the_stuck(gate: Gate) -> None:
     """Stopping closes what can be closed and names the collector that hangs."""
     hanging, healthy = Scripted(gate, "hangs"), Scripted(works, "well")
-    polling = Polling([hanging, healthy])
+    polling = PollerGroup([hanging, healthy])
     polling.start()
     assert gate.entered.wait(WAIT)
     assert polling.stop(timeout=0.2) == ["hangs"]

@@ -1,4 +1,4 @@
-"""Who tells a figure that two collectors know."""
+"""Which of two collectors exports a metric."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon_exporter.collecting import CollectorUnavailable
-from jaxmon_exporter.polling import Polling
+from jaxmon_exporter.polling import PollerGroup
 from jaxmon_exporter.precedence import instance, unserved
 from tests.support import until
 
@@ -78,7 +78,7 @@ def test_without_a_driver_all_gpus_are_taken() -> None:
 
 @pytest.mark.parametrize("all_rates", [False, True])
 def test_rate_stands_back_where_a_counter_is(*, all_rates: bool) -> None:
-    """Bytes per second are for GPUs of which nobody counts the bytes."""
+    """Bytes per second are for GPUs without a byte counter."""
     rate = catalog.GPU_PCIE_TRANSMIT_BYTES_PER_SECOND
     first = [info(OURS), gauge(catalog.GPU_PCIE_TRANSMIT_BYTES, 7, OURS)]
     found = names(unserved(first, [gauge(rate, 5, OURS)], all_rates=all_rates))
@@ -134,12 +134,12 @@ class Source:
 
 
 @pytest.fixture
-def run() -> Iterator[Callable[..., Polling]]:
+def run() -> Iterator[Callable[..., PollerGroup]]:
     """Return a function that polls one collector of ours, and another."""
     with ExitStack() as stack:
 
-        def start(first: Source, other: Source) -> Polling:
-            polling = Polling([first], secondary=[other])
+        def start(first: Source, other: Source) -> PollerGroup:
+            polling = PollerGroup([first], secondary=[other])
             polling.start()
             stack.callback(polling.stop)
             stack.callback(first.may_look.set)
@@ -148,7 +148,7 @@ def run() -> Iterator[Callable[..., Polling]]:
         yield start
 
 
-def test_polling_never_serves_a_series_twice(run: Callable[..., Polling]) -> None:
+def test_polling_never_serves_a_series_twice(run: Callable[..., PollerGroup]) -> None:
     """A figure changes hands when ours fails and when it is back, and is there once."""
     first = Source("nvml", info(OURS), gauge(SM, 0.1, OURS))
     polling = run(first, Source("dcgm", info(OURS), gauge(SM, 0.9, OURS)))
@@ -169,8 +169,8 @@ def test_polling_never_serves_a_series_twice(run: Callable[..., Polling]) -> Non
     assert found <= {0, 0.1, 0.9}
 
 
-def test_others_wait_until_we_have_looked(run: Callable[..., Polling]) -> None:
-    """Before the first poll of ours nobody knows which GPUs are ours."""
+def test_others_wait_until_we_have_looked(run: Callable[..., PollerGroup]) -> None:
+    """Before our first poll it is unknown which GPUs are ours."""
     first = Source("nvml", info(OURS), gauge(SM, 0.1, OURS))
     first.may_look.clear()
     polling = run(

@@ -64,7 +64,7 @@ def test_longest_pattern_wins() -> None:
 def test_unknown_model_is_left_out_and_named_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nothing is guessed; one line in the log tells which model has no price."""
+    """Nothing is guessed; one line in the log names the model without a price."""
     prices = Prices({"H100": 2.5})
     page = [info("GPU-a", H100), info("GPU-b", "NVIDIA T4"), info("GPU-c", "NVIDIA T4")]
     with caplog.at_level(logging.WARNING, "jaxmon.exporter"):
@@ -74,7 +74,7 @@ def test_unknown_model_is_left_out_and_named_once(
 
 
 def test_accelerators_come_and_go() -> None:
-    """The series are those of the accelerators that the page tells of now."""
+    """The series are those of the accelerators currently exported."""
     prices = Prices({"H100": 2.5})
     assert prices.family([info("GPU-a", H100)]).samples
     assert prices.family([]).samples == []
@@ -162,7 +162,7 @@ def test_bad_files_are_refused(
 
 
 def test_a_table_that_is_no_file_is_refused(tmp_path: Path) -> None:
-    """Nobody waits for a pipe, nor reads a device without end."""
+    """A pipe is not waited for, and an endless device is not read."""
     os.mkfifo(tmp_path / "pipe.csv")
     for path, said in (
         (tmp_path / "pipe.csv", "is a pipe, not a regular file"),

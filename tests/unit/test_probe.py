@@ -80,7 +80,10 @@ def test_another_process_gets_the_original() -> None:
 
 @pytest.mark.contained
 def test_a_failing_observer_is_contained_and_then_left_alone() -> None:
-    """The original is called whatever happens; after `LIMIT` failures nobody looks."""
+    """
+    The original is called whatever happens; after `LIMIT` failures it is no longer
+    observed.
+    """
     guard, calls = Guard(), []
 
     def observe(*_: object) -> None:

@@ -14,20 +14,22 @@ from tests.support import run_python
 
 
 def page(families: ProcessFamilies) -> dict[str, float]:
-    """Return what is told, by series."""
+    """Return the exported values, by series."""
     return {
         name: value for family in families.collect() for name, value in family.samples
     }
 
 
 def test_every_process_metric_of_the_catalogue_is_exported() -> None:
-    """The catalogue's process group and what is told agree in both directions."""
+    """
+    The catalogue's process group and the exported metrics agree in both directions.
+    """
     families = {family.metric for family in ProcessFamilies().collect()}
     assert families == {metric for metric in METRICS if metric.group == "Process"}
 
 
 def test_figures_are_those_of_prometheus_client() -> None:
-    """Whoever moves from its exporter to ours keeps dashboards, and their meaning."""
+    """Users who switch from its exporter to ours keep dashboards, and their meaning."""
     from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 
     registry = CollectorRegistry()
@@ -57,7 +59,7 @@ def test_figures_are_those_of_prometheus_client() -> None:
 
 
 def test_start_does_not_move() -> None:
-    """The start is told alike at each look, and lies before it."""
+    """The start time is the same at each poll, and before it."""
     families = ProcessFamilies()
     first = page(families)["process_start_time_seconds"]
     assert first <= time.time()
@@ -82,7 +84,7 @@ def test_a_name_with_brackets_does_not_shift_the_fields(tmp_path: Path) -> None:
 
 
 def test_what_the_system_hides_is_left_out(tmp_path: Path) -> None:
-    """Without ``/proc``, what Python knows by itself is told."""
+    """Without ``/proc``, what Python itself knows is exported."""
     told = page(ProcessFamilies(tmp_path))
     assert not {name for name in told if "memory" in name or "open" in name}
     assert "process_start_time_seconds" not in told

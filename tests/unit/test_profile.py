@@ -65,7 +65,7 @@ def test_planes_lines_and_events_are_read() -> None:
 
 
 def test_unknown_fields_do_no_harm() -> None:
-    """A newer XLA may tell more: what is not known is passed over."""
+    """A newer XLA may report more: unknown fields are skipped."""
     space = encoded() + field(4, "host") + field(99, 5)
 
     assert xspace.parse(space) == xspace.parse(encoded())

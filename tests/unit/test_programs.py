@@ -1,4 +1,4 @@
-"""Executables that tell little, wait long, or are gone."""
+"""Executables that report little, wait long, or are gone."""
 
 from __future__ import annotations
 

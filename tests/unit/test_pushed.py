@@ -1,4 +1,4 @@
-"""What a push tells, and its exit code."""
+"""The output of a push, and its exit code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.dashboards.pushed import Pushed
+from jaxmon.cli.dashboards.pushed import PushReport
 from jaxmon.grafana.plan import State
 from jaxmon.grafana.push import Folder, Outcome, Result
 
@@ -19,7 +19,7 @@ def result(outcome, state=State.UPDATE, **more):
 def pushed(*results, dry_run=False, makes_folder=False):
     """Return a push with *results*."""
     folder = Folder("jaxmon", "jaxmon")
-    return Pushed("https://g", "11.4.0", folder, makes_folder, dry_run, results)
+    return PushReport("https://g", "11.4.0", folder, makes_folder, dry_run, results)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_text_is_calm_and_narrow():
     ],
 )
 def test_advice_is_for_edits_only(state, outcome, advised):
-    """Who is told about --force is who has an edit that it would replace."""
+    """--force is mentioned only if there is an edit that it would replace."""
     advice = pushed(result(outcome, state)).advice()
     assert bool(advice) == advised
     assert max(map(len, advice.splitlines()), default=0) <= 80

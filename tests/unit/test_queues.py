@@ -1,4 +1,4 @@
-"""Queues whose depth a program tells."""
+"""Queues whose depth a program reports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def no_queue_is_left(monkeypatch):
 
 
 def depth_of(recorded, name):
-    """Return the depth of the queue *name*, `None` where nothing is told."""
+    """Return the depth of the queue *name*, `None` if none is exported."""
     found = recorded.values(DEPTH, queue=name)
     return found[0] if found else None
 
@@ -52,8 +52,8 @@ def test_a_queue_is_asked_at_each_scrape(recorded):
 
 def test_a_queue_may_be_named_before_anybody_records():
     """
-    What is told where a queue is made is told to agents that start later, and to the
-    next ones.
+    A depth set when a queue is created is exported by agents that start later, and by
+    the next ones.
     """
     waiting = deque([1, 2])
     jaxmon.queue("decode", waiting.__len__)
@@ -85,7 +85,7 @@ def test_a_queue_goes_with_its_object(recorded, kind, method):
 
 
 def test_what_takes_no_weak_reference_is_asked_until_it_is_closed(recorded):
-    """Nor does a function that nobody else holds; closing twice is harmless."""
+    """Nor does a function without other references; closing is idempotent."""
     ways = (
         [1, 2].__len__,
         partial(len, [1, 2]),

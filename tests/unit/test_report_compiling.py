@@ -161,7 +161,7 @@ def test_each_mistake_is_told_in_these_words(case):
 
 def test_recompiles_are_explained_with_their_latest_differences():
     """
-    How often, why, what differed, and what to do; equal differences are told once.
+    How often, why, what differed, and what to do; equal differences are listed once.
     """
     texts = [f"argument x: float32[{n}] → float32[{n + 1}]" for n in (1, 2, 3, 3, 4)]
     found = advice(
@@ -183,8 +183,8 @@ def test_recompiles_are_explained_with_their_latest_differences():
 
 def test_a_storm_of_today_is_told_after_a_quiet_week():
     """
-    What matters by what it took in the last ten minutes is told, however little it is
-    of a long life; what is older is not.
+    What took long in the last ten minutes is reported, however little it is of a long
+    run; older events are not.
     """
     week = {"observed_seconds": 604_800.0, "now": 604_800.0}
     parts = {
@@ -232,5 +232,5 @@ def test_every_cause_has_its_words(cause):
     ],
 )
 def test_what_is_below_the_limits_is_not_worth_a_word(parts):
-    """Advice that everybody gets is read by nobody."""
+    """Advice that everyone gets is ignored."""
     assert advice(**parts) == []

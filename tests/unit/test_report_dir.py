@@ -61,7 +61,7 @@ def test_a_host_without_a_directory_for_temporary_files(
 
 
 def test_a_link_in_place_of_the_directory_is_refused(temporary: Path) -> None:
-    """Somebody else may have made it, to have us write where they want."""
+    """Another user may have created it, to make us write elsewhere."""
     elsewhere = temporary / "elsewhere"
     elsewhere.mkdir()
     (temporary / "jaxmon-reports").symlink_to(elsewhere)
@@ -189,7 +189,7 @@ def test_a_full_disk_leaves_no_half_report(
 
 
 def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
-    """The message tells the path, the reason and the way out."""
+    """The message contains the path, the reason and a remedy."""
     taken = tmp_path / "taken"
     taken.touch()
 

@@ -149,6 +149,6 @@ def test_amounts_have_prefixes(count, shown):
 
 
 def test_of_a_path_the_end_is_kept():
-    """File and line tell most."""
+    """File and line are the most informative."""
     assert layout.ending("/srv/models/train.py:57", 12) == "…train.py:57"
     assert layout.ending("train.py:57", 12) == "train.py:57"

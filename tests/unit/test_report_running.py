@@ -241,14 +241,14 @@ def test_each_mistake_is_told_in_these_words(case):
     ],
 )
 def test_what_is_below_the_limits_is_not_worth_a_word(parts):
-    """Advice that everybody gets is read by nobody."""
+    """Advice that everyone gets is ignored."""
     assert advice(**parts) == []
 
 
 def test_advice_fits_the_commonest_error():
     """
-    The last error of that kind is quoted, with its place; where its type tells what
-    to do, that is said, and the type of another kind is not listened to.
+    The last error of that kind is quoted, with its place; if its type determines the
+    advice, that is given, and the type of another kind is not listened to.
     """
 
     def error(kind: str, exception: str, where: str | None) -> dict[str, object]:

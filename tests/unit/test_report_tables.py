@@ -44,7 +44,7 @@ def test_functions_that_are_not_repeated_are_noted() -> None:
 
 
 def test_growth_is_not_told_after_one_look() -> None:
-    """Of a line that was looked at once nobody knows whether it grew."""
+    """It is unknown whether a line in a single snapshot grew."""
     line = {"file": "a.py", "line": 3, "bytes": 4096, "arrays": 2, "growth_bytes": 0}
     looks = {"time": 90.0, "seconds": 0.0, "lines": [line]}
     page = {"process": {"now": 100.0}, "allocations": looks}

@@ -339,7 +339,7 @@ def test_the_terminal_gets_no_control_characters():
 
 
 def test_the_end_fits_a_screen():
-    """However much there is to tell, 40 lines of 80 columns are the most."""
+    """However much there is to report, 40 lines of 80 columns are the maximum."""
     lines = ended(*crowded()).splitlines()
 
     assert len(lines) <= text.MOST_LINES

@@ -37,7 +37,7 @@ def test_a_request_is_counted_when_it_ends(recorded):
 
 
 def test_an_exception_is_an_error_and_goes_on(recorded):
-    """The caller gets the very exception, and the agent is told of it."""
+    """The caller gets the very exception, and the agent is notified."""
     problem = ValueError("no")
     with pytest.raises(ValueError, match="no") as caught, jaxmon.request("predict"):
         raise problem
@@ -133,7 +133,7 @@ def test_a_request_across_the_end_of_recording_is_dropped():
 @pytest.mark.contained
 @pytest.mark.parametrize(("figures", "method"), [(Routes, "of"), (Route, "count")])
 def test_a_failure_of_ours_is_contained(recorded, monkeypatch, figures, method):
-    """The request is served; the failure is counted, and told once."""
+    """The request is served; the failure is counted, and logged once."""
 
     def fail(*_, **__):
         raise RuntimeError

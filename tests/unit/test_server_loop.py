@@ -1,4 +1,4 @@
-"""The event loop of a server inside somebody else's program."""
+"""The event loop of a server inside the user's program."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_a_batch_that_cannot_be_counted_counts_nothing(recorded):
 
 
 def test_without_items_there_is_no_such_series(recorded):
-    """A count that nobody asked for is absent, not 0."""
+    """A count that was not requested is absent, not 0."""
     list(jaxmon.steps([1]))
 
     assert recorded.values(ITEMS.name) == []
@@ -166,7 +166,7 @@ def leave_on_another_thread():
 )
 def test_a_loop_that_is_left_has_ended(recorded, leave):
     """
-    Its open step is not counted, its time goes elsewhere, nobody takes it for stalled.
+    Its open step is not counted, its time goes elsewhere, it does not count as stalled.
     """
     leave()
 
@@ -179,8 +179,8 @@ def test_a_loop_that_is_left_has_ended(recorded, leave):
 
 def test_an_exception_of_the_source_passes(recorded):
     """
-    The caller gets the very exception, and the agent is told of it; the loop has
-    ended, its steps are counted.
+    The caller gets the very exception, and the agent is notified; the loop has ended,
+    its steps are counted.
     """
     problem = OSError("disk")
 

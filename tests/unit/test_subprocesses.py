@@ -24,7 +24,7 @@ def test_an_answer():
         "import os, sys; os.write(1, b'out \\xff'); os.write(2, b'err'); sys.exit(3)"
     )
     done = subprocesses.run(python(source), seconds=60)
-    assert done == subprocesses.Done(3, "out \ufffd", "err")
+    assert done == subprocesses.CompletedRun(3, "out \ufffd", "err")
 
 
 def test_output_without_end():

@@ -173,7 +173,7 @@ def test_agents_carry_what_is_known_of_them() -> None:
 
 @pytest.mark.parametrize("up", [0.0, 1.0, None])
 def test_accelerator_of_which_nobody_says_so_is_not_lost(up: float | None) -> None:
-    """Who told of it may not know whether it answers its driver, as DCGM."""
+    """Its source may not know whether it responds to its driver, like DCGM."""
     info, state = catalog.ACCELERATOR_INFO, catalog.ACCELERATOR_UP
     told = [gauge(info, 1, "GPU-1", 0, "nvidia", "H100", "580", "")]
     told += [] if up is None else [gauge(state, up, "GPU-1")]

@@ -1,4 +1,4 @@
-"""Threads inside somebody else's program: what starts, and what no longer does."""
+"""Threads inside the user's program: what starts, and what no longer does."""
 
 from __future__ import annotations
 

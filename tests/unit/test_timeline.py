@@ -49,7 +49,7 @@ def seconds(timeline):
 
 
 def close(timeline, mark):
-    """End what *mark* stands for, as whoever opened it does."""
+    """End what *mark* represents, like the code that opened it."""
     mark.end.append(timeline._clock())
 
 
@@ -171,7 +171,7 @@ def test_a_thread_that_ended_is_replaced(timeline, clock):
 
 def test_a_thread_that_python_did_not_start_is_replaced(timeline, clock):
     """
-    As a server in C++ has them: nothing tells of their end, and none is a thread to
+    As a server in C++ has them: nothing reports their end, and none is a thread to
     `threading` because it marked something.
     """
     threads = threading.enumerate()
@@ -200,7 +200,7 @@ def test_an_activity_ends_from_another_thread(timeline, clock):
 
 
 def test_compiles_are_charged_to_those_who_wait(timeline, clock):
-    """While they run, or afterwards, as far as nobody has looked meanwhile."""
+    """While they run, or afterwards, unless there was a scrape in between."""
     timeline.open("evaluate", [])
     clock.now += 4
     timeline.compiled(3)
@@ -215,7 +215,7 @@ def test_compiles_are_charged_to_those_who_wait(timeline, clock):
 
 
 def test_names_are_bounded(clock):
-    """Too many share other, which is told as an overflow; our own need no room."""
+    """Too many share other, which is counted as an overflow; our own need no room."""
     timeline = Timeline(2, clock=clock)
     for name in ("a", "b", "c", "d"):
         mark = timeline.open(name, [])

@@ -63,7 +63,7 @@ def test_ports_are_those_that_the_operator_named(
 
 @pytest.mark.parametrize("environ", [{}, {ONE: " "}, {PRIMARY: "none"}])
 def test_without_a_word_the_usual_ports_are_tried(environ: dict[str, str]) -> None:
-    """A runtime that was told nothing serves on one of them."""
+    """An unconfigured runtime serves on one of them."""
     found, configured = addresses(environ)
     assert not configured
     assert [address.name for address in found] == [str(port) for port in PROBED_PORTS]

@@ -1,4 +1,4 @@
-"""JSON of somebody else, as dataclasses."""
+"""Untrusted JSON as dataclasses."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
-    """Nobody is there to be asked for it: the start does not wait at the terminal."""
+    """There is no one to prompt: startup does not wait at the terminal."""
     require_program("openssl")
     command = (
         "openssl req -x509 -newkey rsa:2048 -passout pass:hidden -subj /CN=x "

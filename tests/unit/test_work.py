@@ -1,4 +1,4 @@
-"""Which outputs of a program are looked at, and what looks at them tell."""
+"""Which outputs of a program are inspected, and the results."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_inputs_that_are_there_are_not_waited_for() -> None:
 
 
 def test_a_key_is_looked_at_by_its_numbers() -> None:
-    """It cannot tell whether it is ready on each JAX."""
+    """It cannot report readiness on every JAX."""
     key = jax.random.key(0)
 
     (leaf,) = small([key], jax.Array)

@@ -91,7 +91,7 @@ def test_done_jobs_are_not_kept(worker: Worker) -> None:
 
 
 def test_drain_waits_for_what_was_submitted_before(worker: Worker) -> None:
-    """It returns after the jobs, or tells that they took too long."""
+    """It returns after the jobs, or reports that they took too long."""
     assert worker.drain(0)
     assert threads() == []
     busy = Busy()
@@ -138,9 +138,7 @@ def test_failing_job_leaves_the_others(worker: Worker, guard: Guard) -> None:
 
 @pytest.mark.contained
 def test_worker_that_keeps_failing_is_switched_off(guard: Guard) -> None:
-    """
-    It ends, takes no more jobs, forgets those that wait, and keeps nobody waiting.
-    """
+    """It stops, accepts no more jobs, drops queued ones, and delays nothing."""
     worker = Worker("test", guard, limit=100)
     busy, gone = Busy(), []
 

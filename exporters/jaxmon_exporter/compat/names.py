@@ -32,7 +32,7 @@ class DcgmNames:
 
     def __init__(self, hostname: str | None = None) -> None:
         self._hostname = hostname or socket.gethostname()
-        self._plan = _Plan((), {})
+        self._plan = _MappingCache((), {})
 
     def families(self, found: Sequence[Family]) -> list[Family]:
         """
@@ -49,7 +49,7 @@ class DcgmNames:
             for name, _ in family.samples
         )
         if identities != plan.identities:
-            plan = _Plan(identities, _devices(found, self._hostname))
+            plan = _MappingCache(identities, _devices(found, self._hostname))
             self._plan = plan
         sums: dict[_Place, list[float]] = {}
         for family in found:
@@ -84,7 +84,7 @@ class _Place:
     foreign: str
 
 
-class _Plan:
+class _MappingCache:
     """
     How series are mapped as long as the devices stay the same.
 

@@ -161,7 +161,7 @@ def load(path: Path) -> WebConfig:
             shows the file's content.
     """
     try:
-        top = _Value("", compose(read_text(path), secret=True)).section(_TOP)
+        top = _ConfigValue("", compose(read_text(path), secret=True)).section(_TOP)
         tls = top["tls_server_config"]
         http = top["http_server_config"].section(_HTTP)
         http["http2"].check_flag()
@@ -179,7 +179,7 @@ def load(path: Path) -> WebConfig:
         raise WebConfigError(msg) from None
 
 
-class _Value(NamedTuple):
+class _ConfigValue(NamedTuple):
     """
     A value of the file.
 
@@ -219,7 +219,7 @@ class _Value(NamedTuple):
         """Whether nothing is said: it is not there, null, an empty text or mapping."""
         return self.kind == "null" or (self.node is not None and not self.node.value)
 
-    def items(self) -> list[tuple[_Value, _Value]]:
+    def items(self) -> list[tuple[_ConfigValue, _ConfigValue]]:
         """Return keys and values of a mapping, the keys unique."""
         if self.kind == "null":
             return []
@@ -228,22 +228,22 @@ class _Value(NamedTuple):
         found = []
         seen = set()
         for key_node, node in self.node.value:  # type: ignore[union-attr]
-            key = _Value(self.name, key_node)
+            key = _ConfigValue(self.name, key_node)
             if (name := key.text()) in seen:
                 key.fail("has a duplicate key")
             seen.add(name)
-            found.append((key, _Value(self.name, node)))
+            found.append((key, _ConfigValue(self.name, node)))
         return found
 
-    def section(self, known: tuple[str, ...]) -> dict[str, _Value]:
+    def section(self, known: tuple[str, ...]) -> dict[str, _ConfigValue]:
         """Return the values by key, one for each key that is *known*."""
         prefix = f"{self.name}." if self.name else ""
-        found = {key: _Value(prefix + key, None) for key in known}
+        found = {key: _ConfigValue(prefix + key, None) for key in known}
         for key, value in self.items():
             name = key.text()
             if name not in found:
                 key.fail(f"has an unknown key; its keys are {', '.join(known)}")
-            found[name] = _Value(prefix + name, value.node)
+            found[name] = _ConfigValue(prefix + name, value.node)
         return found
 
     def text(self) -> str:
@@ -254,13 +254,13 @@ class _Value(NamedTuple):
             self.fail("must be a string")
         return str(self.node.value)  # type: ignore[union-attr]
 
-    def texts(self) -> list[_Value]:
+    def texts(self) -> list[_ConfigValue]:
         """Return the values of a list of texts."""
         if self.kind == "null":
             return []
         if self.kind != "seq":
             self.fail("must be a list of texts")
-        found = [_Value(self.name, node) for node in self.node.value]  # type: ignore[union-attr]
+        found = [_ConfigValue(self.name, node) for node in self.node.value]  # type: ignore[union-attr]
         for one in found:
             if not one.text():
                 one.fail("must be a list of texts")
@@ -284,7 +284,7 @@ class _Value(NamedTuple):
         return table[name]
 
 
-def _tls(section: _Value, directory: Path) -> Tls:
+def _tls(section: _ConfigValue, directory: Path) -> Tls:
     found = section.section(_TLS)
     found["prefer_server_cipher_suites"].check_flag()
     for name in ("cert_file", "key_file"):
@@ -322,7 +322,7 @@ def _tls(section: _Value, directory: Path) -> Tls:
     return tls
 
 
-def _users(found: _Value) -> dict[str, bytes]:
+def _users(found: _ConfigValue) -> dict[str, bytes]:
     users = {}
     for name, value in found.items():
         # A colon ends the name in what a client sends.
@@ -342,7 +342,7 @@ def _users(found: _Value) -> dict[str, bytes]:
     return users
 
 
-def _headers(found: _Value) -> dict[str, str]:
+def _headers(found: _ConfigValue) -> dict[str, str]:
     headers = {}
     for name, value in found.section(_HEADERS).items():
         if value.node is None:
@@ -353,7 +353,7 @@ def _headers(found: _Value) -> dict[str, str]:
     return headers
 
 
-def _ciphers(names: Iterable[_Value]) -> Iterable[str]:
+def _ciphers(names: Iterable[_ConfigValue]) -> Iterable[str]:
     """Yield OpenSSL's names of the suites *names* that are for TLS 1.2."""
     for name in names:
         if name.text() not in ciphers.ALWAYS_ON:

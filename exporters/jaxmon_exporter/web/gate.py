@@ -190,7 +190,7 @@ class Gate:
                     self._renew()
 
     def _changed(self) -> bool:
-        return any(_stamp(path) != stamp for path, stamp in self._stamps.items())
+        return any(_file_stamp(path) != stamp for path, stamp in self._stamps.items())
 
     def _renew(self) -> None:
         try:
@@ -216,11 +216,11 @@ class Gate:
         # Files of the active configuration, and of the requested one: a certificate
         # created after the configuration that names it is a change as well. Checked
         # before they are read: a change in between is noticed at the next check.
-        stamps = {path: _stamp(path) for path in (self._path, *self._config.files)}
+        stamps = {path: _file_stamp(path) for path in (self._path, *self._config.files)}
         try:
             config = load(self._path)
             for path in config.files:
-                stamps.setdefault(path, _stamp(path))
+                stamps.setdefault(path, _file_stamp(path))
             context = config.tls.context() if config.tls else None
             self._require_protection(config)
             if config.users and self._bcrypt is None:
@@ -247,7 +247,7 @@ class Gate:
             raise WebConfigError(msg)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _file_stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.stat()
     except (OSError, ValueError):  # being replaced, or no path at all

@@ -23,7 +23,7 @@ from jaxmon.exposition.families import Family
 
 if TYPE_CHECKING:
     from jaxmon.agent.devices.nvml import Nvml
-    from jaxmon.exposition.plausible import Sieve
+    from jaxmon.exposition.plausible import PlausibilityFilter
 
 
 EVERY = 5.0
@@ -59,7 +59,7 @@ class DeviceMetrics(Part):
         self._retry = 0.0
         self._warned = False
         self._devices: list[tuple[str, str]] = []
-        self._sieve: Sieve | None = None
+        self._sieve: PlausibilityFilter | None = None
         self._found: tuple[float, list[Family]] | None = None
 
     def start(self) -> None:
@@ -88,13 +88,15 @@ class DeviceMetrics(Part):
 
     def _query(self) -> None:
         from jaxmon.agent.devices.nvml import Nvml  # noqa: PLC0415
-        from jaxmon.exposition.plausible import Sieve  # noqa: PLC0415
+        from jaxmon.exposition.plausible import PlausibilityFilter  # noqa: PLC0415
 
         began = time.monotonic()
         if began < self._retry or not self._known():
             return
         if self._sieve is None:
-            self._sieve = Sieve(log, "the driver of this process's devices")
+            self._sieve = PlausibilityFilter(
+                log, "the driver of this process's devices"
+            )
         with self._asking:
             try:
                 self._nvml = self._nvml or Nvml()

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from jaxmon.agent.guard import Guard
-from jaxmon.indicators.endings import Once
+from jaxmon.indicators.endings import SingleUse
 
 
 class Observer(Protocol):
@@ -43,7 +43,7 @@ def ending(call: Callable[..., Any], note: Iterator[object]) -> Callable[..., An
     consumes an item of *note*. No frame of ours is on the stack meanwhile, or at the
     end.
     """
-    once = Once()
+    once = SingleUse()
     once.__call__ = call
     once.__del__ = note.__next__
     return once

@@ -25,7 +25,7 @@ from jaxmon.agent.inspection import is_instance, package_of
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.method_patches import SITE, Record, SyncCall
 from jaxmon.agent.jaxlink.transfer_sites import CONVERSIONS, TransferSite, TransferSites
-from jaxmon.indicators.endings import Once
+from jaxmon.indicators.endings import SingleUse
 
 
 # The methods that read an array or a shard of it, by release; their callers cache the
@@ -233,7 +233,7 @@ class TransferHooks:
         if len(self.records) >= self._many:
             self._enough()
         # Inlined `ending`, because reads and syncs are frequent.
-        once = Once()
+        once = SingleUse()
         once.__call__ = call
         started = ((site, count, nbytes, perf_counter_ns()),)
         record = map(self._note, zip(started, _times))  # noqa: B905 - one is endless

@@ -29,7 +29,7 @@ _SECONDS = 2.0
 _PROGRAMS = 256
 
 
-class Begun:
+class CallStart:
     """
     A sampled call in progress, on one thread.
 
@@ -56,7 +56,7 @@ class Begun:
         self._place = _place(frame)
         self.started = perf_counter()
 
-    def is_this(self, fun: object, frame: FrameType) -> bool:
+    def matches(self, fun: object, frame: FrameType) -> bool:
         """
         Return whether the call of *fun* from *frame* that has just returned is this
         one, and not a later one after an error or a miss.
@@ -83,7 +83,7 @@ class Ended(NamedTuple):
         outputs: what it returns.
     """
 
-    begun: Begun
+    begun: CallStart
     ended: float
     work: Work | None
     previous: Work | None
@@ -125,7 +125,7 @@ class Window:
         self._on_end = on_end
         self._count_missed = missed
         self._guard = guard
-        self._begun: dict[int, Begun] = {}
+        self._begun: dict[int, CallStart] = {}
         self._last: dict[Hashable, Work | None] = {}
         self._missed = 0
         self._programs = 0
@@ -151,7 +151,7 @@ class Window:
         for work in list(self._last.values()):
             if work is not None:
                 work.look()
-        self._begun[get_ident()] = Begun(arm, counted, jitted, frame)
+        self._begun[get_ident()] = CallStart(arm, counted, jitted, frame)
 
     def close(self) -> None:
         """Drop everything, and release JAX's hook."""
@@ -187,7 +187,7 @@ class Window:
                 return
             begun = self._begun.pop(get_ident(), None)
             # The frame that made the call; ours is above it only now.
-            if begun is not None and not begun.is_this(fun, sys._getframe(1)):  # noqa: SLF001
+            if begun is not None and not begun.matches(fun, sys._getframe(1)):  # noqa: SLF001
                 begun = None
             self._take(begun, args, kwargs, outputs, now)
         except Exception:  # noqa: BLE001 - contained: the call has been made
@@ -197,7 +197,7 @@ class Window:
 
     def _take(
         self,
-        begun: Begun | None,
+        begun: CallStart | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         outputs: Any,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jaxmon import catalog
-from jaxmon.artifacts.dashboards.model import Derived
+from jaxmon.artifacts.dashboards.model import DependentVariable
 from jaxmon.artifacts.dashboards.queries import FIRING, HOST, JOB, PROCESS
 from jaxmon.artifacts.promql import (
     Expr,
@@ -104,7 +104,7 @@ def _gpus() -> Expr:
 
 
 VARIABLES = (
-    Derived(
+    DependentVariable(
         name="gpu",
         title="GPU",
         label="uuid",
@@ -115,7 +115,7 @@ VARIABLES = (
             "whatever their job."
         ),
     ),
-    Derived(
+    DependentVariable(
         name="host",
         title="Hosts of GPUs",
         label="instance",

@@ -140,7 +140,7 @@ class Panel:
     @property
     def unit(self) -> str:
         """
-        The unit of its queries, see `Shape.unit`; a table has one for each column.
+        The unit of its queries (`ExpressionType.unit`); a table has one per column.
         """
         return self.targets[0].expr.shape.unit or ""
 
@@ -249,7 +249,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Derived:
+class DependentVariable:
     """
     A variable that follows from the others: the values of a label in the result of a
         query.
@@ -313,7 +313,7 @@ class Dashboard:
     title: str
     description: str
     since: str
-    variables: tuple[Variable | Derived, ...]
+    variables: tuple[Variable | DependentVariable, ...]
     annotations: tuple[Annotation, ...]
     rows: tuple[Row, ...]
 

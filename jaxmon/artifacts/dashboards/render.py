@@ -15,7 +15,7 @@ from jaxmon.artifacts.dashboards import panels, sdk
 from jaxmon.artifacts.dashboards.model import (
     Annotation,
     Dashboard,
-    Derived,
+    DependentVariable,
     Row,
     Variable,
 )
@@ -102,7 +102,7 @@ def _datasource(uid: str) -> classic.DatasourceVariable:
     return variable
 
 
-def _variable(variable: Variable | Derived) -> classic.QueryVariable:
+def _variable(variable: Variable | DependentVariable) -> classic.QueryVariable:
     name = variable.label if isinstance(variable, Variable) else variable.name
     builder = (
         classic.QueryVariable(name)
@@ -117,7 +117,7 @@ def _variable(variable: Variable | Derived) -> classic.QueryVariable:
         .include_all(include_all=True)
         .current(d.VariableOption(selected=True, text="All", value="$__all"))
     )
-    if isinstance(variable, Derived):
+    if isinstance(variable, DependentVariable):
         builder.regex(variable.pattern)
         if variable.hidden:
             builder.hide(d.VariableHide.HIDE_VARIABLE)

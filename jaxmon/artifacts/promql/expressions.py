@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from jaxmon.artifacts.promql.shape import SCALAR, Shape
+from jaxmon.artifacts.promql.shape import SCALAR, ExpressionType
 
 
 RATE_INTERVAL = "$__rate_interval"
@@ -24,7 +24,7 @@ class Expr:
 
     text: str
     binding: float = _ATOMIC
-    shape: Shape = field(default=Shape(), compare=False, repr=False)
+    shape: ExpressionType = field(default=ExpressionType(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -139,7 +139,7 @@ class Expr:
         matching = f"* on ({', '.join(on)}) group_left ({', '.join(take)})"
         product = self._binary(matching, info, _MULTIPLIED)
         labels = self.shape.labels and self.shape.labels.union(take)
-        shape = Shape(product.shape.metrics, labels, self.shape.unit)
+        shape = ExpressionType(product.shape.metrics, labels, self.shape.unit)
         return Expr(product.text, product.binding, shape)
 
     def relabelled(self, target: str, source: str) -> Expr:
@@ -186,7 +186,7 @@ def call(function: str, *arguments: Expr | str | float) -> Expr:
     """
     shapes = [one.shape for one in arguments if isinstance(one, Expr)]
     vectors = [one for one in shapes if not one.scalar]
-    shape = next(iter(vectors or shapes), Shape())
+    shape = next(iter(vectors or shapes), ExpressionType())
     return Expr(f"{function}({', '.join(map(str, arguments))})", shape=shape)
 
 

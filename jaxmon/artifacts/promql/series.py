@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jaxmon.artifacts.promql.expressions import RATE_INTERVAL, Expr, checked
-from jaxmon.artifacts.promql.shape import SCRAPED_LABELS, Shape, shape_of
+from jaxmon.artifacts.promql.shape import SCRAPED_LABELS, ExpressionType, shape_of
 from jaxmon.catalog import Metric
 
 
 # Alerts have the labels of their expression and their rule: too many to say.
-_ALERTS = Shape(frozenset(["ALERTS"]), unit="")
+_ALERTS = ExpressionType(frozenset(["ALERTS"]), unit="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Counter:
     """Monotonic series; only useful with `rate` or `increase`."""
 
     selector: str
-    shape: Shape = field(default=Shape(), compare=False, repr=False)
+    shape: ExpressionType = field(default=ExpressionType(), compare=False, repr=False)
 
     def rate(self, window: str = RATE_INTERVAL) -> Expr:
         """Return the rise per second over *window*."""
@@ -165,7 +165,7 @@ class Histogram:
         unit = shape.unit if suffix == "sum" else ""
         return Counter(
             _selector(f"{self.metric.name}_{suffix}", (*self.matchers, *more)),
-            Shape(shape.metrics, labels, unit),
+            ExpressionType(shape.metrics, labels, unit),
         )
 
 
@@ -213,7 +213,7 @@ def histogram(metric: Metric, *matchers: Matcher, rare: bool = False) -> Histogr
 
 def up(*matchers: Matcher) -> Expr:
     """Return whether Prometheus could scrape its targets."""
-    shape = Shape(frozenset(["up"]), frozenset(["job", "instance"]), "")
+    shape = ExpressionType(frozenset(["up"]), frozenset(["job", "instance"]), "")
     return Expr(_selector("up", matchers), shape=shape)
 
 
@@ -246,7 +246,9 @@ def recorded(
     if ":" not in name:
         msg = f"{name!r} is not a recording rule; use counter, gauge or histogram"
         raise ValueError(msg)
-    shape = Shape(frozenset([name]), frozenset(labels) if labels else None, unit)
+    shape = ExpressionType(
+        frozenset([name]), frozenset(labels) if labels else None, unit
+    )
     return Expr(_selector(name, matchers), shape=shape)
 
 

@@ -29,7 +29,7 @@ _RATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ExpressionType:
     """
     Metrics, labels and unit of the series that an expression yields.
 
@@ -46,7 +46,7 @@ class Shape:
     unit: str | None = None
     scalar: bool = False
 
-    def keeping(self, labels: Iterable[str]) -> Shape:
+    def keeping(self, labels: Iterable[str]) -> ExpressionType:
         """
         Return the shape after an aggregation by *labels*.
 
@@ -60,17 +60,17 @@ class Shape:
             raise ValueError(msg)
         return replace(self, labels=kept)
 
-    def rated(self) -> Shape:
+    def rated(self) -> ExpressionType:
         """Return the shape of the rise per second."""
         return self.measured(None if self.unit is None else _RATES.get(self.unit))
 
-    def measured(self, unit: str | None) -> Shape:
+    def measured(self, unit: str | None) -> ExpressionType:
         """Return the shape with another *unit*."""
         return replace(self, unit=unit)
 
-    def beside(self, other: Shape, operator: str) -> Shape:
+    def beside(self, other: ExpressionType, operator: str) -> ExpressionType:
         """Return the shape of two vectors, or a vector and a scalar, combined."""
-        return Shape(
+        return ExpressionType(
             metrics=self.metrics | other.metrics,
             labels=_labels(self, other, operator),
             unit=_unit(self, other, operator),
@@ -78,16 +78,18 @@ class Shape:
         )
 
 
-SCALAR = Shape(labels=frozenset(), scalar=True)
+SCALAR = ExpressionType(labels=frozenset(), scalar=True)
 
 
-def shape_of(metric: Metric) -> Shape:
+def shape_of(metric: Metric) -> ExpressionType:
     """Return the shape of the series of *metric*."""
     labels = frozenset((*metric.labels, *SCRAPED_LABELS))
-    return Shape(frozenset([metric.name]), labels, metric.unit)
+    return ExpressionType(frozenset([metric.name]), labels, metric.unit)
 
 
-def _labels(left: Shape, right: Shape, operator: str) -> frozenset[str] | None:
+def _labels(
+    left: ExpressionType, right: ExpressionType, operator: str
+) -> frozenset[str] | None:
     if operator in ("and", "unless") or right.scalar:
         return left.labels
     if left.scalar:
@@ -97,7 +99,7 @@ def _labels(left: Shape, right: Shape, operator: str) -> frozenset[str] | None:
     return left.labels | right.labels
 
 
-def _unit(left: Shape, right: Shape, operator: str) -> str | None:
+def _unit(left: ExpressionType, right: ExpressionType, operator: str) -> str | None:
     if operator.endswith("bool"):
         return ""
     if operator in ("and", "unless", ">", ">=", "<", "<=", "==") or right.scalar:

@@ -187,7 +187,7 @@ def push(
     *.json files). Unchanged dashboards are not rewritten. Dashboards edited in Grafana
     are left alone and reported.
     """
-    from jaxmon.cli.dashboards.pushed import Pushed
+    from jaxmon.cli.dashboards.pushed import PushReport
     from jaxmon.grafana.push import Push, make_plan
 
     place = _folder(folder, folder_title)
@@ -198,7 +198,7 @@ def push(
     version = grafana.health()
     plan = make_plan(grafana, dashboards, place)
     job = Push(grafana, force=force, backup_dir=backup_dir)
-    pushed = Pushed(
+    pushed = PushReport(
         url=grafana.url,
         version=version,
         folder=plan.folder,

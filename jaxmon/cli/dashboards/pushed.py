@@ -26,7 +26,7 @@ _PLANNED_WORDS = {
 
 
 @dataclass(frozen=True)
-class Pushed:
+class PushReport:
     """
     A push, or the preview of one.
 

@@ -52,7 +52,7 @@ class Child:
         if status is not None:
             how = f"signal {-status}" if status < 0 else f"exit code {status}"
             msg = f"{self.name} exited with {how}; last output:"
-            raise CommandError(msg, details=self._last_words())
+            raise CommandError(msg, details=self._stderr_tail())
 
     def says(self, pattern: re.Pattern[str], *, seconds: float) -> str:
         """
@@ -71,7 +71,7 @@ class Child:
             self.check()
             time.sleep(0.1)
         msg = f"{self.name} was not ready after {seconds:g} seconds; last output:"
-        raise CommandError(msg, details=self._last_words())
+        raise CommandError(msg, details=self._stderr_tail())
 
     def stop(self, *, seconds: float) -> None:
         """Wait for the process to end after a SIGTERM, kill it after *seconds*."""
@@ -81,7 +81,7 @@ class Child:
             self.process.kill()
             self.process.wait()
 
-    def _last_words(self) -> list[str]:
+    def _stderr_tail(self) -> list[str]:
         with self._err.open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _MOST_READ, 0))
             said = file.read(_MOST_READ).decode("utf-8", "replace")

@@ -27,7 +27,7 @@ from jaxmon.cli.demo import stack
 from jaxmon.cli.demo.alerts import active
 from jaxmon.cli.demo.children import Child, Children
 from jaxmon.cli.demo.faults import PLACES, Fault
-from jaxmon.cli.demo.lines import Log, Scene, steps, totals_table
+from jaxmon.cli.demo.lines import DisplayState, Log, steps, totals_table
 from jaxmon.cli.demo.pages import fetch
 from jaxmon.cli.demo.stack import SCALE, Programs, Stack
 from jaxmon.cli.extras import require
@@ -311,11 +311,11 @@ class _Demo:
             shown.finish(scene)
         return scene.summary
 
-    def _scene(self, elapsed: float) -> Scene:
+    def _scene(self, elapsed: float) -> DisplayState:
         """Perform due actions and return the scene to show."""
         alerts = active(self.stack.alerts()) if self.stack is not None else None
         told = fetch("the sidecar", f"{self.sidecar}/api/summary")
-        scene = Scene(elapsed, cast("Summary", told), alerts)
+        scene = DisplayState(elapsed, cast("Summary", told), alerts)
         if (fault := self.fault) is None:
             return scene
         fault.apply(self.workloads[fault.place], elapsed)
@@ -325,10 +325,10 @@ class _Demo:
 class _View(Protocol):
     """Shows scenes, one after the other."""
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: DisplayState) -> None:
         """Show what is now."""
 
-    def finish(self, scene: Scene) -> None:
+    def finish(self, scene: DisplayState) -> None:
         """Show what was last, so that it stays."""
 
 

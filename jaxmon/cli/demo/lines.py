@@ -53,7 +53,7 @@ _DISPENSABLE_ALERTS = ("SEVERITY", "SINCE")
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class DisplayState:
     """
     State to display at one point in time.
 
@@ -136,7 +136,7 @@ class Log:
         self._active: set[str] = set()
         self._broken = False
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: DisplayState) -> None:
         """
         Print a line when one is due, and when the fault or an alert comes or goes.
         """
@@ -158,12 +158,12 @@ class Log:
                 output.line(f"  {time}  resolved  {rest}")
         self._active = set(described)
 
-    def finish(self, scene: Scene) -> None:
+    def finish(self, scene: DisplayState) -> None:
         """Print the table, once."""
         finish(scene, width=WIDTH)
 
 
-def finish(scene: Scene, *, width: int) -> None:
+def finish(scene: DisplayState, *, width: int) -> None:
     """Print the tables that remain when the demo has ended."""
     output.line()
     output.line(f"  After {clock(scene.elapsed)}")

@@ -15,9 +15,9 @@ from jaxmon.cli import output
 from jaxmon.cli.demo.lines import (
     LEAST_HEIGHT,
     MOST_ALERTS,
+    DisplayState,
     Overview,
     Row,
-    Scene,
     Table,
     alerts,
     clock,
@@ -71,16 +71,16 @@ class Screen:
     ) -> None:
         self._live.stop()
 
-    def show(self, scene: Scene) -> None:
+    def show(self, scene: DisplayState) -> None:
         """Draw the current values."""
         self._live.update(self._drawn(scene), refresh=True)
 
-    def finish(self, scene: Scene) -> None:
+    def finish(self, scene: DisplayState) -> None:
         """Print the last values below the terminal's previous content."""
         self._live.stop()
         finish(scene, width=self._console.width)
 
-    def _drawn(self, scene: Scene) -> Group:
+    def _drawn(self, scene: DisplayState) -> Group:
         width, height = self._console.size
         time = f"  {clock(scene.elapsed)}"
         if self._duration is not None:
@@ -113,7 +113,7 @@ class Screen:
         return lines
 
 
-def _overview(scene: Scene, width: int, height: int) -> list[RenderableType]:
+def _overview(scene: DisplayState, width: int, height: int) -> list[RenderableType]:
     shown: Overview = overview(scene.summary, width=width, height=height)
     totals = [
         Text.assemble(
@@ -130,7 +130,9 @@ def _overview(scene: Scene, width: int, height: int) -> list[RenderableType]:
     return [*totals, _text(), _table(shown.functions, width), *devices]
 
 
-def _alerts(scene: Scene, width: int, most: int) -> tuple[list[RenderableType], int]:
+def _alerts(
+    scene: DisplayState, width: int, most: int
+) -> tuple[list[RenderableType], int]:
     """Return the alerts, and how many lines they take."""
     if not scene.alerts:
         return [_text(), _text(f"{INDENT}no alerts", _QUIET)], 2

@@ -30,7 +30,7 @@ RULES: tuple[Rule, ...] = (
     running.determinism,
     compiling.effects,
     compiling.cache,
-    compiling.start_up,
+    compiling.compile_dominated,
 )
 """Failures come first, then what is slow, then what could be faster."""
 

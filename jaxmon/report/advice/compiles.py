@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from jaxmon.report.advice.words import WHY, what_to_do
+from jaxmon.report.advice.words import WHY, recompile_advice
 from jaxmon.report.layout import counted, duration, share, times
 from jaxmon.report.model import Advice, Function, Recompile, Snapshot
 
@@ -47,7 +47,7 @@ def recompiles(snapshot: Snapshot) -> Iterator[Advice]:
                 + (f" because {why}" if why else "; the cause is unknown")
                 + f". Compiling it took {duration(function.compile_time)}.",
                 _differences(snapshot, function.name, cause),
-                what_to_do(cause),
+                recompile_advice(cause),
             )
 
 
@@ -75,7 +75,7 @@ def scattered(snapshot: Snapshot) -> Iterator[Advice]:
         f"{counted(len(few), 'function')} were recompiled, {count:,} times in "
         f"all{why}. Their compiles took {duration(took)}.",
         (),
-        what_to_do(cause),
+        recompile_advice(cause),
     )
 
 
@@ -173,7 +173,7 @@ def cache(snapshot: Snapshot) -> Iterator[Advice]:
         )
 
 
-def start_up(snapshot: Snapshot) -> Iterator[Advice]:
+def compile_dominated(snapshot: Snapshot) -> Iterator[Advice]:
     """Detect programs that mostly compile."""
     observed, took = snapshot.process.observed_seconds, snapshot.compile_time
     known = any(one.reason in _NO_CACHE for one in snapshot.cache.obstacles)

@@ -16,7 +16,7 @@ from jaxmon.report.advice.words import (
     FETCH,
     FLOAT64,
     GRADIENTS,
-    after_error,
+    error_advice,
 )
 from jaxmon.report.layout import ago, counted, duration, share, size, times
 from jaxmon.report.model import Advice, Device, Event, Snapshot, Transfer
@@ -51,7 +51,7 @@ def out_of_memory(snapshot: Snapshot) -> Iterator[Advice]:
 def memory_high(snapshot: Snapshot) -> Iterator[Advice]:
     """Detect devices that are, or were, nearly full."""
     for device in snapshot.memory.devices:
-        if (finding := _crowded(device)) is not None:
+        if (finding := _nearly_full(device)) is not None:
             yield Advice(
                 "memory",
                 device.device,
@@ -123,7 +123,7 @@ def errors(snapshot: Snapshot) -> Iterator[Advice]:
             function.name,
             f"{name} failed {times(sum(kinds.values()))}: {told}.",
             (_quoted(latest, snapshot.process.now),) if latest else (),
-            after_error(most, latest.details.get("type") if latest else None),
+            error_advice(most, latest.details.get("type") if latest else None),
         )
 
 
@@ -171,7 +171,7 @@ def _instead_of(line: Transfer) -> str:
     return COPY_OF_NUMBERS if numbers else COPY
 
 
-def _crowded(device: Device) -> str | None:
+def _nearly_full(device: Device) -> str | None:
     if not device.limit:
         return None
     for figure, high, verb in (

@@ -93,7 +93,7 @@ GRADIENTS = (
 )
 
 
-def after_error(kind: str, exception: object) -> str:
+def error_advice(kind: str, exception: object) -> str:
     """
     Return the advice on errors of *kind*, the latest of which was an *exception* of
     that name.
@@ -101,6 +101,6 @@ def after_error(kind: str, exception: object) -> str:
     return ERROR_TYPES.get(str(exception)) or ERRORS.get(kind, "")
 
 
-def what_to_do(cause: str) -> str:
+def recompile_advice(cause: str) -> str:
     """Return the advice on recompiles of *cause*."""
     return WHAT_TO_DO.get(cause, _UNKNOWN)

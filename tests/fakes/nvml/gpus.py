@@ -72,7 +72,7 @@ class Gpus:
         self._fields = directory / "fields"
 
     def order(self, *lines: str) -> None:
-        """Replace what the driver has been told to do."""
+        """Replace the driver's orders."""
         scratch = self._control.with_suffix(".new")
         scratch.write_text("".join(f"{line}\n" for line in lines))
         scratch.rename(self._control)

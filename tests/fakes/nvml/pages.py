@@ -1,7 +1,7 @@
 """
 The page that each kind of GPU should make, as it was reviewed.
 
-``python -m tests.fakes.nvml.pages`` writes them anew; read what changed.
+``python -m tests.fakes.nvml.pages`` rewrites them; read what changed.
 """
 
 from __future__ import annotations

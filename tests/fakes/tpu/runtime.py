@@ -1,8 +1,8 @@
 """
 A stand-in for the metrics service of libtpu, as a program.
 
-Takes one JSON order per line and answers each with one line. It serves what it was
-told last: metrics in the shapes that libtpu 0.0.51 has, states of cores, and faults.
+Takes one JSON order per line and answers each with one line. It serves what it was set
+up with last: metrics in the shapes that libtpu 0.0.51 has, states of cores, and faults.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What runtimes of each generation of TPUs tell, in the shapes that libtpu has."""
+"""Data of runtimes of each TPU generation, in libtpu's shapes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def host(
     generation: str, *, cores: range | None = None, old: bool = False, first: int = 0
 ) -> Told:
     """
-    Return what a runtime tells that holds *cores*, all of a host by default.
+    Return the data of a runtime that holds *cores*, all of a host by default.
 
     Args:
         generation: a key of `GENERATIONS`.

@@ -3,8 +3,8 @@ A program that provokes recompiles, for the test of their causes.
 
 Each case prepares a function and returns the call that makes JAX compile again. What
 JAX compiles meanwhile is counted by a listener of the program's own. At the end it
-prints, for each case, that count beside what jaxmon told, and the counters. It runs on
-every supported JAX, and says which cases this one has not got.
+prints, for each case, that count next to what jaxmon reported, and the counters. It
+runs on every supported JAX, and says which cases this one has not got.
 """
 
 from __future__ import annotations

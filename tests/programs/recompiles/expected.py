@@ -1,4 +1,4 @@
-"""What is to be told of each case: the cause, and every difference in words."""
+"""Expected report of each case: the cause, and every difference as text."""
 
 from __future__ import annotations
 

@@ -37,11 +37,11 @@ def families(worker: str, page: str) -> list[Family]:
     taken: dict[str, str] = {}
     for family in found:
         _check(family)
-        _claim(family.metric, taken)
+        _reserve_names(family.metric, taken)
     return found
 
 
-def _claim(metric: Metric, taken: dict[str, str]) -> None:
+def _reserve_names(metric: Metric, taken: dict[str, str]) -> None:
     """
     Add the names of a metric to *taken*, with their owner.
 
@@ -70,7 +70,7 @@ def compatible(
     for family in page:
         try:
             if family.metric.name not in BY_NAME:
-                _claim(family.metric, taken)
+                _reserve_names(family.metric, taken)
         except PageError as error:
             errors.append(error)
         else:

@@ -96,7 +96,7 @@ def _memory(nvml: Nvml, gpu: Handle) -> Values:
     return memory.used, memory.total, memory.free, memory.reserved
 
 
-def _memory_of_old_drivers(nvml: Nvml, gpu: Handle) -> Values:
+def _memory_v1(nvml: Nvml, gpu: Handle) -> Values:
     memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
     return memory.used, memory.total, memory.free
 
@@ -110,7 +110,7 @@ def _temperature(nvml: Nvml, gpu: Handle) -> Values:
     return (nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),)
 
 
-def _temperature_of_new_drivers(nvml: Nvml, gpu: Handle) -> Values:
+def _temperature_v2(nvml: Nvml, gpu: Handle) -> Values:
     return (nvml.nvmlDeviceGetTemperatureV(gpu, nvml.NVML_TEMPERATURE_GPU),)
 
 
@@ -198,14 +198,14 @@ CALLS = (
     _engine("jpeg", "nvmlDeviceGetJpgUtilization"),
     _engine("ofa", "nvmlDeviceGetOfaUtilization"),
     _call(_memory, _USED, _SIZE, _FREE, _RESERVED),
-    _call(_memory_of_old_drivers, _USED, _SIZE, _FREE),
+    _call(_memory_v1, _USED, _SIZE, _FREE),
     _call(
         _bar1,
         Figure(catalog.GPU_BAR1_USED_BYTES),
         Figure(catalog.GPU_BAR1_SIZE_BYTES),
     ),
     _call(_temperature, _HEAT),
-    _call(_temperature_of_new_drivers, _HEAT),
+    _call(_temperature_v2, _HEAT),
     _call(
         lambda nvml, gpu: (nvml.nvmlDeviceGetMarginTemperature(gpu),),
         Figure(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS),

@@ -35,7 +35,7 @@ from jaxmon_exporter.collectors.nvidia.session import (
     Session,
     unavailable,
 )
-from jaxmon_exporter.collectors.nvidia.xids import Xids
+from jaxmon_exporter.collectors.nvidia.xids import XidCounter
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -77,7 +77,7 @@ class NvidiaGpus:
         self._devices: dict[str, Device] = {}
         self._count = 0
         self._failures: Counter[str] = Counter()
-        self._xids = Xids(self._failures)
+        self._xids = XidCounter(self._failures)
 
     def collect(self) -> Iterable[Family]:
         """

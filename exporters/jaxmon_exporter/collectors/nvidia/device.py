@@ -110,7 +110,7 @@ class Device:
         self.sources.clear()
         self._close_at = 0
 
-    def note_division(self, divided: bool) -> None:  # noqa: FBT001 - all there is
+    def on_mig_mode(self, divided: bool) -> None:  # noqa: FBT001 - all there is
         """
         Query everything again from the next poll on if MIG mode was switched: a whole
         GPU supports what a partitioned one does not, and Hopper switches without a

@@ -171,7 +171,7 @@ class Gpm:
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 uuid = text(nvml.nvmlDeviceGetUUID(handle))
-                divided, instances = _division(nvml, handle)
+                divided, instances = _mig_instances(nvml, handle)
             except nvml.NVMLError as error:
                 # The collector nvml reports lost devices.
                 if error.value in DRIVER:
@@ -272,7 +272,9 @@ class Gpm:
             raise CollectorUnavailable(reason, _ADVICE[reason], families)
 
 
-def _division(nvml: Nvml, handle: Handle) -> tuple[bool, dict[int, tuple[str, ...]]]:
+def _mig_instances(
+    nvml: Nvml, handle: Handle
+) -> tuple[bool, dict[int, tuple[str, ...]]]:
     """
     Return whether a GPU is split, and its instances, each with its devices' UUIDs.
     """

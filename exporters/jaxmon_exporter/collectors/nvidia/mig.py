@@ -39,7 +39,7 @@ def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading
         return
     try:
         mode, _ = nvml.nvmlDeviceGetMigMode(device.handle)
-        device.note_division(bool(mode))
+        device.on_mig_mode(bool(mode))
         yield GPU_MIG_MODE, (series(GPU_MIG_MODE, device.uuid), float(mode))
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(device.handle) if mode else 0
     except nvml.NVMLError as error:

@@ -47,7 +47,7 @@ _MOST_XIDS = 64
 _OTHER = "other"
 
 
-class Xids:
+class XidCounter:
     """
     Counts the Xid errors of every GPU since it was first listened to.
 

@@ -26,7 +26,7 @@ from jaxmon_exporter.collectors.tpu import addresses as tpu_addresses
 # Loaded when there is a TPU: half a megabyte and some milliseconds of every start.
 if TYPE_CHECKING:
     from jaxmon_exporter.collectors.tpu.figures import Figures
-    from jaxmon_exporter.collectors.tpu.hangs import Hangs
+    from jaxmon_exporter.collectors.tpu.hangs import HangDetector
     from jaxmon_exporter.collectors.tpu.reading import Reading
     from jaxmon_exporter.collectors.tpu.runtimes import Runtimes
 
@@ -105,10 +105,10 @@ class Tpus:
         )
 
     @cached_property
-    def _hangs(self) -> Hangs:
-        from jaxmon_exporter.collectors.tpu.hangs import Hangs  # noqa: PLC0415 - see above
+    def _hangs(self) -> HangDetector:
+        from jaxmon_exporter.collectors.tpu.hangs import HangDetector  # noqa: PLC0415 - see above
 
-        return Hangs(self._clock)
+        return HangDetector(self._clock)
 
     def _read(self, identity: Sequence[Family]) -> list[Reading]:
         try:
@@ -131,7 +131,7 @@ class Tpus:
         core, and the duty cycle of each chip.
         """
         if not self._chips:
-            return _guessed(readings)
+            return _placeholder_chips(readings)
         per_chip = next(iter(self._chips.values())).model.cores
         told = sum(reading.count_cores() for reading in readings)
         if told == len(present) * per_chip:
@@ -195,7 +195,7 @@ class Tpus:
                 self._hangs.tell(uuid, core, state, where)
 
 
-def _guessed(readings: Sequence[Reading]) -> tuple[list[str], int]:
+def _placeholder_chips(readings: Sequence[Reading]) -> tuple[list[str], int]:
     """Return names for chips that cannot be seen, and how many cores each has."""
     cores = chips = 0
     for reading in readings:

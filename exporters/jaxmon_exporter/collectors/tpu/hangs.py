@@ -27,7 +27,7 @@ class _Seen:
     told: bool = False
 
 
-class Hangs:
+class HangDetector:
     """
     Remembers where each core stood, and since when.
 

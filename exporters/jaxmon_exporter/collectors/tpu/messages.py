@@ -60,7 +60,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class Measurement:
     """
     One value of a metric.
 
@@ -132,7 +132,7 @@ def status_request(*, words: bool) -> bytes:
     return b"\x08\x01" if words else b""
 
 
-def measures(reply: bytes) -> list[Measure]:
+def measures(reply: bytes) -> list[Measurement]:
     """
     Return the values of a metric.
 
@@ -144,7 +144,7 @@ def measures(reply: bytes) -> list[Measure]:
         for measure in islice(metric.messages(3), _MOST_MEASURES):
             value = _value(measure)
             if value is not None:
-                found.append(Measure(_attributes(measure.messages(1)), value))
+                found.append(Measurement(_attributes(measure.messages(1)), value))
     return found
 
 

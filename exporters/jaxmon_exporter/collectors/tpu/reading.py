@@ -9,7 +9,7 @@ from jaxmon_exporter.collectors.tpu.messages import (
     LONGEST_NAME,
     CoreState,
     Distribution,
-    Measure,
+    Measurement,
 )
 
 
@@ -85,7 +85,7 @@ class Reading:
     """
 
     runtime: str
-    measures: dict[str, list[Measure]] = field(default_factory=dict)
+    measures: dict[str, list[Measurement]] = field(default_factory=dict)
     states: list[CoreState] = field(default_factory=list)
 
     def count_cores(self) -> int:
@@ -123,6 +123,6 @@ class Reading:
         ]
 
 
-def _on_tensor_core(measure: Measure) -> bool:
+def _on_tensor_core(measure: Measurement) -> bool:
     kind = measure.attributes.get("core_type", _TENSOR_CORE)
     return kind == _TENSOR_CORE

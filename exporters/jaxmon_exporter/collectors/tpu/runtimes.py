@@ -92,7 +92,7 @@ class Runtimes:
             ImportError: something is listening, and grpcio is not installed.
         """
         known = {one.name for one in self._runtimes if one.up}
-        self._greet([one for one in self._runtimes if not one.up])
+        self._probe([one for one in self._runtimes if not one.up])
         up = [one for one in self._runtimes if one.up]
         # Several processes each report their own; a single one reports for all. One
         # that hangs is not queried again: that would hang as well.
@@ -147,7 +147,7 @@ class Runtimes:
                 found[one.name, state.chip, state.core] = state.location
         return found
 
-    def _greet(self, silent: Sequence[_Runtime]) -> None:
+    def _probe(self, silent: Sequence[_Runtime]) -> None:
         nobody = unreachable(one.address.target for one in silent)
         request = tpu_messages.list_request()
         calls = [
