@@ -261,7 +261,7 @@ def test_metric_of_two_kinds_is_that_of_the_first(
     assert first['jaxmon_jit_calls_total{worker="1",function="f"}'] == 7
     assert failures(second) == {"agent_conflict": 4}
     (record,) = caplog.records
-    assert "gauge jaxmon_a and counter jaxmon_a_total cannot be" in record.getMessage()
+    assert "gauge jaxmon_a and counter jaxmon_a_total conflict" in record.getMessage()
 
 
 def test_counts_that_cannot_be_cost_themselves(run_dir: Path, serve: Serve) -> None:

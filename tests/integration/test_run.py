@@ -119,7 +119,7 @@ def test_import_of_jax_may_be_tried_again(tmp_path: Path) -> None:
         (("run", "--port", "70000", "main.py"), 2, "in the range 0<=x<=65535"),
         (("run", "--port", "\u0661", "main.py"), 2, "is not a number"),
         (("run", "--memory-interval", "0.01", "main.py"), 2, "give 0.1 to 86400"),
-        (("run", "--host", "\x1b[31mx", "main.py"), 2, r"host='\x1b[31mx' cannot"),
+        (("run", "--host", "\x1b[31mx", "main.py"), 2, r"host='\x1b[31mx' is invalid"),
         (("run", "--port", "1", "--no-tcp", "main.py"), 2, "are mutually exclusive"),
         (("run", "-m", "-c", "main.py"), 2, "are mutually exclusive"),
         (("run",), 2, "Missing argument 'PROGRAM'"),
