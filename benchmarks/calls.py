@@ -95,10 +95,9 @@ def measure() -> list[Row]:
 
 def _layer_alone() -> Row:
     from jaxmon.agent.counted import CountedFunction
-    from jaxmon.agent.counters import Meters
 
     nothing = partial(abs)  # in C, as JAX's object is
-    counted = CountedFunction(nothing, Meters(), lambda jitted: jitted)
+    counted = CountedFunction(nothing, lambda jitted: jitted)
     times = _in_turns({BARE: nothing, "counted": counted}, 1)
     return Row(
         name="  the layer alone, around a call of nothing",

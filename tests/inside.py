@@ -32,6 +32,7 @@ from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.causes import CauseFinder
 from jaxmon.agent.recompiles.part import Recompiles
+from jaxmon.agent.registry import Registry
 from jaxmon.agent.reports.profile import Profiler
 from jaxmon.agent.runtime import Runtime
 from jaxmon.agent.sampling.part import Sampling
@@ -71,6 +72,11 @@ def events(agent: Agent) -> EventLog:
 def table(agent: Agent) -> FunctionTable:
     """Return the functions and their figures."""
     return runtime(agent).context.table
+
+
+def registry(agent: Agent) -> Registry:
+    """Return the jitted objects that are known."""
+    return runtime(agent).context.registry
 
 
 def guard(agent: Agent) -> Guard:

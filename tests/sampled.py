@@ -76,9 +76,12 @@ def figures(sampling: Sampling, name: str) -> dict[str, Any]:
 def execution_times(sampling: Sampling, name: str) -> list[float]:
     """Return the last execution times of the function called *name*, oldest first."""
     return next(
-        list(found.executions._values)
-        for function, found in sampling._figures.items()
-        if function.name.endswith(f".{name}")
+        (
+            list(found.executions._values)
+            for function, found in sampling._figures.items()
+            if function.name.endswith(f".{name}")
+        ),
+        [],
     )
 
 

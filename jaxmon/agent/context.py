@@ -10,6 +10,7 @@ from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.observers import Observers
+from jaxmon.agent.registry import Registry
 from jaxmon.settings import Settings
 
 
@@ -23,6 +24,7 @@ class Context:
         settings: the settings in effect.
         guard: contains failures of our own code.
         table: the functions and their statistics.
+        registry: the live jitted objects that run them.
         events: the event log.
         observers: callbacks by which parts notify each other.
     """
@@ -31,6 +33,7 @@ class Context:
     settings: Settings
     guard: Guard
     table: FunctionTable
+    registry: Registry = field(default_factory=Registry)
     events: EventLog = field(default_factory=EventLog)
     observers: Observers = field(default_factory=Observers)
 

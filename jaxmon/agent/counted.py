@@ -23,7 +23,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from jaxmon.agent.counters import Meter, Meters, metered
+from jaxmon.agent.counters import Meter, metered
 from jaxmon.agent.inspection import is_subclass
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
 
@@ -72,7 +72,6 @@ class CountedFunction:
 
     Args:
         jitted: JAX's own object.
-        meters: what sums up its calls.
         again: given a copy of *jitted*, returns one that counts as well.
     """
 
@@ -100,16 +99,13 @@ class CountedFunction:
     def __init__(
         self,
         jitted: Callable[..., Any],
-        meters: Meters,
         again: Callable[[Any], Any],
     ) -> None:
-        meter = metered(jitted)
         _put(self, "_jitted", jitted)
         _put(self, "_again", again)
         _put(self, "_arm", None)
-        _put(self, "__call__", meter)
+        _put(self, "__call__", metered(jitted))
         _put(self, "__repr__", jitted.__repr__)
-        _put(self, "__del__", meters.add(meter))
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__call__":
@@ -226,6 +222,17 @@ def uncounted(fun: object) -> Any:
 
 def taken(counted: CountedFunction) -> int:
     """
-    Return how often *counted* was called; its function's meters count all its objects.
+    Return how often *counted* was called; `LiveObjects` sums up those of a function.
     """
     return _meter_of(counted).cache_info()
+
+
+def on_end(counted: CountedFunction, note: Callable[[int], object]) -> None:
+    """
+    Have *note* called with how often *counted* was called, when it ends; before that no
+    reference to it is dead, unless it is garbage in a cycle.
+
+    *note* is C: what a signal handler raised in a ``__del__`` of Python would be lost.
+    """
+    counts = iter(_meter_of(counted).cache_info, None)
+    _put(counted, "__del__", map(note, counts).__next__)

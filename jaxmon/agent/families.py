@@ -27,7 +27,7 @@ def is_active(function: Function) -> bool:
         or function.missed
         or function.errors
         or any(tally.value for tally in function.compiles.values())
-        or function.entered.value > function.traced.value
+        or function.objects.calls > function.traced.value
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.counted import uncounted
-from jaxmon.agent.counters import Meters, Tally
+from jaxmon.agent.counters import Tally
 from jaxmon.agent.inspection import (
     ABSENT,
     field_of,
@@ -27,6 +27,7 @@ from jaxmon.agent.inspection import (
 )
 from jaxmon.agent.jaxlink.jit import exported
 from jaxmon.agent.jaxlink.ownership import is_module
+from jaxmon.agent.live import LiveObjects
 from jaxmon.catalog import COMPILE_SECONDS
 from jaxmon.exposition.histogram import Histogram
 
@@ -52,8 +53,8 @@ class Function:
     The figures of one function label.
 
     Attributes:
-        entered: calls through the call layer, traced ones included.
-        traced: of these, calls made while JAX was tracing another function.
+        objects: what is called through the call layer, traced calls included.
+        traced: of these calls, those made while JAX was tracing another function.
         entered_missed: calls through the call layer that left the fast path.
         other_missed: other calls that did.
     """
@@ -61,12 +62,12 @@ class Function:
     __slots__ = (
         "compiles",
         "counted",
-        "entered",
         "entered_missed",
         "errors",
         "hits_floor",
         "internal",
         "name",
+        "objects",
         "other_missed",
         "phases",
         "recompiles",
@@ -78,7 +79,7 @@ class Function:
         self.name = name
         self.internal = internal
         self.counted = False
-        self.entered = Meters()
+        self.objects = LiveObjects()
         self.traced = Tally()
         self.entered_missed = Tally()
         self.other_missed = Tally()
@@ -122,7 +123,7 @@ class Function:
         which Prometheus would read as a counter reset.
         """
         missed, traced = self.entered_missed.value, self.traced.value
-        calls = self.entered.value - traced
+        calls = self.objects.calls - traced
         floor = self.hits_floor
         now = (max(calls, floor[0]), max(calls - missed, floor[1]))
         self.hits_floor = now

@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from jaxmon.agent.agent import Agent, runtime_of
 from jaxmon.agent.events import Event
-from jaxmon.agent.functions import OTHER, UNKNOWN, Function, label
-from jaxmon.agent.jaxlink.jit import existing
+from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.memory import profile as memory_profile
 from jaxmon.agent.memory.holdings import Growth, Holdings, holdings
 from jaxmon.agent.memory.profile import MemoryProfile
@@ -96,7 +95,7 @@ class Ledger:
     Args:
         agent: runs, and goes on to run.
         unseen: look for functions that were compiled before the agent saw them;
-            takes about 50 ms.
+            the first time takes about 50 ms.
         transfers: count transfers.
         memory: add up live arrays, after collecting garbage.
 
@@ -187,8 +186,8 @@ class Ledger:
         has seen it compile them.
         """
         seen = {f.name for f, figures in self._functions.items() if figures.compiles}
-        names = {label(one)[0] for one in existing()}
-        return frozenset(names - seen - {OTHER, UNKNOWN})
+        names = self._context.registry.compiled_before()
+        return names - seen - {OTHER, UNKNOWN}
 
     def _transferred(self) -> tuple[Counter[str], Counter[Line]]:
         part = self._runtime.part(Transfers)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jaxmon.agent.counted import CountedFunction
 from jaxmon.agent.functions import Function
 
 
@@ -56,8 +55,7 @@ class Observers:
     Callbacks of the parts, in their order, each called on the thread of the event.
 
     Attributes:
-        made: called for each jitted object whose calls are counted.
-        sample: for each sampled call, before its caller has the result.
+        sample: called for each sampled call, before its caller has the result.
         error: for each error, once.
         executable: for each XLA executable just compiled or loaded, with its function.
         promotion: for functions with a program that computes in float64 by accident.
@@ -65,10 +63,9 @@ class Observers:
             loop; raises nothing.
     """
 
-    __slots__ = ("error", "executable", "made", "promotion", "sample", "surfaced")
+    __slots__ = ("error", "executable", "promotion", "sample", "surfaced")
 
     def __init__(self) -> None:
-        self.made: list[Callable[[Function, CountedFunction], None]] = []
         self.sample: list[Callable[[Sample], None]] = []
         self.error: list[Callable[[CountedError], None]] = []
         self.executable: list[Callable[[Function, Any], None]] = []

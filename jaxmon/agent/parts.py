@@ -58,8 +58,7 @@ def parts_of(context: Context, timeline: Timeline) -> list[Part]:
     lines = MemoryLines(context)
     cache = PersistentCache(context)
     recompiles = Recompiles(context)
-    calls = CallLayer(context)
-    misses = Misses(context, calls, attribution)
+    misses = Misses(context, attribution)
     found: list[Part] = [
         Memory(context),
         lines,
@@ -82,7 +81,7 @@ def parts_of(context: Context, timeline: Timeline) -> list[Part]:
 
         found.append(Transfers(context))
     if wanted.calls:
-        found.append(calls)
+        found.append(CallLayer(context))
         if wanted.sample_rate:
             from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
 

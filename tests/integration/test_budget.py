@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -40,6 +41,30 @@ def agent() -> Iterator[jaxmon.Agent]:
 def ones(length: int) -> Any:
     """Return an argument that no compile of JAX's own is needed for."""
     return np.ones(length, np.float32)
+
+
+def test_what_was_there_is_looked_for_once(
+    double: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at every object takes long; an agent remembers which were compiled."""
+    double(ones(3))
+    looks: list[int] = []
+    all_objects = gc.get_objects
+
+    def look() -> list[Any]:
+        looks.append(1)
+        return all_objects()
+
+    monkeypatch.setattr(gc, "get_objects", look)
+    jaxmon.instrument(port=None, socket=False, memory_lines_interval=0)
+    try:
+        with jaxmon.budget(recompiles=0):
+            pass
+        with jaxmon.budget(recompiles=1) as spent:
+            double(ones(4))
+    finally:
+        jaxmon.uninstrument()
+    assert (spent.recompiles, looks) == (1, [1])
 
 
 def test_what_is_allowed_may_be_spent(double: Any) -> None:

@@ -162,7 +162,7 @@ def test_traced_calls_are_told_apart_where_codes_do_not_tell(
 
     monkeypatch.setattr(pjit, "_cpp_pjit", wrapper)
     with instrumented() as agent:
-        assert not inside.calls(agent).codes_tell
+        assert not inside.registry(agent).codes_tell
         assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
 
 
@@ -172,31 +172,31 @@ def test_traced_calls_of_a_pmapped_function_are_told_apart() -> None:
     Pmapped functions have no code of their own; with one, variables are looked at.
     """
     with instrumented() as agent:
-        assert inside.calls(agent).codes_tell
+        assert inside.registry(agent).codes_tell
         assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
         assert traced(agent, jax.pmap, jnp.ones((1, 3))) == (2 + 2, 1 + 1)
-        assert not inside.calls(agent).codes_tell
+        assert not inside.registry(agent).codes_tell
 
 
 def test_functions_of_one_label_share_code() -> None:
     """Objects created repeatedly leave nothing behind but their label's code."""
     with instrumented() as agent:
-        layer = inside.calls(agent)
+        registry = inside.registry(agent)
         for _ in range(20):
             step = jax.jit(lambda x: x + 1)
             step(1.0)
         other = jax.jit(lambda x: x - 1)  # of the same label
-        function = layer.entry(getattr(other, "_jit_info", None)) or next(
-            iter(layer._makers)
+        function = registry.by_key(getattr(other, "_jit_info", None)) or next(
+            iter(registry._makers)
         )
         reference = weakref.ref(step)
         del step, other
         gc.collect()
 
         assert reference() is None
-        assert list(layer._makers) == [function]
-        assert len(layer._codes) == 1
-        assert layer._entries == {}
+        assert list(registry._makers) == [function]
+        assert len(registry._codes) == 1
+        assert registry._entries == {}
 
 
 @pytest.mark.contained

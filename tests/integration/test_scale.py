@@ -64,7 +64,7 @@ def test_five_thousand_functions_share_few_labels(agent: Agent) -> None:
             for _ in range(calls):
                 jitted(1.0)
     table = inside.table(agent)
-    entered = {function.name: function.entered.value for function in table}
+    entered = {function.name: function.objects.calls for function in table}
 
     assert value(agent, CALLS) == sum(entered.values()) == FUNCTIONS * calls
     assert len(entered) == LIMIT + 2
@@ -122,12 +122,12 @@ def test_lambdas_in_a_loop_leave_nothing_in_the_agent(agent: Agent) -> None:
         for _ in range(times):
             jax.jit(lambda x: x)(argument)
 
-    calls = inside.calls(agent)
+    registry = inside.registry(agent)
     causes = inside.causes(agent)
     loop(20)
     jax.clear_caches()
     gc.collect()
-    before = len(calls._entries), len(causes._seen), len(causes._last)
+    before = len(registry._entries), len(causes._seen), len(causes._last)
     with jax.disable_jit():
         for _ in range(2_000):
             jax.jit(lambda x: x)(argument)
@@ -135,8 +135,8 @@ def test_lambdas_in_a_loop_leave_nothing_in_the_agent(agent: Agent) -> None:
     jax.clear_caches()
     gc.collect()
 
-    assert (len(calls._entries), len(causes._seen), len(causes._last)) == before
-    assert len(calls._entries) < 5
+    assert (len(registry._entries), len(causes._seen), len(causes._last)) == before
+    assert len(registry._entries) < 5
     assert value(agent, CALLS) == 2_220
     assert inside.compiles(agent).in_progress() == (0, 0.0)
     assert len(inside.compiles(agent)._unsettled) == 0
@@ -171,7 +171,7 @@ def test_an_instance_that_its_jitted_methods_refer_to_is_collected(
     gc.collect()
 
     assert reference() is None
-    assert inside.calls(agent)._entries == {}
+    assert inside.registry(agent)._entries == {}
 
 
 def test_a_miss_keeps_neither_arguments_nor_results(agent: Agent) -> None:
@@ -346,7 +346,7 @@ def test_jitting_from_many_threads_makes_one_entry_each() -> None:
         for thread in threads:
             thread.join()
 
-        entered = [function.entered.value for function in inside.table(agent)]
+        entered = [function.objects.calls for function in inside.table(agent)]
         assert sorted(entered)[1:] == [32] * 20
         assert value(agent, OVERFLOW) == 0
         jaxmon.uninstrument()

@@ -1,15 +1,13 @@
-"""Counts without a lock: of what is added to, of calls, and sums of such counts."""
+"""Counts without a lock: of what is added to, and of calls."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from jaxmon.agent.counters import Meters, Tally, metered
+from jaxmon.agent.counters import Tally, metered
 
 
 def test_a_tally_counts_from_zero() -> None:
@@ -53,60 +51,3 @@ def test_a_meter_counts_calls_and_changes_none() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         meter("x")
     assert meter.cache_info() == 2
-
-
-def test_a_sum_keeps_what_meters_that_left_had_counted() -> None:
-    """
-    A meter that is gone counts on as a number, once, and the sum keeps none alive.
-    """
-    meters = Meters()
-    first, second = metered(int), metered(int)
-    leave, _ = meters.add(first), meters.add(second)
-    for _ in range(3):
-        first(), second()
-    assert meters.value == 6
-    leave()
-    leave()
-    first()
-
-    assert meters.value == 6
-    second()
-    assert meters.value == 7
-
-
-def test_threads_whose_meters_come_and_go_lose_no_count() -> None:
-    """
-    However many leave at once, what is kept of them stays small, and no reading is too
-    high.
-    """
-    meters, barrier = Meters(), threading.Barrier(9)
-    read: list[int] = []
-
-    def work() -> None:
-        barrier.wait(30)
-        for number in range(500):
-            meter = metered(int)
-            leave: Callable[[], Any] = meters.add(meter)
-            for _ in range(number % 5):
-                meter()
-            leave()
-
-    def look() -> None:
-        barrier.wait(30)
-        read.extend(meters.value for _ in range(500))
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        threads.append(threading.Thread(target=look))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-
-    assert meters.value == 8 * 500 * 2
-    assert max(read) <= meters.value
-    assert meters._there == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from jaxmon.agent.counters import metered
+from jaxmon.agent.counted import CountedFunction
 from jaxmon.agent.functions import Function, FunctionTable, label
 
 
@@ -97,8 +97,8 @@ def test_a_short_name_finds_the_only_function_called_so() -> None:
 def test_calls_and_hits_never_fall() -> None:
     """A call that is known to be a miss only later does not take a hit back."""
     function = Function("f", internal=False)
-    enter = metered(int)
-    function.entered.add(enter)
+    enter = CountedFunction(functools.partial(int), lambda jitted: jitted)
+    function.objects.add(enter)
     enter()
     assert function.calls_and_hits() == (1, 1)
     function.entered_missed.add()

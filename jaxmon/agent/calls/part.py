@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import functools
 import types
-import weakref
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
@@ -18,31 +17,24 @@ from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.families import active, series_of
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink import jit as codes
 from jaxmon.agent.jaxlink import patch_targets
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.jit import missing
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family
 
 
 SITE = "calls"
 
-# Where objects of a type keep references to them, 0 where they cannot. To try one that
-# cannot raises, which costs twenty times as much.
-_WEAK = cast("Callable[[type], int]", vars(type)["__weakrefoffset__"].__get__)
-
 
 class CallLayer(Part):
     """
-    Counts what `jax.jit` and `jax.pmap` make, and knows which functions these are.
+    Counts what `jax.jit` and `jax.pmap` make, and registers it.
 
     `jax.jit` itself stays JAX's: what is replaced is the function that makes its
     objects, looked up by JAX at each use. So jit bound by ``from jax import jit``
     before us counts too, and nothing of the user's runs below our frame. Functions of
     JAX itself are not counted.
-
-    Attributes:
-        codes_tell: whether `by_code` knows each function that is counted.
     """
 
     name = "calls"
@@ -51,12 +43,8 @@ class CallLayer(Part):
         self._jax = context.jax
         self._table = context.table
         self._guard = context.guard
-        self._made = context.observers.made
+        self._registry = context.registry
         self._hooks: Hooks | None = None
-        self._entries: dict[int, tuple[Function, weakref.ref[Any]]] = {}
-        self._codes: dict[int, tuple[Function, types.CodeType]] = {}
-        self._makers: dict[Function, Callable[..., Any]] = {}
-        self.codes_tell = True
         self.active = True
 
     def attach(self, hooks: Hooks) -> None:
@@ -108,30 +96,8 @@ class CallLayer(Part):
     def _hits_known(self) -> bool:
         return self._hooks is not None and self._hooks.is_active("misses")
 
-    def entry(self, key: object) -> Function | None:
-        """
-        Return the function whose calls are counted under *key*, if they are.
-
-        Args:
-            key: JAX's ``PjitInfo`` of a jitted function, the user's function of a
-                pmapped one.
-        """
-        found = self._entries.get(id(key))
-        return found[0] if found else None
-
-    def by_code(self, code: types.CodeType) -> Function | None:
-        """
-        Return the function whose counted calls run *code* when they miss, if any do.
-
-        Each function has a copy of that code, equal to JAX's. So a frame tells whose
-        call it serves without a look into its variables, which costs a microsecond or
-        two, thousands of times while a large program is traced. A pmap has no copy.
-        """
-        found = self._codes.get(id(code))
-        return found[0] if found else None
-
     def _counting_jit(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        self.codes_tell = codes.missing(original) is not None
+        self._registry.codes_tell = missing(original) is not None
 
         @functools.wraps(original)
         def make(fun: Callable[..., Any], jit_info: Any) -> Any:
@@ -146,7 +112,7 @@ class CallLayer(Part):
     def _counting_pmap(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def pmap(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            self.codes_tell = False
+            self._registry.codes_tell = False
             jitted, function = original(fun, *args, **kwargs), self._counted(fun)
             return jitted if function is None else self._count(jitted, function, fun)
 
@@ -155,21 +121,10 @@ class CallLayer(Part):
     def _maker(
         self, original: Callable[..., Any], function: Function
     ) -> Callable[..., Any]:
-        """
-        Return *original*, JAX's ``_cpp_pjit``, or what does the same with code that
-        only *function* has.
-        """
-        missing = codes.missing(original)
         try:
-            if missing is None:
-                return original
-            if function not in self._makers:
-                code = missing.replace()
-                self._codes[id(code)] = (function, code)
-                self._makers[function] = codes.with_code(original, missing, code)
-            return self._makers[function]
+            return self._registry.maker(original, function)
         except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
-            self.codes_tell = False
+            self._registry.codes_tell = False
             self._guard.failed(SITE)
             return original
 
@@ -188,17 +143,11 @@ class CallLayer(Part):
     def _count(
         self, jitted: Callable[..., Any], function: Function, key: object
     ) -> Callable[..., Any]:
-        """Return *jitted* so that it counts for *function*; *key* as in `entry`."""
+        """Return *jitted* so that it counts for *function*; *key* as in `Registry`."""
         try:
             again = functools.partial(self._again, function, key)
-            counted = CountedFunction(jitted, function.entered, again)
-            # The reference's callback is C and drops the entry with the function,
-            # before the key's id can belong to anything else.
-            forget = functools.partial(self._entries.pop, id(key))
-            self._entries[id(key)] = (function, _reference(key, jitted, forget))
-            function.counted = True
-            for see in self._made:
-                see(function, counted)
+            counted = CountedFunction(jitted, again)
+            self._registry.add(function, counted, key)
         except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
             self._guard.failed(SITE)
             return jitted
@@ -212,18 +161,6 @@ class CallLayer(Part):
         counts as well.
         """
         return self._count(jitted, function, key) if self.active else jitted
-
-
-def _reference(
-    key: object, jitted: Callable[..., Any], forget: Callable[..., Any]
-) -> weakref.ref[Any]:
-    """
-    Return what calls *forget* when nothing can be counted under *key* any more.
-
-    Several pmaps of one function share it as their key. A ``PjitInfo`` belongs to one
-    *jitted*, and allows no references.
-    """
-    return weakref.ref(key if _WEAK(type(key)) else jitted, forget)
 
 
 def _unwrap_for_eval_shape(at: Places, jax: types.ModuleType, guard: Guard) -> None:

@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.calls.part import CallLayer
 from jaxmon.agent.compiles.attribution import CompileAttribution
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, series_of
@@ -67,19 +66,16 @@ class Misses(Part):
 
     Args:
         context: shared state of the agent.
-        calls: the call layer, which knows the functions it counts.
         attribution: attributes compiles to requests.
     """
 
     name = "misses"
 
-    def __init__(
-        self, context: Context, calls: CallLayer, attribution: CompileAttribution
-    ) -> None:
+    def __init__(self, context: Context, attribution: CompileAttribution) -> None:
         self._jax = context.jax
         self._table = context.table
         self._events = context.events
-        self._calls = calls
+        self._registry = context.registry
         self._attribution = attribution
         self._looked: dict[Function, int] = {}
         self._told: set[tuple[Function, str]] = set()
@@ -116,7 +112,7 @@ class Misses(Part):
 
     def function_of(self, jitted: Jitted) -> Function:
         """Return the entry of *jitted*."""
-        return self._calls.entry(jitted.key) or self._table.of(jitted.fun)
+        return self._registry.by_key(jitted.key) or self._table.of(jitted.fun)
 
     def miss(self, entry: int) -> Miss | None:
         """
@@ -132,12 +128,12 @@ class Misses(Part):
         Observe the function that JAX runs on every miss, including calls with effects,
         which always miss, and ahead of time, which is not a call.
         """
-        serving, entered = frame, self._calls.by_code(frame.f_code)
+        serving, entered = frame, self._registry.by_code(frame.f_code)
         if entered is None:
             if (found := entry_of(frame)) is None:
                 return None
             if found is not frame:  # to 0.8
-                serving, entered = found, self._calls.by_code(found.f_code)
+                serving, entered = found, self._registry.by_code(found.f_code)
         entry, calls = id(serving), self._thread.calls
         if not self._clean():
             calls.pop(entry, None)  # the id of an earlier frame
@@ -146,7 +142,7 @@ class Misses(Part):
         if entered is not None:
             function = entered
         elif (jitted := jitted_at(frame)) is not None:
-            entered = self._calls.entry(jitted.key)
+            entered = self._registry.by_key(jitted.key)
             function = entered or self._table.of(jitted.fun)
         else:
             return None
@@ -163,8 +159,8 @@ class Misses(Part):
 
     def _traced(self, frame: FrameType, entered: Function | None) -> None:
         """Record a call that JAX traces; *entered* is as returned by `by_code`."""
-        if entered is None and not self._calls.codes_tell:
-            entered = self._calls.entry(key_at(frame))
+        if entered is None and not self._registry.codes_tell:
+            entered = self._registry.by_key(key_at(frame))
         if entered is not None:
             entered.traced.add()
 
@@ -186,7 +182,8 @@ class Misses(Part):
             return  # otherwise each would look like a miss whose start was not observed
         if self._thread.calls.pop(id(frame), None) is not None:
             return
-        entered = self._calls.by_code(frame.f_code) or self._calls.entry(jitted.key)
+        known = self._registry
+        entered = known.by_code(frame.f_code) or known.by_key(jitted.key)
         function = entered or self._table.of(jitted.fun)
         (function.entered_missed if entered else function.other_missed).add()
 

@@ -30,8 +30,13 @@ def existing() -> list[Any]:
     return [
         one
         for one in gc.get_objects()
-        if name_of(type(one)) == TYPE_NAME and one._cache_size()  # noqa: SLF001 - told nowhere else
+        if name_of(type(one)) == TYPE_NAME and is_compiled(one)
     ]
+
+
+def is_compiled(jitted: Any) -> bool:
+    """Return whether JAX has programs for *jitted*, its own object or `None`."""
+    return jitted is not None and jitted._cache_size() > 0  # noqa: SLF001 - told nowhere else
 
 
 def donates(fun: object) -> bool:

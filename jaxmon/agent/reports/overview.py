@@ -131,7 +131,7 @@ class Overview:
 
 def _importance(function: Function) -> tuple[float, int]:
     lost = sum(phase.sum for phase in list(function.phases.values()))
-    return -lost, -(function.entered.value + function.missed)
+    return -lost, -(function.objects.calls + function.missed)
 
 
 def _figures(function: Function) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
-from collections import deque
-from collections.abc import Iterator
+from itertools import islice
+from types import FunctionType
 
 from jaxmon import catalog
-from jaxmon.agent.counted import CountedFunction, taken
+from jaxmon.agent.counted import CountedFunction, jitted_of, taken
 from jaxmon.agent.functions import Function
 from jaxmon.agent.sampling.execution import Pace, Recent
 from jaxmon.exposition.histogram import Histogram
@@ -17,25 +16,13 @@ from jaxmon.exposition.histogram import Histogram
 _OBJECTS = 64
 
 
-class _Object:
-    """
-    A `CountedFunction`, which this does not keep alive, and how often it was called.
-    """
-
-    __slots__ = ("reference", "taken")
-
-    def __init__(self, counted: CountedFunction) -> None:
-        self.reference = weakref.ref(counted)
-        self.taken = 0
-
-
 class Figures:
     """
     What is known of one function.
 
     Attributes:
         hits: how many it had when the timer last looked.
-        sampled: `time.perf_counter` when one of its objects was last armed.
+        sampled: `time.perf_counter` when it last had its turn.
         dispatch: how long sampled calls took to return.
         execution: how long the device worked on them.
         dispatches: the last values of the former.
@@ -44,7 +31,8 @@ class Figures:
     """
 
     def __init__(self, function: Function) -> None:
-        self._objects: deque[_Object] = deque(maxlen=_OBJECTS)
+        self._objects = function.objects
+        self._taken: dict[int, int] = {}
         self.hits = 0
         self.sampled = 0.0
         self.dispatch = Histogram(catalog.DISPATCH_SECONDS, function.name)
@@ -52,17 +40,6 @@ class Figures:
         self.dispatches = Recent()
         self.executions = Recent()
         self.pace = Pace(self.dispatches)
-
-    def add(self, counted: CountedFunction) -> None:
-        """Take note of an object that runs it, without keeping it alive."""
-        self._objects.append(_Object(counted))
-
-    def alive(self) -> Iterator[CountedFunction]:
-        """Yield the objects that are still there."""
-        for entry in list(self._objects):
-            counted = entry.reference()
-            if counted is not None:
-                yield counted
 
     def dispatched(self, seconds: float) -> None:
         """Add the time until a sampled call returned."""
@@ -75,14 +52,15 @@ class Figures:
         self.executions.add(seconds)
 
     def busiest(self) -> CountedFunction | None:
-        """Return the object that was called most since this was last asked."""
+        """
+        Return the object that was called most since this was last asked. A pmap since
+        0.8 is none of them: a Python function around the jitted one.
+        """
+        before, self._taken = self._taken, {}
         best, most = None, 0
-        for entry in list(self._objects):
-            counted = entry.reference()
-            if counted is None:
-                continue
-            now = taken(counted)
-            if now - entry.taken > most:
-                best, most = counted, now - entry.taken
-            entry.taken = now
+        for number, counted in islice(self._objects.newest_first(), _OBJECTS):
+            now = self._taken[number] = taken(counted)
+            fresh = now - before.get(number, 0)
+            if fresh > most and type(jitted_of(counted)) is not FunctionType:
+                best, most = counted, fresh
         return best

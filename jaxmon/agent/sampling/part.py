@@ -18,7 +18,7 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
-from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, jitted_of
+from jaxmon.agent.counted import CountedFunction, arm, armed, disarm
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
@@ -99,7 +99,6 @@ class Sampling(Part):
         self._jax = context.jax
         self._guard = context.guard
         self._observers = context.observers.sample
-        context.observers.made.append(self.made)
         rate = context.settings.sample_rate
         self._interval = max(1 / rate, _INTERVAL) if rate else 0.0
         self._figures: dict[Function, Figures] = {}
@@ -137,9 +136,10 @@ class Sampling(Part):
         window, self._window = self._window, None
         if window is not None:
             window.close()
-        for figures in list(self._figures.values()):
-            for counted in figures.alive():
-                disarm(counted)
+        for function in self._context.table:
+            for _, counted in function.objects.newest_first():
+                if armed(counted):
+                    disarm(counted)
 
     def start(self) -> None:
         """Start the timer, if there is something to sample."""
@@ -151,17 +151,6 @@ class Sampling(Part):
         self.detach()
         self._timer.stop()
         self._watcher.stop()
-
-    def made(self, function: Function, counted: CountedFunction) -> None:
-        """Take note of an object of the call layer, without keeping it alive."""
-        # pmap's result since 0.8 is a Python function around the jitted one.
-        kind = type(jitted_of(counted)).__name__
-        if not self._interval or kind == "function":
-            return
-        figures = self._figures.get(function)
-        if figures is None:
-            figures = self._figures.setdefault(function, Figures(function))
-        figures.add(counted)
 
     # --- reading -----------------------------------------------------------------
 
@@ -221,21 +210,28 @@ class Sampling(Part):
         window.expire()
         affordable = self._affordable()
         waiting = []
-        for function, figures in list(self._figures.items()):
+        for function in self._context.table:
+            if not function.counted:
+                continue
+            figures = self._figures_of(function)
             not_hits = function.traced.value + function.entered_missed.value
-            hits = function.entered.value - not_hits
+            hits = function.objects.calls - not_hits
             fresh, figures.hits = hits - figures.hits, max(hits, figures.hits)
             if fresh > 0:
                 waiting.append((figures.sampled, function, figures, fresh))
         # Whoever waits longest comes first.
         waiting.sort(key=lambda item: item[0])
         for _, function, figures, fresh in waiting[:affordable]:
+            figures.sampled = perf_counter()
             counted = figures.busiest()
             if counted is not None and not armed(counted):
-                figures.sampled = perf_counter()
                 number = _random.randrange(min(passed, fresh))
                 arm(counted, _Sampler(self, function, figures, number))
         self._spent += thread_time() - before
+
+    def _figures_of(self, function: Function) -> Figures:
+        found = self._figures.get(function)
+        return found or self._figures.setdefault(function, Figures(function))
 
     def _affordable(self) -> int:
         """Return how many samples the time that was granted and not spent allows."""

@@ -1,0 +1,108 @@
+"""The jitted objects that an agent knows, and the functions that they run."""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, cast
+
+from jaxmon.agent.counted import CountedFunction, jitted_of
+from jaxmon.agent.functions import Function, label
+from jaxmon.agent.jaxlink import jit
+
+
+# Where objects of a type keep references to them, 0 where they cannot. To try one that
+# cannot raises, which costs twenty times as much.
+_WEAK = cast("Callable[[type], int]", vars(type)["__weakrefoffset__"].__get__)
+
+
+class Registry:
+    """
+    Knows which function a counted call belongs to, and keeps none of the objects alive.
+
+    The objects of one function, and their calls, are in `Function.objects`.
+
+    Attributes:
+        codes_tell: whether `by_code` knows each function that is counted.
+    """
+
+    def __init__(self) -> None:
+        self.codes_tell = True
+        self._entries: dict[int, tuple[Function, weakref.ref[Any]]] = {}
+        self._codes: dict[int, tuple[Function, types.CodeType]] = {}
+        self._makers: dict[Function, Callable[..., Any]] = {}
+        self._existing: list[tuple[weakref.ref[Any], str]] | None = None
+
+    def add(self, function: Function, counted: CountedFunction, key: object) -> None:
+        """Count calls of *counted* for *function*; *key* as in `by_key`."""
+        function.objects.add(counted)
+        # The reference's callback is C and drops the entry with the function, before
+        # the key's id can belong to anything else.
+        forget = functools.partial(self._entries.pop, id(key))
+        self._entries[id(key)] = function, _reference(key, counted, forget)
+        function.counted = True
+
+    def by_key(self, key: object) -> Function | None:
+        """
+        Return the function whose calls are counted under *key*, if they are.
+
+        Args:
+            key: JAX's ``PjitInfo`` of a jitted function, the user's function of a
+                pmapped one.
+        """
+        found = self._entries.get(id(key))
+        return found[0] if found else None
+
+    def by_code(self, code: types.CodeType) -> Function | None:
+        """
+        Return the function whose counted calls run *code* when they miss, if any do.
+
+        Each function has a copy of that code, equal to JAX's. So a frame tells whose
+        call it serves without a look into its variables, which costs a microsecond or
+        two, thousands of times while a large program is traced. A pmap has no copy.
+        """
+        found = self._codes.get(id(code))
+        return found[0] if found else None
+
+    def maker(
+        self, original: Callable[..., Any], function: Function
+    ) -> Callable[..., Any]:
+        """
+        Return *original*, JAX's ``_cpp_pjit``, or what does the same with code that
+        only *function* has.
+        """
+        missing = jit.missing(original)
+        if missing is None:
+            return original
+        if function not in self._makers:
+            code = missing.replace()
+            self._codes[id(code)] = (function, code)
+            self._makers[function] = jit.with_code(original, missing, code)
+        return self._makers[function]
+
+    def compiled_before(self) -> frozenset[str]:
+        """
+        Return the labels of JAX's objects that have programs now, of those that were
+        there when this was first asked: to find them took about 50 ms.
+        """
+        if self._existing is None:
+            self._existing = [
+                (weakref.ref(one), label(one)[0]) for one in jit.existing()
+            ]
+        return frozenset(
+            name for reference, name in self._existing if jit.is_compiled(reference())
+        )
+
+
+def _reference(
+    key: object, counted: CountedFunction, forget: Callable[..., Any]
+) -> weakref.ref[Any]:
+    """
+    Return what calls *forget* when nothing can be counted under *key* any more.
+
+    Several pmaps of one function share it as their key. A ``PjitInfo`` belongs to one
+    of JAX's objects, and allows no references.
+    """
+    return weakref.ref(key if _WEAK(type(key)) else jitted_of(counted), forget)
