@@ -1,16 +1,16 @@
 """
 A jitted function that counts its calls without a frame of ours.
 
-The type of a `CountedFunction` has for ``__call__`` a slot, in which each object keeps
-a meter around JAX's own object. The interpreter takes it from there and calls it, all
-in C: a cached call pays 40 to 50 ns, most of which any object of a Python class pays
-for having a ``__call__``; no traceback, profile or source location shows us.
+The ``__call__`` of a `CountedFunction`'s type is a slot, in which each object stores a
+counter around JAX's own object. The interpreter fetches and calls it entirely in C: a
+cached call costs 40 to 50 ns more, most of which any Python object with a ``__call__``
+costs; no traceback, profile or source location shows us.
 
-Every other attribute is that of JAX's object, so that nothing has to be kept alike.
-What differs all the same, `docs/decisions/0002-hooks-without-a-frame.md` lists.
+Every other attribute is that of JAX's object, so that nothing has to be kept in sync.
+`docs/decisions/0002-hooks-without-a-frame.md` lists the remaining differences.
 
-For one call an object may become a `SampledFunction`, whose look-up of ``__call__``
-passes through Python; between such calls it pays nothing for the possibility.
+For one call an object may become a `SampledFunction`, whose lookup of ``__call__``
+passes through Python; between such calls this costs nothing.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Arm(Protocol):
         /,
     ) -> None:
         """
-        Take note that a call from *frame* begins: on the calling thread, before it, and
-        before it counts. Raises nothing.
+        Record that a call from *frame* starts: on the calling thread, before the call
+        and before it is counted. Raises nothing.
         """
         ...
 
@@ -48,7 +48,7 @@ class Arm(Protocol):
 _put = object.__setattr__
 _get = object.__getattribute__
 
-# What is not JAX's object's: it would count nothing, or be equal to nothing.
+# Attributes not taken from JAX's object, which would not count, or equal nothing.
 _OWN = frozenset(
     (
         "__get__",
@@ -62,7 +62,7 @@ _OWN = frozenset(
 
 
 def _theirs(name: str) -> Any:
-    """Return a property that gives what JAX's object has under *name*."""
+    """Return a property for the attribute *name* of JAX's object."""
     return property(lambda self: getattr(jitted_of(self), name))
 
 
@@ -72,10 +72,10 @@ class CountedFunction:
 
     Args:
         jitted: JAX's own object.
-        again: given a copy of *jitted*, returns one that counts as well.
+        again: takes a copy of *jitted* and returns one that counts too.
     """
 
-    # Also for those who look past `__getattribute__`, as `pydoc` does.
+    # For code that bypasses `__getattribute__`, such as `pydoc`.
     __dict__ = _theirs("__dict__")
     __doc__ = _theirs("__doc__")
     __slots__ = (
@@ -90,7 +90,7 @@ class CountedFunction:
 
     __call__: Callable[..., Any]
     __del__: Callable[[], None]
-    # A slot, since what a property raises here is dropped by the interpreter.
+    # A slot, since the interpreter drops exceptions from a property here.
     __repr__: Callable[[], str]
     _again: Callable[[Any], Any]
     _arm: Arm | None
@@ -109,14 +109,14 @@ class CountedFunction:
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__call__":
-            # It counts when it is called, and keeps us alive as long as it may be.
+            # It counts when called, and keeps us alive as long as it can be.
             return types.MethodType(operator.call, self)
         if name in _OWN:
             return _get(self, name)
         return getattr(_get(self, "_jitted"), name)
 
-    # These give C functions, bound to JAX's object: no frame of ours is on the stack
-    # when they fail. The first is asked for what `__getattribute__` did not find.
+    # These return C functions bound to JAX's object: no frame of ours is on the stack
+    # when they fail. The first is called for what `__getattribute__` did not find.
     __getattr__ = _theirs("__getattribute__")
     __setattr__ = _theirs("__setattr__")
     __delattr__ = _theirs("__delattr__")
@@ -125,12 +125,12 @@ class CountedFunction:
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    # Pickled is JAX's object, which is readable where jaxmon is not installed. Only
-    # copying asks for these two.
+    # Pickling uses JAX's object, which can be read without jaxmon. Only copying uses
+    # these two.
     def __copy__(self) -> Any:
         return _CopyHelper(self).made(copy.copy(jitted_of(self)))
 
-    # No frame of ours is on the stack while what is inside is copied.
+    # No frame of ours is on the stack while JAX's object is copied.
     __deepcopy__ = property(
         lambda self: functools.partial(copy.deepcopy, _CopyHelper(self))
     )
@@ -138,7 +138,7 @@ class CountedFunction:
 
 class _CopyHelper:
     """
-    What is copied in place of a `CountedFunction`: JAX's object, then made to count.
+    Copies JAX's object in place of a `CountedFunction`, then makes the copy count.
     """
 
     def __init__(self, counted: CountedFunction) -> None:
@@ -148,16 +148,15 @@ class _CopyHelper:
         return self.made, (jitted_of(self._counted),)
 
     def made(self, jitted: Any) -> Any:
-        """Return *jitted*, a copy of JAX's object, so that it counts, too."""
+        """Return *jitted*, a copy of JAX's object, as a counting function."""
         counted = self._counted
         if jitted is jitted_of(counted):  # a pmap may be a Python function
             return counted
         return _get(counted, "_again")(jitted)
 
 
-# What these slots hold, without `__getattribute__`: where that is left with an
-# exception of the program's that is an `AttributeError`, the interpreter drops it and
-# asks `__getattr__`.
+# Access to these slots without `__getattribute__`: if an `AttributeError` of the
+# program propagates from that, the interpreter drops it and calls `__getattr__`.
 _meter_of = cast(
     "Callable[[CountedFunction], Meter]",
     vars(CountedFunction)["__call__"].__get__,
@@ -169,7 +168,7 @@ jitted_of = cast(
 
 
 def _first_arm(counted: CountedFunction) -> Callable[..., Any]:
-    """Let a sampled call begin, and be like any other from here on."""
+    """Start a sampled call; from here on it is an ordinary call."""
     arm = _get(counted, "_arm")
     disarm(counted)
     if arm is not None:
@@ -182,7 +181,7 @@ class SampledFunction(CountedFunction):
     """
     A `CountedFunction` whose next call is to be sampled.
 
-    No frame of ours stands below that call either: the look-up has ended by then.
+    No frame of ours is below that call either: the lookup has finished by then.
     """
 
     __slots__ = ()
@@ -191,25 +190,25 @@ class SampledFunction(CountedFunction):
 
 
 for _type in (CountedFunction, SampledFunction):
-    # Libraries know a jitted function by the name of its type: Haiku refuses one.
+    # Libraries recognise a jitted function by the name of its type: Haiku rejects one.
     _type.__name__ = _type.__qualname__ = TYPE_NAME
 
 
 def arm(counted: CountedFunction, waiting: Arm) -> None:
-    """Have *waiting* told of the next call of *counted*. Any thread."""
+    """Notify *waiting* of the next call of *counted*. Thread-safe."""
     _put(counted, "_arm", waiting)
     # One C call: the interpreter finds either class, and both are complete.
     _put(counted, "__class__", SampledFunction)
 
 
 def disarm(counted: CountedFunction) -> None:
-    """Take that back."""
+    """Cancel `arm`."""
     _put(counted, "__class__", CountedFunction)
     _put(counted, "_arm", None)
 
 
 def armed(counted: CountedFunction) -> bool:
-    """Tell whether the next call of *counted* is to be sampled."""
+    """Return whether the next call of *counted* will be sampled."""
     return type(counted) is SampledFunction
 
 

@@ -1,9 +1,8 @@
 """
 Counters that need no lock: of what is added to, and of calls that are made.
 
-`itertools.repeat` counts down in one C call, which is atomic under the GIL, and tells
-what is left. Adding costs 30 ns; ``n += 1`` on an attribute would lose counts between
-threads.
+`itertools.repeat` counts down in one C call, which is atomic under the GIL, and can be
+read. Adding costs 30 ns; ``n += 1`` on an attribute would lose counts between threads.
 
 `functools.lru_cache` of size zero counts each call that its cache cannot answer, which
 is every call, and makes it: an increment in C under the GIL, so the count is exact from
@@ -34,7 +33,7 @@ class Tally:
 
     @property
     def value(self) -> int:
-        """How often `add` was called."""
+        """Number of calls of `add`."""
         return _FULL - length_hint(self._ticks)
 
 
@@ -42,11 +41,11 @@ class Meter(Protocol):
     """A callable whose calls are counted."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Count, and make the call."""
+        """Count and make the call."""
         ...
 
     def cache_info(self) -> int:
-        """Return how many calls there were, those that raised included."""
+        """Return the number of calls, including those that raised."""
         ...
 
 

@@ -1,8 +1,8 @@
 """
-What is known of each jitted function, by label.
+Statistics of each jitted function, by label.
 
-A label is ``module.qualname`` of the user's function. All figures of a label are
-lock-free tallies, so the hooks never wait and a scrape folds them.
+A label is ``module.qualname`` of the user's function. All statistics of a label are
+lock-free counters, so the hooks never wait; a scrape sums them.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ _NAMED = (types.FunctionType, types.BuiltinFunctionType)
 _FUNC = vars(functools.partial)["func"].__get__
 _DEEPEST = 16
 
-# Functions of JAX itself (jnp operations are jitted too) may fill this share of
-# the labels, so that they cannot crowd out the user's.
+# Maximum share of the labels for functions of JAX itself (jnp operations are jitted
+# too), so that they cannot crowd out the user's.
 _INTERNAL_SHARE = 4
 
-# Of a label; real ones are a quarter of it.
+# Maximum length of a label; real ones have a quarter of it.
 _LONGEST = 256
 
 
 class Function:
     """
-    The figures of one function label.
+    The statistics of one function label.
 
     Attributes:
         objects: what is called through the call layer, traced calls included.
         traced: of these calls, those made while JAX was tracing another function.
         entered_missed: calls through the call layer that left the fast path.
-        other_missed: other calls that did.
+        other_missed: other calls that left the fast path.
     """
 
     __slots__ = (
@@ -92,7 +92,7 @@ class Function:
 
     @property
     def missed(self) -> int:
-        """Calls that left the fast path, however the function was made."""
+        """Calls that left the fast path, however the function was created."""
         return self.entered_missed.value + self.other_missed.value
 
     def observe_phase(self, phase: str, seconds: float) -> None:
@@ -104,11 +104,11 @@ class Function:
         histogram.observe(seconds)
 
     def count_error(self, kind: str) -> None:
-        """Count an exception that left a call of this function."""
+        """Count an exception that propagated from a call of this function."""
         self.errors.setdefault(kind, Tally()).add()
 
     def count_recompile(self, cause: str) -> None:
-        """Count a call that had to compile this function again."""
+        """Count a call that recompiled this function."""
         tally = self.recompiles.get(cause)
         if tally is None:
             tally = self.recompiles.setdefault(cause, Tally())
@@ -116,11 +116,11 @@ class Function:
 
     def calls_and_hits(self) -> tuple[int, int]:
         """
-        Return calls and hits so far; neither ever falls.
+        Return calls and hits so far; neither ever decreases.
 
-        A call that is between the call layer and the miss path at this moment
-        looks like a hit; the floor keeps the next scrape from taking it back,
-        which Prometheus would read as a counter reset.
+        A call that is between the call layer and the miss path looks like a hit; the
+        floor keeps the next scrape from decreasing the count, which Prometheus would
+        read as a counter reset.
         """
         missed, traced = self.entered_missed.value, self.traced.value
         calls = self.objects.calls - traced
@@ -153,7 +153,7 @@ class FunctionTable:
         return self.named(name, internal=internal)
 
     def named(self, name: str, *, internal: bool = False) -> Function:
-        """Return the entry called *name*, ``other`` when the table is full."""
+        """Return the entry called *name*, ``other`` if the table is full."""
         found = self._functions.get(name)
         return found or self._create(valid(name), internal=internal)
 
@@ -161,7 +161,7 @@ class FunctionTable:
         """
         Return the only function whose ``__name__`` is *short*, else ``unknown``.
 
-        For programs of which JAX tells no more than their name.
+        For programs of which JAX reports only the name.
         """
         names = self._by_short_name.get(short, set())
         return self.named(next(iter(names)) if len(names) == 1 else UNKNOWN)
@@ -187,10 +187,9 @@ def label(fun: object) -> tuple[str, bool]:
     """
     Return the label of the callable *fun* and whether it is JAX's own.
 
-    Partials and bound methods are named after the function inside; a callable
-    object without a name of its own after its class; an exported program, which may
-    have come from another process, ``exported.`` and after what it was made of.
-    Runs no code of the user's.
+    Partials and bound methods are named after the function inside; a callable object
+    without its own name after its class; an exported program, possibly from another
+    process, ``exported.`` with the name of its source. Runs no user code.
     """
     for _ in range(_DEEPEST):
         if not is_subclass(type(fun), functools.partial):
@@ -211,10 +210,10 @@ def label(fun: object) -> tuple[str, bool]:
 
 def valid(name: str) -> str:
     """
-    Return *name* as a label: what can stand on a page, in a moderate length.
+    Return *name* as a label: printable, and of moderate length.
 
-    Other names stay others: what is not printable is escaped, lone surrogates too, and
-    of what is cut off there is a digest.
+    Distinct names stay distinct: unprintable characters and lone surrogates are
+    escaped, and a truncated part is replaced by a digest.
     """
     if not name.isprintable():
         name = "".join(

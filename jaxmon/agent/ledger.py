@@ -19,7 +19,7 @@ from jaxmon.agent.transfers.part import Transfers
 from jaxmon.errors import JaxmonError
 
 
-# A line that moves data: file, line, direction, how.
+# A line that transfers data: file, line, direction, function called.
 Line: TypeAlias = tuple[str, int, str, str]
 
 # The hooks that count; their failures are counted under the same names.
@@ -27,7 +27,7 @@ _HOOKS = ("monitoring", "compiles", "misses")
 _BUILT = ("compiled", "cache_hit")
 
 UNSEEN = "unseen"
-"""The cause of a recompile whose earlier compile nobody saw."""
+"""The cause of a recompile whose first compile was not observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class FunctionCost:
     """
     Args:
         name: label of the function.
-        internal: it is JAX's own.
-        compiles: programs built, or loaded from the persistent cache.
-        causes: calls that had to compile it again, by cause; `UNSEEN` for one of a
-            function that was compiled before anybody looked.
+        internal: whether it is JAX's own.
+        compiles: programs compiled, or loaded from the persistent cache.
+        causes: recompiles by cause; `UNSEEN` if the first compile was before the
+            budget.
         seconds: time to trace, lower, compile and load.
     """
 
@@ -50,7 +50,7 @@ class FunctionCost:
 
     @property
     def recompiles(self) -> int:
-        """Calls that had to compile it again, whatever the cause."""
+        """Recompiles, whatever the cause."""
         return sum(self.causes.values())
 
 
@@ -58,11 +58,11 @@ class FunctionCost:
 class Cost:
     """
     Args:
-        functions: those that were compiled, most seconds first.
+        functions: those that were compiled, longest first.
         recompiles: the events of kind ``recompile``, oldest first; the last 200.
-        transfers: number by direction, `None` where not asked for.
+        transfers: number by direction, `None` if not requested.
         lines: transfers by line, most first.
-        memory: growth of live arrays, `None` where not asked for.
+        memory: growth of live arrays, `None` if not requested.
         holders: growth in bytes by source line, most first.
     """
 
@@ -75,7 +75,7 @@ class Cost:
 
 
 class _Figures(NamedTuple):
-    """What a function had cost at one moment."""
+    """The cost of a function at one point in time."""
 
     compiles: int
     causes: Counter[str]
@@ -88,19 +88,19 @@ _NOTHING = _Figures(0, Counter(), 0, 0.0)
 
 class Ledger:
     """
-    Opened when made; `cost` tells what was spent since, as often as asked.
+    Starts when created; `cost` returns what was spent since.
 
     Counts all threads of the process.
 
     Args:
-        agent: runs, and goes on to run.
+        agent: a running agent, which must keep running.
         unseen: look for functions that were compiled before the agent saw them;
             the first time takes about 50 ms.
         transfers: count transfers.
-        memory: add up live arrays, after collecting garbage.
+        memory: sum live arrays, after collecting garbage.
 
     Raises:
-        JaxmonError: the agent does not see what is asked for.
+        JaxmonError: the agent does not observe what is requested.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class Ledger:
 
     def cost(self) -> Cost:
         """
-        Return what was spent since the ledger was opened.
+        Return what was spent since the start.
 
         Raises:
-            JaxmonError: the agent was stopped meanwhile, or a hook gave up.
+            JaxmonError: the agent was stopped meanwhile, or a hook was disabled.
         """
         if not self._agent.running:
             msg = (
-                "jaxmon was stopped while a budget was kept; call "
+                "jaxmon was stopped while a budget was active; call "
                 "jaxmon.uninstrument() after its block"
             )
             raise JaxmonError(msg)
@@ -182,8 +182,7 @@ class Ledger:
 
     def _unseen(self) -> frozenset[str]:
         """
-        Return the labels of functions that JAX has programs for, although nobody
-        has seen it compile them.
+        Return the labels of functions that JAX has compiled without being observed.
         """
         seen = {f.name for f, figures in self._functions.items() if figures.compiles}
         names = self._context.registry.compiled_before()
@@ -218,7 +217,7 @@ class Ledger:
         held = holdings(self._context.jax)
         try:
             return held, self._agent.memory()
-        except JaxmonError:  # without it we know how much, but not whose
+        except JaxmonError:  # without it the amount is known, but not the line
             return held, None
 
     def _grown(self) -> tuple[Growth | None, dict[str, int]]:
@@ -251,7 +250,7 @@ def totals(agent: Agent) -> tuple[int, int, float]:
 def _runtime_of(agent: Agent) -> Runtime:
     runtime = runtime_of(agent)
     if runtime is None:
-        msg = "jaxmon is switched off: nothing is counted"
+        msg = "jaxmon is disabled: nothing is counted"
         raise JaxmonError(msg)
     return runtime
 

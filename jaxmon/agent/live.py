@@ -1,4 +1,4 @@
-"""The live jitted objects of a function, and how often all of them were called."""
+"""The live jitted objects of a function, and the number of their calls."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from weakref import ref
 from jaxmon.agent.counted import CountedFunction, on_end, taken
 
 
-# Records of objects that may have ended, before they are looked through.
+# Number of records after which those of dead objects are folded.
 _MANY = 64
 
 
 class LiveObjects:
     """
-    Counted objects, none of which this keeps alive, and the sum of their calls; what
-    one has counted stays when it ends.
+    Weak references to counted objects, and the sum of their calls, including those of
+    dead objects.
 
     The sum costs a third of a microsecond for each object. Without a lock, which might
     be held by a thread that a fork has left behind: what has to be done at once is done
@@ -33,7 +33,7 @@ class LiveObjects:
         self._many = _MANY
 
     def add(self, counted: CountedFunction) -> None:
-        """Sum up the calls of *counted*, too."""
+        """Include the calls of *counted*."""
         last: list[int] = []
         on_end(counted, last.append)
         self._records[next(self._numbers)] = ref(counted), last
@@ -43,7 +43,7 @@ class LiveObjects:
 
     @property
     def calls(self) -> int:
-        """How many calls there were, those of objects that ended included."""
+        """Number of calls, including those of dead objects."""
         if not self._records:
             return self._ended
         # Together, without a call in between.
@@ -61,14 +61,14 @@ class LiveObjects:
         return total
 
     def newest_first(self) -> Iterator[tuple[int, CountedFunction]]:
-        """Yield the objects that are live, each with a number that stays its own."""
+        """Yield the live objects, each with its unique number."""
         for number, (reference, _) in reversed({**self._records}.items()):
             counted = reference()
             if counted is not None:
                 yield number, counted
 
     def _fold(self) -> None:
-        """Add up what those have counted that ended."""
+        """Fold the counts of dead objects."""
         records = self._records
         for number, (_, last) in {**records}.items():
             if last and number in records:

@@ -13,8 +13,8 @@ from jaxmon.agent.functions import Function, label
 from jaxmon.agent.jaxlink import jit
 
 
-# Where objects of a type keep references to them, 0 where they cannot. To try one that
-# cannot raises, which costs twenty times as much.
+# Offset of weak references in objects of a type, 0 if it has none. Trying one without
+# raises, which costs twenty times as much.
 _WEAK = cast("Callable[[type], int]", vars(type)["__weakrefoffset__"].__get__)
 
 
@@ -25,7 +25,7 @@ class Registry:
     The objects of one function, and their calls, are in `Function.objects`.
 
     Attributes:
-        codes_tell: whether `by_code` knows each function that is counted.
+        codes_tell: whether `by_code` knows every counted function.
     """
 
     def __init__(self) -> None:
@@ -46,21 +46,21 @@ class Registry:
 
     def by_key(self, key: object) -> Function | None:
         """
-        Return the function whose calls are counted under *key*, if they are.
+        Return the function whose calls are counted under *key*, if any.
 
         Args:
-            key: JAX's ``PjitInfo`` of a jitted function, the user's function of a
-                pmapped one.
+            key: JAX's ``PjitInfo`` of a jitted function, or the user's function of a
+                pmap.
         """
         found = self._entries.get(id(key))
         return found[0] if found else None
 
     def by_code(self, code: types.CodeType) -> Function | None:
         """
-        Return the function whose counted calls run *code* when they miss, if any do.
+        Return the function whose counted calls run *code* when they miss, if any.
 
-        Each function has a copy of that code, equal to JAX's. So a frame tells whose
-        call it serves without a look into its variables, which costs a microsecond or
+        Each function has its own copy of that code, equal to JAX's. So a frame
+        identifies the function without reading variables, which costs a microsecond or
         two, thousands of times while a large program is traced. A pmap has no copy.
         """
         found = self._codes.get(id(code))
@@ -70,8 +70,8 @@ class Registry:
         self, original: Callable[..., Any], function: Function
     ) -> Callable[..., Any]:
         """
-        Return *original*, JAX's ``_cpp_pjit``, or what does the same with code that
-        only *function* has.
+        Return *original*, JAX's ``_cpp_pjit``, or a copy that does the same with code
+        unique to *function*.
         """
         missing = jit.missing(original)
         if missing is None:
@@ -84,8 +84,8 @@ class Registry:
 
     def compiled_before(self) -> frozenset[str]:
         """
-        Return the labels of JAX's objects that have programs now, of those that were
-        there when this was first asked: to find them took about 50 ms.
+        Return the labels of compiled objects among those that existed at the first
+        call, which takes about 50 ms to find them.
         """
         if self._existing is None:
             self._existing = [
@@ -100,9 +100,10 @@ def _reference(
     key: object, counted: CountedFunction, forget: Callable[..., Any]
 ) -> weakref.ref[Any]:
     """
-    Return what calls *forget* when nothing can be counted under *key* any more.
+    Return a weak reference that calls *forget* when nothing more can be counted under
+    *key*.
 
     Several pmaps of one function share it as their key. A ``PjitInfo`` belongs to one
-    of JAX's objects, and allows no references.
+    of JAX's objects, and has no weak references.
     """
     return weakref.ref(key if _WEAK(type(key)) else jitted_of(counted), forget)

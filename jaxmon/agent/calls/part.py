@@ -1,7 +1,7 @@
 """
-The call layer: counts calls of what `jax.jit` and `jax.pmap` make.
+The call layer: counts calls of functions from `jax.jit` and `jax.pmap`.
 
-They return a `CountedFunction` in place of JAX's object.
+These return a `CountedFunction` in place of JAX's object.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ class CallLayer(Part):
     """
     Counts what `jax.jit` and `jax.pmap` make, and registers it.
 
-    `jax.jit` itself stays JAX's: what is replaced is the function that makes its
-    objects, looked up by JAX at each use. So jit bound by ``from jax import jit``
-    before us counts too, and nothing of the user's runs below our frame. Functions of
-    JAX itself are not counted.
+    `jax.jit` itself is not replaced, but the function that creates its objects, which
+    JAX looks up on each use. So jit bound by ``from jax import jit`` before us counts
+    too, and no user code runs below our frame. Functions of JAX itself are not counted.
     """
 
     name = "calls"
@@ -48,7 +47,7 @@ class CallLayer(Part):
         self.active = True
 
     def attach(self, hooks: Hooks) -> None:
-        """Patch JAX. Functions made earlier are seen by the miss path only."""
+        """Patch JAX. Functions created earlier are observed on the miss path only."""
         self._hooks = hooks
         hooks.attach(SITE, self._take, needs=("eval_shape",))
 
@@ -56,18 +55,20 @@ class CallLayer(Part):
         jax = self._jax
         maker = patch_targets.jit_maker(jax)
         original = getattr(maker.owner, maker.name)
-        # First, since it looks for a place that a future JAX may not have.
+        # First, since it needs an attribute that a future JAX may not have.
         _unwrap_for_eval_shape(at, jax, self._guard)
         at.undo_by(self._rest)
         at.replace(maker.owner, maker.name, self._counting_jit(original))
-        if "pmap" in vars(jax):  # it may go, and there would still be calls to count
+        if "pmap" in vars(jax):  # it may be removed, with calls still to count
             at.replace(jax, "pmap", self._counting_pmap(jax.pmap))
 
     def _rest(self) -> None:
         self.active = False
 
     def collect(self) -> list[Family]:
-        """Return calls and hits. Without the hook for misses, each would be a hit."""
+        """
+        Return calls and hits. Without the hook for misses, each call would be a hit.
+        """
         calls, hits = catalog.JIT_CALLS, catalog.JIT_CACHE_HITS
         hits_known = self._hits_known
         found = [(f, *f.calls_and_hits()) for f in active(self._table) if f.counted]
@@ -129,9 +130,7 @@ class CallLayer(Part):
             return original
 
     def _counted(self, fun: Callable[..., Any]) -> Function | None:
-        """
-        Return the function that calls of what is made of *fun* count for, if they do.
-        """
+        """Return the function for which calls of a jitted *fun* are counted, if any."""
         try:
             if self.active and self._guard.on(SITE):
                 name, internal = label(fun)
@@ -157,8 +156,8 @@ class CallLayer(Part):
         self, function: Function, key: object, jitted: Callable[..., Any]
     ) -> Callable[..., Any]:
         """
-        Return *jitted*, a copy of what counts for *function* under *key*, so that it
-        counts as well.
+        Return *jitted*, a copy of an object counted for *function* under *key*, as a
+        counting function.
         """
         return self._count(jitted, function, key) if self.active else jitted
 

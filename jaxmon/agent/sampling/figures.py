@@ -1,4 +1,4 @@
-"""The times of one function's sampled calls, and which of its objects to sample."""
+"""The times of one function's sampled calls, and the objects to sample."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from jaxmon.agent.sampling.execution import Pace, Recent
 from jaxmon.exposition.histogram import Histogram
 
 
-# Objects with one label that are looked through for one that is being called.
+# Maximum number of objects of one label searched for one that is being called.
 _OBJECTS = 64
 
 
 class Figures:
     """
-    What is known of one function.
+    The samples of one function.
 
     Attributes:
-        hits: how many it had when the timer last looked.
+        hits: their number at the last timer run.
         sampled: `time.perf_counter` when it last had its turn.
         dispatch: how long sampled calls took to return.
         execution: how long the device worked on them.
-        dispatches: the last values of the former.
-        executions: the last values of the latter.
-        pace: what they tell about the next.
+        dispatches: the latest values of `dispatch`.
+        executions: the latest values of `execution`.
+        pace: estimates for the next samples.
     """
 
     def __init__(self, function: Function) -> None:
@@ -47,13 +47,13 @@ class Figures:
         self.dispatches.add(seconds)
 
     def executed(self, seconds: float) -> None:
-        """Add the time of the device."""
+        """Add the execution time."""
         self.execution.observe(seconds)
         self.executions.add(seconds)
 
     def busiest(self) -> CountedFunction | None:
         """
-        Return the object that was called most since this was last asked. A pmap since
+        Return the object called most since the last call of this method. A pmap since
         0.8 is none of them: a Python function around the jitted one.
         """
         before, self._taken = self._taken, {}

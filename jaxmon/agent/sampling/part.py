@@ -1,9 +1,9 @@
 """
-Sampled calls: a few calls of each function that are looked at more closely.
+Sampled calls: a few calls of each function, measured in detail.
 
 A timer picks functions that are being called and arms one object of each; their next
-call is timed, shown to the observers, and watched until its work is done. All else that
-runs meanwhile pays nothing. `docs/time.md` says what the figures mean.
+call is timed, passed to the observers, and polled until its work is done. Other calls
+cost nothing extra. See `docs/time.md` for the meaning of the metrics.
 """
 
 from __future__ import annotations
@@ -34,34 +34,31 @@ from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family
 
 
-# Of the time of one core, what sampling may take, and how much of it may be saved up.
+# Maximum share of one core for sampling, and how much of it may accumulate.
 _SHARE = 0.005
 _SAVINGS = 0.03
 
-# The timer's shortest interval; beyond that rate there are no more samples.
+# The timer's minimum interval, which limits the sampling rate.
 _INTERVAL = 0.01
 
-# So that samples do not fall into step with what the program does every second.
+# So that samples do not synchronise with periodic work of the program.
 _SPREAD = 0.2
 
-# Calls that are let pass at random before, at most. Where short runs and long ones
-# take turns, the timer mostly comes round during a long one.
+# Maximum number of calls skipped at random first: if short and long runs alternate, the
+# timer mostly fires during a long one.
 _PASSED = 16
 
-# Calls of an armed function in which to see one whose predecessor is known.
+# Calls of an armed function within which to find one whose previous work is known.
 _ATTEMPTS = 4
 
-# Input arrays of a sampled call that are asked whether they are there.
+# Maximum number of input arrays of a sampled call checked for readiness.
 _INPUTS = 256
 
 _random = random.Random()  # noqa: S311 - spreads samples, hides nothing
 
 
 class _Sampler:
-    """
-    Lets *passed* calls of one object pass and waits for the next, and a few more if it
-    has to.
-    """
+    """Skips *passed* calls of one object and samples the next, or one of a few more."""
 
     __slots__ = ("_passed", "_sampling", "attempts", "figures", "function", "shown")
 
@@ -90,7 +87,7 @@ class _Sampler:
 
 
 class Sampling(Part):
-    """Times sampled calls and shows them to `Observers.sample`."""
+    """Times sampled calls and passes them to `Observers.sample`."""
 
     name = "sampling"
 
@@ -122,7 +119,7 @@ class Sampling(Part):
     # --- life --------------------------------------------------------------------
 
     def attach(self, hooks: Hooks) -> None:
-        """Find the places in JAX."""
+        """Find the hook in JAX."""
         hooks.attach(SITE, self._take, needs=("watcher",))
 
     def _take(self, at: Places) -> None:
@@ -132,7 +129,7 @@ class Sampling(Part):
         self._window = Window(self._jax, place, self._ended, self._missed, self._guard)
 
     def detach(self) -> None:
-        """Leave JAX as it was found. Calls in between are not sampled any more."""
+        """Restore JAX. Calls in progress are no longer sampled."""
         window, self._window = self._window, None
         if window is not None:
             window.close()
@@ -142,12 +139,12 @@ class Sampling(Part):
                     disarm(counted)
 
     def start(self) -> None:
-        """Start the timer, if there is something to sample."""
+        """Start the timer, if sampling is enabled."""
         if self._interval and self._window is not None:
             self._timer.start()
 
     def stop(self) -> None:
-        """Stop the timer and the watcher."""
+        """Stop the timer and the polling thread."""
         self.detach()
         self._timer.stop()
         self._watcher.stop()
@@ -155,7 +152,7 @@ class Sampling(Part):
     # --- reading -----------------------------------------------------------------
 
     def dropped(self) -> dict[str, int]:
-        """Return how many were refused, because too many were being watched."""
+        """Return the number of samples refused because too many were being polled."""
         return {"sample": self._watcher.refused.value}
 
     @property
@@ -165,7 +162,7 @@ class Sampling(Part):
         return self._spent + self._watcher.spent + (window.spent if window else 0.0)
 
     def explain(self) -> Explanation:
-        """Return what was sampled."""
+        """Return the samples."""
         return Explanation(functions={"samples": self.snapshot})
 
     def snapshot(self) -> dict[str, Any]:
@@ -197,11 +194,12 @@ class Sampling(Part):
 
     def arm(self, passed: int = 1) -> None:
         """
-        Arm the functions that hit since the last time, as many as may be afforded.
+        Arm the functions with hits since the last time, as many as the time budget
+        allows.
 
         Args:
-            passed: fewer calls than that are let pass before one is sampled, and fewer
-                than there were since the last time.
+            passed: upper bound of the calls skipped before one is sampled; the number
+                of calls since the last time is another.
         """
         before = thread_time()
         window = self._window
@@ -219,7 +217,7 @@ class Sampling(Part):
             fresh, figures.hits = hits - figures.hits, max(hits, figures.hits)
             if fresh > 0:
                 waiting.append((figures.sampled, function, figures, fresh))
-        # Whoever waits longest comes first.
+        # The longest-waiting function comes first.
         waiting.sort(key=lambda item: item[0])
         for _, function, figures, fresh in waiting[:affordable]:
             figures.sampled = perf_counter()
@@ -234,7 +232,7 @@ class Sampling(Part):
         return found or self._figures.setdefault(function, Figures(function))
 
     def _affordable(self) -> int:
-        """Return how many samples the time that was granted and not spent allows."""
+        """Return how many samples the unspent time budget allows."""
         now = perf_counter()
         window = self._window
         spent = self._spent + self._watcher.spent + (window.spent if window else 0.0)
@@ -245,7 +243,8 @@ class Sampling(Part):
         granted = (now - self._ticked) * _SHARE
         self._ticked = now
         self._saved = min(self._saved + granted, _SAVINGS) - fresh
-        # However dear one is, it is paid off in the end, and shows whether it still is.
+        # However expensive a sample is, the budget recovers, and the next one shows
+        # whether it still is.
         return max(int(self._saved / min(self._cost, _SAVINGS / 2)), 0)
 
     # --- the calling thread ------------------------------------------------------
@@ -257,7 +256,7 @@ class Sampling(Part):
         jitted: Callable[..., Any],
         frame: FrameType,
     ) -> None:
-        """Let a call begin. Calls that JAX traces or interprets are left alone."""
+        """Start a call. Calls that JAX traces or interprets are ignored."""
         window = self._window
         if window is None or not self._guard.on(SITE):
             return
@@ -275,7 +274,7 @@ class Sampling(Part):
         return sum(function.missed for function in self._context.table)
 
     def _ended(self, call: Ended) -> None:
-        """Take a call that has returned."""
+        """Handle a call that has returned."""
         window, sampler = self._window, call.begun.arm
         if window is None or not isinstance(sampler, _Sampler):
             return
