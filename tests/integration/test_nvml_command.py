@@ -109,7 +109,7 @@ def sidecar(
     ("orders", "why"),
     [
         ("all 18", "driver was upgraded under this process"),
-        ("init 999\nall 1", "a container that lost its devices"),
+        ("init 999\nall 1", "if the container lost its devices"),
     ],
 )
 def test_it_ends_when_only_a_new_process_helps(
