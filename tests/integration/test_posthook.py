@@ -11,16 +11,16 @@ from typing import Any
 import jax
 import pytest
 
-from jaxmon.agent.jaxlink.posthook import PostHook
+from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
 
 
 ROUNDS = 2_000
 
 
 @pytest.fixture
-def place() -> Iterator[PostHook]:
+def place() -> Iterator[PostCallHook]:
     """Return the place, which is empty before and after."""
-    place = PostHook(jax)
+    place = PostCallHook(jax)
     assert place._get() is None
     yield place
     debug_nans(on=False)
@@ -35,7 +35,7 @@ def ours(*_: Any) -> None:
     """Look at a call."""
 
 
-def test_the_place_is_taken_and_left(place: PostHook) -> None:
+def test_the_place_is_taken_and_left(place: PostCallHook) -> None:
     """While one of our users has it, no other gets it; afterwards it is empty."""
     assert place.take(ours)
     assert place.take(ours)
@@ -47,7 +47,7 @@ def test_the_place_is_taken_and_left(place: PostHook) -> None:
     assert place._get() is None
 
 
-def test_debugging_comes_first(place: PostHook) -> None:
+def test_debugging_comes_first(place: PostCallHook) -> None:
     """Who debugs keeps the place, and takes it from us."""
     place.take(ours)
     debug_nans(on=True)
@@ -58,7 +58,7 @@ def test_debugging_comes_first(place: PostHook) -> None:
     assert place._get() is place._theirs
 
 
-def test_debugging_that_begins_while_we_take_the_place(place: PostHook) -> None:
+def test_debugging_that_begins_while_we_take_the_place(place: PostCallHook) -> None:
     """
     A setting that is switched on after we found the place empty, and before we take
     it, is not undone.
@@ -76,7 +76,7 @@ def test_debugging_that_begins_while_we_take_the_place(place: PostHook) -> None:
     assert place._get() is place._theirs
 
 
-def test_debugging_that_begins_while_we_leave_the_place(place: PostHook) -> None:
+def test_debugging_that_begins_while_we_leave_the_place(place: PostCallHook) -> None:
     """Nor is one that is switched on after we found our hook there."""
     place.take(ours)
     get = place._get
@@ -93,7 +93,7 @@ def test_debugging_that_begins_while_we_leave_the_place(place: PostHook) -> None
     assert place._get() is place._theirs
 
 
-def test_debugging_that_ends_while_we_leave_the_place(place: PostHook) -> None:
+def test_debugging_that_ends_while_we_leave_the_place(place: PostCallHook) -> None:
     """A setting that is switched off while we give the place to JAX leaves it empty."""
     place.take(ours)
     get, wanted = place._get, place._wanted
@@ -129,7 +129,7 @@ def comes_true(condition: Callable[[], bool]) -> bool:
     return False
 
 
-def test_threads_that_debug_and_sample_at_once(place: PostHook) -> None:
+def test_threads_that_debug_and_sample_at_once(place: PostCallHook) -> None:
     """However threads take turns, the place is JAX's whenever a setting asks for it."""
     ended = threading.Event()
 

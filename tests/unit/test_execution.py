@@ -6,41 +6,46 @@ import math
 
 import pytest
 
-from jaxmon.agent.sampling.execution import Called, Execution, Pace, Recent
-from jaxmon.agent.sampling.work import Work
+from jaxmon.agent.sampling.execution import (
+    CallTiming,
+    ExecutionTimer,
+    RollingMedian,
+    SampleEstimates,
+)
+from jaxmon.agent.sampling.work import DeviceWork
 
 
 NEVER = -math.inf
 
 
-def work(unfinished: float, finished: float) -> Work:
+def work(unfinished: float, finished: float) -> DeviceWork:
     """Return work that was seen unfinished and finished at these times."""
-    seen = Work(())
+    seen = DeviceWork(())
     seen.unfinished, seen.finished = unfinished, finished
     return seen
 
 
-def pace(*dispatches: float) -> Pace:
-    recent = Recent()
+def pace(*dispatches: float) -> SampleEstimates:
+    recent = RollingMedian()
     for seconds in dispatches:
         recent.add(seconds)
-    return Pace(recent)
+    return SampleEstimates(recent)
 
 
 def told(
-    own: Work,
-    *before: Work,
+    own: DeviceWork,
+    *before: DeviceWork,
     called: tuple[float, float] = (10.0, 10.01),
-    known: Pace | None = None,
+    known: SampleEstimates | None = None,
     taken: float | None = None,
 ) -> list[float]:
     """Return what is recorded for a call."""
     found: list[float] = []
-    call = Called(*called, taken)
+    call = CallTiming(*called, taken)
     if known is None:
         known = pace(0.02)
         known.known.extend([True] * 3)
-    execution = Execution(call, before, own, known, found.append)
+    execution = ExecutionTimer(call, before, own, known, found.append)
     assert execution.look() is None
     return found
 

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmon.agent.jaxlink.arrays import numbers
-from jaxmon.agent.sampling.work import Work, small, unready
+from jaxmon.agent.jaxlink.arrays import underlying_array
+from jaxmon.agent.sampling.work import DeviceWork, smallest_outputs, unready
 
 
 def kept(*sizes: int) -> list[int]:
     """Return the positions of the outputs, of these sizes, that are kept."""
     leaves = [jnp.zeros(size) for size in sizes]
-    found = small(leaves, jax.Array)
+    found = smallest_outputs(leaves, jax.Array)
     return [next(n for n, leaf in enumerate(leaves) if leaf is one) for one in found]
 
 
@@ -44,22 +44,28 @@ def test_what_cannot_tell_is_not_kept() -> None:
     gone.delete()
     array, empty = jnp.ones(3), jnp.ones(0)
 
-    assert small([gone, np.ones(1), 1.0, None, empty, array], jax.Array) == [array]
-    assert small([empty], jax.Array) == [empty]
-    assert small([gone, 1.0], jax.Array) == small([], jax.Array) == []
+    assert smallest_outputs([gone, np.ones(1), 1.0, None, empty, array], jax.Array) == [
+        array
+    ]
+    assert smallest_outputs([empty], jax.Array) == [empty]
+    assert (
+        smallest_outputs([gone, 1.0], jax.Array)
+        == smallest_outputs([], jax.Array)
+        == []
+    )
 
 
 def test_where_one_output_goes_another_tells() -> None:
     """Only when all are gone is the end lost."""
     outputs = jax.block_until_ready([jnp.ones(2), jnp.ones(2)])
     outputs[0].delete()
-    work = Work(outputs)
+    work = DeviceWork(outputs)
 
     assert work.look()
     assert work.finished is not None
     assert not work.lost
     outputs[1].delete()
-    work = Work(outputs)
+    work = DeviceWork(outputs)
     assert work.look()
     assert work.look()
     assert (work.finished, work.lost) == (None, True)
@@ -80,6 +86,6 @@ def test_a_key_is_looked_at_by_its_numbers() -> None:
     """It cannot report readiness on every JAX."""
     key = jax.random.key(0)
 
-    (leaf,) = small([key], jax.Array)
-    assert leaf is numbers(key)
-    assert Work([leaf]).look()
+    (leaf,) = smallest_outputs([key], jax.Array)
+    assert leaf is underlying_array(key)
+    assert DeviceWork([leaf]).look()

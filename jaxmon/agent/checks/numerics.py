@@ -15,7 +15,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.arrays import is_over
+from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted
 from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.watcher import Watcher
@@ -55,7 +55,7 @@ class _PendingRead:
         self._looks = 0
 
     def look(self) -> float | None:
-        if not all(map(is_over, self._leaves)):
+        if not all(map(is_ready_or_deleted, self._leaves)):
             self._looks += 1
             self._delay = min(self._delay * 1.5, _LAST_LOOK)
             return self._delay if self._looks < _LOOKS else None

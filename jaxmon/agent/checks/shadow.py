@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmon.agent.checks.deviations import DeterminismCheck, HostResult
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.arrays import is_over, numbers
+from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
 from jaxmon.agent.jaxlink.configuration import surroundings
 from jaxmon.agent.jaxlink.executables import why_not_again
 from jaxmon.agent.worker import Worker
@@ -64,7 +64,9 @@ class ShadowRunner:
             return
         jax = self._jax
         leaves = jax.tree_util.tree_leaves((sample.args, sample.kwargs, sample.outputs))
-        arrays = [numbers(leaf) for leaf in leaves if isinstance(leaf, jax.Array)]
+        arrays = [
+            underlying_array(leaf) for leaf in leaves if isinstance(leaf, jax.Array)
+        ]
         if any(array.is_deleted() for array in arrays):
             self._refused[sample.function] = "donates"
             return
@@ -165,7 +167,7 @@ class ShadowRunner:
 
     def _has_room(self, outputs: Any) -> bool:
         leaves = self._jax.tree_util.tree_leaves(outputs)
-        needed = sum(getattr(numbers(leaf), "nbytes", 0) for leaf in leaves)
+        needed = sum(getattr(underlying_array(leaf), "nbytes", 0) for leaf in leaves)
         for device in self._jax.local_devices():
             stats = device.memory_stats() or {}
             limit, used = stats.get("bytes_limit"), stats.get("bytes_in_use", 0)
@@ -181,9 +183,13 @@ class ShadowRunner:
         the process and changes its exit code.
         """
         leaves = self._jax.tree_util.tree_leaves(outputs)
-        arrays = [numbers(leaf) for leaf in leaves if isinstance(leaf, self._jax.Array)]
+        arrays = [
+            underlying_array(leaf)
+            for leaf in leaves
+            if isinstance(leaf, self._jax.Array)
+        ]
         pause = _FIRST_LOOK
-        while not all(map(is_over, arrays)):
+        while not all(map(is_ready_or_deleted, arrays)):
             if self._stopped.wait(pause):
                 return False
             pause = min(pause * 1.5, _LAST_LOOK)

@@ -10,7 +10,7 @@ from typing import Any
 _REGISTERED = 2
 
 
-def is_over(array: Any) -> bool:
+def is_ready_or_deleted(array: Any) -> bool:
     """
     Return whether *array* is ready, or deleted.
 
@@ -21,7 +21,7 @@ def is_over(array: Any) -> bool:
     return any(map(call, (array.is_deleted, array.is_ready)))
 
 
-def numbers(array: Any) -> Any:
+def underlying_array(array: Any) -> Any:
     """
     Return the array underlying *array*: arrays of PRNG keys wrap one, and have no
     `is_ready`, nor, on JAX 0.4, a size.

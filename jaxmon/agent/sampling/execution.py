@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter, thread_time
 from typing import NamedTuple
 
-from jaxmon.agent.sampling.work import Work
+from jaxmon.agent.sampling.work import DeviceWork
 
 
 _ERROR = 0.15
@@ -57,7 +57,7 @@ def median(values: Sequence[float]) -> float:
     return (ordered[half] + ordered[~half]) / 2
 
 
-class Recent:
+class RollingMedian:
     """The latest values, for a median."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Recent:
         return median(values) if values else None
 
 
-class Pace:
+class SampleEstimates:
     """
     Estimates from earlier samples of a function, for the next ones.
 
@@ -91,7 +91,7 @@ class Pace:
             device was idle.
     """
 
-    def __init__(self, dispatches: Recent) -> None:
+    def __init__(self, dispatches: RollingMedian) -> None:
         self.dispatches = dispatches
         self.work: deque[float] = deque(maxlen=8)
         self.least: deque[float] = deque(maxlen=16)
@@ -103,7 +103,7 @@ class Pace:
         self.overlaps = False
 
 
-class Called(NamedTuple):
+class CallTiming(NamedTuple):
     """
     A call that has returned.
 
@@ -119,7 +119,7 @@ class Called(NamedTuple):
     taken: float | None = None
 
 
-class Execution:
+class ExecutionTimer:
     """
     Polls one sampled call until its work is done.
 
@@ -147,10 +147,10 @@ class Execution:
 
     def __init__(
         self,
-        called: Called,
-        before: Sequence[Work],
-        work: Work,
-        pace: Pace,
+        called: CallTiming,
+        before: Sequence[DeviceWork],
+        work: DeviceWork,
+        pace: SampleEstimates,
         tell: Callable[[float], None],
     ) -> None:
         self._started, self._ended, self._taken = called

@@ -8,7 +8,7 @@ from types import FunctionType
 from jaxmon import catalog
 from jaxmon.agent.counted import CountedFunction, jitted_of, taken
 from jaxmon.agent.functions import Function
-from jaxmon.agent.sampling.execution import Pace, Recent
+from jaxmon.agent.sampling.execution import RollingMedian, SampleEstimates
 from jaxmon.exposition.histogram import Histogram
 
 
@@ -37,9 +37,9 @@ class Figures:
         self.sampled = 0.0
         self.dispatch = Histogram(catalog.DISPATCH_SECONDS, function.name)
         self.execution = Histogram(catalog.EXECUTION_SECONDS, function.name)
-        self.dispatches = Recent()
-        self.executions = Recent()
-        self.pace = Pace(self.dispatches)
+        self.dispatches = RollingMedian()
+        self.executions = RollingMedian()
+        self.pace = SampleEstimates(self.dispatches)
 
     def dispatched(self, seconds: float) -> None:
         """Add the time until a sampled call returned."""

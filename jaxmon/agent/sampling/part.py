@@ -22,12 +22,12 @@ from jaxmon.agent.counted import CountedFunction, arm, armed, disarm
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
-from jaxmon.agent.jaxlink.posthook import PostHook
+from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
 from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.sampling.execution import Called, Execution
+from jaxmon.agent.sampling.execution import CallTiming, ExecutionTimer
 from jaxmon.agent.sampling.figures import Figures
-from jaxmon.agent.sampling.window import SITE, Ended, Window
+from jaxmon.agent.sampling.window import SITE, CallEnd, DispatchWindow
 from jaxmon.agent.sampling.work import unready
 from jaxmon.agent.watcher import Watcher
 from jaxmon.agent.worker import Worker
@@ -107,7 +107,7 @@ class Sampling(Part):
             routine=partial(self.arm, _PASSED),
             spread=_SPREAD,
         )
-        self._window: Window | None = None
+        self._window: DispatchWindow | None = None
         self._clean: Callable[[], bool] = bool  # until attached: never
         self._pid = os.getpid()
         self._ticked = perf_counter()
@@ -124,9 +124,11 @@ class Sampling(Part):
 
     def _take(self, at: Places) -> None:
         at.undo_by(self.detach)
-        place = PostHook(self._jax)
+        place = PostCallHook(self._jax)
         self._clean = is_calling(self._jax)
-        self._window = Window(self._jax, place, self._ended, self._missed, self._guard)
+        self._window = DispatchWindow(
+            self._jax, place, self._ended, self._missed, self._guard
+        )
 
     def detach(self) -> None:
         """Restore JAX. Calls in progress are no longer sampled."""
@@ -273,7 +275,7 @@ class Sampling(Part):
     def _missed(self) -> int:
         return sum(function.missed for function in self._context.table)
 
-    def _ended(self, call: Ended) -> None:
+    def _ended(self, call: CallEnd) -> None:
         """Handle a call that has returned."""
         window, sampler = self._window, call.begun.arm
         if window is None or not isinstance(sampler, _Sampler):
@@ -294,7 +296,7 @@ class Sampling(Part):
         if first:
             self._show(sampler.function, call)
 
-    def _watch(self, call: Ended, figures: Figures) -> None:
+    def _watch(self, call: CallEnd, figures: Figures) -> None:
         work, previous = call.work, call.previous
         if work is None or previous is None:
             return
@@ -305,12 +307,12 @@ class Sampling(Part):
         leaves = self._jax.tree_util.tree_leaves((call.args, call.kwargs))
         before += unready(leaves, self._jax.Array, limit=_INPUTS)
         taken = None if call.since is None else thread_time() - call.since
-        called = Called(started, call.ended, taken)
+        called = CallTiming(started, call.ended, taken)
         self._watcher.submit(
-            Execution(called, before, work, figures.pace, figures.executed)
+            ExecutionTimer(called, before, work, figures.pace, figures.executed)
         )
 
-    def _show(self, function: Function, call: Ended) -> None:
+    def _show(self, function: Function, call: CallEnd) -> None:
         sample: Sample | None = None
         for observe in self._observers:
             sample = sample or Sample(

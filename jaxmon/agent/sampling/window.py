@@ -18,8 +18,13 @@ from typing import Any, NamedTuple
 
 from jaxmon.agent.counted import Arm, CountedFunction, taken
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink.posthook import PostHook, orders_across_devices
-from jaxmon.agent.sampling.work import Work, on_host, queues, small
+from jaxmon.agent.jaxlink.post_call_hook import PostCallHook, orders_across_devices
+from jaxmon.agent.sampling.work import (
+    DeviceWork,
+    queues,
+    runs_on_host_cpu,
+    smallest_outputs,
+)
 
 
 SITE = "sampling"
@@ -68,7 +73,7 @@ class CallStart:
         )
 
 
-class Ended(NamedTuple):
+class CallEnd(NamedTuple):
     """
     A sampled call that has returned from JAX's fast path.
 
@@ -85,15 +90,15 @@ class Ended(NamedTuple):
 
     begun: CallStart
     ended: float
-    work: Work | None
-    previous: Work | None
+    work: DeviceWork | None
+    previous: DeviceWork | None
     since: float | None
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: Any
 
 
-class Window:
+class DispatchWindow:
     """
     Observes dispatched programs while it is open.
 
@@ -113,8 +118,8 @@ class Window:
     def __init__(
         self,
         jax: Any,
-        place: PostHook,
-        on_end: Callable[[Ended], None],
+        place: PostCallHook,
+        on_end: Callable[[CallEnd], None],
         missed: Callable[[], int],
         guard: Guard,
     ) -> None:
@@ -126,7 +131,7 @@ class Window:
         self._count_missed = missed
         self._guard = guard
         self._begun: dict[int, CallStart] = {}
-        self._last: dict[Hashable, Work | None] = {}
+        self._last: dict[Hashable, DeviceWork | None] = {}
         self._missed = 0
         self._programs = 0
         self._until = 0.0
@@ -204,26 +209,26 @@ class Window:
         now: tuple[float, float],
     ) -> None:
         ended, busy = now
-        leaves = small(self._leaves(outputs), self._array)
+        leaves = smallest_outputs(self._leaves(outputs), self._array)
         if not leaves:
             # It may have occupied any device.
             self._last.clear()
             work, previous, since = None, None, None
         else:
-            work, found = Work(leaves), queues(leaves[0], across=self._across)
+            work, found = DeviceWork(leaves), queues(leaves[0], across=self._across)
             work.look()
             previous = self._before(found) if begun is not None else None
-            since = busy if on_host(leaves[0]) else None
+            since = busy if runs_on_host_cpu(leaves[0]) else None
             for queue in found:
                 self._last[queue] = work
         self._programs += 1
         if begun is not None:
-            ending = Ended(begun, ended, work, previous, since, args, kwargs, outputs)
+            ending = CallEnd(begun, ended, work, previous, since, args, kwargs, outputs)
             self._on_end(ending)
         if not self.waiting or self._programs >= _PROGRAMS or ended > self._until:
             self.close()
 
-    def _before(self, found: tuple[Hashable, ...]) -> Work | None:
+    def _before(self, found: tuple[Hashable, ...]) -> DeviceWork | None:
         """Return the previous work in all queues of *found*, if it is the same."""
         missed = self._count_missed()
         if missed != self._missed:

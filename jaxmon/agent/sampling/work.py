@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from jaxmon import interrupts
-from jaxmon.agent.jaxlink.arrays import is_over, numbers
+from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
 
 
 # Number of leaves at either end of a program's outputs among which the smallest are
@@ -22,7 +22,7 @@ _KEPT = 6
 _SMALL = 1024
 
 
-class Work:
+class DeviceWork:
     """
     One run of a program, identified by some of its outputs: all are ready together.
 
@@ -55,7 +55,7 @@ class Work:
         while leaves:
             before = perf_counter()
             try:
-                ready = is_over(leaves[0])
+                ready = is_ready_or_deleted(leaves[0])
                 after = perf_counter()
                 if ready:
                     # Returns at once, with an error if the work failed or it is gone.
@@ -74,7 +74,7 @@ class Work:
         return True
 
 
-def small(leaves: Sequence[Any], array: Any) -> list[Any]:
+def smallest_outputs(leaves: Sequence[Any], array: Any) -> list[Any]:
     """
     Return the smallest of *leaves* that are non-empty arrays of type *array* and still
     exist, and a few more small ones; only a few are checked.
@@ -87,7 +87,8 @@ def small(leaves: Sequence[Any], array: Any) -> list[Any]:
     found = [
         (leaf.size or math.inf, leaf)
         for output in chain.from_iterable(zip_longest(last, first))
-        if isinstance(output, array) and not (leaf := numbers(output)).is_deleted()
+        if isinstance(output, array)
+        and not (leaf := underlying_array(output)).is_deleted()
     ]
     found.sort(key=itemgetter(0))
     return [
@@ -119,18 +120,20 @@ def queues(leaf: Any, *, across: bool) -> tuple[Hashable, ...]:
     return tuple(found)
 
 
-def on_host(leaf: Any) -> bool:
+def runs_on_host_cpu(leaf: Any) -> bool:
     """Return whether *leaf* is produced by the processor that runs Python."""
     return any(device.platform == "cpu" for device in leaf.devices())
 
 
-def unready(leaves: Sequence[Any], array: Any, *, limit: int) -> list[Work]:
+def unready(leaves: Sequence[Any], array: Any, *, limit: int) -> list[DeviceWork]:
     """Return the work behind those of *leaves* that are not ready yet."""
     found = []
     ends = leaves if len(leaves) <= limit else chain(leaves[:8], leaves[8 - limit :])
     for leaf in ends:
-        if isinstance(leaf, array) and not is_over(made := numbers(leaf)):
-            work = Work((made,))
+        if isinstance(leaf, array) and not is_ready_or_deleted(
+            made := underlying_array(leaf)
+        ):
+            work = DeviceWork((made,))
             work.look()
             found.append(work)
     return found

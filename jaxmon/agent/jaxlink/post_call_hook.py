@@ -23,7 +23,7 @@ def orders_across_devices(jax: Any) -> bool:
     return bool(jax.__version_info__ < (0, 6))
 
 
-class PostHook:
+class PostCallHook:
     """
     Temporary owner of JAX's post-call hook, only while nobody else uses it.
 
