@@ -242,7 +242,7 @@ def test_an_end_of_the_program_waits_for_no_device(
     is ready is compared as ever.
     """
     ready = [True]
-    monkeypatch.setattr(shadow_module, "is_over", lambda _: ready[0])
+    monkeypatch.setattr(shadow_module, "is_ready_or_deleted", lambda _: ready[0])
     step, x = jax.jit(lambda x: x + 1), jnp.ones(3)
     sampled(agent, step, x)
     assert value(agent, CHECKS, outcome="passed") == 1
