@@ -57,7 +57,7 @@ FAULTS = {
     "recompile": Expected(
         "JaxmonRecompileStorm",
         {"severity": "ticket", "function": "__main__.forward"},
-        r"Function __main__\.forward of job {job} was recompiled \d",
+        r"Function __main__\.forward of job {job} recompiled \d",
         frozenset(
             {
                 "JaxmonColdStarts",
