@@ -51,7 +51,9 @@ def accelerated(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Have naps taken for programs of an accelerator: both leave the processor alone.
     """
-    monkeypatch.setattr("jaxmon.agent.sampling.window.on_host", lambda _: False)
+    monkeypatch.setattr(
+        "jaxmon.agent.sampling.window.runs_on_host_cpu", lambda _: False
+    )
 
 
 @pytest.mark.ground_truth
