@@ -9,6 +9,7 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.catalog import PERSISTENT_CACHE_OBSTACLES
 from tests import support
+from tests.preloaded import run_preloaded
 
 
 PROGRAM = support.ROOT / "tests" / "programs" / "cached.py"
@@ -90,8 +91,11 @@ def options(
 
 def books_of(given: dict[str, Any], packages: Path | None = None) -> Books:
     """Run the program, *packages* before all others, and return its books."""
-    env = {} if packages is None else {"PYTHONPATH": str(packages)}
-    return Books(support.run_python(str(PROGRAM), json.dumps(given), env=env).json())
+    arguments = str(PROGRAM), json.dumps(given)
+    if packages is None:
+        return Books(run_preloaded(*arguments).json())
+    env = {"PYTHONPATH": str(packages)}
+    return Books(support.run_python(*arguments, env=env).json())
 
 
 def run(

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests import leaks, support
+from tests.preloaded import run_preloaded
 from tests.support import Prometheus, Result
 
 
@@ -93,6 +94,18 @@ def python_script(tmp_path: Path, run_dir: Path) -> Callable[..., Result]:
         path = tmp_path / "script.py"
         path.write_text(source)
         return support.run_python(str(path), *args, run_dir=run_dir, **options)
+
+    return run
+
+
+@pytest.fixture
+def preloaded_script(tmp_path: Path, run_dir: Path) -> Callable[..., Result]:
+    """Return a function that runs Python source; see `run_preloaded`."""
+
+    def run(source: str, *args: str, **options: Any) -> Result:
+        path = tmp_path / "script.py"
+        path.write_text(source)
+        return run_preloaded(str(path), *args, run_dir=run_dir, **options)
 
     return run
 

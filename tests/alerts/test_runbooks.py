@@ -18,13 +18,13 @@ from jaxmon.artifacts import alerts
 from jaxmon.catalog import BY_NAME
 from jaxmon.cli import runbook
 from jaxmon.cli.main import COMMANDS, load, main
+from tests.preloaded import run_preloaded
 from tests.support import (
     ROOT,
     Prometheus,
     clean_environ,
     free_port,
     http_get,
-    run_python,
     until,
 )
 
@@ -120,7 +120,7 @@ try:
 except jax.errors.JaxRuntimeError:
     pass
 """
-    run_python("-c", source, env={"JAXMON_REPORT_DIR": str(directory)}).ok()
+    run_preloaded("-c", source, env={"JAXMON_REPORT_DIR": str(directory)}).ok()
     return str(directory)
 
 

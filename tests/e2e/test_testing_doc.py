@@ -7,7 +7,8 @@ import shlex
 from pathlib import Path
 
 from jaxmon.baseline.figures import FIGURES
-from tests.support import ROOT, run_python
+from tests.preloaded import run_preloaded
+from tests.support import ROOT
 
 
 DOC = (ROOT / "docs" / "testing.md").read_text()
@@ -33,7 +34,7 @@ def test_tests_of_the_document_pass(tmp_path: Path) -> None:
     """Its Python is a test module, and all of its tests pass."""
     (tmp_path / "test_doc.py").write_text("\n".join(blocks("python")))
     options = ("-q", "-p", "no:cacheprovider", "--strict-markers")
-    out = run_python("-m", "pytest", *options, cwd=tmp_path).ok().out
+    out = run_preloaded("-m", "pytest", *options, cwd=tmp_path).ok().out
     assert out.splitlines()[-1].startswith("4 passed")
 
 
@@ -44,7 +45,7 @@ def test_commands_of_the_document_work(tmp_path: Path) -> None:
     commands = re.findall(r"^\$ (.*)$", "\n".join(blocks("console")), re.MULTILINE)
     assert len(commands) == 5
     for command in commands:
-        run_python("-m", *shlex.split(command), cwd=tmp_path).ok()
+        run_preloaded("-m", *shlex.split(command), cwd=tmp_path).ok()
 
 
 def test_every_figure_has_its_reason() -> None:

@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from jaxmon import catalog
 from jaxmon.catalog import BY_NAME, METRICS
-from tests.support import require_program, run_python
+from tests.preloaded import run_preloaded
+from tests.support import require_program
 
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
@@ -84,7 +85,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     directory = tmp_path_factory.mktemp("pages")
     text, openmetrics = directory / "text", directory / "openmetrics"
     cache = str(directory / "cache")
-    run_python("-c", PROGRAM, str(text), str(openmetrics), OPENMETRICS, cache).ok()
+    run_preloaded("-c", PROGRAM, str(text), str(openmetrics), OPENMETRICS, cache).ok()
     return text.read_text(), openmetrics.read_text()
 
 
@@ -165,7 +166,7 @@ assert "jaxmon_runtime_info{" in page
 
 def test_observing_never_starts_the_backends(run_dir: Path) -> None:
     """A program may still configure JAX, or join a cluster, after `instrument`."""
-    run_python("-c", INSTRUMENTED_WHERE_BACKENDS_ARE_DOWN, run_dir=run_dir).ok()
+    run_preloaded("-c", INSTRUMENTED_WHERE_BACKENDS_ARE_DOWN, run_dir=run_dir).ok()
 
 
 def test_agent_page_is_also_served_on_its_socket(run_dir: Path) -> None:
@@ -182,7 +183,7 @@ for path in ("/metrics", "/-/healthy", "/nothing"):
     print(response.status, response.read().decode().splitlines()[0])
     connection.close()
 """
-    lines = run_python("-c", program, run_dir=run_dir).ok().out.splitlines()
+    lines = run_preloaded("-c", program, run_dir=run_dir).ok().out.splitlines()
 
     assert lines[0].startswith("200 # HELP ")
     assert lines[1] == "200 ok"

@@ -16,6 +16,7 @@ import pytest
 from jaxmon.agent.memory import pprof
 from tests import inside, support
 from tests.instrumented import instrumented, samples, value
+from tests.preloaded import run_preloaded
 
 
 DEVICES = 4
@@ -29,7 +30,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Any:
     Return what the program of fifty innocent lines noted, and what the agent said.
     """
     path = tmp_path_factory.mktemp("holders") / "holding.py"
-    return support.run_python(str(HOLDERS), str(path), env=FLAGS).json()
+    return run_preloaded(str(HOLDERS), str(path), env=FLAGS).json()
 
 
 @pytest.mark.ground_truth
@@ -130,7 +131,7 @@ def test_a_leak_is_told_and_forgotten(tmp_path: Path) -> None:
     """
     script = tmp_path / "leaking.py"
     script.write_text(LEAKING)
-    quiet, leaking, details, message, cleared, leaks = support.run_python(
+    quiet, leaking, details, message, cleared, leaks = run_preloaded(
         str(script), env=FLAGS, cwd=tmp_path
     ).json()
 
@@ -277,7 +278,7 @@ assert not xla_bridge.backends_are_initialized()
 
 def test_looking_never_starts_the_backends() -> None:
     """Before the program uses JAX, no memory is held."""
-    support.run_python("-c", BEFORE).ok()
+    run_preloaded("-c", BEFORE).ok()
 
 
 BUSY = """
@@ -310,7 +311,7 @@ def test_looks_come_less_often_where_they_are_dear() -> None:
     With tens of thousands of arrays the interval asked for would cost too much; a look
     that takes 10 ms comes after a second.
     """
-    share, looks = support.run_python("-c", BUSY).ok().out.split()
+    share, looks = run_preloaded("-c", BUSY).ok().out.split()
 
     assert 1 <= int(looks) < 35
     assert float(share) < 0.05

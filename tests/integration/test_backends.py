@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.preloaded import run_preloaded
 from tests.support import run_python
 
 
@@ -103,7 +104,7 @@ def test_figures_go_with_the_backends_and_come_back() -> None:
     A program that drops its devices for others, as elastic training does: in between
     nothing is reported, and nothing is started.
     """
-    before, cleared, after, *sizes = run_python("-c", CLEARED).json()
+    before, cleared, after, *sizes = run_preloaded("-c", CLEARED).json()
 
     assert {"jaxmon_live_array_bytes", "jaxmon_device_info"} < set(before)
     assert set(cleared) == {"jaxmon_build_info"}

@@ -8,7 +8,7 @@ import pytest
 
 from tests import leaks
 from tests.processes import HEAD
-from tests.support import ROOT, Result
+from tests.support import Result
 
 
 CLOCKS = {
@@ -51,7 +51,7 @@ print(json.dumps([threads, lost, page]))
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("early", [False, True], ids=["late", "early"])
 def test_a_clock_that_makes_no_sense_ends_no_thread(
-    python_script: Callable[..., Result], clock: str, *, early: bool
+    preloaded_script: Callable[..., Result], clock: str, *, early: bool
 ) -> None:
     """
     What is done regularly is done on, no figure is lost to it for good or becomes one
@@ -62,7 +62,7 @@ def test_a_clock_that_makes_no_sense_ends_no_thread(
     patch = "\n".join(f"time.{name} = {CLOCKS[clock]}" for name in names)
     program = HEAD + PROGRAM.replace("PATCH", "" if early else patch)
     head = f"import functools, itertools, time\n{patch}\n" if early else ""
-    result = python_script(head + program, env={"PYTHONPATH": str(ROOT)})
+    result = preloaded_script(head + program)
 
     threads, lost, page = result.json()
     assert set(leaks.THREADS) <= set(threads)

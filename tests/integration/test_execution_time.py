@@ -17,6 +17,7 @@ from jaxmon.agent import Agent
 from jaxmon.agent.sampling.part import Sampling
 from tests import naps
 from tests.instrumented import instrumented
+from tests.preloaded import run_preloaded
 from tests.sampled import (
     BY_HAND,
     arm,
@@ -29,7 +30,7 @@ from tests.sampled import (
     operand,
     timed,
 )
-from tests.support import ROOT, run_python
+from tests.support import ROOT
 from tests.truth import Comparison, Naps, agreed_once, fifth, looking, nearest, sometime
 
 
@@ -299,7 +300,7 @@ def test_caller_is_not_blocked() -> None:
 
     Once a callback has failed in a process, JAX 0.6 waits for all work on a CPU itself.
     """
-    found = run_python("-c", GOES_ON, cwd=ROOT).json()
+    found = run_preloaded("-c", GOES_ON, cwd=ROOT).json()
 
     assert found == {"pending": [True, True], "taken": 4, "samples": 1}
 
@@ -342,7 +343,7 @@ for function, figures in sampling._figures.items():
 def test_each_device_has_a_queue_of_its_own() -> None:
     """A short program on one device does not wait for a long one on another."""
     devices = "--xla_force_host_platform_device_count=2"
-    result = run_python(
+    result = run_preloaded(
         "-c", SEVERAL_DEVICES, env={"XLA_FLAGS": devices}, seconds=400
     ).ok()
     found = dict(line.split() for line in result.out.splitlines())

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jaxmon import catalog
 from tests import support
+from tests.preloaded import run_preloaded
 
 
 pytestmark = pytest.mark.ground_truth
@@ -69,7 +70,7 @@ class Books:
 @pytest.fixture(scope="module")
 def books() -> Books:
     """Run the program once and return its books."""
-    result = support.run_python(str(PROGRAM), env={"JAXMON_SOCKET": "0"})
+    result = run_preloaded(str(PROGRAM), env={"JAXMON_SOCKET": "0"})
     return Books(result.json())
 
 
@@ -217,7 +218,7 @@ def test_a_second_process_hits_the_persistent_cache(tmp_path: Any) -> None:
     cache = tmp_path / "cache"
 
     first, second = (
-        Books(support.run_python(str(script), str(cache)).json()) for _ in range(2)
+        Books(run_preloaded(str(script), str(cache)).json()) for _ in range(2)
     )
 
     files = [path for path in cache.iterdir() if path.name.startswith("jit_cached-")]

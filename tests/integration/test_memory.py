@@ -14,8 +14,9 @@ from jaxmon.agent.context import context_of
 from jaxmon.agent.memory.holdings import holdings
 from jaxmon.agent.memory.part import Memory
 from jaxmon.settings import Settings
-from tests import inside, support
+from tests import inside
 from tests.instrumented import instrumented, value
+from tests.preloaded import run_preloaded
 
 
 KINDS = """
@@ -90,7 +91,7 @@ EXPECTED: dict[str, dict[str, list[int]]] = {
 def kinds() -> Any:
     """Return what each kind of array added, and what was left after its deletion."""
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    return support.run_python("-c", KINDS, env=flags).json()
+    return run_preloaded("-c", KINDS, env=flags).json()
 
 
 @pytest.mark.ground_truth
@@ -133,7 +134,7 @@ jaxmon.uninstrument()
 def test_arrays_in_the_hosts_memory_are_told_apart() -> None:
     """They take nothing of the device's, however they are spread over devices."""
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    found = support.run_python("-c", OFFLOADED, env=flags).json()
+    found = run_preloaded("-c", OFFLOADED, env=flags).json()
 
     for device in ("0", "1"):
         here = f'device="{device}"'

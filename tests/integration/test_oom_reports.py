@@ -18,7 +18,7 @@ from jaxmon.agent.oom import text as oom_text
 from tests import inside
 from tests.failing import FULL, kinds
 from tests.instrumented import instrumented, value
-from tests.support import run_python
+from tests.preloaded import run_preloaded
 
 
 pytestmark = pytest.mark.ground_truth
@@ -251,7 +251,7 @@ inside.see_error(agent, jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: x"))
 assert inside.oom(agent).count == 1
 assert not xla_bridge.backends_are_initialized()
 """
-    run_python("-c", program, str(tmp_path)).ok()
+    run_preloaded("-c", program, str(tmp_path)).ok()
 
 
 def test_a_forked_child_reports_for_itself(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ if pid == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
 assert inside.oom(agent).count == 1
 """
-    run_python("-c", program, str(tmp_path)).ok()
+    run_preloaded("-c", program, str(tmp_path)).ok()
 
     reports = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
     messages = {report["failure"]["message"] for report in reports}

@@ -19,6 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests import support
+from tests.preloaded import run_preloaded
 
 
 pytestmark = pytest.mark.ground_truth
@@ -55,7 +56,7 @@ def caught(tmp_path_factory: pytest.TempPathFactory) -> Caught:
 
 def run(how: str, ending: str, *report_dir: str) -> dict[str, Any]:
     """Run the program and return what it noted."""
-    result = support.run_python(str(PROGRAM), how, ending, *report_dir, env=ENV)
+    result = run_preloaded(str(PROGRAM), how, ending, *report_dir, env=ENV)
     noted = result.json()
     noted["err"] = result.err
     return dict(noted)

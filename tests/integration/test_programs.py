@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests import inside, support
+from tests import inside
 from tests.instrumented import instrumented, samples, value
+from tests.preloaded import run_preloaded
 from tests.support import until
 
 
@@ -160,7 +161,7 @@ jaxmon.uninstrument()
 def test_devices_are_those_of_the_mesh() -> None:
     """One, some or all of those that there are, by partitions as by replicas."""
     flag = "--xla_force_host_platform_device_count=4"
-    found = support.run_python("-c", SPREAD, env={"XLA_FLAGS": flag}).json()
+    found = run_preloaded("-c", SPREAD, env={"XLA_FLAGS": flag}).json()
 
     assert found == {"one": 1, "some": 2, "every": 4, "<lambda>": 4}
 
@@ -305,9 +306,7 @@ def test_ranks_that_run_one_program_agree_and_others_differ(tmp_path: Path) -> N
         path = tmp_path / place / "train.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text("\n" * lines + RANK.replace("{constant}", constant))
-        found, hits = support.run_python(
-            str(path), cache, env={"PYTHONPATH": str(support.ROOT)}
-        ).json()
+        found, hits = run_preloaded(str(path), cache).json()
         return found, hits
 
     cache = str(tmp_path / "cache")

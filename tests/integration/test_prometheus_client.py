@@ -9,7 +9,8 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
-from tests.support import require_program, run_python
+from tests.preloaded import run_preloaded
+from tests.support import require_program
 
 
 # Serves both pages, and prints them as they were at one moment.
@@ -60,7 +61,7 @@ print(json.dumps(found))
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return the pages that `PROGRAM` prints, by name."""
     run_dir = tmp_path_factory.mktemp("run")
-    return run_python("-c", PROGRAM, run_dir=run_dir).json()
+    return run_preloaded("-c", PROGRAM, run_dir=run_dir).json()
 
 
 def figures(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -10,6 +10,7 @@ from textwrap import dedent
 
 import pytest
 
+from tests.preloaded import run_preloaded
 from tests.support import Result, run_python
 
 
@@ -32,7 +33,7 @@ def run(tmp_path: Path) -> Run:
     def run(source: str, *options: str, **env: str) -> Result:
         (tmp_path / "test_it.py").write_text(TESTS + dedent(source))
         arguments = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *options)
-        return run_python(*arguments, cwd=tmp_path, env=env)
+        return run_preloaded(*arguments, cwd=tmp_path, env=env)
 
     return run
 

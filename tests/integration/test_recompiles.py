@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jaxmon import catalog
 from tests import support
+from tests.preloaded import run_preloaded
 from tests.programs.recompiles.expected import CASES, NONE, SINCE
 
 
@@ -30,9 +31,7 @@ PROGRAM = "tests.programs.recompiles"
 def noted() -> Any:
     """Run the program once and return what it printed."""
     env = {"JAXMON_SOCKET": "0"}
-    return support.run_python(
-        "-m", PROGRAM, cwd=support.ROOT, env=env, seconds=300
-    ).json()
+    return run_preloaded("-m", PROGRAM, cwd=support.ROOT, env=env, seconds=300).json()
 
 
 def test_every_case_is_expected_here(noted: Any) -> None:

@@ -16,7 +16,8 @@ from jaxmon.agent.checks import shadow as shadow_module
 from jaxmon.agent.observers import Sample
 from tests import inside
 from tests.instrumented import instrumented, value
-from tests.support import run_python, until
+from tests.preloaded import run_preloaded
+from tests.support import until
 
 
 CHECKS = "jaxmon_determinism_checks_total"
@@ -228,7 +229,7 @@ def test_programs_of_several_devices_are_not_repeated() -> None:
     them in another order on each device.
     """
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    found = run_python("-c", SPREAD, env=flags).json()
+    found = run_preloaded("-c", SPREAD, env=flags).json()
 
     refused = {"not_repeated": "several_devices"}
     assert found == {"__main__.total": refused, "__main__.spread": refused}

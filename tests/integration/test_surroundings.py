@@ -38,14 +38,14 @@ Started = tuple[dict[str, Any], str]
 
 
 @pytest.fixture
-def starts(python_script: Callable[..., Result]) -> Callable[..., list[Started]]:
+def starts(preloaded_script: Callable[..., Result]) -> Callable[..., list[Started]]:
     """
     Return a function that starts agents in a process, one after the other, and returns
     what each of them found and logged.
     """
 
     def run(cases: list[Start], before: str = "") -> list[Started]:
-        result = python_script(HEAD + before + STARTED, json.dumps(cases))
+        result = preloaded_script(HEAD + before + STARTED, json.dumps(cases))
         found = result.json()
         assert [one["result"] for one in found] == [2.0] * len(cases)
         assert [one["calls"] for one in found] == [1] * len(cases)
@@ -213,7 +213,7 @@ def test_a_missing_run_directory_is_made_for_this_user_only(
 
 
 def test_a_relative_run_directory_survives_a_change_of_directory(
-    python_script: Callable[..., Result], run_dir: Path
+    preloaded_script: Callable[..., Result], run_dir: Path
 ) -> None:
     """
     Training programs change their directory; the files are cleaned up all the same.
@@ -225,7 +225,7 @@ before = agent.socket
 os.chdir("/")
 print(json.dumps([os.path.exists(before), before]))
 """
-    exists, path = python_script(HEAD + source).json()
+    exists, path = preloaded_script(HEAD + source).json()
 
     assert exists is True
     assert path == str(run_dir / "relative" / "agent-0.sock")
@@ -258,7 +258,7 @@ threading.Thread.start = refuse
     ],
 )
 def test_an_exhausted_process_is_not_disturbed(
-    python_script: Callable[..., Result], exhaust: str
+    preloaded_script: Callable[..., Result], exhaust: str
 ) -> None:
     """
     Without descriptors or threads left, the agent says so and the program goes on.
@@ -276,7 +276,7 @@ print(agent.running, agent.url)
 jaxmon.uninstrument()
 assert type(jax.jit(lambda x: x)) is type(jitted)
 """
-    result = python_script(HEAD + source.replace("EXHAUST", exhaust)).ok()
+    result = preloaded_script(HEAD + source.replace("EXHAUST", exhaust)).ok()
 
     assert "Traceback" not in result.err
     if result.out == "True None\n":

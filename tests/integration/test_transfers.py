@@ -20,6 +20,7 @@ from jaxmon.agent.jaxlink import transfer_hooks, transfer_sites
 from jaxmon.agent.observers import Sample
 from tests import inside, leaks, support
 from tests.instrumented import instrumented, samples, value
+from tests.preloaded import run_preloaded
 
 
 PROGRAM = support.ROOT / "tests" / "programs" / "known_transfers.py"
@@ -39,7 +40,7 @@ double = jax.jit(lambda x: x * 2)
 @pytest.fixture(scope="module")
 def books() -> dict[str, Any]:
     """Return what the program of known transfers did, beside what the agent saw."""
-    found: dict[str, Any] = support.run_python(str(PROGRAM), env=FOUR_DEVICES).json()
+    found: dict[str, Any] = run_preloaded(str(PROGRAM), env=FOUR_DEVICES).json()
     return found
 
 
@@ -84,7 +85,7 @@ print(json.dumps({s: v for family in agent.collect() for s, v in family.samples}
 def test_waiting_for_a_result_counts_as_blocked() -> None:
     """Seconds hold the time until the result was there, in reads and in waits."""
     # In a process of its own: JAX 0.6 waits in each call once a callback has failed.
-    page = support.run_python("-c", WAITING).json()
+    page = run_preloaded("-c", WAITING).json()
 
     assert page[f'{SECONDS}{{direction="device_to_host"}}'] > 0.001
     assert page[SYNC_SECONDS] > 0.001

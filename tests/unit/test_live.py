@@ -155,10 +155,10 @@ def test_types_of_less_than_a_byte_take_what_the_device_says(
 @pytest.mark.ground_truth
 @pytest.mark.parametrize("spread", [True, False], ids=["rows", "everywhere"])
 def test_shards_of_less_than_a_byte_for_each_element(
-    python_script: Any, *, spread: bool
+    preloaded_script: Any, *, spread: bool
 ) -> None:
     """Each device is charged with its own shard."""
-    shown = python_script(
+    shown = preloaded_script(
         f"""
 import json
 import jax, jax.numpy as jnp, numpy as np
