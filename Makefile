@@ -7,8 +7,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 DURATION ?= 60
 ARGS ?=
-# Two thirds of the time a test waits: for programs, intervals, sockets.
+# Half of the time a test waits: for programs, intervals, sockets.
 JOBS ?= $(shell echo $$((3 * $$(nproc 2>/dev/null || echo 2))))
+# Without bytecode each process that a test starts compiles all modules again.
+WITH_BYTECODE := PYTHONDONTWRITEBYTECODE=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -41,7 +43,7 @@ run: $(READY) ## Run the demo: training and serving on JAX, observed (DURATION=6
 
 .PHONY: test
 test: $(READY) packages lint ## Run lint and all tests (ARGS for pytest, JOBS in parallel).
-	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(WITH_BYTECODE) $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: packages
 packages: ## Install the programs that some tests need, when root on Debian.
