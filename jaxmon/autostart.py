@@ -119,7 +119,7 @@ def _complain(error: Exception) -> None:
     import logging  # noqa: PLC0415 - most programs never need it from here
 
     logging.getLogger("jaxmon").warning(
-        "jaxmon could not start; the program continues without it: %s: %s",
+        "jaxmon could not start; the program runs without it: %s: %s",
         type(error).__name__,
         error,
     )

@@ -101,8 +101,8 @@ class Settings:
         "Serve on a Unix socket in the run directory, for the sidecar.", default=True
     )
     run_dir: str | None = _setting(
-        "Directory of the agents' sockets; by default one is found (see "
-        "`jaxmon.rundir`).",
+        "Directory of the agents' sockets; by default this user's run directory "
+        "(see `jaxmon.rundir`).",
         default=None,
     )
     calls: bool = _setting(
@@ -163,7 +163,7 @@ class Settings:
     event_values: bool = _setting(
         "Keep values of static arguments in the local event log.", default=True
     )
-    report: bool = _setting("Print a summary when the process ends.", default=False)
+    report: bool = _setting("Print a summary when the process exits.", default=False)
     report_dir: str | None = _setting(
         "Directory for reports of out-of-memory errors; `None` means "
         "`jaxmon-reports` in the directory for temporary files.",

@@ -1,5 +1,5 @@
 """
-Fail where a name of JAX from inside stands outside of `jaxmon/agent/jaxlink/`.
+Fail if an internal name of JAX is used outside of `jaxmon/agent/jaxlink/`.
 
 JAX may change any of these names with any release. In one package they can be looked
 through, compared with a release (`make compat`), and listed (docs/jax-internals.md).
@@ -194,7 +194,7 @@ def main() -> int:
                     print(f"{name}:{line}: {rule} {what}")
                     count += 1
     if count:
-        print(f"{count} name(s) of JAX outside of {DOOR}: ask it in our own terms")
+        print(f"{count} name(s) of JAX outside of {DOOR}; use its functions instead")
     return bool(count)
 
 

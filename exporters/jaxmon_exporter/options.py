@@ -145,8 +145,8 @@ class Options:
         "Seconds between polls of NVIDIA GPUs.", default=5.0, within=_SECONDS
     )
     gpu_processes: int = _option(
-        "Export the memory of the largest processes of each GPU by pid, this "
-        "many; the rest as one. 0: none.",
+        "Export memory by pid for this many of the largest processes of each GPU; "
+        "the others are added up. 0 disables it.",
         default=0,
         within=(0, 1000),
     )

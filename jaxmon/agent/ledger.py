@@ -195,7 +195,7 @@ class Ledger:
         if not directions:
             msg = (
                 "jaxmon cannot count transfers: the agent does not observe them; "
-                "start it with transfers=True, and see what its log says"
+                "start it with transfers=True, and check its log"
             )
             raise JaxmonError(msg)
         counts = {name: one["count"] for name, one in directions.items()}

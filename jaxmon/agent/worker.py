@@ -43,8 +43,8 @@ class Worker:
             over a hundredth of the time.
         routine: called periodically.
         limit: maximum queued jobs; more are refused.
-        spread: share of *every* by which the time between two runs varies at random, so
-            that they do not synchronise with the program.
+        spread: fraction of *every* by which the time between two runs varies at random,
+            so that they do not synchronise with the program.
         gives_up: a routine that keeps failing disables the site; otherwise it is
             retried forever with backoff, for routines that may recover.
 

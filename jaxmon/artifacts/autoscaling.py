@@ -22,14 +22,13 @@ from jaxmon.catalog import (
 PATH = "exporters/kubernetes/autoscaling"
 
 MEMORY = "device_memory_used_ratio"
-"""What the fullest device of a pod uses of its limit, to Kubernetes."""
+"""Kubernetes metric: fraction of its memory limit that a pod's fullest device uses."""
 
 QUEUED = "queue_depth"
-"""How many wait in the queues of a pod, to Kubernetes."""
+"""Kubernetes metric: number of items waiting in a pod's queues."""
 
 REQUESTS = "requests_in_progress"
-"""Requests of a pod that were begun and not ended, to Kubernetes: for programs that
-name no queue."""
+"""Kubernetes metric: a pod's requests in progress, for programs without a queue."""
 
 _POD = ("namespace", "pod")
 _MEMORY_TARGET = 0.8

@@ -1,4 +1,4 @@
-"""`docs/jax-internals.md`: the names of JAX from inside that jaxmon uses."""
+"""`docs/jax-internals.md`: the JAX internals that jaxmon uses."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def render(sections: Sections, releases: Sequence[str]) -> str:
             table(("Name", "Serves", "Without it", *releases), _rows(names)),
         )
     ]
-    return page(HEADER, "# JAX from inside", _INTRODUCTION, *tables)
+    return page(HEADER, "# JAX internals", _INTRODUCTION, *tables)
 
 
 def _rows(names: Sequence[NameLike]) -> Iterator[tuple[str, ...]]:
@@ -70,7 +70,7 @@ def _rows(names: Sequence[NameLike]) -> Iterator[tuple[str, ...]]:
             f"`{cost.name}`" if isinstance(cost, Metric) else cost
             for cost in name.costs
         )
-        hook = f"<br>*hook `{name.hook}` stays off*" if name.hook else ""
+        hook = f"<br>*hook `{name.hook}` is inactive*" if name.hook else ""
         marks = ["✓" if mark == "y" else "" for mark in name.seen]
         yield f"`{name.path}`{alternatives}", name.serves, f"{costs}{hook}", *marks
 

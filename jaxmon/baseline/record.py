@@ -21,10 +21,10 @@ from jaxmon.formats import json_text
 SCHEMA = 1
 
 VERSIONS = ("jax", "jaxlib", "python", "platform", "device")
-"""What is kept of the environment; ``device`` is the kind of the first one."""
+"""Names of the recorded versions; ``device`` is the kind of the first device."""
 
 MOST_BYTES = 64 << 20
-"""Of a record; no program has so many functions."""
+"""Maximum size of a record; no program has so many functions."""
 _DIGITS = 4
 
 # Programs have these; where processes compile the same function, the largest counts.
@@ -143,7 +143,7 @@ def _record(document: Any) -> Record:
     found = _mapping("the file", document)
     schema = found.get("schema")
     if schema != SCHEMA:
-        msg = f"its schema is {schema!r:.40}, this jaxmon reads {SCHEMA}"
+        msg = f"its schema is {schema!r:.40}; this jaxmon reads {SCHEMA}"
         raise ValueError(msg)
     return checked(found)
 
@@ -159,7 +159,7 @@ def checked(document: Any) -> Record:
     versions = _mapping("versions", found.get("versions"))
     for name, value in versions.items():
         if not isinstance(value, str):
-            msg = f"versions.{name} is {value!r:.40}, not a text"
+            msg = f"versions.{name} is {value!r:.40}, not a string"
             raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
     functions = {
         name: _figures(name, _mapping(name, figures))

@@ -34,7 +34,7 @@ def _start() -> None:
         when_jax_is_imported(**settings)
     except Exception as error:  # noqa: BLE001 - the program comes first
         sys.stderr.write(
-            "jaxmon could not start, the program runs without it: "
+            "jaxmon could not start; the program runs without it: "
             f"{type(error).__name__}: {error}\n"
         )
 

@@ -102,7 +102,7 @@ CONTAINER_MEMORY_WORKING_SET_BYTES = _container.gauge(
 )
 CONTAINER_MEMORY_LIMIT_BYTES = _container.gauge(
     "jaxmon_container_memory_limit_bytes",
-    "Cgroup memory limit, above which the kernel kills; absent if unlimited.",
+    "Cgroup memory limit, above which the kernel kills processes; absent if unlimited.",
 )
 CONTAINER_OOM_KILLS = _container.counter(
     "jaxmon_container_oom_kills_total",

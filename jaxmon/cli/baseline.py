@@ -143,7 +143,7 @@ def _run(words: tuple[str, ...]) -> Record:
     if not done.record.functions:
         msg = (
             "the command recorded nothing: it compiled nothing, its Python lacks "
-            "jaxmon, or it ended through os._exit()"
+            "jaxmon, or it exited through os._exit()"
         )
         raise BaselineError(msg)
     return done.record

@@ -19,7 +19,7 @@ _SCHEMA = 1
 Exit codes:
   0 the report was printed, whatever it contains
   1 no instrumented process is running, or it does not respond
-  2 several are running and none was chosen, or the number does not exist
+  2 several are running and none was selected, or no worker has that number
 
 \b
 Examples:

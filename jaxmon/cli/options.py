@@ -108,6 +108,5 @@ RUN_DIR = click.option(
     type=click.Path(path_type=Path, readable=False),
     envvar="JAXMON_RUN_DIR",
     show_envvar=True,
-    help="Where the agents' sockets are; by default where agents of this user put "
-    "them.",
+    help="Directory of the agents' sockets; by default this user's run directory.",
 )

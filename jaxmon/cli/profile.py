@@ -199,8 +199,8 @@ def _lines(rows: list[Row], names: dict[str, str], top: int, width: int) -> list
 
     if not rows:
         return [
-            "No operation ran meanwhile. Record for longer (--seconds), or see with",
-            "jaxmon explain whether the program makes progress.",
+            "No operation ran while recording. Record for longer (--seconds), or check",
+            "with jaxmon explain whether the program is making progress.",
         ]
     total = sum(row.seconds for row in rows)
     cells = [

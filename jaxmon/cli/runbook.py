@@ -56,7 +56,7 @@ def show(name: str) -> None:
             output.lines(read(found[spelling]))
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
-    hint = f"similar are {', '.join(close)}" if close else "see: jaxmon runbook list"
+    hint = f"did you mean {', '.join(close)}?" if close else "see: jaxmon runbook list"
     msg = f"no runbook {name!r}; {hint}"
     raise CommandError(msg)
 

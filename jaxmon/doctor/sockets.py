@@ -114,7 +114,7 @@ def _port(port: int) -> Finding:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                text = f"port {port} is not usable: {os.strerror(error.errno or 0)}"
+                text = f"port {port} is unusable: {os.strerror(error.errno or 0)}"
                 return Finding(AREA, "warning", text, "set a different JAXMON_PORT")
             text = f"port {port} is in use: the next agent will use the next free one"
             advice = "scrape the sidecar, which discovers agents through their sockets"

@@ -19,10 +19,10 @@ from jaxmon.errors import ConfigFileError
 
 
 MAX_BYTES = 1 << 20
-"""Of a configuration file: thousands of users, prices or objectives."""
+"""Maximum size of a configuration file: thousands of users, prices or objectives."""
 
 PIPE_SECONDS = 30.0
-"""For a process that writes to a pipe: it may have to prompt for a password."""
+"""Time for a process to write to a pipe: it may have to prompt for a password."""
 
 _CHUNK = 1 << 16
 _KINDS = {

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 
 MAX_DEPTH = 100
-"""Of lists and objects in each other; no dashboard needs a third of it."""
+"""Maximum nesting of lists and objects; no dashboard needs a third of it."""
 
 _SHOWN = 40
 

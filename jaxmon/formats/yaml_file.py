@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 MAX_DEPTH = 32
-"""Of lists and mappings in each other; none of our files needs more than six."""
+"""Maximum nesting of lists and mappings; none of our files needs more than six."""
 
 MAX_VALUES = 100_000
-"""In a document, counting those behind an alias at each use of the alias."""
+"""Maximum number of values in a document; each use of an alias counts its values."""
 
 
 def compose(text: str, *, secret: bool = False) -> yaml.Node | None:

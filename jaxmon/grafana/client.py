@@ -11,7 +11,7 @@ from jaxmon.grafana.session import GrafanaError, JsonResponse, Session
 
 
 ROOT_FOLDER = "general"
-"""The uid by which Grafana's search calls the place outside of all folders."""
+"""The folder UID in Grafana's search for dashboards outside of all folders."""
 
 _PAGE = 500
 _MAX_PAGES = 200

@@ -197,11 +197,11 @@ def _unusable(body: Body) -> str:
             "exported for manual import (__inputs); use a datasource variable instead"
         )
     if not isinstance(uid, str) or not is_uid(uid):
-        return f"uid={uid!r}; give 1 to 40 letters, digits, - or _"
+        return f"uid={uid!r} is invalid; give 1 to 40 letters, digits, - or _"
     if not isinstance(title, str) or not title.strip() or len(title) > MAX_TITLE:
         return f"a title of 1 to {MAX_TITLE} characters is needed"
     if not isinstance(body.get("tags") or [], list):
-        return f"tags={body['tags']!r}; give a list"
+        return f"tags={body['tags']!r} is invalid; give a list"
     return ""
 
 

@@ -158,7 +158,7 @@ class Push:
                 return  # somebody else made it at the same time
             msg = (
                 f"folder {folder.uid} cannot be created ({error}); if there is "
-                f"another folder with the title {folder.title!r}, give its uid "
+                f"another folder with the title {folder.title!r}, give its UID "
                 "with --folder"
             )
             raise GrafanaError(msg, status=error.status) from error

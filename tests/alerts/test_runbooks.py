@@ -269,7 +269,7 @@ def test_show_prints_a_runbook(name):
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("JaxmonGpuXib", "similar are JaxmonGpuXid"),
+        ("JaxmonGpuXib", "did you mean JaxmonGpuXid"),
         ("zzz", "see: jaxmon runbook list"),
         ("../README", "see: jaxmon runbook list"),
     ],

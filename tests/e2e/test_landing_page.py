@@ -205,7 +205,7 @@ def test_page_fits_its_width(
     agent.calls[LONG] = agent.calls["x" * 120] = 7
     open_page(chrome, exporter("--port", "0", "--demo").url, width, scheme=scheme)
     until(lambda: len(cells(chrome, "functions")) == 8, "all functions")
-    until(lambda: cells(chrome, "collectors")[-1][1] == "works", "the collectors")
+    until(lambda: cells(chrome, "collectors")[-1][1] == "working", "the collectors")
     scroll, client, inner = chrome.execute_script(
         "const root = document.documentElement;"
         "return [root.scrollWidth, root.clientWidth, innerWidth]"
@@ -315,7 +315,7 @@ def test_what_a_host_cannot_have_is_no_failure(
             row[0]: row[1].partition("\n")[0] for row in cells(chrome, "collectors")
         }
 
-    until(lambda: states().get("nvml") == "works", "the GPU")
+    until(lambda: states().get("nvml") == "working", "the GPU")
     until(lambda: states()["gpm"] == "not present", "its activity to be found absent")
     assert "Hopper" in text(chrome, "#collectors")
 

@@ -59,13 +59,13 @@ TABLE = replace(
         (
             PANEL,
             {"targets": (Target(CALLS.of_unit("furlongs")),)},
-            "has the unit 'furlongs'; there are ",
+            "has the unit 'furlongs'; allowed are ",
         ),
         (PANEL, {"kind": "heatmap"}, "must be a heatmap of one histogram, not of "),
         (TABLE, {"labels": ("job",)}, r"labels \['function'\], not \['job'\]"),
-        (TABLE, {"targets": (Target(CALLS),)}, "are not all named"),
-        (TABLE, {"targets": TABLE.targets * 2}, "are not all named, each differently"),
-        (TABLE, {"sort": "Errors"}, "sorts by 'Errors'; it has .'Calls'"),
+        (TABLE, {"targets": (Target(CALLS),)}, "give each a different title"),
+        (TABLE, {"targets": TABLE.targets * 2}, "give each a different title"),
+        (TABLE, {"sort": "Errors"}, "sorts by 'Errors'; its columns are .'Calls'"),
     ],
 )
 def test_useless_panel_is_refused(panel, changes, message):
@@ -113,8 +113,8 @@ def test_panels_of_a_line_share_its_width(given, widths):
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        (replace(PANEL, title="Other"), r"id \[1\] is given twice"),
-        (replace(PANEL, id=2), r"title \['Calls'\] is given twice"),
+        (replace(PANEL, title="Other"), r"duplicate id \[1\]"),
+        (replace(PANEL, id=2), r"duplicate title \['Calls'\]"),
     ],
 )
 def test_ids_and_titles_are_given_once(second, message):
@@ -127,7 +127,7 @@ def test_ids_and_titles_are_given_once(second, message):
 
 def test_uid_is_part_of_an_address():
     """A uid that Grafana would refuse is refused here."""
-    with pytest.raises(ValueError, match="uid 'On call' is not like jaxmon-oncall"):
+    with pytest.raises(ValueError, match="uid 'On call' is invalid"):
         dashboard(uid="On call")
 
 
@@ -139,7 +139,7 @@ def dashboard(**changes):
 
 def test_thresholds_rise():
     """Grafana draws steps in the order given, so they must be in order."""
-    with pytest.raises(ValueError, match="do not rise"):
+    with pytest.raises(ValueError, match="do not increase"):
         Thresholds("green", ((2, "red"), (1, "orange")))
 
 

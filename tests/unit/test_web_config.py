@@ -146,7 +146,7 @@ ODD_COST = "$\u0660\u0664$"
             TLS + ", client_allowed_sans: [x]}",
             "client_allowed_sans needs client_auth_type",
         ),
-        (TLS + ", cipher_suites: x}", "cipher_suites must be a list of texts"),
+        (TLS + ", cipher_suites: x}", "cipher_suites must be a list of strings"),
         (
             TLS + ", cipher_suites: [AES128-GCM-SHA256, NONE_SUCH]}",
             "cipher_suites has an unsupported cipher suite",

@@ -101,7 +101,7 @@ _ENGINE = catalog.GPU_ENGINE_UTILIZATION_RATIO
 ROWS = (
     _row(
         "DEV_SM_CLOCK",
-        "Clock of the multiprocessors in MHz.",
+        "Clock of the SMs in MHz.",
         catalog.ACCELERATOR_CLOCK_HERTZ,
         of=("sm",),
         convert=_megahertz,
@@ -221,7 +221,7 @@ ROWS = (
         catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
     ),
     # Off by default there, and nearly always switched on.
-    _share("PROF_SM_ACTIVE", "a multiprocessor had work", catalog.GPU_SM_ACTIVE_RATIO),
+    _share("PROF_SM_ACTIVE", "an SM had work", catalog.GPU_SM_ACTIVE_RATIO),
     _row(
         "PROF_SM_OCCUPANCY",
         "Resident warps as a fraction of the maximum.",

@@ -255,15 +255,15 @@ class _ConfigValue(NamedTuple):
         return str(self.node.value)  # type: ignore[union-attr]
 
     def texts(self) -> list[_ConfigValue]:
-        """Return the values of a list of texts."""
+        """Return the values of a list of strings."""
         if self.kind == "null":
             return []
         if self.kind != "seq":
-            self.fail("must be a list of texts")
+            self.fail("must be a list of strings")
         found = [_ConfigValue(self.name, node) for node in self.node.value]  # type: ignore[union-attr]
         for one in found:
             if not one.text():
-                one.fail("must be a list of texts")
+                one.fail("must be a list of strings")
         return found
 
     def check_flag(self) -> None:

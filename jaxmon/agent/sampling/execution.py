@@ -21,15 +21,15 @@ from jaxmon.agent.sampling.work import DeviceWork
 
 _ERROR = 0.15
 """
-Maximum error of a time, as a share of it, or of the function's usual time if that is
-longer; others are dropped.
+Maximum error of a time, as a fraction of it, or of the function's usual time if that
+is longer; others are dropped.
 """
 
 _DELAY = 0.1
-"""Maximum delay of the program by our own work, as a share of the usual time."""
+"""Maximum delay of the program by our own work, as a fraction of the usual time."""
 
 _MOST = 0.5
-"""Share of recent samples that must be known before any is reported."""
+"""Fraction of recent samples that must be known before any is reported."""
 
 _FIRST = 4
 """Samples of a program on a CPU before its time is exported: one is not typical."""

@@ -49,7 +49,7 @@ class Thresholds:
     def __post_init__(self) -> None:
         values = [value for value, _ in self.steps]
         if values != sorted(set(values)):
-            msg = f"thresholds {values} do not rise"
+            msg = f"thresholds {values} do not increase"
             raise ValueError(msg)
 
 
@@ -176,7 +176,7 @@ class Line:
         if sum(self.widths) != WIDTH or min(self.widths) < 1:
             sizes = {one.id: one.width or "shared" for one in self.panels}
             msg = (
-                f"the widths of panels {sizes} do not add up to {WIDTH}; leave out all "
+                f"the widths of panels {sizes} do not add up to {WIDTH}; omit all "
                 f"widths, or give widths that leave equal shares to the others"
             )
             raise ValueError(msg)
@@ -319,13 +319,16 @@ class Dashboard:
 
     def __post_init__(self) -> None:
         if not _UID.fullmatch(self.uid):
-            msg = f"uid {self.uid!r} is not like jaxmon-oncall, 40 characters at most"
+            msg = (
+                f"uid {self.uid!r} is invalid; give one such as jaxmon-oncall, of up "
+                "to 40 characters"
+            )
             raise ValueError(msg)
         ids = [row.id for row in self.rows] + [one.id for one in self.panels]
         titles = [one.title for one in self.panels]
         for what, values in (("id", ids), ("title", titles)):
             if twice := [value for value, n in Counter(values).items() if n > 1]:
-                msg = f"{self.uid}: {what} {twice} is given twice; choose another"
+                msg = f"{self.uid}: duplicate {what} {twice}; choose another"
                 raise ValueError(msg)
 
     @property
@@ -357,14 +360,16 @@ def _target_problems(target: Target) -> Iterator[str]:
         yield f"{expr} has unknown labels or unit; aggregate it, or use of_unit()"
         return
     if shape.unit not in UNITS:
-        yield f"{expr} has the unit {shape.unit!r}; there are {sorted(UNITS)}"
+        yield f"{expr} has the unit {shape.unit!r}; allowed are {sorted(UNITS)}"
     unknown = {
         name
         for name in shape.metrics
         if name not in BY_NAME and name not in _PROMETHEUS_OWN and ":" not in name
     }
-    if unknown or not shape.metrics:
-        yield f"{expr} reads {sorted(unknown) or 'nothing'} of the catalogue"
+    if unknown:
+        yield f"{expr} reads metrics that are not in the catalogue: {sorted(unknown)}"
+    elif not shape.metrics:
+        yield f"{expr} reads no metric of the catalogue"
     if absent := set(_LEGEND_LABEL.findall(target.legend)) - shape.labels:
         yield f"{expr} has no label {sorted(absent)}; it has {sorted(shape.labels)}"
 
@@ -376,6 +381,6 @@ def _table_problems(panel: Panel) -> Iterator[str]:
             yield f"{target.expr} has the labels {found}, not {list(panel.labels)}"
     titles = [target.legend for target in panel.targets]
     if not all(titles) or len(set(titles)) < len(titles):
-        yield f"its columns {titles} are not all named, each differently"
+        yield f"has columns {titles}; give each a different title"
     if panel.sort and panel.sort not in titles:
-        yield f"sorts by {panel.sort!r}; it has {titles}"
+        yield f"sorts by {panel.sort!r}; its columns are {titles}"

@@ -45,7 +45,7 @@ _SAID = {
     "(?>": "an atomic group",
     "(?(": "a condition",
     "(?#": "a comment",
-    "(?P": "a reference to a group",
+    "(?P": "a backreference",
 }
 
 
@@ -120,7 +120,7 @@ def _group(pattern: str, position: int) -> tuple[int, str]:
         if (found := known.match(pattern, position)) is not None:
             return found.end(), "flags" if found[0].endswith(")") else "("
     begin = pattern[position : position + 3]
-    what = _SAID.get(begin, "a group or flags of another kind")
+    what = _SAID.get(begin, "an unknown kind of group or flag")
     msg = f"RE2, which Prometheus uses, does not support {begin}, {what}"
     raise PatternError(msg)
 
@@ -130,7 +130,7 @@ def _escape(pattern: str, position: int) -> int:
     found = _ESCAPE.match(pattern, position)
     if found is None:
         shown = pattern[position : position + 2]
-        what = ", a reference to a group" if shown[1:].isdigit() else " here"
+        what = ", a backreference" if shown[1:].isdigit() else " here"
         msg = f"RE2, which Prometheus uses, has no {shown}{what}"
         raise PatternError(msg)
     return found.end()

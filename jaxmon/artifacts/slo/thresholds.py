@@ -116,7 +116,7 @@ class Thresholds:
         default="10m",
         metadata=_of(
             "duration",
-            "Window in which a program used the device, so that its loss is a page.",
+            "A lost device pages if a program used it within this window.",
         ),
     )
     xid_window: str = field(
@@ -125,9 +125,7 @@ class Thresholds:
     )
     ecc_window: str = field(
         default="10m",
-        metadata=_of(
-            "duration", "Window in which a GPU's uncorrected memory error is news."
-        ),
+        metadata=_of("duration", "Window for uncorrectable GPU memory errors."),
     )
     reset_needed_for: str = field(
         default="10m",

@@ -267,7 +267,7 @@ def _folder(uid: str, title: str = "") -> Folder:
     from jaxmon.grafana.push import Folder
 
     if not is_uid(uid):
-        msg = f"--folder={uid!r}; give a uid: 1 to 40 letters, digits, - or _"
+        msg = f"--folder={uid!r} is invalid; give 1 to 40 letters, digits, - or _"
         raise click.UsageError(msg)
     return Folder(uid, title)
 

@@ -109,7 +109,7 @@ Examples:
     metavar="URL",
     help=(
         "Base URL for Alertmanager notifications; /page and /ticket are appended. "
-        "Default: nowhere."
+        "Default: none are sent."
     ),
 )
 def command(

@@ -20,7 +20,7 @@ _MEANING = {
     "errors": "requests fail",
     "oom": "a server feature requests more memory than available",
     "recompile": "every request has a different shape",
-    "stall": "the training loop waits for data that never arrive",
+    "stall": "the training loop waits for data that never arrives",
 }
 
 

@@ -85,7 +85,7 @@ class Screen:
         time = f"  {clock(scene.elapsed)}"
         if self._duration is not None:
             time += f" of {clock(self._duration)}"
-        above = [*self._where(width), _text(), _text(f"{time}   Ctrl-C ends", _QUIET)]
+        above = [*self._where(width), _text(), _text(f"{time}   Ctrl-C stops", _QUIET)]
         if scene.fault:
             above.append(_text(f"  {scene.fault}", _WARNING))
         room = height - len(above)

@@ -71,7 +71,10 @@ class _Distribution:
         self._bound = bound
         if part:
             if value < self._below or value != int(value):
-                msg = f"counts {value} up to {bound} after {self._below}"
+                msg = (
+                    f"counts {value} in bucket {bound} after {self._below}; give whole "
+                    "numbers that never decrease"
+                )
                 raise ValueError(msg)
             self._below = value
 

@@ -95,7 +95,7 @@ def _check(family: Family) -> None:
         msg = f"{name} collides with a sample name of a jaxmon metric"
         raise PageError(msg)
     if known is not None and known is not family.metric:
-        msg = f"{name} is a {family.metric.kind} there and a {known.kind} here"
+        msg = f"{name} is a {family.metric.kind}; this sidecar has a {known.kind}"
         raise PageError(msg)
     if name in _BORROWED:
         _check_devices(family)

@@ -46,7 +46,7 @@ def debug() -> Row:
                 Target(nonfinite.topk(10), "{{name}}"),
                 text=(
                     "NaN and infinite values in small outputs of sampled calls, "
-                    "within an interval of the graph, if `nonfinite` is enabled."
+                    "per graph interval, if `nonfinite` is enabled."
                 ),
             ),
             timeseries(

@@ -171,7 +171,7 @@ def _durations() -> tuple[Line, ...]:
                 "Compiles by outcome",
                 Target(outcomes, "{{outcome}}"),
                 text="Programs compiled, loaded from the persistent cache, or failed, "
-                "within an interval of the graph.",
+                "per graph interval.",
                 stacked="normal",
             ),
             timeseries(
@@ -199,8 +199,8 @@ def _cache() -> Line:
             "Persistent cache lookups",
             Target(asked.sum("result"), "{{result}}"),
             text=(
-                "Hits and misses of JAX's compilation cache on disk, within an "
-                "interval of the graph. No data: jax_compilation_cache_dir is not set."
+                "Hits and misses of JAX's compilation cache on disk, per graph "
+                "interval. No data: jax_compilation_cache_dir is not set."
             ),
             stacked="normal",
         ),

@@ -66,8 +66,8 @@ def debug() -> Row:
                 "Errors by function and kind",
                 # Also of a function whose first call fails: its series begin at 1.
                 Target(raised.mishaps("$__range").sum(*by), "Errors"),
-                text="Exceptions within the chosen time. Their messages are in the log "
-                "of the process.",
+                text="Exceptions in the selected time range. The process log has "
+                "their messages.",
                 labels=by,
                 no_value="No errors",
                 sort="Errors",
@@ -77,7 +77,7 @@ def debug() -> Row:
                 "Errors over time",
                 Target(raised.mishaps().sum(*by).topk(10), "{{function}} {{kind}}"),
                 text=(
-                    "Exceptions within an interval of the graph. Failures that start "
+                    "Exceptions per graph interval. Failures that start "
                     "together are often related: compare with process restarts and "
                     "other functions."
                 ),

@@ -33,14 +33,14 @@ def debug(slos: Slos) -> Row:
                 1102,
                 "Calls by function",
                 Target(calls.topk(10), "{{function}}"),
-                text="The ten functions that are called most.",
+                text="The ten functions with the most calls.",
             ),
             timeseries(
                 1103,
                 "Cache hit rate by function",
                 Target(q.hit_rate("function").bottomk(10), "{{function}}"),
-                text="Calls served without tracing, of the ten functions with the "
-                "lowest share.",
+                text="Fraction of calls served without tracing, of the ten functions "
+                "with the lowest hit rate.",
                 maximum=1,
                 thresholds=q.objective(slos, "cache-hit-rate"),
                 alerts=q.alert_of(slos, "cache-hit-rate"),

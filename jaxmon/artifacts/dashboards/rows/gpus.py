@@ -42,7 +42,7 @@ def debug() -> Row:
                     "normal under load, temperature is not."
                 ),
                 maximum=1,
-                no_value="Not known here",
+                no_value="Not available",
                 alerts=("JaxmonGpuThrottled",),
             ),
             timeseries(
@@ -81,7 +81,7 @@ def debug() -> Row:
                     "Traffic between each accelerator and its host. High traffic "
                     "during steps: arrays are being moved back and forth."
                 ),
-                no_value="Not known here",
+                no_value="Not available",
             ),
         ),
         line(
@@ -129,7 +129,7 @@ def debug() -> Row:
                     "remappings are pending a reset or have failed."
                 ),
                 labels=_BY,
-                no_value="Not known here",
+                no_value="Not available",
                 sort="Uncorrected",
                 alerts=("JaxmonGpuEccErrors", "JaxmonGpuNeedsReset"),
             ),
@@ -158,7 +158,7 @@ def debug() -> Row:
                     "GPUs lower the generation; the width should never change."
                 ),
                 labels=_BY,
-                no_value="Not known here",
+                no_value="Not available",
                 sort="Recovery action",
                 alerts=("JaxmonGpuNeedsReset",),
             ),
@@ -175,7 +175,7 @@ def debug() -> Row:
                     "stalls."
                 ),
                 maximum=1,
-                no_value="Not known here",
+                no_value="Not available",
             ),
             timeseries(
                 1813,
@@ -186,7 +186,7 @@ def debug() -> Row:
                     "too small for the GPU."
                 ),
                 maximum=1,
-                no_value="Not known here",
+                no_value="Not available",
             ),
             timeseries(
                 1814,
@@ -197,7 +197,7 @@ def debug() -> Row:
                     "memory-bound."
                 ),
                 maximum=1,
-                no_value="Not known here",
+                no_value="Not available",
             ),
         ),
         line(
@@ -209,7 +209,7 @@ def debug() -> Row:
                     "Lower than its peers under load: throttled, see Throttling by "
                     "reason."
                 ),
-                no_value="Not known here",
+                no_value="Not available",
             ),
             timeseries(
                 1820,

@@ -68,7 +68,7 @@ def oncall(slos: Slos) -> Row:
                 "Resident memory by process",
                 Target(resident.sum(*q.BY_PROCESS).topk(20), q.NAMED_PROCESS),
                 text=(
-                    "Host memory of the twenty largest processes. Unbounded growth: a "
+                    "Host memory of the 20 largest processes. Unbounded growth: a "
                     "leak, often of host arrays or compiled programs."
                 ),
                 alerts=("JaxmonHostMemoryGrowth",),

@@ -24,7 +24,7 @@ def oncall() -> Row:
     named = "{{instance}} {{collector}}"
     return row(
         9,
-        "Can this data be trusted?",
+        "Monitoring health",
         line(
             states(
                 801,
@@ -179,14 +179,14 @@ def _sidecars() -> tuple[Line, ...]:
                 2007,
                 "Data age by collector",
                 Target(age.max(*by), named),
-                text="How old what each collector serves is.",
+                text="Age of the data that each collector serves.",
                 alerts=("JaxmonCollectorDown",),
             ),
             timeseries(
                 2008,
                 "Collector errors by reason",
                 Target(q.per_minute(errors), f"{named} {{{{reason}}}}"),
-                text="Failures of collectors. The sidecar's log has the message.",
+                text="Collector failures. The sidecar's log has the messages.",
                 alerts=("JaxmonCollectorDown",),
             ),
         ),

@@ -182,7 +182,7 @@ def _hosts() -> tuple[Line, ...]:
                     "(PSI). Memory pressure precedes OOM kills."
                 ),
                 maximum=1,
-                no_value="Not known here",
+                no_value="Not available",
             ),
             timeseries(
                 1913,
@@ -193,7 +193,7 @@ def _hosts() -> tuple[Line, ...]:
                     "Traffic of all physical network interfaces: input data, "
                     "checkpoints and cross-host collectives."
                 ),
-                no_value="Not known here",
+                no_value="Not available",
             ),
             timeseries(
                 1914,

@@ -57,8 +57,8 @@ def debug() -> Row:
                 "Persistent cache writes and errors",
                 Target(written.sum(*q.BY_PROCESS), f"{q.NAMED_PROCESS} written"),
                 Target(failed.sum(*q.BY_PROCESS, "operation"), f"{named} failed"),
-                text="Entries written, and reads and writes that failed, within an "
-                "interval of the graph; JAX only warns of the latter.",
+                text="Entries written, and failed reads and writes, per graph "
+                "interval; JAX only warns about failures.",
                 width=8,
             ),
             timeseries(

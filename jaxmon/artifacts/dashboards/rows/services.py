@@ -53,7 +53,7 @@ def oncall(slos: Slos) -> Row:
     )
     return row(
         2,
-        "Who?",
+        "By service",
         line(
             table(
                 121,

@@ -176,8 +176,8 @@ def debug() -> Row:
                     gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST),
                     "{{instance}} {{runtime}}",
                 ),
-                text="Worst link of a chip: 0 sound, up to 5 passing, to 9 lasting "
-                "faults, 10 unusable.",
+                text="Worst link of a chip: 0 healthy, 1-5 transient faults, 6-9 "
+                "persistent faults, 10 unusable.",
                 maximum=10,
                 thresholds=q.above(1, 6),
                 no_value="Not reported by this libtpu",
