@@ -26,7 +26,7 @@ def when_jax_is_imported(**settings: Any) -> Callable[[], None]:
     """
     Call `jaxmon.instrument` with *settings* once ``import jax`` has succeeded.
 
-    Where JAX is imported already, that is now. Startup failures are logged and
+    If JAX is imported already, that is immediately. Startup failures are logged and
     contained; a failing import of JAX behaves as without jaxmon and may be retried.
 
     Returns:

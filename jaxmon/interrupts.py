@@ -10,10 +10,10 @@ interrupts, and passes it that frame; no code in the traceback called it. An exc
 that was thrown into the thread has a class that none of the code it came through could
 have raised.
 
-Only asked when something has failed; costs microseconds. What it takes for a failure
-of ours, and cannot do otherwise: an exception that was thrown into the thread and is of
-a builtin class, or lands in code of the program that we called on purpose. What JAX
-itself drops is lost: to 0.8 it tries something at each compile, and looks at no error.
+Runs only after a failure; costs microseconds. Two kinds of exceptions thrown into the
+thread are inevitably counted as our failures: those of a builtin class, and those
+raised in code of the program that we called on purpose. Exceptions that JAX itself
+drops are lost: up to 0.8, JAX ignores all errors of something it tries at each compile.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def pass_on(error: BaseException, *, theirs: bool = False) -> None:
     Raise the exception of the program that *error* is, or that caused *error* while we
     cleaned up after it; return if there is none.
 
-    Call this first where *error* is handled.
+    Call this first when handling *error*.
 
     Args:
         error: what our code has just caught.

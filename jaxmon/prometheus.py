@@ -69,13 +69,13 @@ class Collector(ClientCollector):
 
     def describe(self) -> Iterable[ClientMetric]:
         """
-        Report no names: a registry accepts the collector of a later agent next to us,
-        and a scrape by names (``name[]=``) omits ours.
+        Report no names, so that a registry accepts the collector of a later agent
+        besides this one; a scrape by names (``name[]=``) omits our metrics.
         """
         return ()
 
     def collect(self) -> Iterable[ClientMetric]:
-        """Return every family as prometheus_client's; any thread."""
+        """Return every family as prometheus_client's; thread-safe."""
         if not self._agent.running:
             return ()
         try:

@@ -1,10 +1,9 @@
 """
 The run directory: Unix sockets of agents, one slot each.
 
-A slot is the lowest free number, held by a lock on ``agent-N.lock`` for as long
-as the process lives; the kernel lets go of it however the process ends. So a
-restarted worker gets its predecessor's number, and the ``worker`` label stays
-bounded.
+A slot is the lowest free number, held by a lock on ``agent-N.lock`` for as long as the
+process lives; the kernel releases it however the process exits. So a restarted worker
+gets its predecessor's number, and the ``worker`` label stays bounded.
 
 Temporary-file cleaners remove locks, sockets and the directory while agents run; the
 agents recreate them (`Slot.in_place`). So a path proves nothing: files are unlinked
@@ -85,7 +84,7 @@ class Slot:
     A slot of a run directory. Release it to unlink its files; a killed process leaves
     them, and the next holder of the slot replaces them.
 
-    Its socket is to have the permissions *mode*.
+    Its socket gets the permissions *mode*.
     """
 
     def __init__(self, number: int, socket: Path, mode: int) -> None:
@@ -117,7 +116,7 @@ class Slot:
             raise RunDirError(msg) from error
 
     def bound(self) -> None:
-        """Remember the socket that now lies there as this slot's own."""
+        """Record the socket that is now at the slot's path as its own."""
         self._bound = identity(self.socket)
 
     def in_place(self) -> bool:
@@ -147,7 +146,7 @@ class Slot:
 
     def abandon(self) -> None:
         """
-        Let go of the lock of a parent process, in a forked child, and touch no file.
+        Drop a parent process's lock, in a forked child, without touching any file.
         """
         self._lock.abandon()
 
@@ -270,7 +269,7 @@ def prepare(directory: Path) -> int:
     Create *directory* for this user only, and return the permissions of files in it.
 
     Raises:
-        RunDirError: it cannot be made, others control it, or its path is too long.
+        RunDirError: it cannot be created, others control it, or its path is too long.
     """
     _socket_path(directory, 0)
     try:

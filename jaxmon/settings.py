@@ -2,9 +2,9 @@
 User settings.
 
 Each field can be given to `jaxmon.instrument` by name or in the environment as
-``JAXMON_<NAME>``; arguments take precedence over the environment. What is declared here
-is what is checked; `docs/settings.md`, `jaxmon.options` and options of commands follow
-from it.
+``JAXMON_<NAME>``; arguments take precedence over the environment. Values are validated
+against the declarations here; `docs/settings.md`, `jaxmon.options` and options of
+commands are derived from them.
 """
 
 from __future__ import annotations

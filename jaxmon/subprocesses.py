@@ -1,8 +1,8 @@
 """
 Runs subprocesses with time and output limits.
 
-`subprocess.run` with a timeout waits on where a child of the program holds its output
-open, and keeps all that is written.
+`subprocess.run` with a timeout keeps waiting if a child of the program holds its output
+open, and buffers everything that is written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOK_SECONDS = 0.1
 @dataclass(frozen=True, slots=True)
 class CompletedRun:
     """
-    How a program ended.
+    How a program exited, and what it printed.
 
     Args:
         code: exit code; negative for a signal.
@@ -47,12 +47,12 @@ def run(
     cwd: Path | None = None,
 ) -> CompletedRun:
     """
-    Run *command*, which gets no input, until it ends.
+    Run *command*, without input, until it exits.
 
     Args:
         command: program and arguments.
-        seconds: after which it is killed, and what it started with it.
-        max_bytes: of each output that are kept, the last ones.
+        seconds: time after which it and its children are killed.
+        max_bytes: how much of each output is kept, from its end.
         env: instead of this environment.
         cwd: instead of this directory.
 

@@ -12,8 +12,8 @@ _start = _thread.start_new_thread
 
 class DaemonThread(threading.Thread):
     """
-    A daemon thread of ours, which prints nothing at its end even if gevent has patched
-    `threading` meanwhile.
+    A daemon thread of ours that prints nothing when it stops, even if gevent has
+    patched `threading` meanwhile.
     """
 
     def __init__(self, name: str, target: Callable[[], None]) -> None:
@@ -25,9 +25,8 @@ class DaemonThread(threading.Thread):
         Start it.
 
         Raises:
-            RuntimeError: there are no threads left, or none to be had any more: they
-                have become greenlets since, and one that waits would hold up the
-                program.
+            RuntimeError: no threads are left, or gevent has replaced them by greenlets,
+                which would block the program while they wait.
         """
         if _thread.start_new_thread is not _start:
             msg = (

@@ -7,5 +7,5 @@ VERSION = "0.1.0.dev0"
 
 
 def version() -> str:
-    """Return the version of what runs, installed or from a bare tree."""
+    """Return the version of the running code, installed or from a source tree."""
     return VERSION

@@ -1,4 +1,4 @@
-"""Exit with 0 while the sidecar of this container serves; for images without curl."""
+"""Exit with 0 while this container's sidecar is serving; for images without curl."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """
 All options of the sidecar, in one place.
 
-Options of `jaxmon exporter`, their variables and documents follow from it.
+Options of `jaxmon exporter`, their variables and documentation are derived from it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Declared:
     Args:
         meaning: in sentences.
         flag: on the command line, if it differs from the name.
-        variable: in the environment, if it does not follow from the flag.
+        variable: in the environment, if it cannot be derived from the flag.
         within: the lowest and the highest number.
         choices: all valid values.
         metavar: placeholder for a value.

@@ -115,7 +115,7 @@ class Poller:
         self._stop.set()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the thread; `False` when its poll still does not return."""
+        """Wait for the thread; `False` if its poll still has not returned."""
         if self._thread.is_alive():
             self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -133,7 +133,7 @@ class Poller:
             return self._families
 
     def status(self) -> Status:
-        """Return how the collector is doing now."""
+        """Return the current status of the collector."""
         with self._lock:
             now = self._clock()
             self._notice_overdue(now)
@@ -269,8 +269,8 @@ class PollerGroup:
         Stop polling within *timeout* seconds.
 
         Returns:
-            Names of the collectors whose poll did not return; their daemon threads
-            end with the process.
+            Names of the collectors whose poll did not return; their daemon threads stop
+            when the process exits.
         """
         end = time.monotonic() + timeout
         for poller in self._pollers:
@@ -286,7 +286,7 @@ class PollerGroup:
         return all(status.polled for status in self.statuses())
 
     def statuses(self) -> list[Status]:
-        """Return how each collector is doing."""
+        """Return the status of each collector."""
         return [poller.status() for poller in self._pollers]
 
     @property

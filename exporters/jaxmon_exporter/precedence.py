@@ -43,7 +43,7 @@ Counters by the rate metric they replace: rates are only for devices without cou
 
 def instance(uuid: str, number: str) -> str:
     """
-    Return how a secondary collector names a GPU instance: by GPU and number.
+    Return the name that a secondary collector gives a GPU instance: GPU and number.
 
     `unserved` replaces it by the UUIDs of the MIG devices, which only NVML knows.
     """
@@ -58,14 +58,14 @@ def unserved(
     all_rates: bool = False,
 ) -> list[Family]:
     """
-    Return what of *second* is not in *first*.
+    Return the series of *second* that are not in *first*.
 
     Args:
         first: of our own collectors.
-        second: of another exporter; of each series the first one counts.
-        all_gpus: also of GPUs that *first* does not know, although it knows some.
-            A process in a container may see fewer GPUs than its host has.
-        all_rates: also rates of what *first* counts.
+        second: of another exporter; of duplicate series the first one counts.
+        all_gpus: include GPUs that *first* does not know, although it knows some. A
+            process in a container may see fewer GPUs than its host has.
+        all_rates: include rates of what *first* counts.
     """
     served = {name for family in first for name, _ in family.samples}
     ours = _identities(first)
@@ -116,7 +116,8 @@ def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
 
 def device_of(name: str) -> str:
     """
-    Return the UUID in a series of a device, ``""`` where its first label is another.
+    Return the UUID in a series of a device, ``""`` if its first label is a different
+    one.
     """
     match = _UUID.search(name)
     return match[1] if match else ""

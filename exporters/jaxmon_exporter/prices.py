@@ -32,13 +32,13 @@ _MAX_SEEN = 1024
 
 class Prices:
     """
-    Prices by model. Any thread; an accelerator is looked up once.
+    Prices by model. Thread-safe; an accelerator is looked up once.
 
     Args:
-        dollars: per hour, by pattern. A pattern fits a model that contains it as
-            whole words, in any case, ``*`` standing for anything: ``H100`` fits
-            ``NVIDIA H100 80GB HBM3``, ``A10`` does not fit ``NVIDIA A100``. Of several
-            that fit the longest wins.
+        dollars: per hour, by pattern. A pattern matches a model that contains it as
+            whole words, in any case; ``*`` matches anything: ``H100`` matches
+            ``NVIDIA H100 80GB HBM3``, ``A10`` does not match ``NVIDIA A100``. Of
+            several that match, the longest wins.
     """
 
     def __init__(self, dollars: Mapping[str, float]) -> None:
@@ -48,7 +48,7 @@ class Prices:
         self._unknown: set[str] = set()
 
     def of(self, model: str) -> float | None:
-        """Return dollars per hour, `None` for a model that is not in the table."""
+        """Return dollars per hour, `None` if the model is not in the table."""
         for expression, price in self._rules:
             if expression.search(model):
                 return price
@@ -90,7 +90,7 @@ def from_flags(texts: Iterable[str]) -> dict[str, float]:
     Return prices given as ``MODEL=DOLLARS``.
 
     Raises:
-        CommandError: one of them is something else.
+        CommandError: one of them is invalid.
     """
     found = {}
     for text in texts:
@@ -102,10 +102,10 @@ def from_flags(texts: Iterable[str]) -> dict[str, float]:
 def from_file(path: Path) -> dict[str, float]:
     """
     Return prices from a YAML mapping of models to dollars, or from lines of
-    ``model,dollars`` where the name ends in ``.csv``.
+    ``model,dollars`` if its name ends in ``.csv``.
 
     Raises:
-        CommandError: it cannot be read or holds something else.
+        CommandError: it cannot be read or is invalid.
     """
     found: dict[str, float] = {}
     try:

@@ -52,8 +52,8 @@ class Service:
     A running sidecar: created, started and stopped once.
 
     Args:
-        give_up: called from another thread with the reason why only a new process
-            can go on; at most once a poll.
+        give_up: called from another thread, with the reason, if only a new process can
+            continue; at most once per poll.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Service:
         return self._gate is not None and self._gate.encrypted
 
     def families(self) -> Iterator[Family]:
-        """Return what ``/metrics`` shows; reads memory and ``/proc/self`` alone."""
+        """Return what ``/metrics`` shows; reads only memory and ``/proc/self``."""
         yield gauge(BUILD_INFO, 1, self._version)
         found = self._contained("polling", self._polling.families)
         yield from found

@@ -25,10 +25,10 @@ class Totals(TypedDict):
     """
     Calls and compiles.
 
-    ``hits`` and ``hit_rate`` are `None`, and ``calls`` is 0, where calls are not
-    counted: functions of JAX itself, or the call layer is off. ``compiles``
-    were built, ``loads`` came from the persistent cache, ``failed_compiles`` did
-    neither; ``compile_seconds`` adds up all phases.
+    ``hits`` and ``hit_rate`` are `None`, and ``calls`` is 0, if calls are not counted:
+    functions of JAX itself, or the call layer is off. ``compiles`` were built,
+    ``loads`` came from the persistent cache, ``failed_compiles`` did neither;
+    ``compile_seconds`` adds up all phases.
     """
 
     calls: float

@@ -228,10 +228,11 @@ def taken(counted: CountedFunction) -> int:
 
 def on_end(counted: CountedFunction, note: Callable[[int], object]) -> None:
     """
-    Have *note* called with how often *counted* was called, when it ends; before that no
-    reference to it is dead, unless it is garbage in a cycle.
+    Call *note* with the number of calls when *counted* is deallocated; weak references
+    to it die only after that, unless it is garbage in a cycle.
 
-    *note* is C: what a signal handler raised in a ``__del__`` of Python would be lost.
+    *note* must be in C: an exception that a signal handler raises in a Python
+    ``__del__`` is lost.
     """
     counts = iter(_meter_of(counted).cache_info, None)
     _put(counted, "__del__", map(note, counts).__next__)

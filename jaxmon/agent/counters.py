@@ -1,5 +1,5 @@
 """
-Counters that need no lock: of what is added to, and of calls that are made.
+Counters that need no lock: one that is incremented, and one of calls.
 
 `itertools.repeat` counts down in one C call, which is atomic under the GIL, and can be
 read. Adding costs 30 ns; ``n += 1`` on an attribute would lose counts between threads.
@@ -41,7 +41,7 @@ class Meter(Protocol):
     """A callable whose calls are counted."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Count and make the call."""
+        """Count the call and make it."""
         ...
 
     def cache_info(self) -> int:

@@ -49,7 +49,7 @@ class Guard:
     Counts the failures of our own code by site. Thread-safe.
 
     Args:
-        clock: seconds that never step back.
+        clock: monotonic, in seconds.
 
     Attributes:
         strict: raise instead of containing; for jaxmon's own tests.

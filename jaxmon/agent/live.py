@@ -18,9 +18,9 @@ class LiveObjects:
     Weak references to counted objects, and the sum of their calls, including those of
     dead objects.
 
-    The sum costs a third of a microsecond for each object. Without a lock, which might
-    be held by a thread that a fork has left behind: what has to be done at once is done
-    without a call in between, where neither a thread nor a signal interrupts.
+    The sum costs a third of a microsecond for each object. There is no lock, because
+    after a fork it might be held by a thread that no longer exists: what must be atomic
+    contains no call, so that neither a thread nor a signal interrupts it.
     """
 
     __slots__ = ("_ended", "_many", "_numbers", "_records")

@@ -52,7 +52,7 @@ def render() -> dict[str, str]:
 
 def memory_used(by: str, scope: str) -> str:
     """
-    Return PromQL for the share of its limit that the fullest device uses.
+    Return PromQL for the fraction of its limit that the fullest device uses.
 
     Args:
         by: labels to keep, as PromQL lists them.

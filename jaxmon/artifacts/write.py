@@ -57,7 +57,7 @@ def check(
 
 
 def extra(root: Path, artifacts: Artifacts, owned: Iterable[str]) -> list[str]:
-    """Return the files below the *owned* directories that are no artifacts."""
+    """Return the files below the *owned* directories that are not artifacts."""
     return sorted(
         relative
         for directory in owned

@@ -59,8 +59,8 @@ def from_processes(documents: Iterable[Mapping[str, Any]]) -> Record:
     """
     Combine the files written by each agent into the record of a run.
 
-    Counts and seconds of several processes are added up; of the size of a program
-    the largest is kept.
+    Counts and seconds of several processes are added up; of program sizes, the largest
+    is kept.
     """
     versions: dict[str, str] = {}
     functions: dict[str, dict[str, float]] = {}
@@ -97,7 +97,7 @@ def check_writable(path: Path) -> None:
     Check that *path* is writable.
 
     Raises:
-        BaselineError: it cannot.
+        BaselineError: it is not.
     """
     reason = None
     if path.exists() and not path.is_file():

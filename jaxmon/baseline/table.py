@@ -59,7 +59,7 @@ def lines(comparison: Comparison, *, width: int = 80) -> Iterator[str]:
 
 
 def verdict(comparison: Comparison) -> str:
-    """Return the outcome in a line."""
+    """Return the outcome as one line."""
     count = len(comparison.before.functions.keys() & comparison.after.functions.keys())
     worse = comparison.worse
     if not worse:

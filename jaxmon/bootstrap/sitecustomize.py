@@ -1,4 +1,4 @@
-"""Imported by Python at start-up, in an interpreter that `jaxmon run` started."""
+"""Imported by Python at startup, in an interpreter that `jaxmon run` started."""
 
 from __future__ import annotations
 

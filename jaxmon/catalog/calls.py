@@ -1,4 +1,4 @@
-"""Calls, compiles and the programs they make."""
+"""Calls, compiles and the programs they produce."""
 
 from __future__ import annotations
 

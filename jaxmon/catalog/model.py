@@ -47,7 +47,7 @@ class Metric(NamedTuple):
         labels: label names in exposition order. The sidecar adds ``worker`` to
             every agent series that it relays.
         buckets: upper bounds of a histogram, without ``+Inf``.
-        sources: who exports it.
+        sources: exported by agent, sidecar or both.
         group: heading under which the documentation lists it.
         values: closed sets of label values, by label.
         limits: lowest and highest plausible value, if not implied by kind and unit.

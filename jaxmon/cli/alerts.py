@@ -171,12 +171,12 @@ def _chosen(
 
 
 def missing_tools() -> list[str]:
-    """Return the programs that `problems` would run and cannot."""
+    """Return the programs that `problems` would run but that are not installed."""
     return [tool for tool in ("promtool", "amtool") if shutil.which(tool) is None]
 
 
 def problems(files: Mapping[str, str]) -> Iterator[str]:
-    """Yield what promtool and amtool, as far as installed, find wrong with *files*."""
+    """Yield the problems that promtool and amtool, if installed, find in *files*."""
     from jaxmon import subprocesses
     from jaxmon.artifacts.alerts.build import ALERTMANAGER, ALERTS, RECORDING
     from jaxmon.files import scratch

@@ -1,4 +1,4 @@
-"""Entry point of the commands: Ctrl-C ends them silently, even during import."""
+"""Entry point of the commands: Ctrl-C stops them silently, even during import."""
 
 from __future__ import annotations
 

@@ -19,13 +19,13 @@ EXTRAS = {
 
 def require(command: str, *modules: str) -> None:
     """
-    Check, without importing them, that *modules* (keys of `EXTRAS`) are there.
+    Check, without importing them, that *modules* (keys of `EXTRAS`) are installed.
 
     A command module imports none of them at its top, so that ``jaxmon --help``
     works without; the command calls this before it needs them.
 
     Raises:
-        CommandError: one is missing; names the extra that brings it.
+        CommandError: one is missing; the message names the extra that provides it.
     """
     for module in modules:
         if find_spec(module) is None:

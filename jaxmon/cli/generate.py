@@ -68,8 +68,8 @@ def command(out: Path, *, check: bool) -> None:
     """
     Write the generated files, or check them.
 
-    They are made from the catalogue of metrics, the settings, the commands, the
-    objectives and the names of JAX.
+    They are generated from the catalogue of metrics, the settings, the commands, the
+    objectives and the JAX internals in use.
     """
     from jaxmon.artifacts import write
 

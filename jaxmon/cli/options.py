@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Url(click.types.StringParamType):
     An address of HTTP or HTTPS.
 
     Args:
-        path_follows: more of its path is appended, so it must end in a path.
+        path_follows: a path will be appended, so it must have no query or fragment.
     """
 
     name = "url"

@@ -41,7 +41,7 @@ def line(text: object = "", *, err: bool = False, colour: str | None = None) -> 
 
     Args:
         text: what to print; line breaks in it become spaces.
-        err: on standard error.
+        err: print to standard error.
         colour: that click knows, and removes for a file or pipe.
 
     Raises:
@@ -69,7 +69,7 @@ def document(data: Any) -> None:
 
 
 def safe(text: str) -> str:
-    """Return *text* as a line that is harmless and holds no secret."""
+    """Return *text* as a sanitised line without secrets."""
     return clean(_secrets().redacted(text))
 
 
@@ -96,8 +96,8 @@ def is_terminal(
 
 def report_width() -> int:
     """
-    Return the columns of a report: those of the terminal, if from 80 to 120, for
-    which tables are made.
+    Return the width of a report in columns: that of the terminal, limited to 80 to 120,
+    for which tables are designed.
     """
     return min(max(shutil.get_terminal_size().columns, _LEAST_WIDTH), _MOST_WIDTH)
 

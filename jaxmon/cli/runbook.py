@@ -72,7 +72,7 @@ def read(name: str) -> str:
 
 
 def summary(name: str) -> str:
-    """Return the first sentence of what the alert *name* means."""
+    """Return the first sentence of the meaning of the alert *name*."""
     _, _, meaning = read(name).partition("## Meaning")
     paragraph = " ".join(meaning.strip().partition("\n\n")[0].split())
     sentence, dot, _ = paragraph.partition(". ")

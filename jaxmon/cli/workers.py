@@ -30,7 +30,7 @@ _HINTS = {
 @dataclass(frozen=True, slots=True)
 class Worker:
     """
-    A program that has an agent.
+    A process with an agent.
 
     Attributes:
         number: its slot, which Prometheus sees as the label ``worker``.
@@ -48,7 +48,7 @@ class Worker:
 
     @property
     def told(self) -> str:
-        """Number, process and program in a line that is harmless for a terminal."""
+        """Number, process and program as one sanitised line."""
         if self.trouble:
             return f"{self.number}  {self.trouble}"
         process = self.overview.get("process")

@@ -74,13 +74,13 @@ def train_step(
 
 @jax.jit
 def eval_step(parameters: nnx.State, x: jax.Array, label: jax.Array) -> jax.Array:
-    """Return the share of a batch that is classified right."""
+    """Return the fraction of a batch that is classified correctly."""
     logits = nnx.merge(graph, parameters)(x)
     return jnp.mean(jnp.argmax(logits, axis=-1) == label)
 
 
 def evaluate(parameters: nnx.State, key: jax.Array, number: int) -> jax.Array:
-    """Return the share of a held-out batch that is classified right."""
+    """Return the fraction of a held-out batch that is classified correctly."""
     with jaxmon.activity("evaluate"):
         return eval_step(parameters, *make_batch(key, number)).block_until_ready()
 

@@ -27,7 +27,7 @@ _OFF = ("", "0", "false", "off", "no")
 
 
 def check(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what is to be said about *environ*."""
+    """Yield findings about *environ*."""
     yield _settings(environ)
     yield from _unknown(environ)
     for name, what in _COSTLY.items():

@@ -14,11 +14,11 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 class Finding:
     """
     Args:
-        area: what was looked at: ``versions``, ``hooks``, ``cache``...
+        area: what was checked: ``versions``, ``hooks``, ``cache``...
         status: ``note`` is worth knowing, ``warning`` will cost something, ``failure``
             means missing metrics or a program that will not run.
         text: what was found.
-        advice: what to do, empty where nothing is to be done.
+        advice: what to do; empty if nothing.
     """
 
     area: str

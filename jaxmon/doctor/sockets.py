@@ -25,7 +25,7 @@ _MAX_BYTES = 64 << 10
 
 
 def check(directory: Path, port: int | None) -> Iterator[Finding]:
-    """Yield what is to be said about the run *directory* and the agents' *port*."""
+    """Yield findings about the run *directory* and the agents' *port*."""
     usable = _directory(directory)
     yield usable
     if usable.status == "ok":

@@ -31,7 +31,7 @@ Version = Callable[[str], str | None]
 
 
 def installed(package: str) -> str | None:
-    """Return the version of an installed package, `None` where it is not."""
+    """Return the version of a package, `None` if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

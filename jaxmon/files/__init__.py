@@ -1,1 +1,1 @@
-"""Files: bounded where they are read, whole where they are written."""
+"""Files: read with a size limit, written atomically."""

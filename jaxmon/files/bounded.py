@@ -36,7 +36,7 @@ _KINDS = {
 
 
 def kind(mode: int) -> str:
-    """Return what a file of *mode* is that is not regular."""
+    """Return what kind of file has *mode*, for one that is not regular."""
     return _KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
@@ -64,17 +64,17 @@ def read(
     clock: Callable[[], float] = time.monotonic,
 ) -> bytes:
     """
-    Return what is in the file *path*.
+    Return the content of the file *path*.
 
     Args:
         path: of the file.
-        most: bytes that it may have.
-        pipe: take a pipe as well, and wait `PIPE_SECONDS` for its end.
-        clock: seconds, for that.
+        most: maximum size in bytes.
+        pipe: also accept a pipe, and wait up to `PIPE_SECONDS` for its end.
+        clock: seconds, for that wait.
 
     Raises:
-        ConfigFileError: it is no regular file, larger than *most* bytes, or cannot be
-            read.
+        ConfigFileError: it is not a regular file, is larger than *most* bytes, or
+            cannot be read.
     """
     try:
         if not (pipe and stat.S_ISFIFO(path.stat().st_mode)):
@@ -96,10 +96,10 @@ def read(
 
 def read_text(path: Path, *, most: int = MAX_BYTES, pipe: bool = False) -> str:
     """
-    Return the text in the file *path*; arguments as of `read`.
+    Return the text in the file *path*; arguments as for `read`.
 
     Raises:
-        ConfigFileError: as by `read`, or it is not UTF-8.
+        ConfigFileError: as for `read`, or it is not UTF-8.
     """
     raw = read(path, most=most, pipe=pipe)
     try:

@@ -21,11 +21,11 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 class FileLock:
     """
-    A lock on the file *path*, which has the permissions *mode*. The system lets it go
-    when the process ends.
+    A lock on the file *path*, which has the permissions *mode*. The kernel releases it
+    when the process exits.
 
-    An exception of the program that lands in here, as from a signal handler, leaves no
-    descriptor behind: what a system call returns is put into a list by C code.
+    An exception of the program that is raised in here, as by a signal handler, leaks no
+    descriptor: C code puts what a system call returns into a list.
     """
 
     def __init__(self, path: Path, mode: int) -> None:
@@ -37,16 +37,16 @@ class FileLock:
 
     @property
     def held(self) -> bool:
-        """Whether this process holds it, on the file that lay there."""
+        """Whether this process holds it, on the file as it was opened."""
         return bool(self._locks)
 
     def take(self) -> bool:
         """
-        Take it, and make the file where it is missing; `False` where another process
-        holds it, or where the existing file is not ours.
+        Acquire it, creating the file if it is missing; return `False` if another
+        process holds it, or if the existing file is not ours.
 
         Raises:
-            OSError: the file cannot be made.
+            OSError: the file cannot be created.
         """
         try:
             while self._open() and self._lock():
@@ -65,7 +65,7 @@ class FileLock:
         return False
 
     def in_place(self) -> bool:
-        """Return whether the lock is held on the file that others open."""
+        """Return whether the lock is held on the file that others would open."""
         if not self._locks:
             return False
         held = os.fstat(self._descriptors[0])
@@ -73,8 +73,8 @@ class FileLock:
 
     def release(self) -> None:
         """
-        Unlink the file if it is held, and let it go; twice is harmless, and needed
-        where an interrupt came between.
+        Unlink the file if the lock is held, and release the lock. Idempotent: after an
+        interruption, call it again.
         """
         try:
             if self.in_place():
@@ -85,7 +85,7 @@ class FileLock:
 
     def abandon(self) -> None:
         """
-        Close this process's hold and touch no file.
+        Close this process's descriptor and leave the file alone.
 
         For a forked child: the lock belongs to the open file, which the parent
         still holds.
@@ -129,8 +129,8 @@ class FileLock:
 
 def identity(path: Path) -> tuple[int, int] | None:
     """
-    Return device and inode of what lies at *path*, of a link its own; `None` where
-    nothing does.
+    Return device and inode of *path*, without following a link; `None` if it does not
+    exist.
     """
     try:
         status = path.lstat()

@@ -13,13 +13,13 @@ from jaxmon.errors import JaxmonError
 @contextmanager
 def directory(prefix: str) -> Iterator[Path]:
     """
-    Make a directory for the block, and take it away with all that is in it.
+    Create a directory for the block, and remove it afterwards with its content.
 
     Args:
-        prefix: what its name begins with.
+        prefix: start of its name.
 
     Raises:
-        JaxmonError: there is no place for one.
+        JaxmonError: it cannot be created.
     """
     try:
         # A process that was started may write there while we clean up.

@@ -1,1 +1,1 @@
-"""Formats that are read within bounds: JSON, YAML, protocol buffers."""
+"""Parsers with limits: JSON, YAML, protocol buffers."""

@@ -23,8 +23,8 @@ def parse(text: str | bytes, *, odd_numbers: bool = False) -> Any:
             rejected.
 
     Raises:
-        ValueError: it is not JSON in UTF-8, nests deeper than `MAX_DEPTH`, has an
-            object with the same key twice, or a non-finite number.
+        ValueError: it is not JSON in UTF-8, is nested deeper than `MAX_DEPTH`, or has
+            an object with a duplicate key, or a non-finite number.
     """
     if isinstance(text, bytes):
         try:

@@ -29,11 +29,11 @@ def fields(message: bytes | memoryview) -> Iterator[tuple[int, Value]]:
     Yield number and value of each field, in order, nothing copied.
 
     A value is an integer (a varint) or the raw bytes of anything else: a string, a
-    message, packed numbers, a fixed-width number. Groups, which were deprecated
-    before any of our messages was written, are refused.
+    message, packed numbers, a fixed-width number. Groups, which were deprecated before
+    any of our messages was defined, are rejected.
 
     Raises:
-        WireError: *message* is truncated, or is no protocol buffer.
+        WireError: *message* is truncated, or is not a protocol buffer.
     """
     view = memoryview(message)
     position, end = 0, len(view)

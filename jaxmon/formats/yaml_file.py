@@ -1,8 +1,8 @@
 """
 Safe parsing of YAML configuration files.
 
-A file that was written by mistake costs an error and no more: not the seconds of a
-parser, not the stack, not the memory. PyYAML is loaded where a file is parsed.
+A malformed file costs an error message and nothing else: no long parsing, no stack
+overflow, no excessive memory. PyYAML is loaded only when a file is parsed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def compose(text: str, *, secret: bool = False) -> yaml.Node | None:
         secret: never quote its content in an error.
 
     Raises:
-        ConfigFileError: it is not YAML, nests too deep, or holds too much.
+        ConfigFileError: it is not YAML, is nested too deeply, or has too many values.
     """
     import yaml  # noqa: PLC0415 - most programs have no such file
 

@@ -31,7 +31,7 @@ class Stored:
     A dashboard as Grafana has it.
 
     Args:
-        folder: uid, `ROOT_FOLDER` outside of all folders.
+        folder: uid; `ROOT_FOLDER` if outside of all folders.
         message: of its current version; `None` if Grafana does not return it.
         author: login or service account that saved it last.
         updated: time of that save, in Grafana's format.
@@ -48,7 +48,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class StoredAsV2:
-    """A dashboard in a format that the classic API does not show."""
+    """A dashboard in a format that the classic API cannot return."""
 
 
 Observed: TypeAlias = Stored | StoredAsV2 | None
@@ -72,7 +72,8 @@ class Grafana:
     """
     One Grafana, as a service account sees it.
 
-    Each method raises `GrafanaError` when Grafana cannot be reached or refuses.
+    Each method raises `GrafanaError` if Grafana cannot be reached or rejects the
+    request.
     """
 
     def __init__(self, session: Session) -> None:
@@ -80,18 +81,18 @@ class Grafana:
 
     @property
     def url(self) -> str:
-        """Its address, without a slash at the end."""
+        """Its URL, without a trailing slash."""
         return self._session.url
 
     def health(self) -> str:
-        """Return Grafana's version, ``"unknown"`` where that is hidden."""
+        """Return Grafana's version, ``"unknown"`` if it is hidden."""
         response = self._session.request("GET", "/api/health")
         if response.status != _OK:
             self._refused("health", response)
         return self._session.redacted(response.text("version")) or "unknown"
 
     def folder(self, uid: str) -> str | None:
-        """Return the title of the folder *uid*, `None` when there is no such folder."""
+        """Return the title of the folder *uid*, `None` if it does not exist."""
         response = self._session.request("GET", f"/api/folders/{_quoted(uid)}")
         if response.status == _NOT_FOUND:
             return None
@@ -101,10 +102,10 @@ class Grafana:
 
     def create_folder(self, uid: str, title: str) -> None:
         """
-        Make a folder at the top level.
+        Create a folder at the top level.
 
         Raises:
-            ConflictError: there is one with that uid or, on old servers, that title.
+            ConflictError: a folder with that uid or, on old servers, that title exists.
         """
         response = self._session.request(
             "POST", "/api/folders", body={"uid": uid, "title": title}
@@ -133,7 +134,7 @@ class Grafana:
         raise GrafanaError(msg)
 
     def dashboard(self, uid: str) -> Observed:
-        """Return what Grafana has under *uid*, with the message of its version."""
+        """Return the dashboard *uid*, with the message of its version."""
         response = self._session.request("GET", f"/api/dashboards/uid/{_quoted(uid)}")
         if response.status == _NOT_FOUND:
             return None
@@ -162,8 +163,8 @@ class Grafana:
         Store *body* as the next version.
 
         Args:
-            body: classic JSON; its id and version do not count.
-            base: the version that it replaces, `None` if there shall be none.
+            body: classic JSON; its id and version are ignored.
+            base: the version that it replaces, `None` for a new dashboard.
             folder: without it, Grafana would move the dashboard out of its folder.
             message: for the history.
 

@@ -40,16 +40,16 @@ _MESSAGE = re.compile(r"jaxmon push \S+ sha256:([0-9a-f]{64})")
 
 
 class ContentError(JaxmonError, ValueError):
-    """A file that is not a dashboard which can be pushed."""
+    """A file that is not a dashboard, or one that cannot be pushed."""
 
 
 @dataclass(frozen=True)
 class Dashboard:
     """
-    A dashboard as it should be.
+    A desired dashboard.
 
     Args:
-        body: as a file or a renderer has it, plus the tag `TAG`.
+        body: from a file or a renderer, plus the tag `TAG`.
     """
 
     uid: str
@@ -63,22 +63,22 @@ class Dashboard:
 
     @property
     def message(self) -> str:
-        """What the history of Grafana shall say about this version."""
+        """The message for this version in Grafana's history."""
         return f"jaxmon push {version()} sha256:{self.digest}"
 
 
 def pushed_digest(message: str) -> str | None:
-    """Return the hash in a version's *message*, `None` when no push wrote it."""
+    """Return the hash in a version's *message*, `None` if no push wrote it."""
     found = _MESSAGE.fullmatch(message)
     return found and found[1]
 
 
 def content(body: Body) -> dict[str, Any]:
     """
-    Return *body* without what Grafana assigns, keeps as state, or holds for absent.
+    Return *body* without what Grafana assigns, keeps as state, or treats as absent.
 
-    The value that a variable happens to have is state; ``null``, ``[]`` and ``{}``
-    are as good as absent.
+    The current value of a variable is state; ``null``, ``[]`` and ``{}`` count as
+    absent.
     """
     kept = {key: value for key, value in body.items() if key not in _ASSIGNED}
     if isinstance(templating := kept.get("templating"), dict):
@@ -115,7 +115,7 @@ def lines(body: Body) -> list[str]:
 
 
 def is_uid(text: str) -> bool:
-    """Return whether *text* can be the uid of a dashboard or folder."""
+    """Return whether *text* is a valid uid of a dashboard or folder."""
     return _UID.fullmatch(text) is not None
 
 
@@ -124,7 +124,7 @@ def parse(text: str, source: str) -> Dashboard:
     Return the dashboard that *text* describes, in Grafana's classic JSON.
 
     Raises:
-        ContentError: it cannot be pushed; names *source*.
+        ContentError: it cannot be pushed; the message names *source*.
     """
     try:
         body = json_text.parse(text)
@@ -167,10 +167,10 @@ def load(paths: Iterable[Path]) -> list[Dashboard]:
 
 def parse_all(texts: Mapping[str, str]) -> list[Dashboard]:
     """
-    Return the dashboards in *texts*, by source, each uid and title once.
+    Return the dashboards in *texts*, which are by source; uids and titles are unique.
 
     Raises:
-        ContentError: one cannot be pushed, or two are for the same place.
+        ContentError: one cannot be pushed, or two share a uid or title.
     """
     found: list[Dashboard] = []
     seen: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """
 Decides what a push must do for each dashboard.
 
-Nothing here talks to Grafana: the same observation always gives the same decision.
+Nothing here connects to Grafana: the same observation always yields the same decision.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jaxmon.grafana.content import (
 
 
 class State(StrEnum):
-    """How a dashboard in Grafana relates to the one that should be there."""
+    """How a dashboard in Grafana relates to the desired one."""
 
     CREATE = "create"
     UNCHANGED = "unchanged"
@@ -41,10 +41,10 @@ _WRITTEN = frozenset({State.CREATE, State.UPDATE})
 @dataclass(frozen=True)
 class Step:
     """
-    One dashboard, what Grafana has in its place, and what that means.
+    One dashboard, what Grafana has under its uid, and how they relate.
 
     Args:
-        reason: why it is not written; ``""`` when it is, or need not be.
+        reason: why it is not written; ``""`` if it is, or need not be.
     """
 
     desired: Dashboard
@@ -60,7 +60,7 @@ class Step:
         return self.state in _WRITTEN or (force and self.state is State.DRIFTED)
 
     def diff(self) -> list[str]:
-        """Return a unified diff, stored to desired; empty where nothing differs."""
+        """Return a unified diff, stored to desired; empty if nothing differs."""
         uid, stored = self.desired.uid, self.observed
         found, name = [], f"{uid} in Grafana: none"
         if isinstance(stored, Stored):
@@ -79,7 +79,7 @@ def decide(
     Return the step for one dashboard.
 
     Args:
-        desired: the dashboard as it should be.
+        desired: the dashboard to be stored.
         observed: what is stored under its uid.
         folder: uid of the folder that it should be in.
         taken: uids of that folder's dashboards by title.

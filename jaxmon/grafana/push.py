@@ -24,7 +24,7 @@ from jaxmon.grafana.session import GrafanaError
 
 
 class Outcome(StrEnum):
-    """What became of one dashboard."""
+    """The outcome for one dashboard."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Folder:
-    """Where the dashboards go; made with that title if it is missing."""
+    """Where the dashboards go; created with that title if missing."""
 
     uid: str
     title: str
@@ -51,7 +51,7 @@ class Plan:
     Args:
         steps: one for each dashboard.
         taken: uids of the dashboards in the folder by title.
-        folder_missing: the folder has to be made first.
+        folder_missing: the folder must be created first.
     """
 
     folder: Folder
@@ -73,9 +73,9 @@ class Result:
 
     Args:
         state: as planned.
-        reason: why it was not written, or what else to know; may be empty.
-        version: that Grafana has now, where known.
-        url: of the dashboard, where known.
+        reason: why it was not written, or a remark; may be empty.
+        version: current version in Grafana, if known.
+        url: of the dashboard, if known.
         backup: copy of what was replaced.
     """
 
@@ -93,10 +93,10 @@ def make_plan(
     grafana: Grafana, dashboards: Sequence[Dashboard], folder: Folder
 ) -> Plan:
     """
-    Return what has to be done; only reads.
+    Return what must be done; only reads.
 
     Raises:
-        GrafanaError: Grafana cannot be reached, or shows nothing to this token.
+        GrafanaError: Grafana cannot be reached, or this token may not read it.
     """
     missing = folder.uid != ROOT_FOLDER and grafana.folder(folder.uid) is None
     taken = {} if missing else grafana.titles(folder.uid)
@@ -120,8 +120,8 @@ class Push:
     Carries out a plan.
 
     Args:
-        force: replace what drifted, after a copy of it was written.
-        backup_dir: where copies go.
+        force: replace dashboards that were edited, after backing them up.
+        backup_dir: directory for backups.
         now: time for their names.
     """
 
@@ -132,10 +132,10 @@ class Push:
 
     def apply(self, plan: Plan) -> list[Result]:
         """
-        Return what became of each dashboard; one that fails does not stop the others.
+        Return the outcome for each dashboard; one that fails does not stop the others.
 
         Raises:
-            GrafanaError: the folder could not be made.
+            GrafanaError: the folder could not be created.
         """
         if plan.makes_folder(force=self.force):
             self._make_folder(plan.folder)
@@ -246,10 +246,10 @@ def back_up(stored: Stored, *, uid: str, directory: Path, now: datetime) -> Path
     """
     Write the dashboard *uid* to a new file of *directory* and return its path.
 
-    Only this user can read it. Grafana's "Import" takes it as it is.
+    Only this user can read it. Grafana's "Import" accepts it unchanged.
 
     Raises:
-        OSError: it could not be written, down to the disk; nothing is left of it.
+        OSError: it could not be written and synced to disk; no file is left behind.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     stem = f"{uid}-v{stored.version}-{now:%Y%m%dT%H%M%SZ}"

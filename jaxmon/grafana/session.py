@@ -72,7 +72,7 @@ class JsonResponse:
     location: str = ""
 
     def text(self, key: str) -> str:
-        """Return the string that the body has under *key*, ``""`` without one."""
+        """Return the string at *key* in the body, ``""`` if there is none."""
         found = self.data.get(key) if isinstance(self.data, dict) else None
         return found if isinstance(found, str) else ""
 
@@ -92,11 +92,11 @@ class Session:
         token: of a service account.
         ca_file: CA certificates to trust instead of the system's.
         timeout: seconds for each attempt.
-        insecure_http: send the token in the clear to another host.
+        insecure_http: allow sending the token unencrypted to another host.
         sleep: waits between attempts.
 
     Raises:
-        GrafanaError: an address, token or certificate file that cannot be used.
+        GrafanaError: the address, token or certificate file is invalid.
     """
 
     url: str

@@ -28,8 +28,8 @@ class Response:
     """
     Args:
         status: of HTTP.
-        headers: by lower-case name; of several the last.
-        body: as it came.
+        headers: by lower-case name; the last of duplicates.
+        body: as received.
     """
 
     status: int
@@ -43,10 +43,10 @@ class Response:
 
     def json(self) -> Any:
         """
-        Return what the body says.
+        Return the body as JSON.
 
         Raises:
-            ValueError: it is no JSON that can be used.
+            ValueError: it is not valid JSON.
         """
         return json_text.parse(self.body)
 
@@ -60,18 +60,18 @@ def get(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """
-    GET *target* in the clear from the server at *place*.
+    GET *target*, unencrypted, from the server at *place*.
 
     Args:
         place: host and port, or a Unix socket.
         target: path and query.
-        seconds: for all of it.
-        max_bytes: most that may be received, head included.
-        headers: beyond the usual.
+        seconds: for the whole exchange.
+        max_bytes: maximum size of the response, including the head.
+        headers: in addition to the usual ones.
 
     Raises:
         TimeoutError: it took too long.
-        TooLargeError: there was too much of it.
+        TooLargeError: the response is too large.
         OSError: the connection failed.
         http.client.HTTPException: the response is not valid HTTP, or was truncated.
     """

@@ -46,10 +46,10 @@ class Connection:
     Attributes:
         progress: time when it last sent or received something, or had to wait for us.
         deadline: end of the time allowed for its current phase.
-        request: what it asked for, once it has said all of that.
-        answer: the response in the making.
+        request: its request, once that is complete.
+        answer: the response being generated.
         pending: what *answer* waits for.
-        open: the handshake is done, and the client can be answered.
+        open: the handshake is done, so a response can be sent.
     """
 
     def __init__(self, transport: Transport, listener: Listener, peer: str) -> None:
@@ -90,7 +90,7 @@ class Connection:
         return True
 
     def respond(self, response: Response) -> None:
-        """Have *response* sent from now on."""
+        """Start sending *response*."""
         hidden = self.request is not None and self.request.method == "HEAD"
         body = memoryview(b"" if hidden else response.body)
         self._unsent = memoryview(render_head(response) + body[:_PIECE])
@@ -113,7 +113,7 @@ class Connection:
         return not (self._unsent or self._rest)
 
     def drain(self) -> bool:
-        """Drop what the client still says; return whether it has said all."""
+        """Discard what the client still sends; return whether it has finished."""
         try:
             return not self.transport.receive(_PIECE)
         except BlockingIOError:

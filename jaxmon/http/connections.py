@@ -57,20 +57,20 @@ class Timeouts(NamedTuple):
 
 class Connections:
     """
-    Used on the server's thread only. Clients are *asking* until there is room to answer
-    their request, *answered* until they have received the response, and *ending* until
-    they have closed as well: closing first, with unread bytes, resets a connection and
-    loses the response in it.
+    Used on the server's thread only. Clients are *asking* until there is room to
+    process their request, *answered* until they have received the response, and
+    *ending* until they have closed as well: closing first, with unread bytes, resets a
+    connection and loses the response in it.
 
     Args:
         loop: watches their sockets.
         router: creates the responses.
         timeouts: of a client.
-        most: maximum number answered at a time.
-        report: is given failures of ours, and where they were.
+        most: maximum number of clients served at a time.
+        report: called with our failures and their locations.
 
     Attributes:
-        dropped: how many were refused or had to give way.
+        dropped: number of clients refused, or dropped for others.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Connections:
 
     @property
     def due(self) -> float:
-        """When the time of the first of them is over, by `now`."""
+        """The earliest deadline of a client, by `now`."""
         return min((client.deadline for client in self), default=inf)
 
     def welcome(self, sock: socket.socket, listener: Listener, peer: str) -> None:
-        """Serve one more, which came in at *listener* from the address *peer*."""
+        """Serve a new client, accepted by *listener* from the address *peer*."""
         try:
             transport = listener.open(sock)
         except Exception as error:  # noqa: BLE001 - contained: costs one client
@@ -145,7 +145,7 @@ class Connections:
                 self._end_the_time_of(client)
 
     def dismiss(self) -> None:
-        """Close those whose response has not been begun."""
+        """Close those to which no response is being sent yet."""
         for client in list(self._asking):
             self._close(client)
 

@@ -30,7 +30,7 @@ class Gate(Protocol):
 
     @property
     def guards(self) -> bool:
-        """Whether a website in a browser is kept out."""
+        """Whether it keeps out websites in a browser."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class Gate(Protocol):
 
     def open(self, sock: socket.socket) -> Transport:
         """
-        Return what carries the bytes of a client that was just accepted.
+        Return the transport of a client that was just accepted.
 
         Raises:
             OSError: the client is gone.
@@ -48,13 +48,13 @@ class Gate(Protocol):
         ...
 
     def check(self, request: Request) -> Response | Future[Response | None] | None:
-        """Return the response that refuses *request*, `None` if it is admitted."""
+        """Return the response that rejects *request*, `None` if it is admitted."""
         ...
 
 
 class Listener(NamedTuple):
     """
-    A listening socket, non-blocking, and what guards it.
+    A non-blocking listening socket and its guard.
 
     Args:
         sock: bound and listening.
@@ -68,11 +68,11 @@ class Listener(NamedTuple):
 
     @property
     def guarded(self) -> bool:
-        """Whether a website that pretends to be this host is kept out."""
+        """Whether websites that pretend to be this host are kept out."""
         return self.local or (self.gate is not None and self.gate.guards)
 
     def open(self, sock: socket.socket) -> Transport:
-        """Return what carries the bytes of a client that was accepted here."""
+        """Return the transport of a client that was accepted here."""
         return Transport(sock) if self.gate is None else self.gate.open(sock)
 
 
@@ -81,7 +81,7 @@ def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
     Listen on *host*, an address: names are not resolved.
 
     Raises:
-        OSError: the address is not one, not of this host, or in use.
+        OSError: the address is invalid, not of this host, or in use.
     """
     family, address = numeric_address(host, port)
     everywhere = address[0] == "::"
@@ -138,7 +138,7 @@ def unix(path: Path, mode: int) -> Listener:
 
 
 def numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
-    """Return what binds *host*; the scope of a link-local address included."""
+    """Return the address to bind for *host*, with the scope of a link-local address."""
     try:
         found = socket.getaddrinfo(
             # As bytes: for a text it would load the tables of international names.

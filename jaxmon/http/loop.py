@@ -24,11 +24,11 @@ _Call: TypeAlias = Callable[[], None]
 
 class Loop:
     """
-    Calls what sockets are ready for, and what is to be done at its time. Except for
-    `wake`, it is used by one thread at a time.
+    Makes calls when sockets are ready, and at given times. Except for `wake`, it is
+    used by one thread at a time.
 
     Args:
-        report: is given what a call raised, as a failure of ``server``.
+        report: called with what a call raised, as a failure of ``server``.
 
     Raises:
         OSError: there are no descriptors left.
@@ -48,7 +48,7 @@ class Loop:
             undo.pop_all()
 
     def watch(self, sock: _Socket, events: int, call: _Call) -> None:
-        """Have *call* made whenever *sock* is ready for *events*, and for no others."""
+        """Make *call* whenever *sock* is ready for *events*, and for no others."""
         watched = self._selector.get_map().get(sock)
         if watched is None:
             self._selector.register(sock, events, call)
@@ -56,21 +56,21 @@ class Loop:
             self._selector.modify(sock, events, call)
 
     def unwatch(self, sock: _Socket) -> None:
-        """Have nothing called for *sock* any more; before it is closed."""
+        """Stop watching *sock*; call this before it is closed."""
         if sock.fileno() >= 0 and sock in self._selector.get_map():
             self._selector.unregister(sock)
 
     def later(self, seconds: float, call: _Call) -> None:
-        """Have *call* made once, *seconds* from now."""
+        """Make *call* once, *seconds* from now."""
         heapq.heappush(self._timers, (now() + seconds, next(self._number), call))
 
     def wake(self) -> None:
-        """Have `turn` return soon; any thread."""
+        """Make `turn` return soon; thread-safe."""
         with contextlib.suppress(OSError):  # it will, or the loop was closed
             self._pipe[1].send(b"\0")
 
     def turn(self, until: float = inf) -> None:
-        """Wait for something to do, by `now` *until* then, and do it."""
+        """Wait until something is due, or *until* (by `now`), and do what is due."""
         due = min(until, self._timers[0][0] if self._timers else inf)
         ready = self._selector.select(None if due == inf else max(0.0, due - now()))
         watched = self._selector.get_map()
@@ -82,7 +82,7 @@ class Loop:
             self._do(heapq.heappop(self._timers)[-1])
 
     def close(self) -> None:
-        """Close its own descriptors."""
+        """Close the loop's own descriptors."""
         self._selector.close()
         for end in self._pipe:
             end.close()

@@ -25,8 +25,8 @@ _MAX_PARAMETERS = 64
 
 now = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
 """
-Seconds by `time.monotonic`'s clock. The program may put something else in the place of
-that function: with NaN, all that was to happen later would happen at once.
+Seconds by `time.monotonic`'s clock. The program may replace that function: if it
+returned NaN, everything that is scheduled would happen immediately.
 """
 
 
@@ -40,7 +40,7 @@ class Request(NamedTuple):
         query: parameters; the last of a name wins.
         headers: by lower-case name; repeated ones are joined by a comma.
         arrived: when it was complete, by `now`; a response whose generation started
-            later may answer it, whichever request triggered it.
+            later may serve it, whichever request triggered it.
     """
 
     method: str
@@ -60,7 +60,10 @@ class Response(NamedTuple):
 
 
 class RequestError(Exception):
-    """A request that gets *status* and a line of text, and then no connection."""
+    """
+    A request that is rejected with *status* and a line of text; the connection is
+    closed.
+    """
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -92,7 +95,7 @@ def parse_request(head: bytes) -> Request:
 
 
 def render_head(response: Response) -> bytes:
-    """Return what precedes the body of *response* on the wire."""
+    """Return the status line and headers of *response*."""
     head = [
         f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
         f"Content-Type: {response.content_type}",

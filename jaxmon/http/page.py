@@ -30,7 +30,7 @@ def metrics_handler(
     Return the handler of a metrics endpoint.
 
     Args:
-        collect: returns the families, collected anew for each response.
+        collect: returns the families; called for each response.
         seconds: receives the duration of each; a response contains those of its
             predecessors.
         failed: called for a family that cannot be encoded; only that family is omitted.
@@ -64,10 +64,10 @@ def shared(
     """
     Return a handler that generates one response for all waiting requests.
 
-    A response answers a request only if its generation started after the request had
+    A response serves a request only if its generation started after the request had
     arrived, so no client gets data older than its request. Clients that send requests
     faster than responses are generated delay others by one response per turn, however
-    many they are.
+    many there are.
 
     Args:
         make: returns the response of a variant.

@@ -22,7 +22,7 @@ class Secrets:
     Secrets, and the forms in which they may be echoed.
 
     Args:
-        secrets: passwords, tokens; empty ones do not count.
+        secrets: passwords, tokens; empty ones are ignored.
         hidden: the replacement.
     """
 

@@ -80,7 +80,7 @@ class Route:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What server and proxy may echo, and must not be shown."""
+        """Secrets that server and proxy may echo and that must not be shown."""
         known = filter(None, (self.server, self.proxy))
         return tuple(secret for one in known for secret in secrets_of(one))
 
@@ -99,7 +99,7 @@ class Route:
         A user and password in its URL are sent as basic authentication.
 
         Raises:
-            TimeoutError: the time is over.
+            TimeoutError: it took too long.
             TooLargeError: the response is too large.
             UnreachableError: nothing accepts connections there.
             ssl.SSLError: the TLS handshake failed, or the certificate is not trusted.

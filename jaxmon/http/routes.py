@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Handler: TypeAlias = Callable[[Request], "Response | Future[Response]"]
 
 Answer: TypeAlias = "Generator[Future[Any], Any, Response]"
-"""A response in the making: yields what it waits for, and is sent its result."""
+"""A response being generated: yields the futures that it waits for."""
 
 _FOREIGN = (
     "the Host header is not a name of this machine; use the IP address, or allow "
@@ -54,7 +54,7 @@ class Router:
     def answer(
         self, request: Request, listener: Listener, sock: socket.socket
     ) -> Answer:
-        """Make the response to *request*, which came in by *sock*."""
+        """Return the response to *request*, received on *sock*."""
         if not (listener.guarded or self._hosts.admits(request.headers, sock)):
             return error_response(HTTPStatus.FORBIDDEN, _FOREIGN)
         routes = self._local_routes if listener.local else self._routes

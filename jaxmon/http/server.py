@@ -61,15 +61,15 @@ class Server:
         local_routes: handlers for clients of a Unix socket only, guarded by the
             permissions of its file.
         name: of the thread.
-        max_connections: how many clients are answered at a time; twice as many may be
-            about to ask. The rule in `connections` says who gives way to one more;
-            where nobody does, who has asked gets 503 after a second.
+        max_connections: how many clients are served at a time; twice as many may be
+            sending requests. The rule in `connections` decides which is dropped for a
+            new one; if none is, a request that has waited for a second gets 503.
         read_timeout: seconds for a client to send a request.
-        write_timeout: seconds for a client to take a response.
-        answer_timeout: seconds that a page made on another thread may take.
-        hosts: by which names clients of TCP may ask, where no gate keeps others out.
-        on_error: is given failures, by site: ``server`` or ``server:`` and the
-            path of the handler that raised. Called on the server thread.
+        write_timeout: seconds for a client to receive a response.
+        answer_timeout: seconds for a response generated on another thread.
+        hosts: host names that TCP clients may request, if no gate guards the listener.
+        on_error: called with the site of each failure: ``server``, or ``server:`` and
+            the path of the handler that raised. Called on the server's thread.
 
     Attributes:
         routes: handler by path, for TCP.
@@ -109,27 +109,27 @@ class Server:
 
     @property
     def clients(self) -> int:
-        """How many clients are connected."""
+        """Number of connected clients."""
         return 0 if self._clients is None else len(self._clients)
 
     @property
     def dropped(self) -> int:
-        """How many clients were refused, or had to give way to others."""
+        """Number of clients refused, or dropped for others."""
         return 0 if self._clients is None else self._clients.dropped
 
     def listen_tcp(self, host: str, port: int, *, gate: Gate | None = None) -> int:
         """
-        Listen on an address, before `start`; return the port, which the system
-        chose if *port* is 0.
+        Listen on an address, before `start`; return the port, which the system chooses
+        if *port* is 0.
 
         Args:
             host: an IPv4 or IPv6 address, or ``localhost`` for 127.0.0.1; ``::``
                 takes IPv4 clients as well. Names are not resolved.
             port: 0 for any free one.
-            gate: encrypts, or decides who is let in.
+            gate: encrypts, or decides which clients are admitted.
 
         Raises:
-            OSError: the address is not one, not of this host, or in use.
+            OSError: the address is invalid, not of this host, or in use.
         """
         listener = listeners.tcp(host, port, gate=gate)
         self._add(listener)
@@ -155,7 +155,9 @@ class Server:
         return listener
 
     def close_listener(self, listener: Listener) -> None:
-        """Stop listening there, on the server's own thread; its clients stay."""
+        """
+        Stop listening there, on the server's own thread; its clients stay connected.
+        """
         if listener in self._listeners:
             self._listeners.remove(listener)
             if self._loop is not None:
@@ -204,10 +206,10 @@ class Server:
 
     def stop(self) -> None:
         """
-        Stop serving and close every socket; twice is harmless.
+        Stop serving and close every socket. Idempotent.
 
-        Responses under way get a second to finish. Returns after five seconds at
-        the latest, even if a handler hangs.
+        Responses in progress get a second to finish. Returns after five seconds at the
+        latest, even if a handler hangs.
         """
         self._stopping = True
         thread, loop = self._thread, self._loop

@@ -28,16 +28,16 @@ _CHUNK = 1 << 16
 
 
 class TooLargeError(OSError):
-    """The other side sent more than it may."""
+    """The peer sent more than allowed."""
 
 
 class Bounds:
     """
-    What one exchange may take, counted from now.
+    Limits of one exchange, which starts now.
 
     Args:
-        seconds: for all of it.
-        max_bytes: most that may be received.
+        seconds: for the whole exchange.
+        max_bytes: maximum number of bytes received.
     """
 
     def __init__(self, seconds: float, max_bytes: int) -> None:
@@ -48,27 +48,27 @@ class Bounds:
 
     def remaining(self) -> float:
         """
-        Return the seconds that are left, more than 0.
+        Return the remaining seconds, more than 0.
 
         Raises:
-            TimeoutError: there are none.
+            TimeoutError: none are left.
         """
         if (remaining := self._end - time.monotonic()) <= 0:
             raise self.timeout_error()
         return remaining
 
     def timeout_error(self) -> TimeoutError:
-        """Return what to raise when the time is over."""
+        """Return the error to raise when no time is left."""
         return TimeoutError(
             f"timed out: no complete response within {self._seconds:g} s"
         )
 
     def count(self, received: int) -> None:
         """
-        Take note of bytes that were received.
+        Count received bytes.
 
         Raises:
-            TooLargeError: they are too many.
+            TooLargeError: there are too many.
         """
         self._received += received
         if self._received > self._max_bytes:
@@ -81,8 +81,8 @@ class Stream:
     """
     A connected socket within *bounds*; one thread. `http.client` takes it for a socket.
 
-    Each method raises `TimeoutError` and `TooLargeError` where the bounds are reached,
-    `OSError` where the connection fails.
+    Methods raise `TimeoutError` and `TooLargeError` when a limit is reached, and
+    `OSError` if the connection fails.
     """
 
     def __init__(self, connected: socket.socket, bounds: Bounds) -> None:
@@ -92,10 +92,10 @@ class Stream:
 
     def encrypt(self, context: ssl.SSLContext, host: str) -> None:
         """
-        Speak TLS from now on, with *host*.
+        Use TLS from now on, with *host*.
 
         Raises:
-            ssl.SSLError: it could not be agreed on.
+            ssl.SSLError: the handshake failed.
         """
         self._socket.settimeout(self._bounds.remaining())
         with self._in_time():
@@ -113,7 +113,9 @@ class Stream:
                 unsent = unsent[self._socket.send(unsent) :]
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """Return what is received as a file, the same each time; *mode* is ``"rb"``."""
+        """
+        Return the received data as a file, always the same one; *mode* is ``"rb"``.
+        """
         del mode
         return self._file
 

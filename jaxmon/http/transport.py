@@ -1,4 +1,4 @@
-"""How bytes travel between the server and a client."""
+"""Transports: how bytes travel between the server and a client."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from selectors import EVENT_READ, EVENT_WRITE
 
 class Transport:
     """
-    The socket of a client, in the clear; what encrypts derives from this.
+    The unencrypted socket of a client; encrypting transports derive from it.
 
-    Nothing here waits: where the client is not ready, `BlockingIOError` is raised, and
-    `wants` is the event to wait for. Another `OSError` means that the client is gone.
+    Nothing here blocks: if the client is not ready, `BlockingIOError` is raised, and
+    `wants` is the event to wait for. Any other `OSError` means that the client is gone.
 
     Args:
         sock: just accepted, non-blocking; closed by `close`.
@@ -29,7 +29,7 @@ class Transport:
         """Perform the handshake; called repeatedly until it returns."""
 
     def receive(self, size: int) -> bytes:
-        """Return at most *size* bytes, ``b""`` once the client has said all."""
+        """Return at most *size* bytes, ``b""`` once the client has finished sending."""
         self.wants = EVENT_READ
         return self.sock.recv(size)
 
@@ -39,10 +39,10 @@ class Transport:
         return self.sock.send(data)
 
     def end(self) -> None:
-        """Send nothing more, and let the client know; it may still be received from."""
+        """Finish sending, and notify the client; receiving is still possible."""
         self.wants = EVENT_READ
         self.sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close the socket; twice is harmless."""
+        """Close the socket. Idempotent."""
         self.sock.close()

@@ -20,7 +20,7 @@ def parts_of(address: str) -> SplitResult:
     Return the parts of *address*, an HTTP or HTTPS URL with a host.
 
     Raises:
-        ValueError: it is not one; the message says what one looks like.
+        ValueError: it is not one; the message describes a valid one.
     """
     try:
         parts = urlsplit(address)
@@ -44,12 +44,12 @@ def without_user(address: str) -> str:
 
 
 def shown(parts: SplitResult) -> str:
-    """Return the address as it may be shown: without user, password and query."""
+    """Return the address for display: without user, password and query."""
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def place_of(parts: SplitResult) -> tuple[str, int]:
-    """Return host and port, the usual one of the scheme where none is given."""
+    """Return host and port; the scheme's default port if none is given."""
     return parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
 
 
@@ -74,12 +74,12 @@ def is_loopback(parts: SplitResult) -> bool:
 
 
 def basic(parts: SplitResult) -> str:
-    """Return user and password as a header has them, for basic authentication."""
+    """Return the value of a basic authentication header."""
     return f"Basic {_credentials(parts)}"
 
 
 def secrets_of(parts: SplitResult) -> tuple[str, ...]:
-    """Return the password, and what a header has instead; nothing without one."""
+    """Return the password and its form in a header; nothing if there is none."""
     return (unquote(parts.password), _credentials(parts)) if parts.password else ()
 
 

@@ -15,7 +15,7 @@ from jaxmon.indicators.recorder import recorder, report
 SITE = "activities"
 
 _Opened: TypeAlias = tuple[int, End]
-"""An activity, recorded or not: on which thread, and open until when."""
+"""An open activity, recorded or not: its thread, and its end."""
 
 
 class Activity:

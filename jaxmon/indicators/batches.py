@@ -23,7 +23,7 @@ def batch(route: str, *, size: int, capacity: int) -> None:
     batch that exceeds its capacity, or has none, is not counted.
 
     Args:
-        route: as of `jaxmon.request`.
+        route: as for `jaxmon.request`.
         size: number requested: requests, rows or tokens.
         capacity: number computed, including padding.
 
@@ -45,7 +45,7 @@ class BatchFill:
     Batch fill, by route.
 
     Args:
-        labels: admits routes, those of requests as well.
+        labels: admits routes; shared with requests.
     """
 
     def __init__(self, labels: Labels) -> None:
@@ -54,10 +54,10 @@ class BatchFill:
 
     def observe(self, route: str, size: int, capacity: int) -> None:
         """
-        Count a batch. Any thread.
+        Count a batch. Thread-safe.
 
         Raises:
-            ValueError: there is no room in it, or less than it holds.
+            ValueError: the capacity is 0 or less than the size.
         """
         if not 0 <= size <= capacity or not capacity:
             msg = f"invalid batch: size {size}, capacity {capacity}"

@@ -15,7 +15,7 @@ Manager: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 class Step(Protocol):
     """
-    What surrounds each step of one generator. No context manager: these cost more.
+    What surrounds each step of one generator. Not a context manager: those cost more.
     """
 
     def enter(self) -> object:

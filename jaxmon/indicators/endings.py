@@ -16,24 +16,28 @@ from weakref import ref
 
 
 End: TypeAlias = list[float]
-"""By the performance counter, the first item; empty until then."""
+"""
+The time of an end, by the performance counter, is its first item; empty until then.
+"""
 
 now = time.perf_counter
-"""The clock of all ends."""
+"""The clock by which ends are recorded."""
 
 # Shared, since it has no state.
 _times = iter(now, None)
 
 
 def noting(end: End) -> Iterator[None]:
-    """Return what notes in *end* the time at which an item of it is taken."""
+    """
+    Return an iterator that records the time in *end* when an item is taken from it.
+    """
     return map(end.append, _times)
 
 
 def on_finalize(one: object, note: Iterator[object]) -> ref[Any]:
     """
-    Return an object to keep, so that an item of *note*, a C iterator, is taken as soon
-    as *one* is no longer referenced.
+    Return an object to keep: while it exists, an item of *note*, a C iterator, is taken
+    as soon as *one* is no longer referenced.
     """
     return ref(one, functools.partial(next, note))
 

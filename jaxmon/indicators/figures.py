@@ -36,7 +36,7 @@ class Indicators:
         self.on_error = on_error
 
     def collect(self) -> list[Family]:
-        """Return every family of what the program says about itself. Any thread."""
+        """Return all application metrics. Thread-safe."""
         return [
             *self.routes.collect(),
             *self.loops.collect(),
@@ -46,7 +46,7 @@ class Indicators:
         ]
 
     def overflow(self) -> dict[str, int]:
-        """Return by label how often a value did not fit."""
+        """Return how often a value exceeded the limit, by label."""
         labels = {
             "route": self.routes.labels,
             "loop": self.loops.labels,

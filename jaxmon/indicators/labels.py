@@ -20,7 +20,7 @@ class Labels:
         self.overflow = 0
 
     def admit(self, value: str) -> str:
-        """Return *value*, or ``other`` where it is one too many; that is counted."""
+        """Return *value*, or ``other`` if the limit is reached, which is counted."""
         if value in self._admitted or value == OTHER:
             return value
         with self._lock:

@@ -42,7 +42,7 @@ class Loop:
 
     @property
     def running(self) -> int:
-        """How many of these loops run."""
+        """Number of running loops of this name."""
         return sum(not end for end, _ in list(self._running))
 
     def wait(self, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """
-Queue depth. A depth is the one that the program set last, or what its function returns
-at each scrape.
+Queue depth: the value that the program set last, or what its function returns at each
+scrape.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ def queue(name: str, depth: Depth | None = None) -> Queue:
 
     Pass a function that is called on each scrape, on a jaxmon thread (it must not block
     or wait for a device), or set the depth with `Queue.set`. A method such as
-    ``requests.qsize`` does not keep its object alive: both go together. Any other
+    ``requests.qsize`` does not keep its object alive, and is dropped with it. Any other
     function is called until `Queue.close`. Depths of queues with the same name are
     summed; unreadable ones are omitted.
 
     Works before `jaxmon.instrument`, and costs nothing between scrapes. Never raises.
 
     Args:
-        name: one of a few that stay the same. At most ``max_functions`` are
+        name: a fixed name from a small set. At most ``max_functions`` are
             distinguished.
         depth: returns the number of waiting items.
 
@@ -135,7 +135,7 @@ def remove(source: Source) -> None:
 
 
 def sources() -> Iterator[tuple[str, Depth]]:
-    """Yield name and function of each source that lives; drop the others."""
+    """Yield name and function of each live source; drop the others."""
     for source in list(_sources):
         if (function := source.function) is None:
             remove(source)
@@ -144,7 +144,7 @@ def sources() -> Iterator[tuple[str, Depth]]:
 
 
 class QueueDepths:
-    """Depths by queue, at most *limit* names. Those of one name add up."""
+    """Depths by queue, at most *limit* names. Depths of one name are summed."""
 
     def __init__(self, limit: int, guard: Guard) -> None:
         self.labels = Labels(limit)
@@ -152,7 +152,7 @@ class QueueDepths:
         self._set: dict[str, int] = {}
 
     def set(self, name: str, depth: int) -> None:
-        """Keep *depth* until another is set. Any thread."""
+        """Keep *depth* until another is set. Thread-safe."""
         name, depth = self.labels.admit(name), checked(depth)
         # The depth that the last of many queues set is the depth of none.
         if name != OTHER:
@@ -164,7 +164,8 @@ class QueueDepths:
 
     def collect(self) -> list[Family]:
         """
-        Return the depths, each source asked; a failing one only drops its own queue.
+        Query all sources and return the depths; a failing source omits only its own
+        queue.
         """
         depths, failed = dict(self._set), set()
         for name, function in sources():

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 class Guard(Protocol):
-    """Contains what goes wrong in our own code."""
+    """Contains failures of our own code."""
 
     def on(self, site: str) -> bool:
-        """Return whether *site* may still run."""
+        """Return whether *site* is enabled."""
         ...
 
     def failed(
         self, site: str, *, stays_on: bool = False, theirs: bool = False
     ) -> None:
         """
-        Take note of the exception being handled at *site*, which may be switched off
-        by it unless it *stays_on*. Raises what is the program's own; *theirs*: code of
-        the program was called on purpose.
+        Record the exception being handled at *site*, which it may disable unless it
+        *stays_on*. Raises exceptions of the program; *theirs*: code of the program was
+        called on purpose.
         """
         ...
 
@@ -34,15 +34,15 @@ class Batches(Protocol):
     """Where batches are counted."""
 
     def observe(self, route: str, size: int, capacity: int) -> None:
-        """Count a batch. Raises `ValueError` where it has no such room."""
+        """Count a batch. Raises `ValueError` if *size* exceeds *capacity*."""
         ...
 
 
 class Queues(Protocol):
-    """Where depths of queues are kept."""
+    """Where queue depths are kept."""
 
     def set(self, name: str, depth: int) -> None:
-        """Keep *depth*. Raises `ValueError` where no queue has it."""
+        """Keep *depth*. Raises `ValueError` if it is not a valid depth."""
         ...
 
     def forget(self, name: str) -> None:
@@ -78,12 +78,12 @@ _current = _Current()
 
 
 def recorder() -> Recorder | None:
-    """Return who records now."""
+    """Return the current recorder."""
     return _current.recorder
 
 
 def report(error: BaseException) -> None:
-    """Report an exception that left what is marked."""
+    """Report an exception that propagated from marked code."""
     if _current.recorder is not None:
         _current.recorder.on_error(error)
 

@@ -18,7 +18,7 @@ SITE = "requests"
 
 class OpenRequest:
     """
-    A request that is being served: what ``with jaxmon.request(...)`` gives.
+    A request in progress: what ``with jaxmon.request(...)`` returns.
 
     Attributes:
         outcome: outcome, if the program knows better than the default (error on an
@@ -60,7 +60,8 @@ class OpenRequest:
 
     def end(self, error: BaseException | None = None) -> None:
         """
-        Count the request as ended; leaving the block does so. Only the first counts.
+        Finish and count the request, as leaving the block does. Only the first call
+        counts.
         """
         seconds = now() - self._started
         # Not whether it is being served: the garbage collector drops what holds the
@@ -78,7 +79,7 @@ class OpenRequest:
                 self._indicators.guard.failed(SITE)
 
     def drop(self) -> None:
-        """Serve it no more, without counting."""
+        """Discard the request without counting it."""
         self._ended = True
         if self._route is not None:
             self._route.serving.pop(self, None)
@@ -215,9 +216,9 @@ def request(route: str) -> Request:
     not bare ``run_in_executor``). Loading from the persistent cache counts as well;
     waiting for a compile started by another request does not, because JAX does not
     report it. An exception makes it an ``error``; cancellation (not an `Exception`) a
-    ``client_error``. Nested requests are not counted separately. Of a decorated
-    generator function, a request lasts until the generator ends, and what happens in
-    its steps is on its behalf, whichever thread or task takes them; what happens
+    ``client_error``. Nested requests are not counted separately. For a decorated
+    generator function, a request lasts until the generator is exhausted; what happens
+    in its steps is on its behalf, whichever thread or task runs them; what happens
     between them is not.
 
     Costs a few microseconds, next to nothing without an agent. Never raises.
@@ -238,7 +239,7 @@ def request(route: str) -> Request:
 
 
 def serving() -> OpenRequest | None:
-    """Return the request that is being served in this context, if one is."""
+    """Return the request in progress in this context, if any."""
     entry = _entered.get()
     if entry is not None and entry.serving.goes_on():
         return entry.serving
@@ -246,7 +247,7 @@ def serving() -> OpenRequest | None:
 
 
 def mark_cold() -> None:
-    """Mark the request being served in this context, if any, as cold."""
+    """Mark the request in progress in this context, if any, as cold."""
     if (entry := _entered.get()) is not None:
         entry.serving.cold = True
 

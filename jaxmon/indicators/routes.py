@@ -44,7 +44,7 @@ class Route:
         self._lock = RLock()
 
     def count(self, seconds: float, outcome: Outcome, *, cold: bool) -> None:
-        """Count a request that has ended."""
+        """Count a finished request."""
         start = "cold" if cold else "warm"
         with self._lock:
             self.counts[outcome, start] += 1

@@ -37,8 +37,8 @@ class Steps(Generic[T]):
 
 class Run(Generic[T]):
     """
-    One iteration over a `Steps`; it ends with its source, when it is closed, or when it
-    is no longer referenced.
+    One iteration over a `Steps`; it ends when its source does, when it is closed, or
+    when it is no longer referenced.
     """
 
     def __init__(self, source: Iterator[T], loop: str, items: Count, item: str) -> None:
@@ -65,7 +65,7 @@ class Run(Generic[T]):
 
     def close(self) -> None:
         """
-        End the loop; the step that is open is not counted. Harmless when repeated.
+        End the loop; a step in progress is not counted. Idempotent.
         """
         if self._observed is not None:
             self._observed.end.append(now())

@@ -4,8 +4,8 @@ The wall-time breakdown of a program.
 Time is attributed to one activity at any moment: the innermost open one on the tracked
 thread, else ``other``. So the activities add up to the wall time since the first
 marker. The tracked thread is the first that runs a loop or, before that, the first that
-marks an activity; if it ends, the next thread to mark something replaces it. Activities
-of other threads are not included.
+marks an activity; if it stops, the next thread to mark something replaces it.
+Activities of other threads are not included.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Mark:
     An open activity. Its `name` is changed through `Timeline.rename` only.
 
     Attributes:
-        end: closes it as soon as a time is noted there.
-        kept: what has to live as long as it is open.
+        end: closes it as soon as a time is recorded there.
+        kept: object to keep alive while it is open.
     """
 
     __slots__ = ("end", "kept", "name", "stack")
@@ -49,7 +49,7 @@ class Stack:
     The open activities of one thread, innermost last.
 
     Args:
-        life: what goes with the thread.
+        life: an object that is released with the thread.
     """
 
     __slots__ = ("_life", "loops", "marks")
@@ -84,8 +84,8 @@ class Timeline:
     Seconds by activity, at most *limit* names.
 
     Args:
-        limit: of names.
-        clock: the one by which ends are noted.
+        limit: maximum number of names.
+        clock: the clock by which ends are recorded.
     """
 
     def __init__(self, limit: int, *, clock: Callable[[], float] = now) -> None:
@@ -99,8 +99,8 @@ class Timeline:
 
     def open(self, name: str, end: End) -> Mark:
         """
-        Open an activity on this thread, until *end* is noted: by any thread, without
-        this timeline's help, and in any order.
+        Open an activity on this thread until *end* is recorded: by any thread, without
+        calling this timeline, and in any order.
         """
         return self._push(self.labels.admit(name), self._stack(), end)
 

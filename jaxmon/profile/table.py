@@ -1,4 +1,4 @@
-"""Where the time of the operations went, by program and operation."""
+"""Time by program and operation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Row:
         program: XLA's name of the program, such as ``jit_step``.
         operation: XLA's name of it: a fusion, a kernel, a convolution.
         count: how often it ran, on all devices.
-        seconds: spent in it itself, without operations inside it.
+        seconds: spent in the operation itself, excluding nested operations.
     """
 
     program: str

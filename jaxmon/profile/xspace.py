@@ -69,7 +69,7 @@ def parse(space: bytes) -> tuple[Plane, ...]:
     Return the planes in *space*. About 3 µs for each event.
 
     Raises:
-        WireError: *space* is no XSpace.
+        WireError: *space* is not an XSpace.
     """
     found = [value for number, value in wire.fields(space) if number == 1]
     return tuple(_plane(value) for value in _messages(found))

@@ -40,9 +40,9 @@ def findings(
     Return what to change, the most urgent first.
 
     Args:
-        advice: may be empty, and then says so.
+        advice: may be empty, which is stated.
         width: of a line.
-        room: most lines; advice that does not fit is counted, not shown.
+        room: maximum number of lines; advice that does not fit is counted, not shown.
     """
     if not advice:
         return ["FINDINGS", f"{INDENT}No findings."]

@@ -27,14 +27,14 @@ def from_json(kind: type[T], value: object) -> T:
     Return *value* as the dataclass *kind*, whose fields all have defaults: text,
     numbers, switches, `Any`, dataclasses, and tuples and mappings of these.
 
-    An object in the place of a list gives its values, each with its key as ``name``.
+    An object in place of a list yields its values, each with its key as ``name``.
     """
     found: T = _dataclass(kind)(value)
     return found
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """Return *value*, or nothing where it is no JSON object."""
+    """Return *value*, or an empty mapping if it is not a JSON object."""
     return value if isinstance(value, Mapping) else {}
 
 

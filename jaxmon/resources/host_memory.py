@@ -25,8 +25,8 @@ class HostMemory(NamedTuple):
         virtual: its address space.
         virtual_limit: most address space it may have (``ulimit -v``).
         available: what programs on this host can get without swapping.
-        cgroup: memory of the container or service that this process is in, without
-            files that the kernel would drop: read data fill any limit, and do no harm.
+        cgroup: memory of the container or service that this process is in, without file
+            data that the kernel would drop: it grows up to any limit and is harmless.
         cgroup_limit: beyond which the kernel kills one of its processes.
     """
 

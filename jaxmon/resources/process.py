@@ -1,9 +1,9 @@
 """
 This process's own ``process_*`` and ``python_gc_*`` series.
 
-Names and semantics match prometheus_client, which existing dashboards expect.
-Its code is not used: it comes with an HTTP server, a mail parser and TLS, and some
-megabytes in every process that is watched.
+Names and semantics match prometheus_client, which existing dashboards expect. Its code
+is not used: it comes with an HTTP server, a mail parser and TLS, and some megabytes in
+every observed process.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ FIGURES = ("compiles", "recompiles", "transfers", "live_bytes_growth")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """
-    At most so many of each; `None` is no limit. See `jaxmon.budget`.
+    Maximum of each; `None` means no limit. See `jaxmon.budget`.
 
     Raises:
-        SettingsError: a value that is no limit.
+        SettingsError: a value is invalid.
     """
 
     compiles: int | None = None
@@ -74,7 +74,7 @@ class BlockCost:
             earlier compile was observed.
         seconds: time to trace, lower, compile and load these programs.
         transfers: transfers between host and device, `None` without a limit.
-        live_bytes_growth: what live arrays grew by, `None` where there is no limit.
+        live_bytes_growth: growth of live array bytes, `None` without a limit.
     """
 
     compiles: int = 0
@@ -224,10 +224,9 @@ def budget(  # noqa: PLR0913 - each is optional, and named by the caller
             direction.
         live_bytes_growth: maximum growth of live array bytes over the block, after
             garbage collection.
-        function: count compiles and recompiles of this function only: itself, or
-            its name, with or without the module.
-        internal: count JAX's own functions as well: eager ``jnp`` operations are
-            compiled as well.
+        function: count compiles and recompiles of this function only; the function, or
+            its name with or without the module.
+        internal: count JAX's own functions as well, such as eager ``jnp`` operations.
 
     Example:
         >>> import jax, jaxmon
@@ -240,8 +239,8 @@ def budget(  # noqa: PLR0913 - each is optional, and named by the caller
 
     Raises:
         BudgetExceeded: at the end of the block, unless it raised.
-        SettingsError: an invalid limit.
-        JaxmonError: this JAX, or the running agent, cannot count.
+        SettingsError: a limit is invalid.
+        JaxmonError: this JAX, or the running agent, cannot count what is limited.
     """
     return Budget(
         Limits(

@@ -14,7 +14,7 @@ class Observer:
     """
     Provides the running agent, or a private one while needed.
 
-    Budgets may overlap, in one thread or in several: the last one ends the agent.
+    Budgets may overlap, in one thread or in several: the last one stops the agent.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Observer:
 
     def take(self) -> Agent:
         """
-        Return an agent that runs; give it back.
+        Return a running agent; return it with `give_back`.
 
         Raises:
             JaxmonError: JAX is not installed.

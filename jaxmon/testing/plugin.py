@@ -1,5 +1,5 @@
 """
-pytest plugin: budget markers, and a report of the tests that compiled most.
+pytest plugin: budget markers, and a report of the tests with the most compiles.
 
 Loaded by every pytest of the environment, so it imports nothing but pytest until a test
 has the marker or a report is requested.
@@ -31,7 +31,7 @@ _DEFAULT = "10"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--jaxmon-report``, and the same for the ini file."""
+    """Add ``--jaxmon-report``, and its option in the ini file."""
     group = parser.getgroup("jaxmon", "jaxmon (JAX observability)")
     group.addoption(
         "--jaxmon-report",
@@ -101,7 +101,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Keep the budget of a test that has one; its fixtures do not count."""
+    """Apply the budget of a test that has one; its fixtures do not count."""
     __tracebackhide__ = True
     limits: dict[str, Any] = {}
     for mark in item.iter_markers(MARK):  # the nearest first

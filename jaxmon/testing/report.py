@@ -37,7 +37,7 @@ class Recorder:
     reporting process, and into JUnit XML.
 
     Args:
-        most: tests in the report.
+        most: number of tests in the report.
     """
 
     def __init__(self, most: int) -> None:
@@ -51,7 +51,7 @@ class Recorder:
         self._call_off = when_jax_is_imported(**SILENT)
 
     def pytest_unconfigure(self) -> None:
-        """Leave nothing behind."""
+        """Stop observing JAX."""
         self._call_off()
         if _agent() is not None:
             from jaxmon.agent import uninstrument  # noqa: PLC0415 - loaded before
@@ -59,7 +59,7 @@ class Recorder:
             uninstrument()
 
     def pytest_runtest_logstart(self) -> None:
-        """Begin to count for the next test."""
+        """Start counting for the next test."""
         if "jax" in sys.modules and _agent() is None:  # a test has stopped it
             self._call_off = when_jax_is_imported(**SILENT)
         agent = _agent()
@@ -67,7 +67,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, Any, pytest.TestReport]:
-        """Note what the test has compiled so far."""
+        """Record what the test has compiled so far."""
         report: pytest.TestReport = yield
         agent = _agent()
         before = self._start[1] if agent is self._start[0] else Figures()
@@ -90,7 +90,7 @@ class Recorder:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
     ) -> None:
-        """Tell."""
+        """Print the report."""
         compiled = [(f, test) for test, f in self._found.items() if f.compiles]
         compiled.sort(key=lambda one: (-one[0].compiles, -one[0].seconds, one[1]))
         count = sum(figures.compiles for figures, _ in compiled)

@@ -17,7 +17,7 @@ _MOST = 10
 
 def message(exceeded: Mapping[str, tuple[int, int]], details: str) -> str:
     """
-    Return what an error says.
+    Return the message of the error.
 
     Args:
         exceeded: spent and allowed, by name of the limit.

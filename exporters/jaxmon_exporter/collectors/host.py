@@ -50,8 +50,8 @@ _MOST_INTERFACES = 16
 
 class Host:
     """
-    Reads the host: from psutil, and what that lacks from ``/proc`` and ``/sys``. Values
-    that are not available are omitted.
+    Reads the host's metrics from psutil, and from ``/proc`` and ``/sys`` what psutil
+    lacks. Values that are not available are omitted.
 
     Args:
         interval: seconds between polls.

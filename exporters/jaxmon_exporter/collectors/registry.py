@@ -31,8 +31,8 @@ class Listed(NamedTuple):
         name: for ``--disable``; the collector's own.
         make: returns it if the options enable it, else `None`.
         library: returns the library that it will load, ``""`` if none.
-        fills_gaps: it reads from another exporter what the rest read at the source, and
-            yields to them.
+        fills_gaps: reads from another exporter what the others read at the source;
+            their values take precedence.
     """
 
     name: str
@@ -124,8 +124,8 @@ def make(options: Options, give_up: GiveUp) -> tuple[list[Collector], list[Colle
 
 def load_libraries(options: Options) -> None:
     """
-    Load what the collectors need before there are threads: while two of these load,
-    they take turns at every file, which is a tenth of the start.
+    Load the collectors' libraries before their threads start: threads that import at
+    the same time take turns at every file, which costs a tenth of the startup time.
     """
     for library in dict.fromkeys(one.library() for one in _enabled(options)):
         if library:

@@ -95,7 +95,7 @@ class Tls:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those of the certificates and keys."""
+        """The files of certificates and keys."""
         ca = (self.client_ca_file,) if self.client_ca_file else ()
         return (self.cert_file, self.key_file, *ca)
 

@@ -144,7 +144,7 @@ class Gate:
         return self._pool.submit(self._check, key, password, against, known=known)
 
     def close(self) -> None:
-        """End the thread that checks passwords."""
+        """Stop the thread that checks passwords."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def admits_certificate(self, certificate: Mapping[str, object] | None) -> bool:

@@ -49,10 +49,10 @@ class TlsTransport(Transport):
 
     def handshake(self) -> None:
         """
-        Agree on keys, and let the client in or not.
+        Perform the TLS handshake and check the client's certificate.
 
         Raises:
-            OSError: nothing could be agreed on, or the certificate does not let it in.
+            OSError: the handshake failed, or the certificate is not accepted.
         """
         with self._unblocked():
             self.sock.do_handshake()
@@ -60,7 +60,7 @@ class TlsTransport(Transport):
             raise ConnectionAbortedError
 
     def receive(self, size: int) -> bytes:
-        """Return at most *size* bytes, ``b""`` once the client has said all."""
+        """Return at most *size* bytes, ``b""`` once the client has finished sending."""
         with self._unblocked():
             return super().receive(size)
 

@@ -29,7 +29,8 @@ SITE = "calls"
 
 class CallLayer(Part):
     """
-    Counts what `jax.jit` and `jax.pmap` make, and registers it.
+    Counts the calls of what `jax.jit` and `jax.pmap` create, and registers these
+    objects.
 
     `jax.jit` itself is not replaced, but the function that creates its objects, which
     JAX looks up on each use. So jit bound by ``from jax import jit`` before us counts

@@ -25,7 +25,7 @@ def orders_across_devices(jax: Any) -> bool:
 
 class PostCallHook:
     """
-    Temporary owner of JAX's post-call hook, only while nobody else uses it.
+    Temporary owner of JAX's post-call hook, only while no other code uses it.
 
     JAX assigns it when a debugging setting is enabled, on any thread. So after each
     assignment of ours we check the settings, and restore JAX's hook if it was enabled

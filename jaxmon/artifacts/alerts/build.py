@@ -34,11 +34,11 @@ def all_alerts(
     """
     Return every alert with its runbook URL.
 
-    Several alerts share a name where an objective has several conditions.
+    Several alerts share a name if an objective has several conditions.
 
     Args:
-        slos: objectives and thresholds; those that ship by default.
-        options: where they are to be used.
+        slos: objectives and thresholds; by default those that jaxmon ships.
+        options: where they will be used.
     """
     slos, options = slos or slo_module.load(), options or Options()
     thresholds = slos.thresholds.scaled(options.scale)
@@ -83,8 +83,8 @@ def render(
     Return the files by name.
 
     Args:
-        slos: objectives and thresholds; those that ship by default.
-        options: where the rules are to be used.
+        slos: objectives and thresholds; by default those that jaxmon ships.
+        options: where the rules will be used.
         form: ``prometheus`` for rule files, ``prometheusrule`` for one resource of the
             Prometheus operator, which holds all rules.
     """

@@ -26,7 +26,7 @@ STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
 def cause_alerts(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
     """
     Yield the alerts, `DEPLOY_ALERT` first: Alertmanager must see it before the alerts
-    it inhibits. *scale* divides the durations that are no thresholds.
+    it inhibits. *scale* divides the durations that are not thresholds.
     """
     hour, day = (durations.scaled(one, scale) for one in ("1h", "1d"))
     yield _deploy_in_progress(thresholds, hour)

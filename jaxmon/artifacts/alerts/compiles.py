@@ -51,7 +51,7 @@ def cold_starts(thresholds: Thresholds) -> Alert:
 
 
 def compile_stuck(thresholds: Thresholds) -> Alert:
-    """Alert on a compile that does not end."""
+    """Alert on a compile that does not finish."""
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS).max(*PROCESS)
     return Alert(
         name="JaxmonCompileStuck",

@@ -102,7 +102,7 @@ def gpu_xid(thresholds: Thresholds) -> Alert:
 
 
 def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
-    """Alert on memory that cannot be trusted."""
+    """Alert on faulty GPU memory."""
     window = thresholds.ecc_window
     # The aggregate counts them once more, and starts at what the GPU has lived through.
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
@@ -125,7 +125,7 @@ def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
 
 
 def gpu_needs_reset(thresholds: Thresholds) -> Alert:
-    """Alert on a GPU that works, and should be reset when that suits."""
+    """Alert on a GPU that works but should be reset at a convenient time."""
     action = gauge(catalog.GPU_RECOVERY_ACTION).max(*_DEVICE) > 0
     # GPUs or drivers that report no action report what is pending.
     rows = gauge(catalog.GPU_ROW_REMAP_PENDING).max(*_DEVICE) > 0
@@ -144,7 +144,9 @@ def gpu_needs_reset(thresholds: Thresholds) -> Alert:
 
 
 def gpu_throttled(thresholds: Thresholds) -> Alert:
-    """Alert on a GPU that is slow for its cooling or its board."""
+    """
+    Alert on a GPU that is throttled because of its cooling, power supply or board.
+    """
     window = thresholds.throttled_window
     # The power limit throttles a busy GPU all day: that is what the limit is for.
     undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))

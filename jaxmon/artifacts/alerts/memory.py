@@ -28,7 +28,7 @@ def out_of_memory(thresholds: Thresholds) -> Alert:
 
 
 def device_memory_high(thresholds: Thresholds) -> Alert:
-    """Alert on a device that soon has no room."""
+    """Alert on a device whose memory is nearly full."""
     by = (*PROCESS, "device")
     used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use")).max(*by)
     limit = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "limit")).max(*by)
@@ -48,7 +48,7 @@ def device_memory_high(thresholds: Thresholds) -> Alert:
 
 
 def memory_leak(thresholds: Thresholds) -> Alert:
-    """Alert on live arrays that only grow."""
+    """Alert on live arrays that grow steadily."""
     by = (*PROCESS, "device")
     return Alert(
         name="JaxmonMemoryLeak",
@@ -67,7 +67,7 @@ def memory_leak(thresholds: Thresholds) -> Alert:
 
 
 def host_memory_growth(thresholds: Thresholds) -> Alert:
-    """Alert on a process that only grows."""
+    """Alert on a process whose memory grows steadily."""
     window = thresholds.host_memory_window
     rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
     growth = promql.gauge_slope(rss, window) * durations.seconds(window)

@@ -24,15 +24,14 @@ _LABEL = re.compile(r"\$labels\.(\w+)")
 @dataclass(frozen=True, slots=True)
 class Options:
     """
-    Where the alerts are to be used.
+    Where the alerts will be used.
 
     Args:
-        runbook_base: what a runbook's address starts with; the alert's name and
-            ``.md`` follow.
-        scale: divides every duration, so that alerts can be watched arriving: at 60,
-            an hour is a minute. Thresholds that are no durations stay.
-        webhook: where Alertmanager sends to; a placeholder by default, nowhere when
-            `None`.
+        runbook_base: URL to which the alert's name and ``.md`` are appended.
+        scale: divides every duration, so that alerts can be watched arriving: at 60, an
+            hour is a minute. Thresholds that are not durations stay.
+        webhook: where Alertmanager sends notifications; a placeholder by default,
+            `None` for nowhere.
     """
 
     runbook_base: str = RUNBOOKS
@@ -76,7 +75,7 @@ class Alert:
             raise ValueError(msg)
 
     def document(self) -> dict[str, Any]:
-        """Return it as a rule file has it."""
+        """Return the rule in rule-file form."""
         waits = {"for": self.for_} if self.for_ else {}
         return {
             "alert": self.name,

@@ -14,7 +14,7 @@ from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
 
 def target_down(thresholds: Thresholds, day: str) -> Alert:
-    """Alert on a target of ours that Prometheus cannot scrape."""
+    """Alert on an agent or sidecar that Prometheus cannot scrape."""
     # Prometheus may scrape more than jaxmon: only jobs that had its metrics count.
     ours = gauge_over(catalog.BUILD_INFO, "last", day).max("job")
     return Alert(
@@ -69,7 +69,7 @@ def service_vanished(thresholds: Thresholds, hour: str) -> Iterator[Alert]:
 
 
 def collector_down(thresholds: Thresholds, day: str) -> Alert:
-    """Alert on a collector that worked and does not."""
+    """Alert on a collector that used to work and is failing."""
     by = ("job", "instance", "collector")
     # A host without a GPU has a collector that never worked: that is no failure.
     worked = gauge_over(catalog.COLLECTOR_SUCCESS, "max", day).max(*by)
@@ -104,7 +104,7 @@ def web_config_failed(thresholds: Thresholds) -> Alert:
 
 
 def agent_silent(thresholds: Thresholds) -> Alert:
-    """Alert on a process that exists and does not respond."""
+    """Alert on a process that is alive but does not respond."""
     # A killed process leaves its socket as well, but no one waits for it.
     timeouts = counter(
         catalog.COLLECTOR_ERRORS,
@@ -129,7 +129,7 @@ def agent_silent(thresholds: Thresholds) -> Alert:
 
 
 def agent_hook_inactive(thresholds: Thresholds) -> Alert:
-    """Alert on a hook that sees nothing."""
+    """Alert on an inactive hook."""
     return Alert(
         name="JaxmonAgentHookInactive",
         expr=gauge(catalog.HOOK_ACTIVE).min("job", "hook").equals(0),

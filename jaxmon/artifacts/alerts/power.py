@@ -1,7 +1,7 @@
 """
 Recording rules that join programs and hardware: watts by process and by function.
 
-Agents publish the uuid of each device that they use, the sidecar what that device
+Agents export the uuid of each device that they use, the sidecar the power that it
 draws. Joining them in every panel and alert would be unreadable.
 """
 

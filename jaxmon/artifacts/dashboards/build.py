@@ -32,7 +32,7 @@ from jaxmon.artifacts.slo import Slos
 
 def oncall(slos: Slos, *, runbooks: str) -> Dashboard:
     """
-    Return what an alarmed reader needs: is it on fire, since when, who, what next.
+    Return what someone on call needs: what is wrong, since when, for whom, what next.
 
     Args:
         slos: objectives and alert thresholds.
@@ -61,7 +61,9 @@ def oncall(slos: Slos, *, runbooks: str) -> Dashboard:
 
 
 def debug(slos: Slos) -> Dashboard:
-    """Return what to find causes with: which function, process and device, and why."""
+    """
+    Return what is needed to find causes: which function, process and device, and why.
+    """
     return Dashboard(
         uid="jaxmon-debug",
         title="jaxmon / Debug",

@@ -46,7 +46,9 @@ def accelerator(metric: Metric) -> Expr:
 
 
 def host(metric: Metric, *matchers: Matcher) -> Expr:
-    """Return a gauge of the chosen sidecars, and of those that read the chosen GPUs."""
+    """
+    Return a gauge of the selected sidecars, and of those that read the selected GPUs.
+    """
     own = gauge(metric, *HOST, *matchers)
     return own.or_(gauge(metric, _OF_GPU, *matchers))
 
@@ -59,14 +61,14 @@ def host_rate(metric: Metric, *matchers: Matcher) -> Expr:
 
 def targets() -> Expr:
     """
-    Return whether Prometheus could scrape what is chosen, and what reads its GPUs.
+    Return whether Prometheus could scrape what is selected, and what reads its GPUs.
     """
     return up(*HOST).or_(up(_OF_GPU))
 
 
 def firing(*matchers: Matcher) -> Expr:
     """
-    Return the alerts that fire about the chosen services, and about what they run on.
+    Return the firing alerts about the selected services and the hardware they run on.
     """
     return _about_chosen(alerts, *FIRING, *matchers)
 

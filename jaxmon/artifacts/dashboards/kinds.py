@@ -29,7 +29,7 @@ def line(*panels: Panel, height: int = 8) -> Line:
 
 
 def stat(number: int, target: Target, *, text: str, no_value: str = "No data") -> Panel:
-    """Return a single value, named and coloured like its query."""
+    """Return a single value, with the name and colours of its query."""
     return Panel(
         id=number,
         title=target.legend,

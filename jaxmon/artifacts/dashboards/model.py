@@ -40,7 +40,7 @@ class Thresholds:
 
     Args:
         base: colour below the first step.
-        steps: values, rising, from which on another colour holds.
+        steps: increasing values, each the start of another colour.
     """
 
     base: Color
@@ -55,7 +55,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """How one value reads: 1 as a green "up"."""
+    """How one value is displayed: 1 as a green "up"."""
 
     value: str
     text: str
@@ -97,16 +97,16 @@ class Panel:
         kind: Grafana's panel type.
         text: what it shows, why, and what to do; ends with a full stop.
         targets: all of one unit, except in a table.
-        width: columns of 24; 0 is an even share of what others of its line leave.
+        width: columns of 24; 0 is an equal part of what the others in its line leave.
         minimum: start of the axis.
-        maximum: end of the axis, where there is a natural one.
+        maximum: end of the axis, if there is a natural one.
         thresholds: drawn as dashed lines over time, as colours elsewhere.
         mappings: texts for values; in a table they colour the first column.
         stacked: whether the series add up, to their sum or to 100 %.
         alerts: names of alerts about this; their runbooks are linked.
         labels: columns of a table, in order; all labels of its queries.
         cell_links: links from the cells of a table, by label.
-        no_value: what stands there when there is nothing, in a word or two.
+        no_value: text shown if there is no data, a word or two.
         sort: title of the column that sorts a table, largest first.
     """
 
@@ -134,7 +134,9 @@ class Panel:
 
     @property
     def instant(self) -> bool:
-        """Whether it shows the last values alone; a series that ended shows nothing."""
+        """
+        Whether it shows only the latest values; a series that ended shows nothing.
+        """
         return self.kind in _INSTANT
 
     @property
@@ -288,7 +290,7 @@ class DependentVariable:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """Events drawn across every panel, where *expr* yields something."""
+    """Events drawn across every panel when *expr* yields something."""
 
     name: str
     expr: Expr

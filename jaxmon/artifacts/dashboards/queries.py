@@ -3,8 +3,8 @@ Shared dashboard queries: selectors, expressions, thresholds.
 
 Series come from a sidecar, which adds ``worker`` to those that it relays, or straight
 from the agents. Prometheus should scrape one of the two: a sum over both counts
-everything twice. Where a site needs both, they belong to different jobs, or the
-variable ``worker`` set to ``.+`` leaves the direct ones out.
+everything twice. If a deployment needs both, put them under different jobs, or set the
+variable ``worker`` to ``.+`` to exclude the direct ones.
 """
 
 from __future__ import annotations
@@ -48,34 +48,34 @@ UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
 
 
 def share(part: Expr, whole: Expr) -> Expr:
-    """Return *part* / *whole*: 0 where *part* is absent, nothing without *whole*."""
+    """Return *part* / *whole*: 0 if *part* is absent, nothing without *whole*."""
     return ratio(part.or_(whole * 0), whole)
 
 
 def known(expr: Expr) -> Expr:
-    """Drop what is not a number: a quantile of no observations."""
+    """Drop NaN values, such as a quantile of no observations."""
     return expr >= 0
 
 
 def per_minute(rate: Expr) -> Expr:
-    """Return a rate per minute, for what is rare."""
+    """Return a rate per minute, for rare events."""
     return (rate * 60).of_unit("per minute")
 
 
 def above(warning: float, critical: float | None = None) -> Thresholds:
-    """Return colours for what should be low."""
+    """Return colours for a value that should be low."""
     if critical is None:
         return Thresholds("green", ((warning, "red"),))
     return Thresholds("green", ((warning, "orange"), (critical, "red")))
 
 
 def below(good: float) -> Thresholds:
-    """Return colours for what should be high."""
+    """Return colours for a value that should be high."""
     return Thresholds("red", ((good, "green"),))
 
 
 def find(slos: Slos, name: str) -> Slo | None:
-    """Return the objective *name*; a site's own file need not have it."""
+    """Return the objective *name*, if any; users' own files may lack it."""
     return next((slo for slo in slos if slo.name == name), None)
 
 
@@ -98,12 +98,12 @@ def latency(slos: Slos, name: str) -> Thresholds | None:
 
 
 def served() -> Expr:
-    """Return requests per second, without those that the caller got wrong."""
+    """Return requests per second, excluding client errors."""
     return counter(catalog.REQUESTS, ne("outcome", "client_error"), *PROCESS).rate()
 
 
 def failed() -> Expr:
-    """Return requests per second that failed through no fault of the caller."""
+    """Return server errors per second."""
     return counter(catalog.REQUESTS, eq("outcome", "error"), *PROCESS).rate()
 
 
@@ -138,7 +138,9 @@ def alert_of(slos: Slos, name: str) -> tuple[str, ...]:
 
 
 def hit_rate(*by: str) -> Expr:
-    """Return the share of calls that needed no tracing, per combination of labels."""
+    """
+    Return the fraction of calls that needed no tracing, per combination of labels.
+    """
     calls = counter(catalog.JIT_CALLS, *FUNCTION).rate().sum(*by)
     return share(counter(catalog.JIT_CACHE_HITS, *FUNCTION).rate().sum(*by), calls)
 

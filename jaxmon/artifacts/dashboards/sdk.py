@@ -20,13 +20,13 @@ def link(link: Link) -> d.DashboardLink:
 
 
 def placed(link: d.DashboardLink) -> d.DashboardLink:
-    """Return *link* where a reader sees it: the SDK hides every link in a menu."""
+    """Return *link*, made visible: the SDK hides every link in a menu."""
     link.placement = None  # type: ignore[assignment]  # the encoder then leaves it out
     return link
 
 
 def color(mode: d.FieldColorModeId) -> classic.FieldColor:
-    """Return what decides the colour of a series."""
+    """Return the colour mode of a series."""
     return classic.FieldColor().mode(mode)
 
 

@@ -1,9 +1,9 @@
 """
 Type-checked PromQL from catalogue metrics.
 
-A counter can only be rated, a histogram only quantiled or bucket-counted, a gauge
-only read; labels must be the metric's own or the scraper's; a bucket bound must exist.
-What comes out is text that Prometheus 2.42 parses.
+A counter can only be rated, a histogram only quantiled or bucket-counted, a gauge only
+read; labels must be the metric's own or the scraper's; a bucket bound must exist. The
+result is text that Prometheus 2.42 can parse.
 
     >>> from jaxmon.catalog import JIT_CALLS
     >>> str(counter(JIT_CALLS, re("job", "$job")).rate("5m").sum("function"))

@@ -1,4 +1,4 @@
-"""Instant vectors and scalars, and what can be done with them."""
+"""Instant vectors and scalars, and operations on them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Expr:
         return Expr(text, shape=replace(counted, labels=labels))
 
     def of_unit(self, unit: str) -> Expr:
-        """Return the same with another *unit*, where the real one cannot be derived."""
+        """Return the same with another *unit*, if the real one cannot be derived."""
         return Expr(self.text, self.binding, self.shape.measured(unit))
 
     def topk(self, number: int) -> Expr:
@@ -103,7 +103,7 @@ class Expr:
         return self._binary("==", other, _COMPARED)
 
     def above(self, other: Expr | float) -> Expr:
-        """Return 1 where a value is more than *other*'s, 0 elsewhere."""
+        """Return 1 if a value is more than *other*'s, else 0."""
         return self._binary("> bool", other, _COMPARED)
 
     def over(
@@ -143,7 +143,7 @@ class Expr:
         return Expr(product.text, product.binding, shape)
 
     def relabelled(self, target: str, source: str) -> Expr:
-        """Copy the label *source*, where it is not empty, to the label *target*."""
+        """Copy the label *source*, unless it is empty, to the label *target*."""
         text = f'label_replace({self.text}, "{target}", "$1", "{source}", "(.+)")'
         labels = self.shape.labels and self.shape.labels | {target}
         return Expr(text, shape=replace(self.shape, labels=labels))
@@ -191,7 +191,7 @@ def call(function: str, *arguments: Expr | str | float) -> Expr:
 
 
 def ratio(part: Expr, whole: Expr) -> Expr:
-    """Return *part* / *whole*, nothing where *whole* is 0."""
+    """Return *part* / *whole*, nothing if *whole* is 0."""
     return part / (whole > 0)
 
 

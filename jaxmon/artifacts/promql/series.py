@@ -69,7 +69,7 @@ class Counter:
 
         Args:
             window: how far back.
-            known: a series without a sample for this long before is a new one.
+            known: a series without a sample for this long is a new one.
         """
         born = self.total().unless(self._before(window, known))
         return born.or_(self.increase(window))
@@ -99,8 +99,9 @@ class Histogram:
     Args:
         metric: what is observed.
         matchers: conditions on the labels.
-        rare: whether the first observation of a series matters, as of compiles: it is
-            born with that, see `Counter.rise`. Costs five times as much over a range.
+        rare: whether the first observation of a series matters, as for compiles: the
+            series starts with it, see `Counter.rise`. Costs five times as much over a
+            range.
     """
 
     metric: Metric
@@ -187,7 +188,7 @@ def gauge_over(
     window: str,
     *matchers: Matcher,
 ) -> Expr:
-    """Return a gauge folded over *window*."""
+    """Return a gauge aggregated over *window*."""
     selector = gauge(metric, *matchers)
     text = f"{function}_over_time({selector}[{checked(window)}])"
     return Expr(text, shape=selector.shape)
@@ -200,7 +201,7 @@ def gauge_slope(metric: Metric, window: str, *matchers: Matcher) -> Expr:
 
 
 def gauge_changes(metric: Metric, window: str, *matchers: Matcher) -> Expr:
-    """Return how often a gauge took another value within *window*."""
+    """Return how often a gauge changed within *window*."""
     text = f"changes({gauge(metric, *matchers)}[{checked(window)}])"
     return Expr(text, shape=shape_of(metric).measured(""))
 
@@ -235,13 +236,13 @@ def recorded(
     Return the series of a recording rule (``level:metric:operations``).
 
     Args:
-        name: as the rule says it.
+        name: that of the rule.
         matchers: conditions on the labels.
-        labels: those that the series have, where it matters.
+        labels: of the series, if they matter.
         unit: base unit of the values.
 
     Raises:
-        ValueError: *name* is not that of a recording rule.
+        ValueError: *name* is not a valid name of a recording rule.
     """
     if ":" not in name:
         msg = f"{name!r} is not a recording rule; use counter, gauge or histogram"

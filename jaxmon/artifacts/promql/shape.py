@@ -2,7 +2,7 @@
 Static properties of a PromQL expression.
 
 `jaxmon.artifacts.promql` works it out while a query is built, so that a dashboard can
-take its unit, name its metrics and refuse a legend with a label that is not there.
+take its unit, name its metrics and reject a legend with a missing label.
 """
 
 from __future__ import annotations

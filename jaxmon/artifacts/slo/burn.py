@@ -1,10 +1,11 @@
 """
 Burn-rate thresholds: pairs of long and short windows.
 
-An alert fires while the error ratio of both windows is more than the factor times
-the budget: the long window keeps a short spike from firing it, the short one ends it
-soon after the errors do. The factor follows from the share of the budget that may be
-gone when the alert fires: 2 % of a 30-day budget within an hour is a burn rate of 14.4.
+An alert fires while the error ratio of both windows is more than the factor times the
+budget: the long window keeps a short spike from firing it, the short one ends it soon
+after the errors do. The factor follows from the fraction of the budget that may be
+spent when the alert fires: 2 % of a 30-day budget within an hour is a burn rate of
+14.4.
 """
 
 from __future__ import annotations

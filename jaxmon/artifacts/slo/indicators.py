@@ -1,9 +1,9 @@
 """
 Service-level indicators: events and bad events.
 
-Both are increases over a window, so their quotient is the error ratio. Where the
-error series does not exist yet, there were no errors; where nothing happened, there
-is no ratio.
+Both are increases over a window, so their quotient is the error ratio. If the error
+series does not exist yet, there were no errors; if there were no events, there is no
+ratio.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Selector:
     matchers: tuple[Matcher, ...] = ()
 
     def counter(self, *matchers: Matcher) -> Counter:
-        """Return what counts here: a counter, or the observations of a histogram."""
+        """Return what is counted: a counter, or the observations of a histogram."""
         every = (*self.matchers, *matchers)
         if self.metric.kind == "histogram":
             return promql.histogram(self.metric, *every).count
@@ -39,7 +39,7 @@ class Indicator(Protocol):
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """What it reads."""
+        """Metrics that it reads."""
 
     def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
         """Return the number of events."""
@@ -61,7 +61,7 @@ class Ratio:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """What it reads."""
+        """Metrics that it reads."""
         selectors = (self.total, self.bad, self.good)
         return tuple(one.metric for one in selectors if one is not None)
 
@@ -95,15 +95,15 @@ class Latency:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """What it reads."""
+        """Metrics that it reads."""
         return (self.histogram.metric,)
 
     def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """Return how much was observed."""
+        """Return the number of observations."""
         return self.histogram.counter(*matchers).increase(window).sum(*by)
 
     def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """Return how much of it took longer."""
+        """Return the number of observations that took longer."""
         every = (*self.histogram.matchers, *matchers)
         family = promql.histogram(self.histogram.metric, *every)
         fast = family.at_most(self.threshold).increase(window).sum(*by)
@@ -132,7 +132,7 @@ class Freshness:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """What it reads."""
+        """Metrics that it reads."""
         return (self.timestamp.metric,)
 
     def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:

@@ -34,13 +34,13 @@ class Slo:
         title: a few words for a panel or a table.
         description: the objective, as a sentence.
         owner: who is responsible.
-        objective: share of events that must be good, between 0 and 1.
+        objective: fraction of events that must be good, between 0 and 1.
         window: period over which the objective holds, such as ``30d``.
-        service: what Sloth calls the service; tells files of several teams apart.
-        by: labels that each have a budget of their own, ``job`` first.
+        service: Sloth's service label; distinguishes the files of several teams.
+        by: labels whose combinations each have their own budget, ``job`` first.
         indicator: what is counted.
         page: whether a fast burn pages.
-        deploy_noise: whether deployments burn the budget; tickets are then held back.
+        deploy_noise: whether deployments burn the budget; tickets are then inhibited.
         minimum_events: events in the long window below which no alert fires.
         minimum_errors: errors in the long window below which no alert fires.
     """
@@ -61,7 +61,9 @@ class Slo:
 
     @property
     def budget(self) -> float:
-        """The share of events that may be errors; 0.001 for an objective of 0.999."""
+        """
+        The fraction of events that may be errors; 0.001 for an objective of 0.999.
+        """
         return float(1 - Decimal(str(self.objective)))
 
     @property
@@ -72,7 +74,7 @@ class Slo:
 
     @property
     def threshold_seconds(self) -> float | None:
-        """The latency that an event may have, `None` when it is not about latency."""
+        """Maximum latency of an event, `None` for objectives not about latency."""
         if isinstance(self.indicator, Latency):
             return self.indicator.threshold
         return None
@@ -87,7 +89,7 @@ class Slo:
         }
 
     def events(self, window: str, *matchers: Matcher) -> Expr:
-        """Return how much happened within *window*."""
+        """Return the number of events within *window*."""
         return self.indicator.events(window, self.by, *matchers)
 
     def errors(self, window: str, *matchers: Matcher) -> Expr:
@@ -95,15 +97,15 @@ class Slo:
         return self.indicator.errors(window, self.by, *matchers)
 
     def error_ratio(self, window: str, *matchers: Matcher) -> Expr:
-        """
-        Return errors / events within *window*; nothing where there were no events.
-        """
+        """Return errors / events within *window*; nothing if there were no events."""
         return promql.ratio(
             self.errors(window, *matchers), self.events(window, *matchers)
         )
 
     def recorded(self, name: str, *matchers: Matcher) -> Expr:
-        """Return the series that the recording rule *name* makes of this objective."""
+        """
+        Return the series that the recording rule *name* records for this objective.
+        """
         own = (promql.eq(label, value) for label, value in self.labels.items())
         labels = (*self.by, *self.labels, "sloth_window")
         return promql.recorded(name, *own, *matchers, labels=labels)
@@ -113,7 +115,7 @@ class Slo:
         return self.recorded(f"{RATIO}{window}", *matchers)
 
     def scaled(self, scale: float) -> Self:
-        """Return it with the durations that its indicator has divided by *scale*."""
+        """Return it with the durations of its indicator divided by *scale*."""
         return replace(self, indicator=self.indicator.scaled(scale))
 
 

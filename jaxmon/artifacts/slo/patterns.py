@@ -1,8 +1,8 @@
 r"""
 Regular expressions as Prometheus reads them: the syntax of RE2.
 
-Python's differs. It has lookaround and backreferences, which RE2 has not, and lacks
-``\z``, ``\pL`` and ``[[:alpha:]]``. So each construct is looked at here; nothing is
+Python's differs. It has lookaround and backreferences, which RE2 lacks, and lacks
+``\z``, ``\pL`` and ``[[:alpha:]]``. So each construct is checked here; nothing is
 matched.
 """
 

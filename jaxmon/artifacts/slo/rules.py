@@ -2,8 +2,8 @@
 Recording rules of the objectives, under the names that Sloth uses.
 
 Error ratios are computed from raw counters, window by window. Only the period's is
-added up from what the shortest window recorded, errors and events apart, so that a
-busy hour weighs more than a quiet one.
+added up from the recordings of the shortest window, errors and events separately, so
+that a busy hour weighs more than a quiet one.
 
 With *scale*, windows and intervals shrink, names and labels do not: dashboards and
 alerts work unchanged in a demonstration that shows a month in half a day.
@@ -46,7 +46,7 @@ class Group:
     rules: tuple[Rule, ...]
 
     def document(self) -> dict[str, Any]:
-        """Return it as a rule file has it."""
+        """Return the group in rule-file form."""
         return {
             "name": self.name,
             "interval": self.interval,
@@ -58,8 +58,8 @@ def recording_groups(slos: Iterable[Slo], *, scale: float = 1) -> Iterator[Group
     """
     Yield the rules of each objective: error ratios, then what derives from them.
 
-    Long windows cost more and change slowly, so they are evaluated less often, yet
-    well within the five minutes after which Prometheus takes a series for gone.
+    Long windows cost more and change slowly, so they are evaluated less often, yet well
+    within the five minutes after which Prometheus considers a series stale.
     """
     fast, slow = (durations.scaled(interval, scale) for interval in ("30s", "2m"))
     for slo in slos:

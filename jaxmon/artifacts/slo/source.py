@@ -79,7 +79,7 @@ class Source:
         return [Source(self.file, node) for node in self.node.value]
 
     def text(self) -> str:
-        """Return a text that says something."""
+        """Return a non-empty string."""
         if not isinstance(self.node, yaml.ScalarNode) or self._tag not in _TEXTS:
             self.fail(f"expected a string, found {self._kind}")
         if not (text := self.node.value.strip()):
@@ -93,13 +93,13 @@ class Source:
         return str(text)
 
     def choice(self, allowed: Iterable[str]) -> str:
-        """Return a text that is one of *allowed*."""
+        """Return a string that is one of *allowed*."""
         if (text := self.text()) not in (choices := tuple(allowed)):
             self.fail(f"found {text!r}; allowed are {', '.join(choices)}")
         return text
 
     def flag(self) -> bool:
-        """Return a truth value."""
+        """Return a Boolean."""
         flag = _FLAGS.get(self.text().lower()) if self._tag == "bool" else None
         if flag is None:
             self.fail(f"expected true or false, found {self._found}")
@@ -115,7 +115,9 @@ class Source:
         return number
 
     def ratio(self) -> float:
-        """Return a share strictly between 0 and 1, written as such or as per cent."""
+        """
+        Return a ratio strictly between 0 and 1, given as a number or a percentage.
+        """
         written = self.text()
         share = written.removesuffix("%")
         try:

@@ -24,7 +24,7 @@ def _of(form: Form, help_: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When a cause alert fires; each field's metadata says what it means."""
+    """When a cause alert fires; each field's metadata describes it."""
 
     burn_3x_severity: Severity = field(
         default=TICKET,

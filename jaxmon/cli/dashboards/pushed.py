@@ -96,7 +96,7 @@ class PushReport:
         return [*_wrapped(head, "", "  "), "", *table, "", counts]
 
     def advice(self) -> str:
-        """Return what to do next, ``""`` when there is nothing to do."""
+        """Return what to do next, ``""`` if nothing."""
         drifted = any(
             (result.state, result.outcome) == (State.DRIFTED, Outcome.REFUSED)
             for result in self.results

@@ -38,7 +38,7 @@ class ActiveAlert:
 
     @property
     def state(self) -> str:
-        """In Prometheus' word."""
+        """The state, as Prometheus calls it."""
         return "firing" if self.firing else "pending"
 
     def age(self) -> float:

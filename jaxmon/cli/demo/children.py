@@ -74,7 +74,7 @@ class Child:
         raise CommandError(msg, details=self._stderr_tail())
 
     def stop(self, *, seconds: float) -> None:
-        """Wait for the process to end after a SIGTERM, kill it after *seconds*."""
+        """Send SIGTERM and wait for the process to exit; kill it after *seconds*."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -113,7 +113,7 @@ class Children:
         return child
 
     def end(self, child: Child) -> None:
-        """End *child* before the others."""
+        """Stop *child* before the others."""
         self._children.remove(child)
         child.process.terminate()
         child.stop(seconds=self._patience)
@@ -123,7 +123,7 @@ class Children:
         Raise if any of them has exited.
 
         Raises:
-            CommandError: one ended.
+            CommandError: one has exited.
         """
         for child in self._children:
             child.check()

@@ -335,7 +335,9 @@ class _View(Protocol):
 def view(
     places: Mapping[str, str], duration: float | None
 ) -> AbstractContextManager[_View]:
-    """Return what suits stdout: a screen, or plain lines where there can be none."""
+    """
+    Return a view that suits stdout: a screen, or plain lines if that is impossible.
+    """
     if output.is_terminal(sys.stdout) and find_spec("rich") is not None:
         from jaxmon.cli.demo.screen import Screen
 

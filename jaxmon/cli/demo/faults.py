@@ -26,11 +26,11 @@ _MEANING = {
 
 class Fault:
     """
-    A fault of the program that it is sent to, as signals.
+    A fault, which signals start and end in a program.
 
     Args:
         name: one of `PLACES`.
-        after: seconds until it begins.
+        after: seconds until it starts.
         lasting: seconds for which it lasts.
     """
 
@@ -41,7 +41,7 @@ class Fault:
 
     @property
     def place(self) -> str:
-        """The name of the program that it concerns."""
+        """The name of the affected program."""
         return PLACES[self.name]
 
     def apply(self, child: Child, elapsed: float) -> None:

@@ -1,4 +1,6 @@
-"""What the demo shows, as plain lines: one now and then, and a table at its end."""
+"""
+What the demo shows, as plain lines: one from time to time, and a table at the end.
+"""
 
 from __future__ import annotations
 
@@ -99,13 +101,13 @@ class Table(NamedTuple):
         return laid_out(self.columns, cells, width=width)
 
     def cells(self, row: Row) -> list[str]:
-        """Return the cells of *row*, column by column, each harmless."""
+        """Return the cells of *row*, column by column, each sanitised."""
         return [clean(row.cells.get(one.heading, "")) for one in self.columns]
 
 
 class Overview(NamedTuple):
     """
-    A summary, as much of it as there is room for.
+    As much of a summary as there is room for.
 
     Attributes:
         totals: labels and values, line by line.
@@ -128,7 +130,7 @@ class Overview(NamedTuple):
 
 
 class Log:
-    """A line now and then, where nothing can be drawn in place."""
+    """A line from time to time, for output that cannot be redrawn."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         output.lines(f"{INDENT}{name:<18}{place}" for name, place in places.items())
@@ -138,7 +140,7 @@ class Log:
 
     def show(self, scene: DisplayState) -> None:
         """
-        Print a line when one is due, and when the fault or an alert comes or goes.
+        Print a line when one is due, and when the fault or an alert starts or ends.
         """
         time = clock(scene.elapsed)
         due = scene.elapsed >= self._next
@@ -216,7 +218,7 @@ def overview(summary: Summary, *, width: int, height: int) -> Overview:
 def alerts(
     active: Sequence[ActiveAlert], *, width: int, most: int = MOST_ALERTS
 ) -> Table:
-    """Return at most *most* alerts, and how many there are besides."""
+    """Return at most *most* alerts, and how many are omitted."""
     rows = [
         Row(
             {

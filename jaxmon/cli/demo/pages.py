@@ -40,7 +40,7 @@ def fetch(whose: str, url: str) -> Any:
 
 
 def harmless(value: Any) -> Any:
-    """Return *value*, decoded JSON, with all its texts fit for a terminal."""
+    """Return *value*, decoded JSON, with all its strings sanitised for a terminal."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What the demo shows on a terminal: tables that rich draws in place."""
+"""What the demo shows on a terminal: tables that rich redraws in place."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HEADING, _QUIET, _WARNING = "bold", "dim", "yellow"
 
 class Screen:
     """
-    Draws scenes on the alternate screen; the terminal's previous content is restored.
+    Draws on the alternate screen; the terminal's previous content is restored.
 
     Args:
         places: URL or command, by what it shows.

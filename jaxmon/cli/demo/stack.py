@@ -39,7 +39,7 @@ class Programs:
 
     @classmethod
     def installed(cls) -> Programs | None:
-        """Return those on PATH, `None` where one is missing."""
+        """Return those on PATH, `None` for a missing one."""
         prometheus, alertmanager = _which(_PROMETHEUS), _which(_ALERTMANAGER)
         if prometheus is None or alertmanager is None:
             return None
@@ -48,7 +48,7 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Where the two of them are."""
+    """Addresses of the two running servers."""
 
     prometheus: str
     alertmanager: str
@@ -82,13 +82,13 @@ def start(
 
     Args:
         programs: what to start.
-        children: among which they live.
+        children: to which they are added.
         directory: where their files and data go.
         targets: ``host:port`` to scrape, by job.
-        webhook: where notifications go; nowhere when `None`.
+        webhook: where notifications are sent; `None` sends none.
 
     Raises:
-        CommandError: one of them ended, or took too long.
+        CommandError: one of them exited, or took too long.
     """
     for attempt in range(_ATTEMPTS):
         ports = _free_ports()

@@ -36,16 +36,17 @@ class Signals:
         signal.signal(signal.SIGHUP, lambda *_: self._events.put(_RELOAD))
 
     def give_up(self, reason: str) -> None:
-        """End `wait` with *reason*; any thread."""
+        """End `wait` with *reason*; thread-safe."""
         self._events.put(reason)
 
     def loaded(self) -> None:
-        """From now on stopping means the end of `wait`."""
+        """From now on, stop signals end `wait` instead of raising `Stopped`."""
         self._loading = False
 
     def wait(self, reload: Callable[[], None]) -> str:
         """
-        Wait until stopped, and return the reason to fail, ``""`` if there is none.
+        Wait until stopped, and return the reason for a failure, ``""`` if there is
+        none.
 
         Args:
             reload: called at each SIGHUP.

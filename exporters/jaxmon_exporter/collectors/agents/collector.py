@@ -42,8 +42,8 @@ class Agents:
 
     Args:
         run_dir: may be missing until an agent creates it.
-        interval: seconds between two rounds.
-        timeout: seconds that a round waits for the slowest agent.
+        interval: seconds between polls.
+        timeout: seconds that a poll waits for the slowest agent.
         max_bytes: maximum size of one agent's response; jaxmon's largest are about 1
             MB. Parsed, it takes about ten times as much memory.
         max_total: maximum size of all agents' responses; beyond that, the largest are
@@ -74,10 +74,10 @@ class Agents:
 
     def collect(self) -> Iterable[Family]:
         """
-        Read all agents at once; at most *timeout* seconds, and parsing.
+        Read all agents concurrently; takes at most *timeout* seconds, plus parsing.
 
         Raises:
-            CollectorUnavailable: the run directory is not there, or cannot be read.
+            CollectorUnavailable: the run directory is missing or unreadable.
         """
         sockets = self._sockets()
         answers = fetch_all(

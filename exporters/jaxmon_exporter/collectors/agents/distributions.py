@@ -19,7 +19,7 @@ _HIGHEST = 1e300
 
 def check_distribution(family: Family) -> None:
     """
-    Check the histograms, or summaries, of *family*. Some 0.7 µs a sample.
+    Check the histograms, or summaries, of *family*. About 0.7 µs per sample.
 
     Raises:
         PageError: with the reason.

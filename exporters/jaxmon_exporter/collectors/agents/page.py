@@ -63,8 +63,8 @@ def compatible(
 ) -> tuple[list[Family], list[PageError]]:
     """
     Return the families of *page* compatible with earlier agents' *taken* names, and the
-    reasons for the rest: agents of other releases may mean something else by a name
-    that the catalogue does not have.
+    reasons for the rest: in another release, a name that is not in the catalogue may
+    mean something else.
     """
     kept, errors = [], []
     for family in page:

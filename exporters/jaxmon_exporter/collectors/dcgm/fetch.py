@@ -27,10 +27,10 @@ _ACCEPT = {"Accept": "text/plain; version=0.0.4"}
 
 def usable(url: str) -> str:
     """
-    Return *url*; a path is added when it has none.
+    Return *url*, with a path added if it has none.
 
     Raises:
-        ValueError: it is not http or https, or names no host.
+        ValueError: it is not HTTP or HTTPS, or has no host.
     """
     parts = parts_of(url)
     return parts._replace(path=parts.path or "/metrics").geturl()
@@ -43,7 +43,7 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
 
     Args:
         url: may contain user and password.
-        timeout: seconds for all of it, however slowly the response arrives.
+        timeout: seconds for the whole exchange, however slowly the response arrives.
         max_bytes: maximum size of the response, including the head.
 
     Raises:

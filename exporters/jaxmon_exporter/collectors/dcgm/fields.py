@@ -39,12 +39,12 @@ def _millijoules(value: float) -> float:
 @dataclass(frozen=True, slots=True)
 class Field:
     """
-    What a field of DCGM is here.
+    How a DCGM field maps to a metric.
 
     Args:
         metric: its first label is ``uuid``.
         labels: values of the labels after ``uuid``.
-        convert: returns a value of DCGM's in the metric's unit.
+        convert: returns DCGM's value in the metric's unit.
     """
 
     metric: Metric

@@ -1,4 +1,4 @@
-"""A GPU in the inventory, and handling of failed calls."""
+"""A GPU in the inventory, and how its failed calls are handled."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class Device:
     A device of the inventory; its identity outlives the device.
 
     Args:
-        place: among all devices; they take turns at reading slow-changing values.
+        place: position among all devices, which take turns reading slow-changing
+            values.
         close: this poll also reads slow-changing values.
         steady: slow-changing values, as last read.
         unanswered: queries of this poll that got no response, not even an error.
@@ -191,10 +192,10 @@ def identify(
     nvml: Nvml, handle: Handle, uuid: str, index: int, sysfs: Path
 ) -> list[Reading]:
     """
-    Return who a device is: what does not change while its driver is loaded.
+    Return a device's identity: what does not change while its driver is loaded.
 
     Raises:
-        NVMLError: it does not say its name or its place.
+        NVMLError: its name or PCI address cannot be read.
     """
     address = pci_address(text(nvml.nvmlDeviceGetPciInfo(handle).busId))
     model = text(nvml.nvmlDeviceGetName(handle))
@@ -221,7 +222,7 @@ def pci_address(bus_id: str) -> str:
 
 
 def text(value: str | bytes) -> str:
-    """Return a string of NVML; older pynvml gives bytes."""
+    """Return a string from NVML; older pynvml returns bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 

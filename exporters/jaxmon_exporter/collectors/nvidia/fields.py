@@ -32,7 +32,7 @@ class Field:
     A field value.
 
     Args:
-        number: NVML's.
+        number: NVML's field ID.
         divisor: from NVML's unit to that of the metric.
         scope: which link, if there are several.
         member: union member that holds the value, whatever its type claims.

@@ -3,7 +3,8 @@ GPU activity on Hopper and later through NVML's GPM, which needs neither DCGM no
 and does not conflict with profilers.
 
 It compares two samples of hardware counters, so this collector keeps the sample of the
-poll before: a value is the mean from one poll to the next, however often it is scraped.
+previous poll: a value is the mean from one poll to the next, however often it is
+scraped.
 """
 
 from __future__ import annotations
@@ -132,8 +133,8 @@ class Gpm:
 
     def collect(self) -> Iterable[Family]:
         """
-        Sample all units and compare with the samples before; the first poll of a
-        unit has nothing to compare.
+        Sample all units and compare with the previous samples; the first poll of a unit
+        has none to compare with.
 
         Raises:
             CollectorUnavailable: no driver, no GPU, or none that can be sampled.
@@ -153,7 +154,7 @@ class Gpm:
         return [*found, partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
-        """Free the samples and let go of NVML. A new driver may support more."""
+        """Free the samples and shut NVML down. A new driver may support more."""
         if (nvml := self._session.nvml) is not None:
             for unit in self._units.values():
                 _free(nvml, unit)

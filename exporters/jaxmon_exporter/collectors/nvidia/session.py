@@ -28,13 +28,13 @@ _ADVICE = {
 
 class Session:
     """
-    A collector's use of NVML, which counts its users: each has its own.
+    A collector's use of NVML, which counts its users: each collector has its own.
 
     Args:
         collector: its name, for advice.
 
     Attributes:
-        nvml: pynvml while NVML is started, else `None`.
+        nvml: pynvml while NVML is initialised, else `None`.
     """
 
     def __init__(self, collector: str) -> None:
@@ -43,10 +43,10 @@ class Session:
 
     def open(self) -> Nvml:
         """
-        Return NVML, started; at once where it is already.
+        Return NVML, initialised if it was not.
 
         Raises:
-            CollectorUnavailable: no driver, no pynvml, or NVML does not start.
+            CollectorUnavailable: no driver, no pynvml, or NVML cannot be initialised.
         """
         if self.nvml is not None:
             return self.nvml

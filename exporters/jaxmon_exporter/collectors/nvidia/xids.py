@@ -51,7 +51,8 @@ class XidCounter:
     """
     Counts the Xid errors of every GPU since it was first listened to.
 
-    Counts outlive event sets: they go on when a GPU is lost, and when it is back.
+    Counts outlive event sets: they are kept when a GPU is lost, and continue when it is
+    back.
 
     Args:
         failures: where failures are counted, by reason.
@@ -75,8 +76,8 @@ class XidCounter:
         """
         Have the driver queue the events of a GPU, from now on.
 
-        Counts start at 0 only here: a GPU that cannot report has none. That it
-        cannot, or that we may not listen, is learned once.
+        Counts start at 0 only here: a GPU that cannot report has none. Missing support
+        or permission is remembered.
 
         Raises:
             NVMLError: the driver as a whole failed.
@@ -110,8 +111,9 @@ class XidCounter:
         Count the events queued for a GPU, without waiting.
 
         Returns:
-            `False` when `listen` is due: never called, or the event set failed twice
-            in a row. After once, what the driver has queued may still come.
+            `False` when `listen` is due: never called, or the event set failed twice in
+            a row. After one failure, events that the driver has queued may still
+            arrive.
 
         Raises:
             NVMLError: the driver as a whole failed.
@@ -134,7 +136,9 @@ class XidCounter:
         return True
 
     def families(self) -> list[Family]:
-        """Return all counts, also of GPUs that are lost, and when each last rose."""
+        """
+        Return all counts, including those of lost GPUs, and when each last increased.
+        """
         if self._families is None:
             self._families = self._made()
         return self._families

@@ -1,5 +1,6 @@
 """
 A fleet of accelerators that do not exist, for `--demo`.
 
-`collector` plays its load over time, `gpus` what GPUs report beyond load and memory.
+`collector` simulates its load over time, `gpus` what GPUs report beyond load and
+memory.
 """

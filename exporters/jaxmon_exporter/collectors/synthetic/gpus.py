@@ -55,11 +55,11 @@ def figures(
     Yield metric, value and labels after ``uuid`` of one GPU.
 
     Args:
-        elapsed: seconds since the fleet began.
-        busy: share of time in which a kernel ran, 0 to 1.
-        worked: seconds in which kernels ran, its integral.
+        elapsed: seconds since the fleet started.
+        busy: fraction of time in which a kernel ran.
+        worked: seconds in which kernels ran, the integral of *busy*.
         used: bytes of memory in use, of 80 GiB.
-        dusty: heat holds it down for a tenth of its time.
+        dusty: throttled by heat for a tenth of the time.
     """
     for metric, value in _HEALTHY:
         yield metric, value, ()

@@ -1,5 +1,5 @@
 """
-TPUs, as the runtimes of the programs on them report.
+TPUs, as reported by the runtimes of the programs that use them.
 
 `collector` finds the chips on the PCI bus and polls `runtimes`, which query each
 runtime at its address (`addresses`) by gRPC (`channel`), if something is `listening`

@@ -54,7 +54,7 @@ class Call:
     One request.
 
     Args:
-        target: where to.
+        target: address of the server.
         method: its path, such as ``/package.Service/Method``.
         request: the message.
     """
@@ -86,7 +86,7 @@ class Failure:
 
     @property
     def slow(self) -> bool:
-        """Whether no reply came in time."""
+        """Whether no reply arrived in time."""
         return self.code == _DEADLINE_EXCEEDED
 
     @property

@@ -1,4 +1,6 @@
-"""Detects TPU cores without progress while programs are queued, and logs each once."""
+"""
+Detects TPU cores that make no progress while programs are queued, and logs each once.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class _Seen:
 
 class HangDetector:
     """
-    Remembers where each core stood, and since when.
+    Remembers the position of each core, and since when.
 
     Args:
         clock: seconds, monotonic.
@@ -41,7 +43,7 @@ class HangDetector:
         self._errors: dict[tuple[str, int], str] = {}
 
     def look(self, states: Iterable[Standing]) -> list[Standing]:
-        """Record *states*; return new ones without progress."""
+        """Record *states*; return those newly without progress."""
         now = self._clock()
         seen: dict[tuple[str, int], _Seen] = {}
         hung = []

@@ -68,7 +68,7 @@ def spread(
     values: Mapping[int, T], places: Sequence[Place], per_chip: int
 ) -> list[tuple[Place, T]]:
     """
-    Return the value at each of *places*, which one process holds.
+    Return the value at each of *places*, which one process uses.
 
     Some metrics have a value for each core, others, or on other chips, for each
     chip, and number them in their own way; their order is the same.

@@ -89,11 +89,11 @@ class Reading:
     states: list[CoreState] = field(default_factory=list)
 
     def count_cores(self) -> int:
-        """Return how many cores report their memory."""
+        """Return the number of cores that report their memory."""
         return len(self.numbers(MEMORY_TOTAL))
 
     def count_chips(self) -> int:
-        """Return how many chips, or cores, report their duty cycle."""
+        """Return the number of chips, or cores, that report their duty cycle."""
         return len(self.numbers(DUTY_CYCLE))
 
     def numbers(self, name: str) -> dict[int, float]:

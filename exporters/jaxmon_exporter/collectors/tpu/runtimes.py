@@ -69,7 +69,7 @@ class _Runtime:
 
 class Runtimes:
     """
-    Reads all of them.
+    Reads all runtimes.
 
     Args:
         addresses: where they may be.

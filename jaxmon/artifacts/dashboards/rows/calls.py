@@ -1,4 +1,4 @@
-"""Sampled calls: what the host spends on them, and what the device does."""
+"""Sampled calls: time on the host, and on the device."""
 
 from __future__ import annotations
 

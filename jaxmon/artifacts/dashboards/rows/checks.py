@@ -1,4 +1,4 @@
-"""Whether functions give the same output twice, and right gradients."""
+"""Determinism and gradient checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxmon.artifacts.promql import counter, gauge
 
 
 def debug() -> Row:
-    """Return the checks that were made, and their outcome."""
+    """Return checks and their outcomes."""
     by = ("function", "outcome")
     deviation = gauge(catalog.OUTPUT_DEVIATION, *q.FUNCTION).max("function")
     checks = counter(catalog.DETERMINISM_CHECKS, *q.FUNCTION).total()

@@ -1,4 +1,4 @@
-"""Errors of calls, and starts of processes."""
+"""Errors of calls, and process restarts."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from jaxmon.artifacts.slo import Slos
 
 
 def oncall(slos: Slos) -> Row:
-    """Return how near the limits memory is, and whether it grows."""
+    """Return how close memory is to its limits, and whether it grows."""
     by = ("job", "instance", "worker", "device")
     named = f"{q.NAMED_PROCESS} {{{{device}}}}"
     used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use"), *q.DEVICE).sum(*by)

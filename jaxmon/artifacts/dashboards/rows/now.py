@@ -34,7 +34,7 @@ def oncall(slos: Slos, runbooks: str) -> Row:
 
 
 def budgets(slos: Slos) -> Row:
-    """Return how fast error budgets go, and what is left of them."""
+    """Return how fast error budgets burn, and how much is left."""
     burn = tuple(
         Target(
             (slo.recording("1h", q.JOB).max("job") / slo.budget).of_unit("times"),

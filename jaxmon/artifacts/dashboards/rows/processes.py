@@ -13,7 +13,7 @@ from jaxmon.artifacts.promql import counter, eq, gauge, time
 
 def debug() -> Row:
     """
-    Return CPU, memory, descriptors and garbage collection, then what is around them.
+    Return CPU, memory, descriptors and garbage collection, then container and host.
     """
     lines = (*_processes(), _containers(), *_hosts())
     return row(19, "Processes and hosts", *lines)

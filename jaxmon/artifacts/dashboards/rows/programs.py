@@ -11,9 +11,7 @@ from jaxmon.catalog import Metric
 
 
 def debug() -> Row:
-    """
-    Return the latest program of each function, and the content of the persistent cache.
-    """
+    """Return the latest program of each function, and the persistent cache."""
     obstacles = gauge(catalog.PERSISTENT_CACHE_OBSTACLE, *q.PROCESS)
     # Most of it while a process starts, before it is scraped for the first time.
     written = counter(catalog.PERSISTENT_CACHE_WRITES, *q.PROCESS).rise()

@@ -1,4 +1,4 @@
-"""Transfers between host and device, and waits."""
+"""Transfers between host and device, and syncs."""
 
 from __future__ import annotations
 
