@@ -1,4 +1,4 @@
-# A base image for programs that use JAX, observed without a change to them:
+# A base image for programs that use JAX, observed without changing them:
 #
 #   docker build -f exporters/docker/workload.Dockerfile -t jax-workload \
 #     --build-arg JAXMON=jaxmon==VERSION .
@@ -11,7 +11,7 @@
 
 ARG PYTHON=3.11
 FROM python:${PYTHON}-slim
-# jax[tpu] on TPUs; jax[cuda12] brings CUDA, the host only the driver.
+# jax[tpu] on TPUs; jax[cuda12] includes CUDA, so the host needs only the driver.
 ARG JAX=jax[cuda12]
 ARG JAXMON=jaxmon
 RUN pip install --no-cache-dir "${JAX}" "${JAXMON}" && \

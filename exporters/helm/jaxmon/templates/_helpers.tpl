@@ -1,5 +1,5 @@
 {{- define "jaxmon.name" -}}
-{{- /* A release of another chart may have this one as a part, and objects of its own. */ -}}
+{{- /* A release of another chart may contain this one as a subchart, besides its own objects. */ -}}
 {{- if contains .Chart.Name .Release.Name -}}
 {{ .Release.Name }}
 {{- else -}}
