@@ -27,7 +27,7 @@ from jaxmon.files.lock import FileLock, identity
 
 
 MAX_SLOTS = 1024
-_SOCKET_NAME = re.compile(r"agent-([0-9]{1,4})\.sock")
+_SOCKET_NAME = r"agent-([0-9]{1,4})\.sock"
 # A directory like this is shared with its group on purpose: so Kubernetes leaves a
 # volume with an fsGroup. Its files get its group.
 _SHARED = stat.S_ISGID | stat.S_IRWXG
@@ -74,7 +74,7 @@ def sockets(directory: Path) -> dict[str, Path]:
     except FileNotFoundError:
         return {}
     for name in names:
-        if match := _SOCKET_NAME.fullmatch(name):
+        if match := re.fullmatch(_SOCKET_NAME, name):
             found[int(match[1])] = directory / name
     return {str(slot): found[slot] for slot in sorted(found)}
 

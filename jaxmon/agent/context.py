@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import FunctionTable
@@ -14,8 +12,7 @@ from jaxmon.agent.registry import Registry
 from jaxmon.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """
     State shared by the parts of an agent.
 
@@ -33,11 +30,19 @@ class Context:
     settings: Settings
     guard: Guard
     table: FunctionTable
-    registry: Registry = field(default_factory=Registry)
-    events: EventLog = field(default_factory=EventLog)
-    observers: Observers = field(default_factory=Observers)
+    registry: Registry
+    events: EventLog
+    observers: Observers
 
 
-def context_of(jax: ModuleType | None, settings: Settings) -> Context:
+def context_of(jax: Any, settings: Settings) -> Context:
     """Return a new context for one agent."""
-    return Context(jax, settings, Guard(), FunctionTable(settings.max_functions))
+    return Context(
+        jax,
+        settings,
+        Guard(),
+        FunctionTable(settings.max_functions),
+        Registry(),
+        EventLog(),
+        Observers(),
+    )

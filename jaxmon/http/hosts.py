@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 # .internal; .svc is what Kubernetes calls services.
 _OURS = (".localhost", ".local", ".internal", ".home.arpa", ".svc")
 # The last label of an address, also in its odd forms (127.1, 0x7f.1).
-_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
+_NUMBER = r"\d+|0x[0-9a-f]*"
 # A browser sends some of these with each request, and no script can take all away; no
 # scraper sends any.
 _BROWSER = (
@@ -30,7 +30,7 @@ _BROWSER = (
     "sec-fetch-site",
     "upgrade-insecure-requests",
 )
-_PATTERN = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?", re.IGNORECASE)
+_PATTERN = r"(?i)\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?"
 
 
 class HostPolicy:
@@ -48,7 +48,7 @@ class HostPolicy:
     def __init__(self, allowed: Iterable[str] = ()) -> None:
         names = [one.lower() for one in allowed]
         for name in names:
-            if not _PATTERN.fullmatch(name.removesuffix(".")) or name == "*.":
+            if not re.fullmatch(_PATTERN, name.removesuffix(".")) or name == "*.":
                 msg = (
                     f"{name!r} is not a valid host name; use one such as "
                     "gpu-7.example.com, *.example.com or *"
@@ -88,7 +88,7 @@ class HostPolicy:
             not dot
             or name in self._names
             or name.endswith(self._suffixes)
-            or (bool(head) and _NUMBER.fullmatch(label) is not None)
+            or (bool(head) and re.fullmatch(_NUMBER, label) is not None)
         )
 
 

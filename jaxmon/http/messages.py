@@ -16,10 +16,10 @@ from urllib.parse import parse_qsl, unquote
 MAX_HEAD = 16 * 1024
 METHODS = ("GET", "HEAD")
 
-_REQUEST_LINE = re.compile(r"([A-Z]{1,32}) ([!-~]+) HTTP/1\.([01])")
-_AUTHORITY = re.compile(r"https?://[^/?#]+/?", re.IGNORECASE)
-_FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CONTROL = re.compile(r"[\0-\x08\x0a-\x1f\x7f]")
+_REQUEST_LINE = r"([A-Z]{1,32}) ([!-~]+) HTTP/1\.([01])"
+_AUTHORITY = r"(?i)https?://[^/?#]+/?"
+_FIELD_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_CONTROL = r"[\0-\x08\x0a-\x1f\x7f]"
 _MAX_PARAMETERS = 64
 
 
@@ -78,7 +78,7 @@ def parse_request(head: bytes) -> Request:
         RequestError: *head* is not an HTTP/1.x request, or its method is unsupported.
     """
     line, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
-    match = _REQUEST_LINE.fullmatch(line)
+    match = re.fullmatch(_REQUEST_LINE, line)
     if match is None:
         raise RequestError(HTTPStatus.BAD_REQUEST, "the request line is malformed")
     method, target, minor = match.groups()
@@ -121,7 +121,7 @@ def error_response(status: HTTPStatus, message: str) -> Response:
 def _parse_target(target: str) -> tuple[str, dict[str, str]]:
     # Clients of a proxy send a whole URL; the host in it is of no interest.
     if not target.startswith("/"):
-        target = _AUTHORITY.sub("/", target, count=1)
+        target = re.sub(_AUTHORITY, "/", target, count=1)
     path, _, query = target.partition("#")[0].partition("?")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
@@ -137,7 +137,11 @@ def _parse_fields(lines: list[str]) -> dict[str, str]:
     for line in lines:
         name, colon, value = line.partition(":")
         # A proxy in front may take a control character for the end of the line.
-        if not colon or not _FIELD_NAME.fullmatch(name) or _CONTROL.search(value):
+        if (
+            not colon
+            or not re.fullmatch(_FIELD_NAME, name)
+            or re.search(_CONTROL, value)
+        ):
             raise RequestError(HTTPStatus.BAD_REQUEST, "a header line is malformed")
         key, value = name.lower(), value.strip(" \t")
         if key == "host" and key in headers:

@@ -11,9 +11,8 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.agent.cache.directory import DirectoryScan
 from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.context import Context
-from jaxmon.agent.functions import Function, FunctionTable
-from jaxmon.agent.guard import Guard
+from jaxmon.agent.context import Context, context_of
+from jaxmon.agent.functions import Function
 from jaxmon.settings import Settings
 from tests.support import until
 
@@ -34,7 +33,7 @@ def context(directory: str) -> Context:
         distributed=SimpleNamespace(global_state=SimpleNamespace(process_id=0)),
     )
     jax = SimpleNamespace(config=config, _src=source)
-    return Context(jax, Settings(), Guard(), FunctionTable(10))
+    return context_of(jax, Settings(max_functions=10))
 
 
 def exported(cache: PersistentCache) -> dict[str, float]:

@@ -12,9 +12,7 @@ import pytest
 
 from jaxmon.agent.compiles import hlo
 from jaxmon.agent.compiles.programs import Programs
-from jaxmon.agent.context import Context
-from jaxmon.agent.functions import FunctionTable
-from jaxmon.agent.guard import Guard
+from jaxmon.agent.context import Context, context_of
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.executables import facts
 from jaxmon.settings import Settings
@@ -81,7 +79,7 @@ def context(*, home: str | None = "hlo") -> Context:
     if home is not None:
         setattr(client, home, SimpleNamespace(HloPrintOptions=Options))
     jax = SimpleNamespace(_src=SimpleNamespace(lib=SimpleNamespace(xla_client=client)))
-    return Context(jax, Settings(), Guard(), FunctionTable(100))
+    return context_of(jax, Settings(max_functions=100))
 
 
 @pytest.mark.parametrize(

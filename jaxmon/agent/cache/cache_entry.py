@@ -11,7 +11,7 @@ from jaxmon.agent.jaxlink.cache import XLA_CACHES
 
 
 # An entry contains XLA's options, including paths within the cache directory.
-_PATH = re.compile(rb"(/[\x20-\x7e]*?)/(?:%s)" % "|".join(XLA_CACHES).encode())
+_PATH = rb"(/[\x20-\x7e]*?)/(?:%s)" % "|".join(XLA_CACHES).encode()
 
 # The part of an entry that is read is decompressed in memory.
 _MOST_BYTES = 32 << 20
@@ -29,7 +29,7 @@ def creation_directory(file: Path, decompress: Callable[[bytes], bytes]) -> str 
     try:
         if file.stat().st_size > _MOST_BYTES:
             return None
-        found = _PATH.search(decompress(file.read_bytes()))
+        found = re.search(_PATH, decompress(file.read_bytes()))
     except Exception:  # noqa: BLE001 - each compression has errors of its own
         return None
     return None if found is None else os.fsdecode(found[1])

@@ -46,20 +46,19 @@ _STATUS = {
 # Also the code of an error created in Python, with a status in the text.
 _MADE = "UNKNOWN"
 # After "Execution of replica 0 failed: " and similar prefixes.
-_LEADING_STATUS = re.compile(rf"\b({'|'.join(_STATUS)}): ")
+_LEADING_STATUS = rf"\b({'|'.join(_STATUS)}): "
 _STATUS_WITHIN = 200
 
 # Statuses that drivers, libraries and callbacks also use for out of memory.
 _VAGUE = ("INTERNAL", "UNKNOWN", "FAILED_PRECONDITION", "ABORTED", None)
-_FULL = re.compile(
-    r"out[ _]?of[ _]?memory|hbmoom|std::bad_alloc|alloc_failed|failed to allocate"
+_FULL = (
+    r"(?im)out[ _]?of[ _]?memory|hbmoom|std::bad_alloc|alloc_failed|failed to allocate"
     r"|(buffer allocation|alignedmalloc) failed"
     r"|(cannot allocate|unable to allocate section) memory"
-    r"|^(numpy\S*\.)?_?(array)?memoryerror\b",
-    re.IGNORECASE | re.MULTILINE,
+    r"|^(numpy\S*\.)?_?(array)?memoryerror\b"
 )
 # gRPC also uses RESOURCE_EXHAUSTED, but not for device memory.
-_NOT_FULL = re.compile(r"message larger than max|quota", re.IGNORECASE)
+_NOT_FULL = r"(?i)message larger than max|quota"
 # The part of a text that contains the reason; the rest may be a dump of the program.
 _HEAD, _TAIL = 4000, 2000
 
@@ -98,7 +97,7 @@ _TRACEBACKS = (
 )
 # Maximum number of errors examined within one error.
 _MAX_CHAIN = 256
-_NAMED = re.compile(r"\bp?jit[(_]([A-Za-z_]\w*)")
+_NAMED = r"\bp?jit[(_]([A-Za-z_]\w*)"
 
 
 def is_runtime_error(error: BaseException) -> bool:
@@ -123,7 +122,7 @@ def is_from_jax(error: BaseException) -> bool:
     text = _text(error)
     kind = type(error)
     return (
-        (kind is ValueError and _LEADING_STATUS.match(text) is not None)
+        (kind is ValueError and re.match(_LEADING_STATUS, text) is not None)
         or (kind is ValueError and text.startswith(_REFUSED))
         or (kind is RuntimeError and text.startswith(_DELETED))
         or (kind is FloatingPointError and text.startswith(_NAN_CHECK))
@@ -178,9 +177,9 @@ def status_of(error: BaseException) -> str | None:
         return code
     text = _text(error)
     if is_runtime_error(error):
-        found = _LEADING_STATUS.search(text[:_STATUS_WITHIN])
+        found = re.search(_LEADING_STATUS, text[:_STATUS_WITHIN])
     else:
-        found = _LEADING_STATUS.match(text) if type(error) is ValueError else None
+        found = re.match(_LEADING_STATUS, text) if type(error) is ValueError else None
     return found[1] if found else code if code in _STATUS else None
 
 
@@ -217,7 +216,7 @@ def function_named_in(error: BaseException) -> str | None:
     Return the function named in the text of *error*, in JAX's form of program names:
     ``jit(step)`` or ``jit_step``.
     """
-    found = _NAMED.search(_text(error)[:_HEAD])
+    found = re.search(_NAMED, _text(error)[:_HEAD])
     return found[1] if found else None
 
 
@@ -236,9 +235,9 @@ def message_of(error: BaseException, *, limit: int = 500, lines: int | None = 4)
 
 def _kind_of_status(status: str | None, text: str) -> str:
     searched = text[:_HEAD] + "\n" + text[_HEAD:][-_TAIL:]
-    if status in _VAGUE and _FULL.search(searched):
+    if status in _VAGUE and re.search(_FULL, searched):
         return "oom"
-    if status == "RESOURCE_EXHAUSTED" and _NOT_FULL.search(text[:_HEAD]):
+    if status == "RESOURCE_EXHAUSTED" and re.search(_NOT_FULL, text[:_HEAD]):
         return "other"
     return _STATUS[status] if status is not None else "other"
 

@@ -21,8 +21,8 @@ MAX_BYTES = 256 * 1024
 """Maximum size of one file of a report."""
 
 _NAME = "jaxmon-reports"
-_REPORT = re.compile(r"(oom-\d{8}T\d{6}Z-\d+-\d+)\.(?:json|txt)")
-_UNFINISHED = re.compile(r"\.oom-.*\.part")
+_REPORT = r"(oom-\d{8}T\d{6}Z-\d+-\d+)\.(?:json|txt)"
+_UNFINISHED = r"\.oom-.*\.part"
 # A file that has been unfinished for this long belongs to a process that was killed.
 _STALE_SECONDS = 3600
 
@@ -110,9 +110,9 @@ class ReportDirectory:
         """Delete the oldest reports and unfinished files."""
         reports: dict[str, list[str]] = {}
         for name in os.listdir(directory):
-            if found := _REPORT.fullmatch(name):
+            if found := re.fullmatch(_REPORT, name):
                 reports.setdefault(found[1], []).append(name)
-            elif _UNFINISHED.fullmatch(name):
+            elif re.fullmatch(_UNFINISHED, name):
                 _remove(directory, name, older_than=time.time() - _STALE_SECONDS)
         # Names start with the time, so they sort by age.
         for stem in sorted(reports)[: max(len(reports) - MAX_REPORTS + 1, 0)]:
