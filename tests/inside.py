@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from jaxmon.agent import Agent
-from jaxmon.agent.adapters import Marks, Process
+from jaxmon.agent.adapters import Markers, Process
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls.part import CallLayer
@@ -201,7 +201,7 @@ def sampling(agent: Agent) -> Sampling:
 
 def indicators(agent: Agent) -> Indicators:
     """Return what the program says about itself."""
-    return part(agent, Marks).figures
+    return part(agent, Markers).figures
 
 
 def transfers(agent: Agent) -> Transfers:

@@ -13,7 +13,7 @@ from jaxmon.resources.container import ContainerFamilies
 from jaxmon.resources.process import ProcessFamilies
 
 
-class Marks(Part):
+class Markers(Part):
     """The program's own markers. The last part to attach, the first to detach."""
 
     name = "indicators"

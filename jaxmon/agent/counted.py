@@ -219,7 +219,7 @@ def uncounted(fun: object) -> Any:
     return fun
 
 
-def taken(counted: CountedFunction) -> int:
+def call_count(counted: CountedFunction) -> int:
     """
     Return how often *counted* was called; `LiveObjects` sums up those of a function.
     """

@@ -12,7 +12,7 @@ from jaxmon.agent.agent import Agent, runtime_of
 from jaxmon.agent.events import Event
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.memory import profile as memory_profile
-from jaxmon.agent.memory.holdings import Growth, Holdings, holdings
+from jaxmon.agent.memory.array_snapshot import ArraySnapshot, Growth, snapshot_arrays
 from jaxmon.agent.memory.profile import MemoryProfile
 from jaxmon.agent.runtime import Runtime
 from jaxmon.agent.transfers.part import Transfers
@@ -116,7 +116,7 @@ class Ledger:
         self._context = self._runtime.context
         self._failures = Counter(self._context.guard.failures())
         self._check()
-        self._held = self._look() if memory else None
+        self._held = self._take_snapshot() if memory else None
         self._transfers = self._transferred() if transfers else None
         self._event = self._context.events.last()
         self._functions = {f: _figures(f) for f in self._context.table}
@@ -213,8 +213,8 @@ class Ledger:
         directions = {name: counts[name] - before[name] for name in sorted(counts)}
         return directions, dict((lines - lines_before).most_common())
 
-    def _look(self) -> tuple[Holdings, MemoryProfile | None]:
-        held = holdings(self._context.jax)
+    def _take_snapshot(self) -> tuple[ArraySnapshot, MemoryProfile | None]:
+        held = snapshot_arrays(self._context.jax)
         try:
             return held, self._agent.memory()
         except JaxmonError:  # without it the amount is known, but not the line
@@ -223,7 +223,10 @@ class Ledger:
     def _grown(self) -> tuple[Growth | None, dict[str, int]]:
         if self._held is None:
             return None, {}
-        (held, profile), (held_before, profile_before) = self._look(), self._held
+        (held, profile), (held_before, profile_before) = (
+            self._take_snapshot(),
+            self._held,
+        )
         growth = held.since(held_before)
         if profile is None or profile_before is None:
             return growth, {}

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from weakref import ref
 
-from jaxmon.agent.counted import CountedFunction, on_end, taken
+from jaxmon.agent.counted import CountedFunction, call_count, on_end
 
 
 # Number of records after which those of dead objects are folded.
@@ -55,7 +55,7 @@ class LiveObjects:
                 total += last[0]
                 some_ended = True
             elif counted is not None:
-                total += taken(counted)
+                total += call_count(counted)
         if some_ended:
             self._fold()
         return total

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent.adapters import Container, Marks, Process
+from jaxmon.agent.adapters import Container, Markers, Process
 from jaxmon.agent.context import context_of
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
@@ -49,13 +49,13 @@ class Runtime:
         self.context.table.named(UNKNOWN)
         self._guard = self.context.guard
         self.hooks = Hooks(jax, self._guard)
-        marks = Indicators(
+        indicators = Indicators(
             settings.max_functions, self._guard, on_error=self._on_surfaced
         )
-        self._marks = Marks(marks)
+        self._markers = Markers(indicators)
         self.parts = (
-            *parts_of(self.context, marks.timeline),
-            *(self._marks, Process(), Container()),
+            *parts_of(self.context, indicators.timeline),
+            *(self._markers, Process(), Container()),
         )
         self.overview = Overview(self.context, self.parts, self.hooks)
         self._scrapes = Histogram(catalog.SCRAPE_SECONDS)
@@ -163,7 +163,7 @@ class Runtime:
                 *(part.stop for part in self.parts),
                 self._write_baseline,
                 self.hooks.detach,
-                self._marks.stop,
+                self._markers.stop,
                 functools.partial(atexit.unregister, self._exit),
             )
             for step in todo:
@@ -257,7 +257,7 @@ class Runtime:
         errors, overflow = catalog.INTERNAL_ERRORS, catalog.LABEL_OVERFLOW
         overflows = {
             "function": self.context.table.overflow.value,
-            **self._marks.figures.overflow(),
+            **self._markers.figures.overflow(),
         }
         dropped = {"connection": self.serving.dropped(), **dict.fromkeys(_DROPPED, 0)}
         for part in self.parts:

@@ -45,7 +45,7 @@ class Comparison:
         changes: by function, then in the order of `FIGURES`.
         new: functions without a baseline.
         vanished: functions that were no longer compiled.
-        untold: measures that JAX reported for one side only.
+        one_sided: measures that JAX reported for one side only.
     """
 
     before: Record
@@ -53,7 +53,7 @@ class Comparison:
     changes: tuple[Change, ...]
     new: tuple[str, ...]
     vanished: tuple[str, ...]
-    untold: tuple[str, ...]
+    one_sided: tuple[str, ...]
 
     @property
     def worse(self) -> tuple[Change, ...]:
@@ -96,7 +96,7 @@ def compare(
         ),
         new=tuple(sorted(after.functions.keys() - before.functions.keys())),
         vanished=tuple(sorted(before.functions.keys() - after.functions.keys())),
-        untold=tuple(
+        one_sided=tuple(
             name
             for name in FIGURES
             if any((name in old) != (name in new) for _, old, new in pairs)

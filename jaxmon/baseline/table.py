@@ -53,8 +53,8 @@ def lines(comparison: Comparison, *, width: int = 80) -> Iterator[str]:
         yield ""
     yield from _named("new", comparison.new, width)
     yield from _named("vanished", comparison.vanished, width)
-    if comparison.untold:
-        yield f"reported by one side only: {', '.join(comparison.untold)}"
+    if comparison.one_sided:
+        yield f"reported by one side only: {', '.join(comparison.one_sided)}"
     yield verdict(comparison)
 
 

@@ -44,7 +44,7 @@ def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
     from jaxmon.report.text import explanation
 
     found = pick(worker, run_dir)
-    events = found.ask("/debug/events")
+    events = found.fetch("/debug/events")
     snapshot = read(found.overview, events)
     advice = advise(snapshot)
     if as_json:

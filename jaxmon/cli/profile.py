@@ -154,7 +154,7 @@ def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
 def _labels(worker: Worker) -> dict[str, str]:
     """Return jaxmon's label by XLA's name of a program, where only one fits."""
     try:
-        functions = worker.ask("/debug/functions").get("functions", {})
+        functions = worker.fetch("/debug/functions").get("functions", {})
     except CommandError:
         return {}  # the table is worth having without
     found: dict[str, list[str]] = defaultdict(list)

@@ -47,7 +47,7 @@ class Worker:
     slow: bool = False
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Number, process and program as one sanitised line."""
         if self.trouble:
             return f"{self.number}  {self.trouble}"
@@ -56,7 +56,7 @@ class Worker:
         pid, program = process.get("pid"), clean(str(process.get("program") or ""))
         return shortened(f"{self.number}  pid {clean(str(pid))}  {program}", _ROOM)
 
-    def ask(self, target: str, *, timeout: float = TIMEOUT) -> Any:
+    def fetch(self, target: str, *, timeout: float = TIMEOUT) -> Any:
         """
         Return the JSON at *target*, a path with a query.
 
@@ -139,7 +139,7 @@ def pick(number: str | None, run_dir: Path | None) -> Worker:
             msg = f"worker {worker.number} {worker.trouble}. {_HINTS[worker.slow]}"
             raise CommandError(msg)
         return worker
-    listed = [one.told for one in workers[:_MOST_LISTED]]
+    listed = [one.description for one in workers[:_MOST_LISTED]]
     if (rest := len(workers) - _MOST_LISTED) > 0:
         listed.append(f"and {rest} more")
     if chosen:

@@ -2,7 +2,7 @@
 HTTP: one small server for pages, one bounded client.
 
 `server` listens (`listeners`) and responds to one request per connection, on its own
-`loop`. `connections` decides which clients are served and which are dropped; each
+`loop`. `connection_pool` decides which clients are served and which are dropped; each
 `connection` speaks by its `transport`. `messages` reads requests and writes responses,
 `routes` finds the handler, and `page` is the metrics endpoint.
 

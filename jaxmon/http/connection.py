@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from jaxmon.http.listeners import Listener
-    from jaxmon.http.routes import Answer
+    from jaxmon.http.routes import PendingResponse
     from jaxmon.http.transport import Transport
 
 
@@ -58,7 +58,7 @@ class Connection:
         self.peer = peer
         self.progress = self.deadline = now()
         self.request: Request | None = None
-        self.answer: Answer | None = None
+        self.answer: PendingResponse | None = None
         self.pending: Future[Any] | None = None
         self.open = False
         self._head = bytearray()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = Callable[[Request], "Response | Future[Response]"]
 
-Answer: TypeAlias = "Generator[Future[Any], Any, Response]"
+PendingResponse: TypeAlias = "Generator[Future[Any], Any, Response]"
 """A response being generated: yields the futures that it waits for."""
 
 _FOREIGN = (
@@ -53,7 +53,7 @@ class Router:
 
     def answer(
         self, request: Request, listener: Listener, sock: socket.socket
-    ) -> Answer:
+    ) -> PendingResponse:
         """Return the response to *request*, received on *sock*."""
         if not (listener.guarded or self._hosts.admits(request.headers, sock)):
             return error_response(HTTPStatus.FORBIDDEN, _FOREIGN)
@@ -66,7 +66,7 @@ class Router:
         response = refusal or (yield from self._page(routes, request))
         return response._replace(headers={**gate.headers, **response.headers})
 
-    def _page(self, routes: Mapping[str, Handler], request: Request) -> Answer:
+    def _page(self, routes: Mapping[str, Handler], request: Request) -> PendingResponse:
         handler = routes.get(request.path)
         if handler is None:
             pages = ", ".join(routes)

@@ -16,7 +16,7 @@ from threading import Thread, current_thread
 from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.http import listeners
-from jaxmon.http.connections import Connections, Timeouts
+from jaxmon.http.connection_pool import ConnectionPool, Timeouts
 from jaxmon.http.hosts import HostPolicy
 from jaxmon.http.listeners import Gate, Listener
 from jaxmon.http.loop import Loop
@@ -62,8 +62,8 @@ class Server:
             permissions of its file.
         name: of the thread.
         max_connections: how many clients are served at a time; twice as many may be
-            sending requests. The rule in `connections` decides which is dropped for a
-            new one; if none is, a request that has waited for a second gets 503.
+            sending requests. `connection_pool` decides which is dropped for a new one;
+            if none is, a request that has waited for a second gets 503.
         read_timeout: seconds for a client to send a request.
         write_timeout: seconds for a client to receive a response.
         answer_timeout: seconds for a response generated on another thread.
@@ -105,7 +105,7 @@ class Server:
         self._thread: Thread | None = None
         # Made by start():
         self._loop: Loop | None = None
-        self._clients: Connections | None = None
+        self._clients: ConnectionPool | None = None
 
     @property
     def clients(self) -> int:
@@ -184,7 +184,7 @@ class Server:
             raise RuntimeError(msg)
         with contextlib.ExitStack() as undo:
             loop = undo.enter_context(contextlib.closing(Loop(self._report)))
-            clients = Connections(
+            clients = ConnectionPool(
                 loop,
                 self._router,
                 self._timeouts,
@@ -256,7 +256,7 @@ class Server:
 
     # --- On the server thread ------------------------------------------------------
 
-    def _run(self, loop: Loop, clients: Connections) -> None:
+    def _run(self, loop: Loop, clients: ConnectionPool) -> None:
         try:
             self._serve(loop, clients)
         except BaseException as error:  # noqa: BLE001 - a thread of ours ends quietly
@@ -266,7 +266,7 @@ class Server:
             loop.close()
             self._close_listeners()
 
-    def _serve(self, loop: Loop, clients: Connections) -> None:
+    def _serve(self, loop: Loop, clients: ConnectionPool) -> None:
         for listener in self._listeners:
             self._listen(listener, loop, clients)
         for seconds, call in self._chores:
@@ -277,7 +277,7 @@ class Server:
             clients.turn(since)
         for listener in list(self._listeners):
             self.close_listener(listener)
-        clients.dismiss()
+        clients.close_waiting()
         end = now() + _GRACE_SECONDS
         while clients and (since := now()) < end:
             loop.turn(min(end, clients.due))
@@ -291,12 +291,12 @@ class Server:
         finally:
             loop.later(seconds, partial(self._do, loop, seconds, call))
 
-    def _listen(self, listener: Listener, loop: Loop, clients: Connections) -> None:
+    def _listen(self, listener: Listener, loop: Loop, clients: ConnectionPool) -> None:
         if listener in self._listeners and not self._stopping:
             accept = partial(self._accept, listener, loop, clients)
             loop.watch(listener.sock, selectors.EVENT_READ, accept)
 
-    def _accept(self, listener: Listener, loop: Loop, clients: Connections) -> None:
+    def _accept(self, listener: Listener, loop: Loop, clients: ConnectionPool) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
                 sock, address = listener.sock.accept()
@@ -311,4 +311,4 @@ class Server:
                 loop.later(_RETRY_SECONDS, again)
                 return
             sock.settimeout(0)
-            clients.welcome(sock, listener, "" if listener.local else address[0])
+            clients.accept(sock, listener, "" if listener.local else address[0])

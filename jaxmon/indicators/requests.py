@@ -46,7 +46,7 @@ class OpenRequest:
             except Exception:  # noqa: BLE001 - contained: the request goes on
                 indicators.guard.failed(SITE, theirs=True)
 
-    def goes_on(self) -> bool:
+    def in_progress(self) -> bool:
         """Return whether it is in progress and recorded."""
         # Not an agent that is gone, nor the parent's in a forked child.
         route = self._route
@@ -56,7 +56,7 @@ class OpenRequest:
             and self._indicators is recorder()
         )
 
-    __bool__ = goes_on
+    __bool__ = in_progress
 
     def end(self, error: BaseException | None = None) -> None:
         """
@@ -114,7 +114,7 @@ class Request:
 
     def __enter__(self) -> OpenRequest:
         outer = _entered.get()
-        if outer is not None and outer.serving.goes_on():
+        if outer is not None and outer.serving.in_progress():
             ours = outer.serving
         else:
             # One that has ended is forgotten: this runs in a task that it started,
@@ -192,7 +192,7 @@ class _Step:
         asking = self._asking = _entered.get()
         # Of a request that has ended a step can be no part: it is of the one around it.
         inside = self._inside
-        if inside is not None and inside.serving.goes_on():
+        if inside is not None and inside.serving.in_progress():
             self._set = inside
             _entered.set(inside)
         else:
@@ -241,7 +241,7 @@ def request(route: str) -> Request:
 def serving() -> OpenRequest | None:
     """Return the request in progress in this context, if any."""
     entry = _entered.get()
-    if entry is not None and entry.serving.goes_on():
+    if entry is not None and entry.serving.in_progress():
         return entry.serving
     return None
 

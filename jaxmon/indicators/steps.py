@@ -64,9 +64,7 @@ class Run(Generic[T]):
         return batch
 
     def close(self) -> None:
-        """
-        End the loop; a step in progress is not counted. Idempotent.
-        """
+        """End the loop; a step in progress is not counted. Idempotent."""
         if self._observed is not None:
             self._observed.end.append(now())
             self._observed = None

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from jaxmon.agent.events import Event
 from jaxmon.agent.ledger import UNSEEN, Cost, FunctionCost
-from jaxmon.agent.memory.holdings import Growth
+from jaxmon.agent.memory.array_snapshot import Growth
 
 
 _T = TypeVar("_T")

@@ -24,7 +24,7 @@ from jaxmon.http import client
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.stream import Bounds, TooLargeError, connected
 from jaxmon_exporter.collectors.dcgm.fetch import fetch_page
-from jaxmon_exporter.collectors.tpu.channel import SLOW, Call, Failure, ask
+from jaxmon_exporter.collectors.tpu.channel import SLOW, Call, Failure, call_all
 from tests.fakes.hostile import ENDLESS, Answer, Hostile, hostile
 from tests.fakes.http2 import Http2Server, reply
 from tests.support import ROOT
@@ -181,7 +181,7 @@ def test_the_size_ends_what_the_time_does_not(name, tmp_path):
 
 
 def test_an_answer_that_is_too_large_is_asked_for_once(monkeypatch):
-    """To ask again would bring as much again."""
+    """Another request would bring as much again."""
     monkeypatch.setattr(http, "MAX_BYTES", 2 << 20)
     waits: list[float] = []
     with hostile(ENDLESS["a body"]) as server:
@@ -254,12 +254,12 @@ def test_a_grpc_server_that_never_ends():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with hostile(Answer(settings, unknown)) as server:
         port = int(server.url.rpartition(":")[2])
-        assert ask([Call(("127.0.0.1", port), "/x", b"")], 20) == [SLOW]
+        assert call_all([Call(("127.0.0.1", port), "/x", b"")], 20) == [SLOW]
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown << 10 < 256 << 20
     length = (1 << 30).to_bytes(4, "big")
     with Http2Server(lambda stream: reply(stream, b"\0" + length + b"x")) as server:
-        replies = ask([Call(server.target, "/x", b"")], 600)
+        replies = call_all([Call(server.target, "/x", b"")], 600)
     assert replies == [Failure("RESOURCE_EXHAUSTED")]
 
 

@@ -95,7 +95,7 @@ def test_every_call_of_every_thread_counts_once() -> None:
         label = f"{__name__}.{work.__qualname__}"
         assert raised == []
         assert value(agent, CALLS, function=label) == 1 + THREADS * EACH
-        assert counted.taken(shared) == 1 + THREADS * EACH // 2
+        assert counted.call_count(shared) == 1 + THREADS * EACH // 2
         assert noting.begun
         assert value(agent, "jaxmon_internal_errors_total") == 0
 

@@ -278,7 +278,7 @@ import json
 from tests import inside
 from tests.instrumented import instrumented
 from tests.sampled import BY_HAND, arm, calibrated, chain, figures, idle, operand, timed
-from jaxmon.agent.counted import taken
+from jaxmon.agent.counted import call_count
 with instrumented(**BY_HAND) as agent:
     sampling = inside.sampling(agent)
     step, x = chain("slow", calibrated(0.6)), operand()
@@ -286,7 +286,7 @@ with instrumented(**BY_HAND) as agent:
     step(x).block_until_ready()
     arm(sampling)
     pending = [not step(x).is_ready() for _ in range(2)]
-    calls = taken(step)
+    calls = call_count(step)
     idle(sampling)
     samples = figures(sampling, "slow")["samples"]
     print(json.dumps({"pending": pending, "taken": calls, "samples": samples}))

@@ -11,7 +11,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.agent.context import context_of
-from jaxmon.agent.memory.holdings import holdings
+from jaxmon.agent.memory.array_snapshot import snapshot_arrays
 from jaxmon.agent.memory.part import Memory
 from jaxmon.settings import Settings
 from tests import inside
@@ -305,4 +305,4 @@ def test_packed_arrays_are_as_large_as_they_are_on_the_device() -> None:
     }
 
     assert found["int4"] == size
-    assert holdings(jax).sizes["int4[4001]"] == size
+    assert snapshot_arrays(jax).sizes["int4[4001]"] == size

@@ -15,7 +15,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from jaxmon.agent.adapters import Marks
+from jaxmon.agent.adapters import Markers
 from jaxmon.agent.context import context_of
 from jaxmon.agent.current import running
 from jaxmon.agent.jaxlink.hooks import Hooks
@@ -223,7 +223,7 @@ def places() -> list[tuple[Any, str]]:
     ]
     return [
         (Hooks, "attach"),
-        (Marks, "attach"),
+        (Markers, "attach"),
         *parts,
         (Serving, "start"),
         (Serving, "_listen_unix"),

@@ -20,7 +20,7 @@ from jaxmon_exporter.collectors.tpu.channel import (
     Call,
     Failure,
     Target,
-    ask,
+    call_all,
 )
 from jaxmon_exporter.collectors.tpu.listening import unreachable
 from tests.fakes.http2 import (
@@ -59,7 +59,7 @@ def metric(target: Target, name: str) -> Call:
 
 def one(server: Http2Server, seconds: float = LONG) -> Any:
     """Return what one request comes to."""
-    (reply,) = ask([Call(server.target, "/package.Service/Method", b"x")], seconds)
+    (reply,) = call_all([Call(server.target, "/package.Service/Method", b"x")], seconds)
     return reply
 
 
@@ -68,8 +68,8 @@ def test_replies_come_in_the_order_of_the_calls(runtime: Runtime) -> None:
     names = [shapes.MEMORY_USED, shapes.QUEUE, shapes.DUTY_CYCLE] * 5
     runtime.tell({**shapes.host("v4"), "delays": {shapes.MEMORY_USED: 0.3}})
     calls = [metric(("127.0.0.1", runtime.port), name) for name in names]
-    alone = {call.request: ask([call], LONG) for call in calls[:3]}
-    assert [[reply] for reply in ask(calls, LONG)] == [
+    alone = {call.request: call_all([call], LONG) for call in calls[:3]}
+    assert [[reply] for reply in call_all(calls, LONG)] == [
         alone[call.request] for call in calls
     ]
     assert len({bytes(*replies) for replies in alone.values()}) == 3
@@ -80,7 +80,7 @@ def test_a_status_says_why(runtime: Runtime, code: str) -> None:
     """A call that fails costs itself alone."""
     runtime.tell({**shapes.host("v4"), "fail": {shapes.QUEUE: code}})
     target = ("127.0.0.1", runtime.port)
-    bad, good = ask(
+    bad, good = call_all(
         [metric(target, shapes.QUEUE), metric(target, shapes.MEMORY_USED)], LONG
     )
     assert bad == Failure(code)
@@ -97,7 +97,7 @@ def test_silence_costs_the_deadline_and_others_nothing(runtime: Runtime) -> None
             metric(target, shapes.QUEUE),
             metric(target, shapes.MEMORY_USED),
         ]
-        no_greeting, no_answer, answer = ask(calls, 2.0)
+        no_greeting, no_answer, answer = call_all(calls, 2.0)
     assert (no_greeting, no_answer) == (SLOW, SLOW)
     assert isinstance(answer, bytes)
 
@@ -107,8 +107,8 @@ def test_nobody_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         target = free.getsockname()
     targets = [target, ("::1", target[1]), "/nowhere/at/all", "nowhere"]
-    assert ask([Call(there, "/a/b", b"") for there in targets], LONG) == [GONE] * 4
-    assert ask([], LONG) == []
+    assert call_all([Call(there, "/a/b", b"") for there in targets], LONG) == [GONE] * 4
+    assert call_all([], LONG) == []
 
 
 def test_who_cannot_be_reached_is_known_without_grpc(run_dir: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_unix_socket(run_dir: Path, name: str) -> None:
     try:
         assert Path(path).exists()
         assert unreachable([path]) == {}
-        (answer,) = ask([metric(path, shapes.QUEUE)], LONG)
+        (answer,) = call_all([metric(path, shapes.QUEUE)], LONG)
     finally:
         runtime.end()
     assert isinstance(answer, bytes)
@@ -158,7 +158,7 @@ def test_more_than_fits_is_not_received(runtime: Runtime) -> None:
     told["metrics"][shapes.QUEUE] = "00" * ((1 << 20) + 1)
     runtime.tell(told)
     target = ("127.0.0.1", runtime.port)
-    large, other = ask(
+    large, other = call_all(
         [metric(target, shapes.QUEUE), metric(target, shapes.MEMORY_USED)], LONG
     )
     assert large == Failure("RESOURCE_EXHAUSTED")
@@ -200,7 +200,7 @@ def test_what_is_reset_costs_itself_alone() -> None:
         return reply(stream, b"\0\0\0\0\3yes")
 
     with Http2Server(answer) as server:
-        replies = ask([Call(server.target, "/a/b", b"")] * 3, LONG)
+        replies = call_all([Call(server.target, "/a/b", b"")] * 3, LONG)
     assert sorted(map(str, replies)) == ["Failure(code='CANCELLED')", *["b'yes'"] * 2]
 
 
@@ -209,7 +209,7 @@ def test_a_server_that_leaves_keeps_what_it_said() -> None:
     with Http2Server(
         lambda stream: reply(stream, b"\0\0\0\0\3yes") if stream == 1 else None
     ) as server:
-        replies = ask([Call(server.target, "/a/b", b"")] * 3, LONG)
+        replies = call_all([Call(server.target, "/a/b", b"")] * 3, LONG)
     assert sorted(map(str, replies)) == ["Failure(code='UNAVAILABLE')"] * 2 + ["b'yes'"]
 
 
@@ -239,7 +239,7 @@ def test_what_is_no_http2_is_gone(garbage: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=stranger, args=(listener,))
         thread.start()
-        assert ask([Call(listener.getsockname(), "/a/b", b"")], LONG) == [GONE]
+        assert call_all([Call(listener.getsockname(), "/a/b", b"")], LONG) == [GONE]
         listener.shutdown(socket.SHUT_RDWR)
         thread.join()
 
@@ -255,14 +255,14 @@ def test_nothing_is_left_behind(runtime: Runtime) -> None:
         before = held()
         for _ in range(3):
             targets = [("127.0.0.1", runtime.port), mute.getsockname()]
-            ask([metric(target, shapes.QUEUE) for target in targets], SHORT)
+            call_all([metric(target, shapes.QUEUE) for target in targets], SHORT)
         until(lambda: held() <= before, "threads and descriptors are gone")
 
 
 QUIET = """
 import os, sys
-from jaxmon_exporter.collectors.tpu.channel import Call, ask
-print(ask([Call("/x" * 100, "/a/b", b"")], 60))
+from jaxmon_exporter.collectors.tpu.channel import Call, call_all
+print(call_all([Call("/x" * 100, "/a/b", b"")], 60))
 print(os.environ["GRPC_VERBOSITY"])
 """
 
@@ -279,13 +279,13 @@ def test_standard_error_is_left_alone() -> None:
 
 FORKED = """
 import os, sys
-from jaxmon_exporter.collectors.tpu.channel import Call, ask
+from jaxmon_exporter.collectors.tpu.channel import Call, call_all
 calls = [Call(("127.0.0.1", int(sys.argv[1])), "/a/b", b"")]
-first = ask(calls, 60)
+first = call_all(calls, 60)
 if (child := os.fork()) == 0:
     os._exit(7)
 _, status = os.waitpid(child, 0)
-print(os.waitstatus_to_exitcode(status), ask(calls, 60) == first)
+print(os.waitstatus_to_exitcode(status), call_all(calls, 60) == first)
 """
 
 

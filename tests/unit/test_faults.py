@@ -46,6 +46,6 @@ def test_a_fault_says_what_comes_next() -> None:
     fault = Fault("stall", after=10, lasting=5)
 
     assert fault.place == "training"
-    assert fault.told(4) == "fault stall starts in 0:00:06"
-    assert re.fullmatch(r"fault stall: .*; ends in 0:00:03", fault.told(12))
-    assert fault.told(20) == "fault stall ended 0:00:05 ago"
+    assert fault.description(4) == "fault stall starts in 0:00:06"
+    assert re.fullmatch(r"fault stall: .*; ends in 0:00:03", fault.description(12))
+    assert fault.description(20) == "fault stall ended 0:00:05 ago"

@@ -173,11 +173,11 @@ def test_a_terminal_is_known_by_stream_and_environment(stream, environ, terminal
 
 def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
     """What it says of them is shown in a line each."""
-    from jaxmon.cli.demo.pages import harmless
+    from jaxmon.cli.demo.pages import sanitised
 
     now = datetime.now(UTC).isoformat()
     labels = {"alertname": HOSTILE, "severity": "page", "route": HOSTILE}
-    told = harmless([{"labels": labels, "state": "firing", "activeAt": now}])
+    told = sanitised([{"labels": labels, "state": "firing", "activeAt": now}])
     summary: Any = {
         "functions": [],
         "devices": [],
@@ -197,7 +197,7 @@ def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
 
 
 def test_no_command_prints_by_itself():
-    """There is one place where text becomes harmless, so there must be no other."""
+    """There is one place where text is sanitised, so there must be no other."""
     printing = re.compile(r"click\.s?echo\(|(?<![\w.])print\(|std(out|err)\.write\(")
     found = [
         path.name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GiveUp: TypeAlias = Callable[[str], None]
 
 
-class Listed(NamedTuple):
+class CollectorEntry(NamedTuple):
     """
     One of the collectors.
 
@@ -98,14 +98,14 @@ def _pynvml() -> str:
 
 
 LISTED = (
-    Listed("host", _host, lambda: "psutil"),
-    Listed("nvml", _nvml, _pynvml),
-    Listed("gpm", _gpm, _pynvml),
-    Listed("tpu", _tpu),
-    Listed("dcgm", _dcgm, fills_gaps=True),
+    CollectorEntry("host", _host, lambda: "psutil"),
+    CollectorEntry("nvml", _nvml, _pynvml),
+    CollectorEntry("gpm", _gpm, _pynvml),
+    CollectorEntry("tpu", _tpu),
+    CollectorEntry("dcgm", _dcgm, fills_gaps=True),
     # After all that read devices: agents report devices that no driver shows us.
-    Listed("agents", _agents),
-    Listed("demo", _demo),
+    CollectorEntry("agents", _agents),
+    CollectorEntry("demo", _demo),
 )
 
 NAMES = tuple(one.name for one in LISTED if one.name != "demo")
@@ -134,5 +134,5 @@ def load_libraries(options: Options) -> None:
                 import_module(library)
 
 
-def _enabled(options: Options) -> Iterator[Listed]:
+def _enabled(options: Options) -> Iterator[CollectorEntry]:
     return (one for one in LISTED if one.name not in options.disabled)

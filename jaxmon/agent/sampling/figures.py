@@ -6,7 +6,7 @@ from itertools import islice
 from types import FunctionType
 
 from jaxmon import catalog
-from jaxmon.agent.counted import CountedFunction, jitted_of, taken
+from jaxmon.agent.counted import CountedFunction, call_count, jitted_of
 from jaxmon.agent.functions import Function
 from jaxmon.agent.sampling.execution import RollingMedian, SampleEstimates
 from jaxmon.exposition.histogram import Histogram
@@ -59,7 +59,7 @@ class Figures:
         before, self._taken = self._taken, {}
         best, most = None, 0
         for number, counted in islice(self._objects.newest_first(), _OBJECTS):
-            now = self._taken[number] = taken(counted)
+            now = self._taken[number] = call_count(counted)
             fresh = now - before.get(number, 0)
             if fresh > most and type(jitted_of(counted)) is not FunctionType:
                 best, most = counted, fresh

@@ -16,7 +16,7 @@ from time import perf_counter, thread_time
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxmon.agent.counted import Arm, CountedFunction, taken
+from jaxmon.agent.counted import Arm, CountedFunction, call_count
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook, orders_across_devices
 from jaxmon.agent.sampling.work import (
@@ -57,7 +57,7 @@ class CallStart:
         self.arm = arm
         self.counted = counted
         self.jitted = jitted
-        self._taken = taken(counted) + 1  # this call has not been counted yet
+        self._taken = call_count(counted) + 1  # this call has not been counted yet
         self._place = _place(frame)
         self.started = perf_counter()
 
@@ -68,7 +68,7 @@ class CallStart:
         """
         return (
             fun is self.jitted
-            and taken(self.counted) == self._taken
+            and call_count(self.counted) == self._taken
             and _place(frame) == self._place
         )
 

@@ -319,7 +319,9 @@ class _Demo:
         if (fault := self.fault) is None:
             return scene
         fault.apply(self.workloads[fault.place], elapsed)
-        return replace(scene, fault=fault.told(elapsed), broken=fault.lasts(elapsed))
+        return replace(
+            scene, fault=fault.description(elapsed), broken=fault.is_active(elapsed)
+        )
 
 
 class _View(Protocol):

@@ -31,7 +31,7 @@ class Fault:
     Args:
         name: one of `PLACES`.
         after: seconds until it starts.
-        lasting: seconds for which it lasts.
+        lasting: seconds for which it is_active.
     """
 
     def __init__(self, name: str, *, after: float, lasting: float) -> None:
@@ -48,20 +48,20 @@ class Fault:
         """
         Signal *child* if the fault starts or ends, *elapsed* seconds after startup.
         """
-        if (broken := self.lasts(elapsed)) != self._applied:
+        if (broken := self.is_active(elapsed)) != self._applied:
             self._applied = broken
             number = signal.SIGUSR1 if broken else signal.SIGUSR2
             child.process.send_signal(number)
 
-    def lasts(self, elapsed: float) -> bool:
+    def is_active(self, elapsed: float) -> bool:
         """Return whether the fault is active."""
         return self._begin <= elapsed < self._end
 
-    def told(self, elapsed: float) -> str:
+    def description(self, elapsed: float) -> str:
         """Describe the current state of the fault."""
         if elapsed < self._begin:
             return f"fault {self.name} starts in {clock(self._begin - elapsed)}"
-        if self.lasts(elapsed):
+        if self.is_active(elapsed):
             left = clock(self._end - elapsed)
             return f"fault {self.name}: {_MEANING[self.name]}; ends in {left}"
         return f"fault {self.name} ended {clock(elapsed - self._end)} ago"

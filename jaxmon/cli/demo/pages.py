@@ -36,13 +36,13 @@ def fetch(whose: str, url: str) -> Any:
     if document is None:
         msg = f"{whose} at {url} returned HTTP status {response.status}"
         raise CommandError(msg)
-    return harmless(document)
+    return sanitised(document)
 
 
-def harmless(value: Any) -> Any:
+def sanitised(value: Any) -> Any:
     """Return *value*, decoded JSON, with all its strings sanitised for a terminal."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        return {clean(key): harmless(one) for key, one in value.items()}
-    return [harmless(one) for one in value] if isinstance(value, list) else value
+        return {clean(key): sanitised(one) for key, one in value.items()}
+    return [sanitised(one) for one in value] if isinstance(value, list) else value

@@ -31,12 +31,12 @@ class Call:
     One NVML call and the metrics it yields.
 
     Args:
-        ask: returns a value for each of *figures*, in the unit of its metric;
+        query: returns a value for each of *figures*, in the unit of its metric;
             `None` omits it.
         steady: slow-changing; read only every 30 seconds.
     """
 
-    ask: Callable[[Nvml, Handle], Values]
+    query: Callable[[Nvml, Handle], Values]
     figures: tuple[Figure, ...]
     steady: bool = False
 
@@ -46,21 +46,21 @@ def read(nvml: Nvml, device: Device, failures: Counter[str]) -> list[Reading]:
     Return the results of all calls that *device* supports and that are due.
 
     Raises:
-        Lost: it does not respond.
+        DeviceLostError: it does not respond.
         NVMLError: the driver as a whole failed.
     """
     found: list[Reading] = []
-    for call in CALLS if device.close else _LIVELY:
-        if not device.awake(call):
+    for call in CALLS if device.thorough else _LIVELY:
+        if not device.is_due(call):
             continue
         try:
-            values = call.ask(nvml, device.handle)
+            values = call.query(nvml, device.handle)
         except nvml.NVMLError as error:
-            device.judge(call, error, failures)
+            device.on_failure(call, error, failures)
         except AttributeError:
             # An older pynvml does not know the function.
             unknown = nvml.NVMLError(nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-            device.judge(call, unknown, failures)
+            device.on_failure(call, unknown, failures)
         else:
             answers = zip(call.figures, values, strict=True)
             device.take(call, answers, device.steady if call.steady else found)
@@ -77,12 +77,12 @@ _EVENTS = tuple(
 )
 
 
-def _call(ask: Callable[[Nvml, Handle], Values], *figures: Figure) -> Call:
-    return Call(ask, figures)
+def _call(query: Callable[[Nvml, Handle], Values], *figures: Figure) -> Call:
+    return Call(query, figures)
 
 
-def _steady(ask: Callable[[Nvml, Handle], Values], *figures: Figure) -> Call:
-    return Call(ask, figures, steady=True)
+def _steady(query: Callable[[Nvml, Handle], Values], *figures: Figure) -> Call:
+    return Call(query, figures, steady=True)
 
 
 def _utilization(nvml: Nvml, gpu: Handle) -> Values:
@@ -166,25 +166,25 @@ def _link_width(nvml: Nvml, gpu: Handle) -> Values:
 
 
 def _clock(name: str, number: int) -> Call:
-    def ask(nvml: Nvml, gpu: Handle) -> Values:
+    def query(nvml: Nvml, gpu: Handle) -> Values:
         return (nvml.nvmlDeviceGetClockInfo(gpu, number) * _MEGA,)
 
-    return _call(ask, Figure(catalog.ACCELERATOR_CLOCK_HERTZ, (name,)))
+    return _call(query, Figure(catalog.ACCELERATOR_CLOCK_HERTZ, (name,)))
 
 
 def _engine(name: str, function: str) -> Call:
-    def ask(nvml: Nvml, gpu: Handle) -> Values:
+    def query(nvml: Nvml, gpu: Handle) -> Values:
         return (getattr(nvml, function)(gpu)[0] / 100,)
 
-    return _call(ask, Figure(catalog.GPU_ENGINE_UTILIZATION_RATIO, (name,)))
+    return _call(query, Figure(catalog.GPU_ENGINE_UTILIZATION_RATIO, (name,)))
 
 
 def _clock_events(function: str) -> Call:
-    def ask(nvml: Nvml, gpu: Handle) -> Values:
+    def query(nvml: Nvml, gpu: Handle) -> Values:
         mask = getattr(nvml, function)(gpu)
         return [float(mask >> bit & 1) for bit in range(len(_EVENTS))]
 
-    return _call(ask, *_EVENTS)
+    return _call(query, *_EVENTS)
 
 
 CALLS = (

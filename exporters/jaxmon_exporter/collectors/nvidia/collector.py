@@ -24,7 +24,7 @@ from jaxmon_exporter.collectors.nvidia import mig
 from jaxmon_exporter.collectors.nvidia.codes import DRIVER, LOST, Nvml
 from jaxmon_exporter.collectors.nvidia.device import (
     Device,
-    Lost,
+    DeviceLostError,
     Reading,
     identify,
     text,
@@ -164,7 +164,7 @@ class NvidiaGpus:
             self._xids.forget(device.uuid)
         try:
             found = self._figures(nvml, device)
-        except Lost as error:
+        except DeviceLostError as error:
             self._note_loss(device, error)
             return [*device.identity, device.up()]
         if device.lost:
@@ -177,7 +177,7 @@ class NvidiaGpus:
     def _figures(self, nvml: Nvml, device: Device) -> list[Reading]:
         if device.handle is None:
             msg = "not found by the driver"
-            raise Lost(msg)
+            raise DeviceLostError(msg)
         device.begin(self._every)
         found = [
             *nvml_calls.read(nvml, device, self._failures),
@@ -186,13 +186,13 @@ class NvidiaGpus:
         ]
         if self._processes:
             found += _processes(nvml, device, self._failures, self._processes)
-        if device.unanswered and not found:
+        if device.no_responses and not found:
             # Drivers have many codes for a GPU that is dead, as for one that is busy.
             msg = "no response to any call"
-            raise Lost(msg)
+            raise DeviceLostError(msg)
         return found + device.steady
 
-    def _note_loss(self, device: Device, loss: Lost) -> None:
+    def _note_loss(self, device: Device, loss: DeviceLostError) -> None:
         if not device.lost:
             cause: Any = loss.__cause__
             log.warning("GPU %s is lost: %s", device.uuid, cause or loss)
@@ -210,15 +210,15 @@ def _processes(
     driver determines the pids: in a container they may be those of the host.
 
     Raises:
-        Lost: it does not respond.
+        DeviceLostError: it does not respond.
         NVMLError: the driver as a whole failed.
     """
-    if not device.awake(_processes):
+    if not device.is_due(_processes):
         return
     try:
         running = nvml.nvmlDeviceGetComputeRunningProcesses_v3(device.handle)
     except nvml.NVMLError as error:
-        device.judge(_processes, error, failures)
+        device.on_failure(_processes, error, failures)
         return
     used: Counter[str] = Counter()
     for process in running:

@@ -37,7 +37,7 @@ Reading: TypeAlias = tuple[Metric, Sample]
 _PATIENCE = 60
 
 
-class Lost(Exception):  # noqa: N818 - an outcome
+class DeviceLostError(Exception):
     """A device no longer responds."""
 
 
@@ -66,12 +66,12 @@ class Device:
     Args:
         place: position among all devices, which take turns reading slow-changing
             values.
-        close: this poll also reads slow-changing values.
+        thorough: this poll also reads slow-changing values.
         steady: slow-changing values, as last read.
-        unanswered: queries of this poll that got no response, not even an error.
-        asleep: queries by the poll until which they are paused; forever if unsupported.
-        sources: which query provides each value, as long as it is the same
-        device: two counters of the same thing do not agree.
+        no_responses: queries of this poll that got no response, not even an error.
+        paused: queries by the poll until which they are paused; forever if unsupported.
+        sources: which query provides each value, for as long as the device exists,
+            because two counters of the same thing may disagree.
     """
 
     uuid: str
@@ -80,13 +80,13 @@ class Device:
     handle: Handle = None
     lost: bool = False
     polls: int = 0
-    close: bool = True
+    thorough: bool = True
     steady: list[Reading] = field(default_factory=list)
-    unanswered: int = 0
-    asleep: dict[object, float] = field(default_factory=dict)
+    no_responses: int = 0
+    paused: dict[object, float] = field(default_factory=dict)
     sources: dict[Figure, object] = field(default_factory=dict)
     _divided: bool | None = None
-    _close_at: int = 0
+    _thorough_at: int = 0
     _names: dict[Figure, str] = field(default_factory=dict)
 
     def begin(self, every: int) -> None:
@@ -94,22 +94,24 @@ class Device:
         Begin a poll; one in *every* reads slow-changing values, including the first.
         """
         self.polls += 1
-        self.unanswered = 0
-        self.close = self.polls >= self._close_at
-        if self.close:
+        self.no_responses = 0
+        self.thorough = self.polls >= self._thorough_at
+        if self.thorough:
             self.steady = []
-            first = not self._close_at
-            self._close_at = self.polls + every - (self.place % every if first else 0)
+            first = not self._thorough_at
+            self._thorough_at = (
+                self.polls + every - (self.place % every if first else 0)
+            )
 
-    def awake(self, question: object) -> bool:
-        """Return whether *question* is due at this poll."""
-        return self.asleep.get(question, 0.0) <= self.polls
+    def is_due(self, query: object) -> bool:
+        """Return whether *query* is due at this poll."""
+        return self.paused.get(query, 0.0) <= self.polls
 
     def forget(self) -> None:
         """Query everything again: a reset device or a new driver may support more."""
-        self.asleep.clear()
+        self.paused.clear()
         self.sources.clear()
-        self._close_at = 0
+        self._thorough_at = 0
 
     def on_mig_mode(self, divided: bool) -> None:  # noqa: FBT001 - all there is
         """
@@ -132,53 +134,53 @@ class Device:
 
     def take(
         self,
-        question: object,
-        answers: Iterable[tuple[Figure, float | None]],
+        query: object,
+        results: Iterable[tuple[Figure, float | None]],
         found: list[Reading],
     ) -> None:
         """
-        Add the result of *question* to *found*, `None` if it has no value.
+        Add the result of *query* to *found*, `None` if it has no value.
 
         If all its values have other sources, it is never queried again.
         """
         superseded = True
-        for figure, value in answers:
+        for figure, value in results:
             if value is None:
                 superseded = False
-            elif (reading := self.reading(figure, value, question)) is not None:
+            elif (reading := self.reading(figure, value, query)) is not None:
                 superseded = False
                 found.append(reading)
         if superseded:
-            self.asleep[question] = math.inf
+            self.paused[query] = math.inf
 
-    def judge(
+    def on_failure(
         self,
-        question: object,
+        query: object,
         error: Any,
         failures: Counter[str],
         *,
         unsupported: bool = False,
     ) -> None:
         """
-        Handle a failed *question*.
+        Handle a failed *query*.
 
         Raises:
-            Lost: the device is lost, so no other query can succeed.
+            DeviceLostError: the device is lost, so no other query can succeed.
             NVMLError: the driver as a whole failed.
         """
         code = error.value
         if code in UNSUPPORTED or unsupported:
-            log.debug("%s: disabling %s: %s", self.uuid, question, error)
-            self.asleep[question] = math.inf
+            log.debug("%s: disabling %s: %s", self.uuid, query, error)
+            self.paused[query] = math.inf
         elif code in LOST:
-            raise Lost from error
+            raise DeviceLostError from error
         elif code in DRIVER:
             raise error
         elif code == NO_PERMISSION:
             failures["no_permission"] += 1
-            self.asleep[question] = self.polls + _PATIENCE
+            self.paused[query] = self.polls + _PATIENCE
         else:
-            self.unanswered += 1
+            self.no_responses += 1
             if code not in NORMAL_ABSENCE:
                 failures["figure_failed"] += 1
 

@@ -48,12 +48,12 @@ class Field:
     highest: float = 0
     steady: bool = False
 
-    def value(self, answer: Any) -> float | None:
+    def value(self, result: Any) -> float | None:
         """Return the value in the unit of the metric, `None` if there is none."""
-        kind = answer.valueType
+        kind = result.valueType
         if not self.member and not 0 <= kind < len(_MEMBERS):
             return None
-        raw: float = getattr(answer.value, self.member or _MEMBERS[kind])
+        raw: float = getattr(result.value, self.member or _MEMBERS[kind])
         # Nothing here is ever negative; not a number is not even that.
         if raw in _NOTHING or not raw >= 0:
             return None
@@ -67,29 +67,31 @@ def read(nvml: Nvml, device: Device, failures: Counter[str]) -> list[Reading]:
     Return the values of all fields that *device* supports and that are due.
 
     Raises:
-        Lost: it does not respond.
+        DeviceLostError: it does not respond.
         NVMLError: the driver as a whole failed.
     """
-    fields = FIELDS if device.close else _LIVELY
-    asked = [field for field in fields if device.awake(field)]
+    fields = FIELDS if device.thorough else _LIVELY
+    due = [field for field in fields if device.is_due(field)]
     found: list[Reading] = []
-    if not asked or not device.awake(read):
+    if not due or not device.is_due(read):
         return found
     try:
-        answers = nvml.nvmlDeviceGetFieldValues(
-            device.handle, [(field.number, field.scope) for field in asked]
+        results = nvml.nvmlDeviceGetFieldValues(
+            device.handle, [(field.number, field.scope) for field in due]
         )
     except nvml.NVMLError as error:
-        device.judge(read, error, failures)
+        device.on_failure(read, error, failures)
         return found
-    for field, answer in zip(asked, answers, strict=True):
-        if code := answer.nvmlReturn:
+    for field, result in zip(due, results, strict=True):
+        if code := result.nvmlReturn:
             # The argument is the number: an older driver does not know it.
             unknown = code == INVALID_ARGUMENT
-            device.judge(field, nvml.NVMLError(code), failures, unsupported=unknown)
+            device.on_failure(
+                field, nvml.NVMLError(code), failures, unsupported=unknown
+            )
         else:
             into = device.steady if field.steady else found
-            device.take(field, ((field.figure, field.value(answer)),), into)
+            device.take(field, ((field.figure, field.value(result)),), into)
     return found
 
 

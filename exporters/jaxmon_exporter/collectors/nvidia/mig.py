@@ -32,10 +32,10 @@ def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading
     Yield whether *device* is partitioned, and its MIG devices.
 
     Raises:
-        Lost: it does not respond.
+        DeviceLostError: it does not respond.
         NVMLError: the driver as a whole failed.
     """
-    if not device.awake(read):
+    if not device.is_due(read):
         return
     try:
         mode, _ = nvml.nvmlDeviceGetMigMode(device.handle)
@@ -43,19 +43,19 @@ def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading
         yield GPU_MIG_MODE, (series(GPU_MIG_MODE, device.uuid), float(mode))
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(device.handle) if mode else 0
     except nvml.NVMLError as error:
-        device.judge(read, error, failures)
+        device.on_failure(read, error, failures)
         return
     for index in range(min(count, _MOST_DEVICES)):
         try:
             yield from _part(nvml, device, index)
         except nvml.NVMLError as error:
             # Not found is normal: a hole, or a part that went away a moment ago.
-            device.judge((read, index), error, failures)
+            device.on_failure((read, index), error, failures)
 
 
 def _part(nvml: Nvml, device: Device, index: int) -> Iterator[Reading]:
     """Yield one MIG device; whole or not at all."""
-    if not device.awake((read, index)):
+    if not device.is_due((read, index)):
         return
     part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(device.handle, index)
     uuid = text(nvml.nvmlDeviceGetUUID(part))

@@ -101,7 +101,7 @@ GONE = Failure(_UNAVAILABLE)
 CUT_OFF = Failure("INTERNAL")
 
 
-def ask(calls: Sequence[Call], seconds: float) -> list[Reply]:
+def call_all(calls: Sequence[Call], seconds: float) -> list[Reply]:
     """
     Send all *calls* concurrently, and return their replies, within *seconds*.
 

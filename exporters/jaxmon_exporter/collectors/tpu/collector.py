@@ -188,11 +188,11 @@ class Tpus:
 
     def _watch(self, figures: Figures) -> None:
         """Log the position of cores that make no progress while programs are queued."""
-        if hung := self._hangs.look(figures.states()):
-            words = self._runtimes.words(runtime for _, _, runtime, _ in hung)
+        if hung := self._hangs.update(figures.states()):
+            locations = self._runtimes.locations(runtime for _, _, runtime, _ in hung)
             for uuid, core, runtime, state in hung:
-                where = words.get((runtime, state.chip, state.core))
-                self._hangs.tell(uuid, core, state, where)
+                location = locations.get((runtime, state.chip, state.core))
+                self._hangs.report(uuid, core, state, location)
 
 
 def _placeholder_chips(readings: Sequence[Reading]) -> tuple[list[str], int]:

@@ -26,7 +26,7 @@ Standing: TypeAlias = "tuple[str, int, str, CoreState]"
 class _Seen:
     state: CoreState
     since: float
-    told: bool = False
+    logged: bool = False
 
 
 class HangDetector:
@@ -42,7 +42,7 @@ class HangDetector:
         self._seen: dict[tuple[str, int], _Seen] = {}
         self._errors: dict[tuple[str, int], str] = {}
 
-    def look(self, states: Iterable[Standing]) -> list[Standing]:
+    def update(self, states: Iterable[Standing]) -> list[Standing]:
         """Record *states*; return those newly without progress."""
         now = self._clock()
         seen: dict[tuple[str, int], _Seen] = {}
@@ -51,15 +51,17 @@ class HangDetector:
             before = self._seen.get((uuid, core))
             if before is None or _moved(before.state, state) or not state.queued:
                 before = _Seen(state, now)
-            elif not before.told and now - before.since >= _STILL_SECONDS:
-                before.told = True
+            elif not before.logged and now - before.since >= _STILL_SECONDS:
+                before.logged = True
                 hung.append((uuid, core, runtime, state))
             seen[uuid, core] = before
-            self._tell_error(uuid, core, state)
+            self._report_error(uuid, core, state)
         self._seen = seen
         return hung
 
-    def tell(self, uuid: str, core: int, state: CoreState, words: str | None) -> None:
+    def report(
+        self, uuid: str, core: int, state: CoreState, location: str | None
+    ) -> None:
         """Log that a core makes no progress, and its position."""
         log.warning(
             "core %d of %s has made no progress for a minute with %d programs "
@@ -69,10 +71,10 @@ class HangDetector:
             state.queued,
             state.run,
             state.program,
-            _plain(words) if words else f"instruction {state.counter}",
+            _plain(location) if location else f"instruction {state.counter}",
         )
 
-    def _tell_error(self, uuid: str, core: int, state: CoreState) -> None:
+    def _report_error(self, uuid: str, core: int, state: CoreState) -> None:
         if state.error and self._errors.get((uuid, core)) != state.error:
             log.warning("core %d of %s: %s", core, uuid, _plain(state.error))
         self._errors[uuid, core] = state.error

@@ -127,9 +127,9 @@ def list_request() -> bytes:
     return b""
 
 
-def status_request(*, words: bool) -> bytes:
+def status_request(*, locations: bool) -> bytes:
     """Return a request for the state of the cores; locations as text cost more."""
-    return b"\x08\x01" if words else b""
+    return b"\x08\x01" if locations else b""
 
 
 def measures(reply: bytes) -> list[Measurement]:

@@ -17,7 +17,13 @@ from jaxmon.errors import WireError
 from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.collectors.tpu import messages as tpu_messages
 from jaxmon_exporter.collectors.tpu.addresses import Address
-from jaxmon_exporter.collectors.tpu.channel import Call, Failure, Reply, Target, ask
+from jaxmon_exporter.collectors.tpu.channel import (
+    Call,
+    Failure,
+    Reply,
+    Target,
+    call_all,
+)
 from jaxmon_exporter.collectors.tpu.listening import unreachable
 from jaxmon_exporter.collectors.tpu.reading import NAMES, UPTIME, Reading, further_names
 
@@ -25,7 +31,7 @@ from jaxmon_exporter.collectors.tpu.reading import NAMES, UPTIME, Reading, furth
 log = logging.getLogger("jaxmon.exporter")
 
 _SECONDS = 1.5  # for the replies of all runtimes together
-_NO_WORDS = tpu_messages.status_request(words=False)
+_NO_LOCATIONS = tpu_messages.status_request(locations=False)
 
 
 @dataclass(slots=True)
@@ -104,11 +110,11 @@ class Runtimes:
             for request in (tpu_messages.metric_request(name, own=own),)
         ]
         asked += [
-            (one, tpu_messages.STATUS, one.call(tpu_messages.STATUS, _NO_WORDS))
+            (one, tpu_messages.STATUS, one.call(tpu_messages.STATUS, _NO_LOCATIONS))
             for one in up
             if tpu_messages.STATUS not in one.unknown
         ]
-        replies = ask([call for _, _, call in asked], _SECONDS)
+        replies = call_all([call for _, _, call in asked], _SECONDS)
         readings = {one.name: Reading(one.name) for one in up}
         of_runtime: dict[str, list[Reply]] = {one.name: [] for one in up}
         for (one, name, _), reply in zip(asked, replies, strict=True):
@@ -131,12 +137,12 @@ class Runtimes:
             ],
         )
 
-    def words(self, names: Iterable[str]) -> dict[tuple[str, int, int], str]:
-        """Return the core states of the runtimes *names*, by runtime, chip and core."""
+    def locations(self, names: Iterable[str]) -> dict[tuple[str, int, int], str]:
+        """Return the position of each core of the runtimes *names*."""
         wanted = set(names)
         asked = [one for one in self._runtimes if one.name in wanted]
-        request = tpu_messages.status_request(words=True)
-        replies = ask(
+        request = tpu_messages.status_request(locations=True)
+        replies = call_all(
             [one.call(tpu_messages.STATUS, request) for one in asked], _SECONDS
         )
         found: dict[tuple[str, int, int], str] = {}
@@ -148,17 +154,17 @@ class Runtimes:
         return found
 
     def _probe(self, silent: Sequence[_Runtime]) -> None:
-        nobody = unreachable(one.address.target for one in silent)
+        unreached = unreachable(one.address.target for one in silent)
         request = tpu_messages.list_request()
         calls = [
             one.call(tpu_messages.NAMES, request)
             for one in silent
-            if one.address.target not in nobody
+            if one.address.target not in unreached
         ]
-        replies: dict[Target, Reply] = dict(nobody)
+        replies: dict[Target, Reply] = dict(unreached)
         replies.update(
             (call.target, reply)
-            for call, reply in zip(calls, ask(calls, _SECONDS), strict=True)
+            for call, reply in zip(calls, call_all(calls, _SECONDS), strict=True)
         )
         for one in silent:
             reply = replies[one.address.target]

@@ -1,5 +1,5 @@
 """
-The clients of a server: what each waits for, and which is dropped for a new one.
+A server's connections: what each waits for, and which is dropped for a new one.
 
 One rule bounds them. At the limit, a newcomer replaces the client that has kept the
 server waiting longest, among those of the address with the most clients. No client is
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from jaxmon.http.listeners import Listener
     from jaxmon.http.loop import Loop
-    from jaxmon.http.routes import Answer, Router
+    from jaxmon.http.routes import PendingResponse, Router
 
 _Kind: TypeAlias = "dict[Connection, None]"
 
@@ -55,7 +55,7 @@ class Timeouts(NamedTuple):
     answer: float
 
 
-class Connections:
+class ConnectionPool:
     """
     Used on the server's thread only. Clients are *asking* until there is room to
     process their request, *answered* until they have received the response, and
@@ -107,7 +107,7 @@ class Connections:
         """The earliest deadline of a client, by `now`."""
         return min((client.deadline for client in self), default=inf)
 
-    def welcome(self, sock: socket.socket, listener: Listener, peer: str) -> None:
+    def accept(self, sock: socket.socket, listener: Listener, peer: str) -> None:
         """Serve a new client, accepted by *listener* from the address *peer*."""
         try:
             transport = listener.open(sock)
@@ -144,7 +144,7 @@ class Connections:
             if client.deadline <= since:  # and not closed meanwhile
                 self._end_the_time_of(client)
 
-    def dismiss(self) -> None:
+    def close_waiting(self) -> None:
         """Close those to which no response is being sent yet."""
         for client in list(self._asking):
             self._close(client)
@@ -357,7 +357,7 @@ def _is_slow(client: Connection) -> bool:
     return client.pending is None and now() - client.progress > _PATIENCE_SECONDS
 
 
-def _resume(answer: Answer, future: Future[Any]) -> Future[Any]:
+def _resume(answer: PendingResponse, future: Future[Any]) -> Future[Any]:
     """Send *answer* the result it waits for, and return what it waits for next."""
     try:
         result = future.result()

@@ -24,7 +24,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class ArraySnapshot:
     """
     Args:
         arrays: number of live arrays by type, for example ``float32[32,128]``.
@@ -34,7 +34,7 @@ class Holdings:
     arrays: Counter[str]
     sizes: Counter[str]
 
-    def since(self, before: Holdings) -> Growth:
+    def since(self, before: ArraySnapshot) -> Growth:
         """Return the difference from *before*."""
         grown = {
             kind: size
@@ -50,7 +50,7 @@ class Holdings:
         )
 
 
-def holdings(jax: Any) -> Holdings:
+def snapshot_arrays(jax: Any) -> ArraySnapshot:
     """
     Collect garbage and take a snapshot of the remaining live arrays.
 
@@ -60,9 +60,9 @@ def holdings(jax: Any) -> Holdings:
     arrays, sizes = Counter[str](), Counter[str]()
     gc.collect()
     if not backends.initialised(jax):
-        return Holdings(arrays, sizes)
+        return ArraySnapshot(arrays, sizes)
     for kind in group_arrays(jax.live_arrays()):
         name = f"{kind.dtype}[{','.join(map(str, kind.shape))}]"
         arrays[name] += 1
         sizes[name] += kind.bytes
-    return Holdings(arrays, sizes)
+    return ArraySnapshot(arrays, sizes)
