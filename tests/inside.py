@@ -134,7 +134,12 @@ def calls(agent: Agent) -> CallLayer:
 
 def causes(agent: Agent) -> CauseFinder:
     """Return what finds out why something is compiled again."""
-    return part(agent, Recompiles)._causes
+    return recompiles(agent).comparison._causes
+
+
+def recompiles(agent: Agent) -> Recompiles:
+    """Return what counts recompiles."""
+    return part(agent, Recompiles)
 
 
 def compiles(agent: Agent) -> Compiles:

@@ -82,7 +82,7 @@ def into_call_layer(agent: Agent, bomb: Bomb) -> None:
 
 
 def into_signatures(agent: Agent, bomb: Bomb) -> None:
-    inside.compiles(agent)._recompiles._signatures.of = bomb  # type: ignore[method-assign]
+    inside.compiles(agent)._recompiles.comparison._signatures.of = bomb  # type: ignore[method-assign]
 
 
 class Each:
@@ -160,6 +160,26 @@ def test_a_failing_hook_is_contained(
         assert second.getMessage() == (
             f"jaxmon keeps failing in {hook} and has disabled it"
         )
+
+
+def test_modules_that_cannot_be_loaded_cost_causes_only(
+    silent_excepthooks: None, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program compiles and is counted; once the modules load, so are causes."""
+    function = jax.jit(lambda x: x + 1)
+    with monkeypatch.context() as broken:
+        # What Python raises for a module that is `None` here: ImportError.
+        broken.setitem(sys.modules, "jaxmon.agent.recompiles.comparison", None)
+        for length in range(2, 2 + LIMIT):
+            function(np.ones(length))
+    assert value(agent, ERRORS, site="causes") == value(agent, ERRORS) == LIMIT
+    assert value(agent, ACTIVE, hook="causes") == 1
+    counted = inside.compiles(agent)._table.of(function)
+    assert counted.compiles["compiled"].value == LIMIT
+
+    function(np.ones(20))
+    function(np.ones(21))
+    assert value(agent, "jaxmon_recompiles_total", cause="shape") == 1
 
 
 # part of the agent: the hook whose figures suffer, or its own name

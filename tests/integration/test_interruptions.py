@@ -156,6 +156,53 @@ def test_the_program_gets_its_alarm_wherever_it_lands(
     figures_are_right(agent)
 
 
+@pytest.fixture
+def loaded_again(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Agent], None]:
+    """Return a program that compiles like the first one of a process."""
+    ours = "jaxmon.agent.recompiles."
+    names = {one for one in sys.modules if one.startswith(ours)} - {f"{ours}part"}
+    for name in names:  # so that the tests that follow find the same modules
+        monkeypatch.setitem(sys.modules, name, sys.modules[name])
+
+    def program(agent: Agent) -> None:
+        for name in names:
+            sys.modules.pop(name, None)
+        inside.recompiles(agent)._comparisons.clear()
+        miss(agent)
+
+    return program
+
+
+def test_the_program_gets_its_alarm_while_we_load_modules(
+    dropped: list[Any], agent: Agent, loaded_again: Callable[[Agent], None]
+) -> None:
+    """The first compile imports what compares compiles; a later one tries it again."""
+    for _ in range(3):
+        points, problem = run(lambda: loaded_again(agent))
+        assert problem is None
+    lost = []
+    step = max(points.passed // TRIED, 1) if TRIED else 1
+    with alarms() as raised:
+        for number in range(1, points.passed + 1, step):
+            raised.clear()
+            points, caught = run(lambda: loaded_again(agent), number)
+            if tries_itself(points.where, miss):
+                continue
+            if caught is not (raised[0] if raised else None):
+                lost.append((number, points.where, caught))
+            del caught
+    raised.clear()
+    gc.collect()
+
+    assert lost == []
+    assert dropped == []
+    assert inside.guard(agent).failures() == {}
+    assert value(agent, "jaxmon_compiles_in_progress") == 0
+    figures_are_right(agent)
+
+
 def tries_itself(where: str, program: Callable[[Agent], None]) -> bool:
     """
     Return whether JAX swallows whatever is raised at *where*.

@@ -7,13 +7,16 @@ import threading
 from collections.abc import Callable
 from itertools import repeat
 from types import FrameType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.jit import copied
 from jaxmon.agent.jaxlink.probe import ending
-from jaxmon.agent.recompiles.part import PendingCause
 from jaxmon.indicators.endings import End, noting, now
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.recompiles.comparison import PendingCause
 
 
 class Compile:

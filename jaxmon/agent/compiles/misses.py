@@ -24,7 +24,6 @@ from jaxmon.agent.jaxlink.frames import Jitted, entry_of, jitted_at, key_at
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.probe import ending
 from jaxmon.agent.part import Part
-from jaxmon.agent.recompiles.miss_reasons import why_missed
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.endings import End, noting
 
@@ -197,6 +196,9 @@ class Misses(Part):
         if looked >= _LOOKED or function.internal:
             return
         self._looked[function] = looked + 1
+        # Few misses come here, and in most programs none.
+        from jaxmon.agent.recompiles.miss_reasons import why_missed  # noqa: PLC0415
+
         reason = why_missed(frame, original)
         if reason is None or (function, reason.name) in self._told:
             return

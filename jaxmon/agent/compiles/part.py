@@ -23,7 +23,6 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
 from jaxmon.agent.jaxlink import patch_targets
-from jaxmon.agent.jaxlink.arguments import call_served_by
 from jaxmon.agent.jaxlink.current_call import CurrentCall
 from jaxmon.agent.jaxlink.frames import (
     MAX_SOURCES,
@@ -281,9 +280,9 @@ class Compiles(Part):
     ) -> None:
         """Record the call that caused *compile_*."""
         miss.compiled = True
-        jitted, call = call_served_by(frame, inner)
-        if jitted is not None:
-            compile_.pending = self._recompiles.find_cause(jitted, call)
+        found = self._recompiles.find_cause(frame, inner)
+        if found is not None:
+            jitted, compile_.pending = found
             compile_.began = miss.started
             self._remember(jitted, miss.function)
 

@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from types import FrameType
+from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
-from jaxmon.agent.jaxlink.arguments import Call
-from jaxmon.agent.jaxlink.configuration import context_of
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
-from jaxmon.agent.recompiles.causes import Cause, CauseFinder, History, source_of
-from jaxmon.agent.recompiles.signature_builder import SignatureBuilder
-from jaxmon.agent.recompiles.signatures import Signature
 from jaxmon.exposition.families import Family
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.recompiles.comparison import Comparison, PendingCause
 
 
 SITE = "causes"
 
-_IN_MESSAGE = 5
-
-
-class PendingCause(NamedTuple):
-    """Compile cause determined beforehand. Holds no user objects."""
-
-    source: str
-    history: History | None
-    signature: Signature | None
-    cause: str | None
-    message: str
-    details: Mapping[str, Any]
-
 
 class Recompiles(Part):
-    """Determines recompile causes; ``unknown`` if it cannot."""
+    """
+    Determines recompile causes; ``unknown`` if it cannot.
+
+    What compares compiles is loaded at the first one: many programs import JAX and
+    never compile.
+    """
 
     name = "recompiles"
 
     def __init__(self, context: Context) -> None:
+        self._context = context
         self._table = context.table
-        self._guard = context.guard
-        self._events = context.events
-        settings = context_of(context.jax)
-        self._signatures = SignatureBuilder(context.jax, settings.values)
-        self._causes = CauseFinder(settings.names, values=context.settings.event_values)
+        # Two threads that compile first may both make one; all use the first of them.
+        self._comparisons: list[Comparison] = []
 
     def attach(self, hooks: Hooks) -> None:
         """Observe through the hooks for misses and compiles."""
@@ -75,77 +64,34 @@ class Recompiles(Part):
             )
         ]
 
-    def find_cause(self, jitted: Jitted, call: Call | None) -> PendingCause:
-        """
-        Determine why *jitted* is compiled for *call*, `None` if unknown.
+    @property
+    def comparison(self) -> Comparison:
+        """Compares compiles."""
+        if not self._comparisons:
+            from jaxmon.agent.recompiles.comparison import Comparison  # noqa: PLC0415
 
-        Called before the compile: afterwards, with cold CPU caches, it would take twice
-        as long.
+            self._comparisons.append(Comparison(self._context, SITE))
+        return self._comparisons[0]
+
+    def find_cause(
+        self, frame: FrameType, below: FrameType
+    ) -> tuple[Jitted, PendingCause] | None:
         """
-        source = source_of(jitted)
-        history = self._causes.history(jitted.fun)
-        return self._compare(source, history, self._signature(call))
+        Return the jitted function that is compiled for the call served by *frame*, and
+        why; `None` if unknown. See `Comparison.find_cause`.
+        """
+        try:
+            comparison = self.comparison
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._context.guard.failed(SITE, stays_on=True)
+            return None
+        return comparison.find_cause(frame, below)
 
     def record(
         self, function: Function, pending: PendingCause, *, seconds: float
     ) -> None:
         """
-        Record a compile that a call of *function* waited for.
-
-        Args:
-            function: the function called.
-            pending: the result of `find_cause`.
-            seconds: time since the call started.
+        Record a compile that a call of *function* waited *seconds* for, with what
+        `find_cause` returned.
         """
-        if pending.cause is None:
-            # Unless another thread has compiled it for the first time meanwhile.
-            pending = self._compare(*pending[:3])
-        self._causes.remember(*pending[:3])
-        if pending.cause is None:
-            return
-        function.count_recompile(pending.cause)
-        self._events.add(
-            "recompile",
-            function.name,
-            pending.message,
-            **pending.details,
-            seconds=seconds,
-        )
-
-    def _compare(
-        self, source: str, history: History | None, signature: Signature | None
-    ) -> PendingCause:
-        try:
-            cause = self._causes.of(source, history, signature)
-        except Exception:  # noqa: BLE001 - contained: the count is the user's
-            self._guard.failed(SITE)
-            cause = Cause("unknown", ())
-        if cause is None:
-            return PendingCause(source, history, signature, None, "", {})
-        details = {
-            "cause": cause.name,
-            "differences": [one.as_json() for one in cause.differences],
-            "omitted": cause.omitted,
-        }
-        return PendingCause(
-            source, history, signature, cause.name, message(cause), details
-        )
-
-    def _signature(self, call: Call | None) -> Signature | None:
-        """Return the signature of *call*, `None` if unknown."""
-        if call is None or not self._guard.on(SITE):
-            return None
-        try:
-            return self._signatures.of(call)
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
-            self._guard.failed(SITE)
-            return None
-
-
-def message(cause: Cause) -> str:
-    """Return *cause* as text: its first differences."""
-    texts = [one.text for one in cause.differences[:_IN_MESSAGE]]
-    more = len(cause.differences) + cause.omitted - len(texts)
-    if more:
-        texts.append(f"and {more} more")
-    return "; ".join(texts) or "no difference found"
+        self.comparison.record(function, pending, seconds=seconds)
