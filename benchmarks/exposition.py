@@ -18,8 +18,7 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.encode import OPENMETRICS, encode
-from jaxmon.exposition.families import Family, series
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.exposition.parse import labels, parse
 
 

@@ -101,7 +101,7 @@ def _write(cache: Any) -> None:
 def _reading() -> list[Row]:
     import jax
 
-    from jaxmon.agent.compiles import hlo
+    from jaxmon.agent.compiles.programs import read_hlo
     from jaxmon.agent.jaxlink import executables
 
     rows = []
@@ -110,7 +110,7 @@ def _reading() -> list[Row]:
         printing = executables.printing(jax)
 
         def read(executable: Any = executable, printing: Any = printing) -> None:
-            hlo.read(executables.texts(executable, printing), comparable=True)
+            read_hlo(executables.texts(executable, printing), comparable=True)
             executables.facts(executable)
 
         spent = _times(read, rounds=20)

@@ -10,8 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from threading import Event
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, gauge
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, gauge
 from jaxmon.http.server import Request, Response, Server, metrics_handler
 
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError
-from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.http.hosts import HostPolicy
 from jaxmon.http.server import Server, metrics_handler
 from jaxmon.resources.container import ContainerFamilies

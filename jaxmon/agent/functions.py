@@ -29,7 +29,7 @@ from jaxmon.agent.jaxlink.jit import exported
 from jaxmon.agent.jaxlink.ownership import is_module
 from jaxmon.agent.live import LiveObjects
 from jaxmon.catalog import COMPILE_SECONDS
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Histogram
 
 
 OTHER = "other"

@@ -25,7 +25,7 @@ from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls.part import CallLayer
 from jaxmon.agent.checks.determinism import Determinism
 from jaxmon.agent.checks.numerics import Numerics
-from jaxmon.agent.compiles.attribution import CompileAttribution
+from jaxmon.agent.compiles.compile import CompileAttribution
 from jaxmon.agent.compiles.misses import Misses
 from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.context import Context

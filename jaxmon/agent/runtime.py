@@ -20,8 +20,7 @@ from jaxmon.agent.parts import parts_of
 from jaxmon.agent.reports import pages
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.agent.serving import Serving
-from jaxmon.exposition.families import Family, series
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import metrics_handler
 from jaxmon.indicators.figures import Indicators

@@ -8,7 +8,11 @@ string once and keeps it, so a scrape only adds numbers to ready-made text.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from math import inf
+from threading import RLock
 from typing import NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
@@ -58,3 +62,69 @@ def series(metric: Metric, *values: object) -> str:
 def gauge(metric: Metric, value: float, *labels: object) -> Family:
     """Return a family of one sample; counters and infos work the same way."""
     return Family(metric, [(series(metric, *labels), value)])
+
+
+class Histogram:
+    """
+    Counts observations into the buckets of *metric*, for one set of labels.
+
+    Safe to observe from several threads. An observation costs about a
+    microsecond; keep it off paths that are hotter than that.
+    """
+
+    __slots__ = ("_counts", "_labels", "_lock", "_metric", "_series", "_sum")
+
+    def __init__(self, metric: Metric, *labels: object) -> None:
+        self._metric = metric
+        self._labels = labels
+        self._series: tuple[str, ...] = ()
+        self._counts = [0] * (len(metric.buckets) + 1)
+        self._sum = 0.0
+        # Reentrant: while we hold it, the garbage collector may end something that
+        # is measured, on this thread.
+        self._lock = RLock()
+
+    def observe(self, value: float) -> None:
+        """
+        Count *value*, in the unit of the metric; a bucket includes its bound.
+
+        The program may have replaced a clock: negative values count as 0, and values
+        that are not finite are not counted, because they would spoil the sum.
+        """
+        if not value < inf:
+            return
+        value = max(value, 0.0)
+        index = bisect_left(self._metric.buckets, value)
+        with self._lock:
+            self._counts[index] += 1
+            self._sum += value
+
+    @property
+    def count(self) -> int:
+        """Number of observations."""
+        with self._lock:
+            return sum(self._counts)
+
+    @property
+    def sum(self) -> float:
+        """Sum of the observed values."""
+        return self._sum
+
+    def samples(self) -> list[Sample]:
+        """Return buckets, sum and count, consistent with each other."""
+        with self._lock:
+            counts, total = list(self._counts), self._sum
+        running = list(accumulate(counts))
+        # Built by the first reader, because observing must be fast.
+        self._series = self._series or self._names()
+        return list(
+            zip(self._series, (*running, total, running[-1]), strict=True),
+        )
+
+    def _names(self) -> tuple[str, ...]:
+        name, text = self._metric.name, labels_text(self._metric.labels, self._labels)
+        lead = f"{text}," if text else ""
+        tail = f"{{{text}}}" if text else ""
+        bounds = (*map(float, self._metric.buckets), "+Inf")
+        buckets = (f'{name}_bucket{{{lead}le="{bound}"}}' for bound in bounds)
+        return (*buckets, f"{name}_sum{tail}", f"{name}_count{tail}")

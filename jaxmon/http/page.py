@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from jaxmon.catalog import Metric
 from jaxmon.exposition.encode import Format, encode, negotiate, preferences
-from jaxmon.exposition.families import Family
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram
 from jaxmon.http.messages import Request, Response, now
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.recorder import recorder
 

@@ -9,8 +9,7 @@ from typing import Any
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, series
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.indicators.endings import End, noting, on_finalize
 from jaxmon.indicators.labels import Labels
 

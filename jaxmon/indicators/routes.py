@@ -8,8 +8,7 @@ from typing import Any, Literal
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, series
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.indicators.labels import Labels
 
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.http.server import Server, metrics_handler
 from tests.fakes.nvml.build import build
 from tests.support import clean_environ, free_port, require_program, until

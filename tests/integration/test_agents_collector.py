@@ -14,8 +14,7 @@ import pytest
 
 from jaxmon.catalog import JIT_CALLS, PROCESS_OPEN_FDS, SCRAPE_SECONDS
 from jaxmon.exposition.encode import encode
-from jaxmon.exposition.families import Family, gauge
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, gauge
 from jaxmon.http.server import metrics_handler
 from jaxmon.resources.process import ProcessFamilies
 from jaxmon_exporter.collecting import CollectorUnavailable

@@ -16,8 +16,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.artifacts import alerts
 from jaxmon.cli import runbook
-from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.http.server import Server, metrics_handler
 from tests.alertmanager import Alertmanager, Webhook
 from tests.support import Prometheus, http_get, until

@@ -202,7 +202,7 @@ class TestLife:
     def test_families_are_light(self) -> None:
         """Code that only creates families loads no event loop, HTTP or TLS."""
         source = (
-            "import sys, jaxmon.exposition.families, jaxmon.exposition.histogram\n"
+            "import sys, jaxmon.exposition.families, jaxmon.exposition.families\n"
             "print(sorted({'asyncio', 'http', 'ssl', 'socket'} & set(sys.modules)))"
         )
 

@@ -17,8 +17,8 @@ from jaxmon.agent.recompiles.signatures import (
     PartlyCompared,
     Signature,
     Static,
+    value_of,
 )
-from jaxmon.agent.recompiles.values import value_of
 
 
 def jitted(fun: Any, source: str | None = "f at file.py:1") -> Jitted:

@@ -21,8 +21,7 @@ from jaxmon.exposition.encode import (
     encode,
     negotiate,
 )
-from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon_exporter.compat.dcgm import FOREIGN
 from tests.support import require_program
 

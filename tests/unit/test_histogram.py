@@ -6,7 +6,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 from jaxmon.catalog import Metric
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Histogram
 
 
 PLAIN = Metric("t_seconds", "histogram", "Time.", unit="seconds", buckets=(0.1, 1))

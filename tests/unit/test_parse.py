@@ -11,8 +11,7 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.errors import PageError
 from jaxmon.exposition.encode import encode
-from jaxmon.exposition.families import Family, gauge
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, gauge
 from jaxmon.exposition.parse import (
     ParsedFamily,
     labels,

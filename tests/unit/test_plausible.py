@@ -21,8 +21,7 @@ from jaxmon.catalog import (
     TPU_COLLECTIVE_SECONDS,
     Metric,
 )
-from jaxmon.exposition.families import Family, Sample
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Family, Histogram, Sample
 from jaxmon.exposition.plausible import PlausibilityFilter
 
 

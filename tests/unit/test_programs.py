@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.compiles import hlo
-from jaxmon.agent.compiles.programs import Programs
+from jaxmon.agent.compiles.programs import Hlo, Programs, read_hlo
 from jaxmon.agent.context import Context, context_of
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.executables import facts
@@ -126,8 +125,8 @@ def test_a_fingerprint_needs_a_way_to_leave_source_lines_out() -> None:
     """Without it there is none, for it would differ between hosts; counts remain."""
     texts = list(executables.texts(Executable(), None))
 
-    assert hlo.read(texts, comparable=False) == hlo.Hlo(None, 4, 1)
-    assert hlo.read(texts, comparable=True).fingerprint is not None
+    assert read_hlo(texts, comparable=False) == Hlo(None, 4, 1)
+    assert read_hlo(texts, comparable=True).fingerprint is not None
     for home in ("hlo", "_xla"):
         options = executables.printing(context(home=home).jax)
         assert not options.print_metadata

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.agent.jaxlink.current_call import CurrentCall
+from jaxmon.agent.jaxlink.frames import CurrentCall
 
 
 def known(_: int) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.agent.recompiles.parameters import parameters_of
-from jaxmon.agent.recompiles.trees import names_of
+from jaxmon.agent.recompiles.argument_trees import names_of, parameters_of
 
 
 def test_positional_arguments_have_the_names_of_the_signature() -> None:

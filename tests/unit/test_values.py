@@ -14,8 +14,8 @@ import pytest
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.recompiles.callables import bare_name, place_of
+from jaxmon.agent.recompiles.signatures import is_by_identity, text_of, value_of
 from jaxmon.agent.recompiles.value_inspection import LIMIT, Inspection
-from jaxmon.agent.recompiles.values import is_by_identity, text_of, value_of
 
 
 class Rude:

@@ -13,6 +13,8 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.jit import copied
 from jaxmon.agent.jaxlink.probe import ending
 from jaxmon.indicators.endings import End, noting, now
+from jaxmon.indicators.requests import mark_cold
+from jaxmon.indicators.timeline import Timeline
 
 
 if TYPE_CHECKING:
@@ -93,3 +95,34 @@ class Compile:
             return None
         before, after = self._references
         return after > before
+
+
+class CompileAttribution:
+    """
+    Attributes tracing, lowering and compiling to the waiting request and activity.
+
+    Each method is called on the compiling thread.
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    def tracing_begins(self, end: End) -> bool:
+        """
+        Start attributing a trace that lasts until *end*; return whether there is a
+        request or activity to attribute it to.
+        """
+        return self._timeline.open_compile(end) is not None
+
+    def compile_begins(self, end: End) -> None:
+        """
+        Start attributing a compile that lasts until *end*.
+
+        Loading from the persistent cache counts as a compile.
+        """
+        mark_cold()
+        self.tracing_begins(end)
+
+    def lowered(self, seconds: float) -> None:
+        """Attribute lowering, of which JAX reports only the end."""
+        self._timeline.compiled(seconds)

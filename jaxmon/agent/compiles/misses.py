@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.compiles.attribution import CompileAttribution
+from jaxmon.agent.compiles.compile import CompileAttribution
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, series_of
 from jaxmon.agent.functions import UNKNOWN, Function

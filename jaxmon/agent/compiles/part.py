@@ -16,16 +16,15 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.compiles.attribution import CompileAttribution
-from jaxmon.agent.compiles.compile import Compile
+from jaxmon.agent.compiles.compile import Compile, CompileAttribution
 from jaxmon.agent.compiles.misses import Miss, Misses
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
 from jaxmon.agent.jaxlink import patch_targets
-from jaxmon.agent.jaxlink.current_call import CurrentCall
 from jaxmon.agent.jaxlink.frames import (
     MAX_SOURCES,
+    CurrentCall,
     Jitted,
     Program,
     executable_at,

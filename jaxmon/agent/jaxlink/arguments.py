@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxmon.agent.jaxlink import jit_options, pmaps
+from jaxmon.agent.jaxlink import jit, pmaps
 from jaxmon.agent.jaxlink.frames import Jitted, jitted_from_variables
-from jaxmon.agent.jaxlink.jit_options import JitOptions
+from jaxmon.agent.jaxlink.jit import JitOptions
 
 
 # Functions called by jit's ``cache_miss``, whose frames have the arguments as jit sees
@@ -81,7 +81,7 @@ def call_served_by(
         variables["kwargs"],
         info.static_argnums,
         info.static_argnames,
-        jit_options.of_jit(info),
+        jit.options_of_jit(info),
         leaves,
         getattr(params, "in_tree", None),
         avals,
@@ -98,7 +98,7 @@ def _of_pmap(variables: Mapping[str, Any]) -> Call:
         variables["kwargs"],
         found["static_broadcasted_tuple"],
         (),
-        jit_options.of_pmap(found),
+        jit.options_of_pmap(found),
         leaves=getattr(params, "flat_args", None),
         tree=getattr(params, "in_tree", None),
     )
@@ -121,7 +121,7 @@ def _of_shard_map(fun: object, frame: FrameType, params: Any) -> Call:
         variables["kwargs"],
         found.get("static_broadcasted_tuple", ()),
         (),
-        jit_options.of_pmap(found),
+        jit.options_of_pmap(found),
         leaves,
         tree,
         getattr(params, "in_avals", ()),

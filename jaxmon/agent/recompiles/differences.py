@@ -16,9 +16,7 @@ from jaxmon.agent.recompiles.argument_differences import (
     line,
     passing_style,
 )
-from jaxmon.agent.recompiles.options import MADE_BY
-from jaxmon.agent.recompiles.signatures import Signature, Static
-from jaxmon.agent.recompiles.values import Value
+from jaxmon.agent.recompiles.signatures import MADE_BY, Signature, Static, Value
 
 
 _ANOTHER = (

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from jaxmon.agent.inspection import package_of
 from jaxmon.agent.jaxlink.arguments import Missed, missed
 from jaxmon.agent.jaxlink.executables import effect_of
-from jaxmon.agent.recompiles.parameters import parameters_of
-from jaxmon.agent.recompiles.trees import names_of
-from jaxmon.agent.recompiles.values import text_of
+from jaxmon.agent.recompiles.argument_trees import names_of, parameters_of
+from jaxmon.agent.recompiles.signatures import text_of
 
 
 _SHOWN = 3

@@ -9,7 +9,7 @@ from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.meshes import device_text, mesh_text
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.jaxlink.shardings import kind_of, order_of
-from jaxmon.agent.recompiles.values import text_of
+from jaxmon.agent.recompiles.signatures import text_of
 
 
 class Placement(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 from typing import Any
 
@@ -20,20 +20,29 @@ from jaxmon.agent.inspection import field_of, is_subclass
 from jaxmon.agent.jaxlink import leaf_types
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.configuration import inside
+from jaxmon.agent.jaxlink.jit import JitOptions, Option
 from jaxmon.agent.jaxlink.leaf_types import LeafTypes
 from jaxmon.agent.jaxlink.meshes import NO_MESH
 from jaxmon.agent.jaxlink.ownership import is_class
-from jaxmon.agent.recompiles.options import options_of
-from jaxmon.agent.recompiles.parameters import Parameters, parameters_of
+from jaxmon.agent.recompiles.argument_trees import (
+    Parameters,
+    arguments_of,
+    names_of,
+    needs_names,
+    parameters_of,
+)
 from jaxmon.agent.recompiles.placements import placement_of
 from jaxmon.agent.recompiles.signatures import (
+    MADE_BY,
     Argument,
+    Options,
     PartlyCompared,
     Signature,
     Static,
+    Value,
+    text_of,
+    value_of,
 )
-from jaxmon.agent.recompiles.trees import arguments_of, names_of, needs_names
-from jaxmon.agent.recompiles.values import Value, value_of
 
 
 _TREES = 100
@@ -186,3 +195,40 @@ def _static(
         for name in sorted(set(call.static_argnames) & set(given))
     ]
     return tuple(found), positions
+
+
+def options_of(given: JitOptions) -> Options:
+    """Return the options in *given*, without user objects."""
+    words = [(one.name, *_described(one)) for one in given.options]
+    return ((MADE_BY, given.maker, None), *words)
+
+
+def _described(option: Option) -> tuple[str, object]:
+    value = option.value
+    if option.how == "names":
+        return _list(value), None
+    if option.how == "pairs":
+        return _list(value), value_of(value).key
+    if option.how == "shardings":
+        found = [_sharding(leaf) for leaf in value]
+        words = ", ".join([words or "any" for words, _ in found])
+        return words, tuple([differs for _, differs in found])
+    return _named(value)
+
+
+def _named(given: object) -> tuple[str, object]:
+    value = value_of(given)
+    return value.text, value.key
+
+
+def _list(given: Iterable[object]) -> str:
+    return ", ".join([one if type(one) is str else text_of(one) for one in given])
+
+
+def _sharding(leaf: Any) -> tuple[str, object]:
+    if leaf is None:
+        return "", None
+    if is_class(type(leaf)) and hasattr(leaf, "device_set"):
+        placement = placement_of(leaf)
+        return str(placement), (placement.order, placement.hash)
+    return _named(leaf)

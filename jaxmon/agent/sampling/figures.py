@@ -9,7 +9,7 @@ from jaxmon import catalog
 from jaxmon.agent.counted import CountedFunction, call_count, jitted_of
 from jaxmon.agent.functions import Function
 from jaxmon.agent.sampling.execution import RollingMedian, SampleEstimates
-from jaxmon.exposition.histogram import Histogram
+from jaxmon.exposition.families import Histogram
 
 
 # Maximum number of objects of one label searched for one that is being called.
