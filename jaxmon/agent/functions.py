@@ -36,7 +36,7 @@ OTHER = "other"
 UNKNOWN = "unknown"
 
 _NAMES = ("__module__", "__qualname__", "__name__")
-_NAMED = (types.FunctionType, types.BuiltinFunctionType)
+_NAMED = frozenset(map(id, (types.FunctionType, types.BuiltinFunctionType)))
 _FUNC = vars(functools.partial)["func"].__get__
 _DEEPEST = 16
 
@@ -198,7 +198,7 @@ def label(fun: object) -> tuple[str, bool]:
     if (program := exported(fun)) is not None:
         return valid(f"exported.{program.fun_name}"), False
     of: Any = uncounted(fun.__func__ if type(fun) is types.MethodType else fun)
-    if any(type(of) is kind for kind in _NAMED):
+    if id(type(of)) in _NAMED:
         given: tuple[Any, ...] = of.__module__, of.__qualname__, of.__name__
     else:
         given = tuple([_said(of, name) for name in _NAMES])

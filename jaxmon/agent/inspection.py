@@ -29,7 +29,7 @@ _FIELDS = 1000
 """Maximum number of attributes read from one object."""
 
 # The types of a real ``__dict__`` descriptor, not a property of that name.
-_GETTERS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_GETTERS = frozenset(map(id, (types.GetSetDescriptorType, types.MemberDescriptorType)))
 _VOUCHED = (
     *("builtins", "jax", "jaxlib", "ml_dtypes", "numpy"),
     *("datetime", "decimal", "fractions", "pathlib", "uuid"),
@@ -158,7 +158,7 @@ def layout_of(kind: type) -> AttributeLayout:
     for index, namespace in enumerate(map(_NAMESPACE, _MRO(kind))):
         # A property of that name would be user code.
         getter = type(namespace.get("__dict__"))
-        if held < 0 and any(getter is one for one in _GETTERS):
+        if held < 0 and id(getter) in _GETTERS:
             held = index
         if "__slots__" in namespace:
             slotted.append(index)

@@ -81,7 +81,7 @@ class Runtime:
 
     def part(self, kind: type[PartT]) -> PartT | None:
         """Return the part of class *kind*, `None` if disabled by settings."""
-        return next((one for one in self.parts if isinstance(one, kind)), None)
+        return next(iter([one for one in self.parts if isinstance(one, kind)]), None)
 
     # --- life cycle -----------------------------------------------------------------
 

@@ -210,8 +210,7 @@ class Errors(Part):
         known = self._seen_weakly.get(id(error))
         if known is not None and known() is error:
             return True
-        args = error.args
-        return any(args is one for one in list(self._seen))
+        return id(error.args) in map(id, list(self._seen))
 
     def _remember(self, error: BaseException) -> None:
         key, args = id(error), error.args
