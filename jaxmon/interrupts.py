@@ -51,7 +51,9 @@ def pass_on(error: BaseException, *, theirs: bool = False) -> None:
         theirs: we called code of the program on purpose, which may raise anything.
     """
     chain = _chain(error)
-    found = next((one for one in chain if _is_interrupt(one, theirs=theirs)), None)
+    found = next(
+        iter([one for one in chain if _is_interrupt(one, theirs=theirs)]), None
+    )
     if found is not None:
         try:
             raise found
@@ -87,11 +89,11 @@ def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
         below, traceback = frame, traceback.tb_next
     if strange:
         handlers = _handlers()
-        if any(frame.f_code in handlers for frame in strange):
+        if any([frame.f_code in handlers for frame in strange]):
             return True
     if theirs or _root(type(error).__module__) in _KNOWN:
         return False
-    return all(_is_from(frame, _KNOWN) for frame in strange)
+    return all([_is_from(frame, _KNOWN) for frame in strange])
 
 
 def _received_frame(frame: FrameType, below: FrameType | None) -> bool:
@@ -108,7 +110,7 @@ def _received_frame(frame: FrameType, below: FrameType | None) -> bool:
     for name in code.co_varnames[:number]:
         value = variables.get(name)
         values = value if type(value) is tuple else (value,)
-        if any(one is below for one in values):
+        if any([one is below for one in values]):
             return True
     return False
 

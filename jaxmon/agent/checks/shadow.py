@@ -67,16 +67,16 @@ class ShadowRunner:
         arrays = [
             underlying_array(leaf) for leaf in leaves if isinstance(leaf, jax.Array)
         ]
-        if any(array.is_deleted() for array in arrays):
+        if any([array.is_deleted() for array in arrays]):
             self._refused[sample.function] = "donates"
             return
         # Two threads that launch programs on several devices may do so in a different
         # order on each; their collectives would deadlock.
-        if any(len(array.sharding.device_set) > 1 for array in arrays):
+        if any([len(array.sharding.device_set) > 1 for array in arrays]):
             self._refused[sample.function] = "several_devices"
             return
         # Mutable arguments may have been changed before the second run.
-        if any(hasattr(leaf, "__array_interface__") for leaf in leaves):
+        if any([hasattr(leaf, "__array_interface__") for leaf in leaves]):
             self._refused[sample.function] = "numpy_argument"
             return
         if sum(array.nbytes for array in arrays) > LIMIT_BYTES:

@@ -222,7 +222,7 @@ class Errors(Part):
             interrupts.pass_on(failed)
             # Anything else may be large, and would be kept alive; `()` is shared by
             # all.
-            if args and all(isinstance(one, str | int) for one in args):
+            if args and all([isinstance(one, str | int) for one in args]):
                 self._seen.append(args)
 
     def _place(self, error: BaseException, above: FrameType | None) -> str | None:

@@ -72,6 +72,8 @@ class UncaughtHooks:
         found: object = record.exc_info
         if isinstance(found, tuple):
             self._observe(
-                next((one for one in found if isinstance(one, BaseException)), None)
+                next(
+                    iter([one for one in found if isinstance(one, BaseException)]), None
+                )
             )
         return True

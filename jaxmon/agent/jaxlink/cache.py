@@ -88,7 +88,7 @@ class JaxCache:
         """
         Return whether the directory's path is part of the cache key, by testing it.
         """
-        return any(self._is_hashed(name) for name in self._xla_caches())
+        return any([self._is_hashed(name) for name in self._xla_caches()])
 
     def decompress(self, entry: bytes) -> bytes:
         """Undo the compression of an entry."""

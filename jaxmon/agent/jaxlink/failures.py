@@ -104,7 +104,7 @@ def is_runtime_error(error: BaseException) -> bool:
     """Return whether *error* comes from XLA; the class was renamed between versions."""
     # checkify has an error of the same name, for the program's own checks.
     return isinstance(error, RuntimeError) and any(
-        base.__name__ in _RUNTIME_ERRORS for base in type(error).__mro__
+        [base.__name__ in _RUNTIME_ERRORS for base in type(error).__mro__]
     )
 
 

@@ -162,7 +162,7 @@ def options_of_jit(info: Any) -> JitOptions:
         found.append(Option("compiler_options", "pairs", given))
     for name, attribute in _LEAVES:
         leaves = [_or_none(leaf) for leaf in getattr(info, attribute, ())]
-        if any(leaf is not None for leaf in leaves):
+        if any([leaf is not None for leaf in leaves]):
             found.append(Option(name, "shardings", leaves))
     for name in ("device", "backend", "keep_unused", "inline"):
         given = getattr(info, name, None)

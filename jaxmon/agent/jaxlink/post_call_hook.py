@@ -96,6 +96,8 @@ class PostCallHook:
     def _wanted(self) -> bool:
         # JAX 0.4 has no public access to the global value.
         return any(
-            one.get_global() if hasattr(one, "get_global") else one._value  # noqa: SLF001
-            for one in self._settings
+            [
+                one.get_global() if hasattr(one, "get_global") else one._value  # noqa: SLF001
+                for one in self._settings
+            ]
         )

@@ -230,7 +230,7 @@ class ReportBuilder:
             from jaxmon.agent.oom.text import requested_bytes  # noqa: PLC0415
 
             asked = requested_bytes(failure.text)
-            name = next((one for one in known if _may_ask(known[one], asked)), "")
+            name = next(iter([one for one in known if _may_ask(known[one], asked)]), "")
         return {
             "asked": {"function": name, **known[name]} if name else None,
             "programs": [{"function": name, **known[name]} for name in largest],
@@ -270,5 +270,5 @@ def _may_ask(program: Mapping[str, Any], asked: int | None) -> bool:
     """Return whether *program* needs about *asked* bytes in one allocation."""
     needs = (program.get("temporary_bytes"), program.get("output_bytes"))
     return asked is not None and any(
-        need is not None and abs(need - asked) <= asked * _ABOUT for need in needs
+        [need is not None and abs(need - asked) <= asked * _ABOUT for need in needs]
     )

@@ -119,7 +119,7 @@ def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
 
 def needs_names(arguments: Sequence[Argument]) -> bool:
     """Return whether only JAX knows the names of the leaves of *arguments*."""
-    return any(_unnamed(argument.node) for argument in arguments)
+    return any([_unnamed(argument.node) for argument in arguments])
 
 
 def _unnamed(node: Node) -> bool:

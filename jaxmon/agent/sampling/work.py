@@ -122,7 +122,7 @@ def queues(leaf: Any, *, across: bool) -> tuple[Hashable, ...]:
 
 def runs_on_host_cpu(leaf: Any) -> bool:
     """Return whether *leaf* is produced by the processor that runs Python."""
-    return any(device.platform == "cpu" for device in leaf.devices())
+    return any([device.platform == "cpu" for device in leaf.devices()])
 
 
 def unready(leaves: Sequence[Any], array: Any, *, limit: int) -> list[DeviceWork]:
