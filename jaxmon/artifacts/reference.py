@@ -155,7 +155,7 @@ def settings(exporter: click.Command) -> str:
         "## Agent",
         "Pass a setting to `jaxmon.instrument` by name, or set its variable;\n"
         "arguments take precedence over the environment. Booleans are `1`, `true`,\n"
-        "`yes`, `on` or `0`, `false`, `no`, `off`; `none` stands for `None`, if\n"
+        "`yes`, `on` or `0`, `false`, `no`, `off`; `none` means `None`, if\n"
         "allowed. An invalid value raises `jaxmon.SettingsError` before anything is\n"
         "hooked.",
         _agent(),

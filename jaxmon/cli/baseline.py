@@ -71,7 +71,7 @@ Examples:
 
 \b
 Exit codes:
-  0  no regression
+  0 no regression
   1 a measure grew by more than its tolerance
   2 invalid files or options
   otherwise, COMMAND's exit code if it fails

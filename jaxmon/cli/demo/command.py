@@ -130,7 +130,7 @@ def command(
     stopped and cleaned up at the end.
 
     If prometheus and prometheus-alertmanager are installed, they run with the rules of
-    `jaxmon alerts build`, 60 times as fast as in production: a minute stands for an
+    `jaxmon alerts build`, 60 times as fast as in production: a minute represents an
     hour. Pending and firing alerts are listed; use --break to watch them fire and
     resolve.
     """

@@ -63,7 +63,7 @@ PROFILER = (
     ),
     Name(
         "jax._src.lib._profiler.ProfileOptions",
-        "selects selection of what is recorded",
+        "selects what is recorded",
         _PROFILE,
         "-yyyy",
         "options of the profiler",
