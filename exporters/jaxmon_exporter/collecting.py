@@ -10,7 +10,7 @@ from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, series
 
 
-# Why there is nothing to read, where others must know it.
+# Reasons for having nothing to read that other modules refer to.
 NO_RUN_DIR = "no_run_dir"
 
 Clock = Callable[[], float]

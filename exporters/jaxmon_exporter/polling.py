@@ -46,7 +46,7 @@ _ABSENT = ("library_not_found", "no_devices", "unsupported", NO_RUN_DIR)
 _MAX_BACKOFF = 60.0
 _MAX_DOUBLINGS = 6
 
-# Says what of the second families joins the first.
+# Returns which of the second families are added to the first.
 Merge = Callable[[Sequence[Family], Sequence[Family]], list[Family]]
 
 

@@ -117,7 +117,8 @@ def _autoscaler() -> dict[str, Any]:
 
 
 def _scaled_object() -> dict[str, Any]:
-    # Two parts follow the name of a Deployment; more, and it is another's.
+    # Two parts follow the name of a Deployment; with more, the pod belongs to another
+    # one.
     pods = re("pod", f"{_DEPLOYMENT}-[a-z0-9]+-[a-z0-9]+")
     scope = f"{eq('namespace', _NAMESPACE)},{pods}"
 
@@ -129,8 +130,8 @@ def _scaled_object() -> dict[str, Any]:
                 "serverAddress": "http://prometheus-operated.monitoring:9090",
                 "query": query,
                 "threshold": f"{threshold:g}",
-                # Otherwise a missing response is read as 0, and what was scaled out for
-                # a reason is taken away while monitoring is down.
+                # Otherwise a missing response counts as 0, and needed replicas are
+                # removed while monitoring is down.
                 "ignoreNullValues": "false",
             },
         }

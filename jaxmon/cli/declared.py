@@ -73,7 +73,7 @@ def _of_setting(setting: Field[Any]) -> Callable[[_Command], _Command]:
     flag = f"--{setting.name.replace('_', '-')}"
     if kind == "bool":
         flag = f"{flag}/--no-{flag[2:]}"
-    # What may be 0 besides is checked with the rest of the settings.
+    # Settings that may also be 0 are checked with the others.
     within = None if known.off else known.within
     return click.option(
         flag, setting.name, type=_type(kind, within), default=None, help=known.meaning

@@ -129,7 +129,7 @@ def _handle_errors() -> Iterator[None]:
 
             # What click quotes of a command line is printed by click.
             shown = output.short(error.format_message())
-            with suppress(OSError):  # the code tells as well
+            with suppress(OSError):  # the exit code reports it as well
                 click.UsageError(shown, error.ctx).show()
             sys.exit(error.exit_code)
     except KeyboardInterrupt:

@@ -104,7 +104,7 @@ def _require_ascii(
 
 RUN_DIR = click.option(
     "--run-dir",
-    # Whether it can be read is for us to say, with what to do about it.
+    # We check ourselves whether it can be read, and say what to do about it.
     type=click.Path(path_type=Path, readable=False),
     envvar="JAXMON_RUN_DIR",
     show_envvar=True,

@@ -114,7 +114,7 @@ def _echo(text: str, *, err: bool = False) -> None:
         raise unprintable(reason)
     try:
         click.echo(text, err=err)
-    except BrokenPipeError:  # nobody reads it, which is no error
+    except BrokenPipeError:  # no process reads it, which is not an error
         raise
     except OSError as error:
         # An error that cannot be written to stderr cannot be reported.

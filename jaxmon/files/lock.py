@@ -12,10 +12,10 @@ from pathlib import Path
 from jaxmon import interrupts
 
 
-# A FIFO must not be waited for, and no link is followed.
+# Opening must not wait for a FIFO, nor follow a link.
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _EXCLUSIVE = fcntl.LOCK_EX | fcntl.LOCK_NB
-# What opening fails with where something else lies there, or another user's.
+# Errors of opening if something else is there, or another user's file.
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 
@@ -31,7 +31,7 @@ class FileLock:
     def __init__(self, path: Path, mode: int) -> None:
         self._path = path
         self._mode = mode
-        # One descriptor or none; and what flock() has returned for it.
+        # One descriptor or none, and the result of flock() for it.
         self._descriptors: list[int] = []
         self._locks: list[None] = []
 
@@ -50,8 +50,8 @@ class FileLock:
         """
         try:
             while self._open() and self._lock():
-                # Who let it go may have unlinked the file between open and flock; a
-                # lock on an unlinked file would hold nothing.
+                # The process that released it may have unlinked the file between open
+                # and flock; a lock on an unlinked file would hold nothing.
                 if self.in_place():
                     return True
                 self.abandon()
@@ -116,8 +116,8 @@ class FileLock:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return False
-            # Against the umask, so that others of the group can take it over; not ours
-            # to change where another user left it.
+            # Overrides the umask, so that others in the group can take the lock over;
+            # not permitted if the file belongs to another user.
             with contextlib.suppress(PermissionError):
                 os.fchmod(descriptor, self._mode)
             self._locks.extend(map(fcntl.flock, (descriptor,), (_EXCLUSIVE,)))

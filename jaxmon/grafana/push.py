@@ -155,7 +155,7 @@ class Push:
             self.grafana.create_folder(folder.uid, folder.title)
         except ConflictError as error:
             if self.grafana.folder(folder.uid) is not None:
-                return  # somebody else made it at the same time
+                return  # another client created it at the same time
             msg = (
                 f"folder {folder.uid} cannot be created ({error}); if there is "
                 f"another folder with the title {folder.title!r}, give its UID "

@@ -229,7 +229,7 @@ def _checked(url: str, *, insecure_http: bool) -> SplitResult:
 
 def _trust(server: SplitResult, ca_file: Path | None) -> ssl.SSLContext | None:
     """Return which certificates to trust; `None` where none are needed or given."""
-    # To read the system's takes longer than a push to a Grafana on this host.
+    # Loading the system's takes longer than a push to a Grafana on this host.
     if server.scheme == "http" and ca_file is None:
         return None
     try:

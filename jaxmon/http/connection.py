@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # A client that does not read a shared response holds a copy of this much of it.
 _PIECE = 1 << 16
-# Then others get their turn.
+# After this much, other clients get their turn.
 _PIECES_PER_TURN = 8
 _END_OF_HEAD = b"\r\n\r\n"
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _Kind: TypeAlias = "dict[Connection, None]"
 
-# For each client that may be answered at a time.
+# For each client that may be served at a time.
 _ASKING = 2
 _ENDING = 2
 # For a place to become free, and for a client to take some of its response.
@@ -88,12 +88,12 @@ class ConnectionPool:
         self._timeouts = timeouts
         self._most = most
         self._report = report
-        # In the order in which they became so.
+        # Each in the order in which clients reached that state.
         self._asking: _Kind = {}
         self._answered: _Kind = {}
         self._ending: _Kind = {}
         self._kinds = self._asking, self._answered, self._ending
-        # Their responses can be gone on with.
+        # Clients whose responses can be continued.
         self._ready: deque[Connection] = deque()
 
     def __len__(self) -> int:
@@ -120,7 +120,7 @@ class ConnectionPool:
         client.deadline = client.progress + self._timeouts.read
         if self._has_room(self._asking, _ASKING * self._most, peer, _has_not_asked):
             self._asking[client] = None
-            # Most have said all by now, and are answered in this turn.
+            # Most have sent their whole request by now, and are served in this turn.
             self._handle(client)
         else:
             self._drop(client)

@@ -34,7 +34,7 @@ _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})\b")
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*(?:\r\n|$)")
 _ENCODED = re.compile(rb"(?i)\r\n(?:transfer|content)-encoding:")
 _SHOWN = 40
-# A process may have 1,024 descriptors, as a rule, and others need some.
+# A process may usually have 1,024 descriptors, and other code needs some.
 _AT_ONCE = 256
 
 
@@ -146,7 +146,7 @@ class _ConcurrentFetch:
         under_way = self._selector.get_map()
         while len(under_way) < _AT_ONCE and (following := next(waiting, None)):
             key, path = following
-            # Before it is connected: what is there later must be compared with it.
+            # Recorded before connecting: compared later with what is there then.
             file = identity(path)
             try:
                 exchange = _Exchange(key, path, file, _connected(path), self._request)

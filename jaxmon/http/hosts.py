@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping
 _OURS = (".localhost", ".local", ".internal", ".home.arpa", ".svc")
 # The last label of an address, also in its odd forms (127.1, 0x7f.1).
 _NUMBER = r"\d+|0x[0-9a-f]*"
-# A browser sends some of these with each request, and no script can take all away; no
-# scraper sends any.
+# A browser sends some of these with each request, and no script can suppress all of
+# them; no scraper sends any.
 _BROWSER = (
     "accept-language",
     "cookie",

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
-# As many as the kernel grants (net.core.somaxconn): where it overflows, a client hears
-# nothing, and retries after one, three and seven seconds.
+# As many as the kernel grants (net.core.somaxconn): if the queue overflows, a client
+# gets no response, and retries after one, three and seven seconds.
 _BACKLOG = 4096
 # A client that does not read would have the kernel hold megabytes for it.
 _SEND_BUFFER = 128 << 10

@@ -94,5 +94,5 @@ class Loop:
     def _do(self, call: _Call) -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - contained: the loop goes on
+        except Exception as error:  # noqa: BLE001 - contained: the loop continues
             self._report("server", error)

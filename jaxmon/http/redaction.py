@@ -29,7 +29,8 @@ class Secrets:
     def __init__(self, *secrets: str, hidden: str = _HIDDEN) -> None:
         given = list(filter(None, secrets))
         forms = {form for one in given for form in _forms(one)}
-        # Of two that begin alike, the longer one: nothing of it is to remain.
+        # If one is a prefix of another, the longer one first, so that nothing of it
+        # remains.
         longest = sorted(forms, key=lambda form: (-len(form), form))
         spelled = [pattern for one in given for pattern in _spelled(one)]
         self._pattern = re.compile(

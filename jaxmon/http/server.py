@@ -44,7 +44,7 @@ OnError: TypeAlias = Callable[[str, BaseException], None]
 _JOIN_SECONDS = 5.0
 _GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
-# Per listener; then they are answered, and one response may serve all of them.
+# Connections accepted per listener and turn; one response may then serve all of them.
 _ACCEPTS_PER_TURN = 32
 
 
@@ -218,7 +218,7 @@ class Server:
         if thread is not None and loop is not None:
             loop.wake()
             thread.join(_JOIN_SECONDS)
-        # Last: where an interrupt lands before, the next call stops it.
+        # Last: if an interrupt arrives earlier, the next call stops it.
         self._thread = None
         self._close_listeners()
 

@@ -100,7 +100,7 @@ class Stream:
         self._socket.settimeout(self._bounds.remaining())
         with self._in_time():
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
-        # What came before TLS is not the other side's word.
+        # Data received before TLS is not authentic.
         self._file = _File(_Received(self._socket, self._bounds), _CHUNK)
 
     def sendall(self, data: bytes) -> None:
@@ -197,7 +197,7 @@ def _connected_to_host(host: str, port: int, bounds: Bounds) -> socket.socket:
     for number, (family, *_, address) in enumerate(found):
         untried = len(found) - number
         try:
-            # One that is silent must leave time for the others.
+            # An address that does not respond must leave time for the others.
             return _connected(family, address, bounds.remaining() / untried)
         except OSError:
             if untried == 1:

@@ -8,7 +8,7 @@ import re
 from urllib.parse import SplitResult, unquote, urlsplit
 
 
-# All that an address consists of; the rest is written with a percent sign.
+# Characters allowed in a URL; all others are percent-encoded.
 _PLAIN = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
 _LABEL = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
@@ -27,7 +27,7 @@ def parts_of(address: str) -> SplitResult:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         host, port, parts = "", None, urlsplit("")
-    # In brackets there is an address already, which has been looked at.
+    # An address in brackets has been validated already.
     named = ":" in host or _NAME.fullmatch(host)
     usable = parts.scheme in _PORTS and named and port != 0
     if not usable or not _PLAIN.fullmatch(address):

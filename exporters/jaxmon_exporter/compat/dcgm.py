@@ -220,7 +220,7 @@ ROWS = (
         "Bytes per second received over PCIe.",
         catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
     ),
-    # Off by default there, and nearly always switched on.
+    # Off by default there, and nearly always enabled.
     _share("PROF_SM_ACTIVE", "an SM had work", catalog.GPU_SM_ACTIVE_RATIO),
     _row(
         "PROF_SM_OCCUPANCY",

@@ -22,7 +22,7 @@ def is_possible(cipher: str) -> bool:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", cipher):
         return False
     try:
-        # Alone: of a list OpenSSL leaves out in silence what it does not know.
+        # One at a time: OpenSSL silently drops unknown names from a list.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(cipher)
     except ssl.SSLError:
         return False

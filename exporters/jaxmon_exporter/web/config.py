@@ -34,8 +34,8 @@ _VERSIONS = {
     "TLS12": ssl.TLSVersion.TLSv1_2,
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
-# Go can also request certificates without verifying them; Python's ssl cannot, and what
-# is not verified protects nothing.
+# Go can also request certificates without verifying them; Python's ssl cannot, and an
+# unverified certificate protects nothing.
 _CLIENT_AUTH = {
     "NoClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,

@@ -32,7 +32,7 @@ log = logging.getLogger("jaxmon.exporter")
 OPEN_PATHS = ("/-/healthy", "/-/ready")
 """Unauthenticated probe endpoints, which reveal nothing."""
 
-# Checks that wait for their turn; one more is refused at once.
+# Maximum number of waiting checks; one more is rejected immediately.
 _WAITING = 32
 _REMEMBERED = 128
 _MAX_PASSWORD = 1024
@@ -138,7 +138,7 @@ class Gate:
             if self._checking >= _WAITING:
                 return _REFUSED
             self._checking += 1
-        # For an unknown name another's hash is worked on, which takes as long.
+        # For an unknown name another user's hash is checked, which takes as long.
         against = hashed or next(iter(users.values()))
         known = hashed is not None
         return self._pool.submit(self._check, key, password, against, known=known)
@@ -186,7 +186,7 @@ class Gate:
         """Reload the files if one has changed."""
         if self._changed():
             with self._lock:
-                if self._changed():  # nobody else did it meanwhile
+                if self._changed():  # no other thread did it meanwhile
                     self._renew()
 
     def _changed(self) -> bool:

@@ -26,8 +26,8 @@ def accelerator_lost(thresholds: Thresholds, day: str) -> Iterator[Alert]:
     has those of the sidecar that reads the device.
     """
     gpus, tpus = _lost_gpus(), _lost_tpus()
-    # A GPU's uuid is that of no other in the world, and the sidecar that reads it may
-    # not be that of the program; a TPU's is its place in its host.
+    # A GPU's uuid is globally unique, and the sidecar that reads it may not be that of
+    # the program; a TPU's is its place in its host.
     window = thresholds.accelerator_used
     on_gpus, on_tpus = _used_gpus(window, day), _used(window, _TPUS)
     page = on_gpus.and_(gpus, "uuid").or_(on_tpus.and_(tpus, *_DEVICE))
@@ -104,7 +104,7 @@ def gpu_xid(thresholds: Thresholds) -> Alert:
 def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
     """Alert on faulty GPU memory."""
     window = thresholds.ecc_window
-    # The aggregate counts them once more, and starts at what the GPU has lived through.
+    # The aggregate counts them again, and starts at the total of the GPU's lifetime.
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
     errors = (
         counter(catalog.GPU_ECC_ERRORS, *volatile).increase(window).sum(*_DEVICE) > 0

@@ -38,7 +38,7 @@ def service_vanished(thresholds: Thresholds, hour: str) -> Iterator[Alert]:
     name = "JaxmonServiceVanished"
     served = counter(catalog.REQUESTS).increase(hour).sum("job") > 0
     serving = gauge_over(catalog.REQUESTS_IN_PROGRESS, "last", hour).max("job") > 0
-    # Who started within the hour may have had no request yet.
+    # A process that started within the hour may have had no request yet.
     started = starts.youngest(hour, restarts=thresholds.deploy_restarts, hour=hour)
     now = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").or_(started)
     gone = served.or_(serving).unless(now)

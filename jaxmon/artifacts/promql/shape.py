@@ -23,7 +23,7 @@ _RATES = {
     "": PER_SECOND,
     "bytes": "bytes per second",
     "joules": "watts",
-    # Seconds per second: a share of the time.
+    # Seconds per second: a fraction of time.
     "seconds": "ratio",
 }
 

@@ -76,7 +76,7 @@ def recording_groups(slos: Iterable[Slo], *, scale: float = 1) -> Iterator[Group
             slow,
             (
                 *_ratios(slo, windows[len(short) :], scale),
-                # Often enough to miss nothing, and no oftener: the period adds up
+                # Often enough to miss nothing, but no more often: the period adds up
                 # every sample of every series.
                 *_counts(slo, short[0], scale),
             ),

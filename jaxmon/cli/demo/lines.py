@@ -40,7 +40,7 @@ _FUNCTIONS = (
     Column("RECOMPILES", 12),
     Column("COMPILE TIME", 14),
 )
-# What a narrow terminal does without, first to last.
+# Columns that a narrow terminal omits, first to last.
 _DISPENSABLE = ("COMPILE TIME", "COMPILES", "CALLS", "HIT RATE")
 
 _LEAST_ABOUT = 16

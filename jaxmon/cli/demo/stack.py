@@ -26,7 +26,7 @@ _PROMETHEUS = ("prometheus",)
 _ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
 _PROMETHEUS_READY = re.compile(r"(Server is ready)")
 _ALERTMANAGER_READY = re.compile(r"(Listening)")
-# Windows shrink, a compile takes as long as ever: fewer of them make a storm.
+# Windows shrink but compiles do not: fewer of them count as a storm.
 _RECOMPILES = 8
 
 

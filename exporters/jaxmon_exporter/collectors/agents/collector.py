@@ -140,7 +140,7 @@ class Agents:
         """
         Return the families of *page* that do not conflict with those of earlier agents.
         """
-        # If there is a response, the parser is loaded.
+        # The parser is loaded only when there is a response.
         from jaxmon_exporter.collectors.agents import page as agent_page  # noqa: PLC0415
 
         kept, errors = agent_page.compatible(page, taken)

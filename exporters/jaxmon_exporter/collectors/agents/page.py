@@ -11,7 +11,7 @@ from jaxmon_exporter.collectors.agents.distributions import check_distribution
 from jaxmon_exporter.precedence import device_of
 
 
-# An agent may be newer than this, but must not say that a target is down.
+# An agent may be newer than this, but must not report that a target is down.
 _OURS = ("jaxmon_", "process_", "python_")
 # What is kept beyond a poll, such as how a new metric is introduced, must be short.
 _LONGEST = 1000

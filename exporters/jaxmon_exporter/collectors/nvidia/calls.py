@@ -136,7 +136,7 @@ def _fabric(nvml: Nvml, gpu: Handle) -> Values:
     nvml.nvmlDeviceGetGpuFabricInfoV(gpu, byref(fabric))
     if fabric.state == nvml.NVML_GPU_FABRIC_STATE_COMPLETED and fabric.status:
         return (_FABRIC_FAILED,)
-    # 0: this GPU takes part in none.
+    # 0: this GPU belongs to no fabric.
     return (fabric.state or None,)
 
 

@@ -159,7 +159,7 @@ class NvidiaGpus:
         # First: the Xid that explains a loss was queued before it.
         listening = self._xids.drain(nvml, device.uuid)
         if device.lost:
-            # Whatever brought it back may support more.
+            # After a reset or repair it may support more.
             device.forget()
             self._xids.forget(device.uuid)
         try:

@@ -54,7 +54,7 @@ class Field:
         if not self.member and not 0 <= kind < len(_MEMBERS):
             return None
         raw: float = getattr(result.value, self.member or _MEMBERS[kind])
-        # Nothing here is ever negative; not a number is not even that.
+        # No value here is ever negative; the comparison also rejects NaN.
         if raw in _NOTHING or not raw >= 0:
             return None
         if self.highest and not 0 < raw <= self.highest:

@@ -23,7 +23,7 @@ from jaxmon_exporter.collectors.nvidia.codes import Handle, Nvml
 from jaxmon_exporter.collectors.nvidia.device import Device, Reading, text
 
 
-# NVML divides a GPU into seven today; a driver that says more is not believed.
+# NVML divides a GPU into seven today; a driver that reports more is wrong.
 _MOST_DEVICES = 64
 
 
@@ -49,7 +49,8 @@ def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading
         try:
             yield from _part(nvml, device, index)
         except nvml.NVMLError as error:
-            # Not found is normal: a hole, or a part that went away a moment ago.
+            # Not found is normal: a gap in the numbering, or an instance that was just
+            # destroyed.
             device.on_failure((read, index), error, failures)
 
 

@@ -41,7 +41,7 @@ log = logging.getLogger("jaxmon.exporter")
 
 # NVML does not say that 0 means not to wait; NVIDIA's own DCGM relies on it.
 _NO_WAIT = 0
-# A storm must not hold the poll; what is left stays queued for the next one.
+# A storm must not block the poll; the rest stays queued for the next one.
 _MOST_PER_POLL = 1000
 _MOST_XIDS = 64
 _OTHER = "other"

@@ -36,7 +36,7 @@ ACCELERATORS = 8
 WORKERS = 4
 _GIB = 1 << 30
 _MEMORY_BYTES = 80 * _GIB
-# Share of the arrays, and of the memory in use, by dtype.
+# Fraction of the arrays, and of the memory in use, by dtype.
 _DTYPES = (("bfloat16", 0.72, 0.6), ("float32", 0.2, 0.28), ("int32", 0.08, 0.02))
 _POWER_LIMIT = 700.0
 _IDLE_POWER = 85.0

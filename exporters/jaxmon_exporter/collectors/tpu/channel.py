@@ -36,7 +36,7 @@ _CHECK_SECONDS = 0.05
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _OPTIONS = (
-    # A proxy for the web is no way to a runtime of this host.
+    # A web proxy cannot reach a runtime on this host.
     ("grpc.enable_http_proxy", 0),
     # A poll is repeated anyway, by its own clock.
     ("grpc.enable_retries", 0),
@@ -110,7 +110,7 @@ def call_all(calls: Sequence[Call], seconds: float) -> list[Reply]:
     """
     if not calls:
         return []
-    # Its core writes to stderr what it meets on a socket; the replies say that as well.
+    # Its core logs socket errors to stderr; the replies contain them as well.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Loaded only if something is listening: 15 MB, and a tenth of a second that does
     # not count as the runtimes'.

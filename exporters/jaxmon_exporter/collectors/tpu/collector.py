@@ -82,7 +82,7 @@ class Tpus:
             reason, message = "no_devices", "no TPU found on this host's PCI bus"
             raise CollectorUnavailable(reason, message)
         identity = [*self._identity(present), *self._owned(chips)]
-        if not self._addresses:  # switched off by the variable that switches them on
+        if not self._addresses:  # disabled by the variable that enables them
             return identity
         from jaxmon_exporter.collectors.tpu.figures import Figures  # noqa: PLC0415 - see above
 

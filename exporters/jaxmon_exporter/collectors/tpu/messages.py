@@ -29,7 +29,7 @@ STATUS = f"{_SERVICE}/GetTpuRuntimeStatus"
 # The length is one byte.
 LONGEST_NAME = 127
 
-# A reply is bounded by its size; what is made of it, by these.
+# The size of a reply bounds its parsing; these bound what is created from it.
 _MOST_BOUNDS = 1000
 _MOST_MEASURES = 4096
 _MOST_DEPTH = 4
