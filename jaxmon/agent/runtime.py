@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import time
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.adapters import Container, Markers, Process
@@ -17,8 +18,6 @@ from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.agent.parts import parts_of
-from jaxmon.agent.reports import pages
-from jaxmon.agent.reports.overview import Overview
 from jaxmon.agent.serving import Serving
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.http.messages import Request, Response
@@ -26,6 +25,9 @@ from jaxmon.http.page import metrics_handler
 from jaxmon.indicators.figures import Indicators
 from jaxmon.settings import Settings
 
+
+if TYPE_CHECKING:
+    from jaxmon.agent.reports.overview import Overview
 
 PartT = TypeVar("PartT", bound=Part)
 
@@ -38,7 +40,6 @@ class Runtime:
         context: shared state of the parts.
         hooks: the hooks that they have attached to JAX.
         parts: the parts, in the order of starting.
-        overview: the debug overview.
         serving: the server of the metrics.
         running: whether it is observing.
     """
@@ -56,7 +57,7 @@ class Runtime:
             *parts_of(self.context, indicators.timeline),
             *(self._markers, Process(), Container()),
         )
-        self.overview = Overview(self.context, self.parts, self.hooks)
+        self._started = time.time(), time.monotonic()
         self._scrapes = Histogram(catalog.SCRAPE_SECONDS)
         self.serving = Serving(
             settings,
@@ -67,7 +68,10 @@ class Runtime:
                 "/-/healthy": _healthy,
             },
             {
-                **pages.routes(self.overview, self.context.events),
+                **{
+                    f"/debug/{name}": functools.partial(self._page, name)
+                    for name in _PAGES
+                },
                 **{
                     path: page
                     for one in self.parts
@@ -82,6 +86,13 @@ class Runtime:
     def part(self, kind: type[PartT]) -> PartT | None:
         """Return the part of class *kind*, `None` if disabled by settings."""
         return next(iter([one for one in self.parts if isinstance(one, kind)]), None)
+
+    @functools.cached_property
+    def overview(self) -> Overview:
+        """The debug overview."""
+        from jaxmon.agent.reports.overview import Overview  # noqa: PLC0415 - on request
+
+        return Overview(self.context, self.parts, self.hooks, self._started)
 
     # --- life cycle -----------------------------------------------------------------
 
@@ -226,6 +237,11 @@ class Runtime:
 
     # --- requests ---------------------------------------------------------------
 
+    def _page(self, name: str, request: Request) -> Response:
+        from jaxmon.agent.reports import pages  # noqa: PLC0415 - on request
+
+        return pages.page(name, request, self.overview, self.context.events)
+
     def refresh(self) -> None:
         """Update every part now. Failures are counted, not raised."""
         for part in self.parts:
@@ -286,6 +302,8 @@ class Runtime:
             self._guard.failed(site, stays_on=True)
 
 
+# Debug pages; see `jaxmon.agent.reports.pages`.
+_PAGES = ("overview", "functions", "memory", "events")
 # Exported from the start, even if the part is disabled by settings.
 _DROPPED = ("figure", "program", "sample")
 

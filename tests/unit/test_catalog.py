@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
 import re
 from collections import Counter
+from importlib import import_module
 
 import pytest
 
@@ -227,7 +229,13 @@ def metric_names(source):
 
 
 def test_every_constant_is_listed():
-    """Every `Metric` constant of the package is in `METRICS`, once."""
-    constants = {value for value in vars(catalog).values() if isinstance(value, Metric)}
-    assert set(METRICS) == constants
+    """Each `Metric` of a sheet is in `METRICS`, once, and found in the package."""
+    constants = {
+        name: value
+        for sheet in pkgutil.iter_modules(catalog.__path__, "jaxmon.catalog.")
+        for name, value in vars(import_module(sheet.name)).items()
+        if isinstance(value, Metric)
+    }
+    assert set(METRICS) == set(constants.values())
     assert len(METRICS) == len(constants)
+    assert {name: getattr(catalog, name) for name in constants} == constants

@@ -38,13 +38,25 @@ class Overview:
     Combines the contributions of an agent's parts. Thread-safe; a few milliseconds.
 
     If a part fails, only its data is missing; the error is listed under ``problems``.
+
+    Args:
+        context: shared state of the parts.
+        parts: the parts.
+        hooks: the hooks that they have attached.
+        started: when the agent started, in Unix and in monotonic time.
     """
 
-    def __init__(self, context: Context, parts: Sequence[Part], hooks: Hooks) -> None:
+    def __init__(
+        self,
+        context: Context,
+        parts: Sequence[Part],
+        hooks: Hooks,
+        started: tuple[float, float],
+    ) -> None:
         self._context = context
         self._parts = parts
         self._hooks = hooks
-        self._started, self._began = time.time(), time.monotonic()
+        self._started, self._began = started
 
     def whole(self) -> dict[str, Any]:
         """Return the whole document, without events."""

@@ -13,33 +13,27 @@ Debug endpoints, on the Unix socket only.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
 
 from jaxmon.agent.events import KINDS, EventLog
 from jaxmon.agent.reports.json_types import dumps, last
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.http.messages import Request, Response, error_response
-from jaxmon.http.server import Handler
 
 
 _JSON = "application/json"
 _MOST_BYTES = 4 << 20
 
 
-def routes(overview: Overview, events: EventLog) -> dict[str, Handler]:
-    """Return the handlers by path."""
-    return {
-        "/debug/overview": functools.partial(_page, overview.whole),
-        "/debug/functions": functools.partial(_page, overview.functions),
-        "/debug/memory": functools.partial(_page, overview.memory),
-        "/debug/events": functools.partial(_events, events),
-    }
-
-
-def _page(read: Callable[[], dict[str, Any]], _: Request) -> Response:
+def page(name: str, request: Request, overview: Overview, log: EventLog) -> Response:
+    """Return the page called *name*."""
+    if name == "events":
+        return _events(log, request)
+    read = {
+        "overview": overview.whole,
+        "functions": overview.functions,
+        "memory": overview.memory,
+    }[name]
     return Response(dumps(read()).encode(), _JSON)
 
 

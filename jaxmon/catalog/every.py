@@ -1,0 +1,43 @@
+"""Every sheet of the catalogue, and every metric."""
+
+from __future__ import annotations
+
+from jaxmon.catalog import (
+    accelerators,
+    calls,
+    gpu_activity,
+    gpus,
+    host,
+    indicators,
+    memory,
+    process,
+    tpus,
+)
+from jaxmon.catalog.accelerators import *  # noqa: F403 - one table on several sheets
+from jaxmon.catalog.gpu_activity import *  # noqa: F403
+from jaxmon.catalog.gpus import *  # noqa: F403
+from jaxmon.catalog.host import *  # noqa: F403
+from jaxmon.catalog.model import Metric
+from jaxmon.catalog.tpus import *  # noqa: F403
+
+
+# As the documentation lists them.
+_SHEETS = (
+    calls,
+    memory,
+    indicators,
+    process,
+    host,
+    accelerators,
+    gpus,
+    gpu_activity,
+    tpus,
+)
+
+METRICS: tuple[Metric, ...] = tuple(
+    value
+    for sheet in _SHEETS
+    for value in vars(sheet).values()
+    if isinstance(value, Metric)
+)
+BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}
