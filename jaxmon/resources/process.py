@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import resource
 import time
 from pathlib import Path
 
@@ -72,6 +71,8 @@ class ProcessFamilies:
         with contextlib.suppress(OSError):
             names = os.listdir(self._proc / "fd")  # noqa: PTH208 - names only
             found.append(gauge(catalog.PROCESS_OPEN_FDS, len(names)))
+        import resource  # noqa: PLC0415 - a shared library, for one number
+
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if most != resource.RLIM_INFINITY:
             found.append(gauge(catalog.PROCESS_MAX_FDS, most))

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from jaxmon.agent.cache import cache_entry
 from jaxmon.agent.cache import directory as cache_directory
 from jaxmon.agent.cache.directory import DirectoryScan
 from jaxmon.agent.jaxlink.cache import SUFFIX, JaxCache
@@ -112,6 +111,8 @@ class DirectoryScanner:
             return {}
         if len(self._made_under) > _REMEMBERED:
             self._made_under.clear()
+        from jaxmon.agent.cache import cache_entry  # noqa: PLC0415 - few move a cache
+
         found = {}
         for key in keys:
             if key not in self._made_under:
