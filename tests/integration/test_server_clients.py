@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from time import monotonic
 
@@ -169,11 +169,14 @@ class TestHostileClients:
         with ExitStack() as stack:
             slow = [stack.enter_context(site.connect()) for _ in range(9)]
             for client in slow:
-                client.sendall(b"GET /echo HTTP/1.1\r\n")
+                with suppress(ConnectionError):  # dropped before it is complete
+                    client.sendall(b"GET /echo HTTP/1.1\r\n")
             until(site.is_alive, "a place")
             closed, _, _ = select.select(slow, [], [], 60)
             assert 0 < len(closed) < len(slow)
-            assert {everything(client) for client in closed} == {b""}
+            for client in closed:
+                with suppress(ConnectionError):  # dropped with bytes unread
+                    assert everything(client) == b""
 
     def test_clients_that_do_not_read_give_way(
         self, make_site: Callable[..., Site]
