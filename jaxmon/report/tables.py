@@ -35,7 +35,7 @@ _WORTH_SECONDS = 0.001
 _DIRECTIONS = {
     "device_to_host": "to host",
     "host_to_device": "to device",
-    "sync": "wait",
+    "sync": "sync",
 }
 
 

@@ -261,7 +261,7 @@ def test_a_long_list_of_deviations_is_cut_in_words_only() -> None:
     assert len(check.deviations) == 12
     assert str(check).endswith("  and 2 more")
     assert not check
-    assert str(DeterminismCheck("f", 2, 1)) == "f gave the same 1 outputs in 2 runs"
+    assert str(DeterminismCheck("f", 2, 1)) == "f gave the same output in 2 runs"
 
 
 def test_jax_arrays_with_shards_are_compared_whole() -> None:

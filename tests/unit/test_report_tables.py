@@ -60,4 +60,4 @@ def test_a_transfer_without_a_line_is_told() -> None:
     line = {"direction": "sync", "how": "unknown", "count": 5, "seconds": 0.5}
 
     *_, row = tables.transfers(read({"transfers": {"lines": [line]}}), 80)
-    assert row.split() == ["5", "0", "B", "0.50", "s", "wait", "-"]
+    assert row.split() == ["5", "0", "B", "0.50", "s", "sync", "-"]

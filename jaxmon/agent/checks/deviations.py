@@ -94,10 +94,8 @@ class DeterminismCheck:
 
     def __str__(self) -> str:
         if self.identical:
-            return (
-                f"{self.function} gave the same {self.leaves} outputs in "
-                f"{self.runs} runs"
-            )
+            outputs = "output" if self.leaves == 1 else f"{self.leaves} outputs"
+            return f"{self.function} gave the same {outputs} in {self.runs} runs"
         shown = [f"  {one}" for one in self.deviations[:_MAX_SHOWN]]
         if len(self.deviations) > _MAX_SHOWN:
             shown.append(f"  and {len(self.deviations) - _MAX_SHOWN} more")
