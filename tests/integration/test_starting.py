@@ -209,6 +209,32 @@ def test_a_jax_that_is_another_is_one_line(
     assert result.err.count("\n") == 1
 
 
+# --- what it loads ----------------------------------------------------------------
+
+LATER = ("jaxmon.agent.recompiles.causes", "jaxmon.agent.reports.overview")
+NEVER = ("jaxmon.catalog.gpus", "jaxmon.catalog.host")
+
+LOADS = f"""
+import sys
+import jax, jaxmon
+from jaxmon.agent import agent
+running = jaxmon.instrument(port=None)
+print([name for name in {(*LATER, *NEVER)} if name in sys.modules])
+jax.jit(lambda x: x + 1)(1.0)
+agent.runtime_of(running).overview.whole()
+running.collect()
+print([name for name in {(*LATER, *NEVER)} if name in sys.modules])
+jaxmon.uninstrument()
+"""
+
+
+def test_an_agent_loads_what_it_needs_when_it_needs_it(
+    python_script: Callable[..., Result],
+) -> None:
+    """Causes at the first compile, pages on request, metrics of a sidecar never."""
+    assert python_script(LOADS).ok().out.splitlines() == ["[]", str([*LATER])]
+
+
 # --- half-way ---------------------------------------------------------------------
 
 
