@@ -132,5 +132,5 @@ def test_a_folder_title_under_another_uid(site):
     site.grafana.folders["other"] = "jaxmon"
     done = site.push()
     assert done.code == 1
-    assert "give its uid with --folder" in done.err
+    assert "give its UID with --folder" in done.err
     site.options = ("--folder", "other")
