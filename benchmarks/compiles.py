@@ -97,6 +97,7 @@ def stopwatch(*observers: tuple[Any, str]) -> Iterator[list[float]]:
     """
     from jaxmon.agent.compiles.misses import Misses
     from jaxmon.agent.compiles.part import Compiles
+    from jaxmon.agent.jaxlink.listeners import Listeners
 
     spent: list[float] = []
 
@@ -113,8 +114,8 @@ def stopwatch(*observers: tuple[Any, str]) -> Iterator[list[float]]:
 
     observers = observers or (
         (Compiles, "on_compile"),
-        (Compiles, "on_event"),
-        (Compiles, "on_duration"),
+        (Listeners, "_take_event"),
+        (Listeners, "_take_duration"),
         (Misses, "on_miss"),
         (Misses, "on_done"),
     )

@@ -37,7 +37,7 @@ def families(samples: int = SAMPLES) -> list[Family]:
     def add(metric: Metric, lines: Iterable[tuple[str, float]]) -> int:
         family = found.setdefault(metric.name, Family(metric, []))
         before = len(family.samples)
-        family.samples += lines
+        family.samples.extend(lines)
         return len(family.samples) - before
 
     count, number = 0, 0

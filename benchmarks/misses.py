@@ -96,8 +96,7 @@ def _program(leaves: int) -> tuple[Any, Any]:
     def arguments(number: int) -> dict[str, Any]:
         return {**kept, "last": jax.device_put(np.ones(number + 1, np.float32))}
 
-    @jax.jit
     def step(tree: Any) -> Any:
         return [leaf * 2 for leaf in jax.tree_util.tree_leaves(tree)]
 
-    return step, arguments
+    return jax.jit(step), arguments

@@ -252,7 +252,7 @@ def measure(
 
 def contestants(jaxmon: str, nvitop: str | None) -> list[Exporter]:
     """Return who is compared, ours first."""
-    command = (
+    command: tuple[str, ...] = (
         str(Path(jaxmon).with_name("jaxmon-exporter")),
         *("--host", "127.0.0.1", "--log-level", "error"),
         *("--agents-interval", "1", "--host-interval", "1", "--nvml-interval", "1"),
