@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family
 from jaxmon.settings import Settings
 
@@ -85,7 +85,7 @@ class Agent:
         from jaxmon.agent.memory.profile import MemoryProfile  # noqa: PLC0415
 
         found = None if self._runtime is None else self._runtime.part(MemoryLines)
-        return MemoryProfile(time.time(), ()) if found is None else found.profile()
+        return MemoryProfile(wall_time(), ()) if found is None else found.profile()
 
     def collect(self) -> list[Family]:
         """Return all metric families. Thread-safe; about 20 µs per function."""

@@ -8,7 +8,6 @@ only the Unix socket, the exit report and the user's own code read them.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Mapping
 from itertools import count
@@ -16,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from jaxmon import interrupts
+from jaxmon.clocks import wall_time
 
 
 Kind = Literal[
@@ -87,7 +87,7 @@ class EventLog:
         kept = self._kept[kind]
         number = next(self._numbers)
         event = Event(
-            number, time.time(), kind, function, message[:_TEXT_LIMIT], details
+            number, wall_time(), kind, function, message[:_TEXT_LIMIT], details
         )
         found = kept.get(function)
         if found is None:

@@ -13,12 +13,12 @@ import contextlib
 import logging
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
 from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
+from jaxmon.clocks import monotonic
 
 
 log = logging.getLogger("jaxmon")
@@ -58,7 +58,7 @@ class Guard:
 
     strict = False
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._failures: dict[str, Tally] = {}
         # Times of the latest failures that count against a site.

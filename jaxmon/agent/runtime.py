@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import time
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -19,6 +18,7 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.agent.parts import parts_of
 from jaxmon.agent.serving import Serving
+from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import metrics_handler
@@ -57,7 +57,7 @@ class Runtime:
             *parts_of(self.context, indicators.timeline),
             *(self._markers, Process(), Container()),
         )
-        self._started = time.time(), time.monotonic()
+        self._started = wall_time(), monotonic()
         self._scrapes = Histogram(catalog.SCRAPE_SECONDS)
         self.serving = Serving(
             settings,

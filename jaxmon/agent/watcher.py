@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import functools
 import threading
-import time
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.worker import clamp_wait, next_item
+from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.threads import DaemonThread
 
 
@@ -108,9 +108,7 @@ class Watcher:
         while not self._stopped and self._guard.on(self._name):
             due = min((due for due, _ in self._watched), default=None)
             timeout = (
-                None
-                if due is None
-                else clamp_wait(due - time.perf_counter(), _MOST_SECONDS)
+                None if due is None else clamp_wait(due - perf_counter(), _MOST_SECONDS)
             )
             try:
                 fresh = next_item(self._submitted, timeout)
@@ -123,7 +121,7 @@ class Watcher:
                 del fresh
             if not self._stopped:
                 self._look()
-            self.spent = time.thread_time()
+            self.spent = thread_time()
         self._forget()
 
     def _forget(self) -> None:
@@ -135,14 +133,14 @@ class Watcher:
 
     def _look(self) -> None:
         """Poll all items that are due."""
-        now = time.perf_counter()
+        now = perf_counter()
         kept = []
         for due, watched in self._watched:
             delay: float | None = due - now
             if due <= now:
                 delay = self._delay(watched)
             if delay is not None:
-                kept.append((time.perf_counter() + delay, watched))
+                kept.append((perf_counter() + delay, watched))
         self._watched = kept
 
     def _delay(self, watched: Watched) -> float | None:

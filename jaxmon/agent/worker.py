@@ -6,7 +6,6 @@ import contextlib
 import functools
 import random
 import threading
-import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TypeAlias, TypeVar
@@ -14,6 +13,7 @@ from typing import TypeAlias, TypeVar
 from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import Guard
+from jaxmon.clocks import monotonic, thread_time
 from jaxmon.threads import DaemonThread
 
 
@@ -155,15 +155,15 @@ class Worker:
 
     def _run(self) -> None:
         rest, waited = self._pause(), False
-        due = time.monotonic() + rest
+        due = monotonic() + rest
         while not self._stopped and self._guard.on(self._name):
-            timeout = clamp_wait(due - time.monotonic(), rest) if self._every else None
+            timeout = clamp_wait(due - monotonic(), rest) if self._every else None
             if timeout == 0 or waited:
-                before = time.thread_time()
+                before = thread_time()
                 fine = self._do(self._routine, stays_on=not self._gives_up)
-                spent = time.thread_time() - before
+                spent = thread_time() - before
                 rest, waited = max(self._rest(fine=fine), spent / _SHARE), False
-                due = time.monotonic() + rest
+                due = monotonic() + rest
                 continue
             try:
                 job = next_item(self._jobs, timeout)

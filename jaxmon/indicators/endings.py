@@ -9,10 +9,11 @@ record their end through C callables only, and the next reader processes those r
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 from weakref import ref
+
+from jaxmon.clocks import perf_counter
 
 
 End: TypeAlias = list[float]
@@ -20,7 +21,7 @@ End: TypeAlias = list[float]
 The time of an end, by the performance counter, is its first item; empty until then.
 """
 
-now = time.perf_counter
+now = perf_counter
 """The clock by which ends are recorded."""
 
 # Shared, since it has no state.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from math import inf
 from threading import RLock
 from typing import Any
 from weakref import ref
 
 from jaxmon import catalog
+from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.indicators.endings import End, noting, on_finalize
 from jaxmon.indicators.labels import Labels
@@ -37,7 +37,7 @@ class Loop:
         with self._lock:
             self._running = [one for one in self._running if not one[0]]
             self._running.append((end, on_finalize(run, noting(end))))
-            self.last_step = time.time()
+            self.last_step = wall_time()
 
     @property
     def running(self) -> int:
@@ -54,7 +54,7 @@ class Loop:
         """Count a finished step."""
         with self._lock:
             self.steps += 1
-            self.last_step = time.time()
+            self.last_step = wall_time()
         self.seconds.observe(seconds)
 
 

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from jaxmon import catalog, interrupts
+from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Sample, gauge, series
 
 
@@ -84,7 +85,7 @@ def _start_time(proc: Path) -> float | None:
     try:
         fields = (proc / "stat").read_bytes().rpartition(b")")[2].split()
         since_boot = int(fields[_STARTED]) / os.sysconf("SC_CLK_TCK")
-        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
+        return wall_time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
     except (OSError, ValueError, IndexError, AttributeError) as error:
         interrupts.pass_on(error)
         return None  # not Linux, or hidden

@@ -105,3 +105,48 @@ def test_threads_that_are_patched_later_print_nothing(
     known, refused = result.out.splitlines()
     assert known == "False"
     assert refused.startswith("threading was patched after jaxmon was loaded")
+
+
+SCRIPTED = """
+import sys, threading, time
+from unittest import mock
+
+read = set()
+
+def ticks(real):
+    def tick():
+        caller = sys._getframe(1).f_globals["__name__"]
+        if caller.startswith("jaxmon"):
+            read.add(caller)
+        return real()
+    return tick
+
+agent = jaxmon.instrument(port=0, sample_rate=1.0)
+names = ("time", "monotonic", "perf_counter", "thread_time")
+with contextlib.ExitStack() as stack:
+    pause = threading.Event()
+    for name in names:
+        patch = mock.patch(f"time.{name}", ticks(getattr(time, name)))
+        stack.enter_context(patch)
+    step = jax.jit(lambda x: x + 1)
+    for size in (1, 2, 2, 2):
+        with jaxmon.request("route"):
+            float(step(jnp.ones(size))[0])
+    for _ in jaxmon.steps([1, 2], items=1):
+        pass
+    with contextlib.suppress(ZeroDivisionError):
+        jax.jit(lambda x: 1 / 0)(1)
+    pause.wait(3)
+    agent.collect()
+    agent.memory()
+print(json.dumps(sorted(read)))
+jaxmon.uninstrument()
+"""
+
+
+def test_a_clock_that_the_program_scripts_is_not_read(
+    preloaded_script: Callable[..., Result],
+) -> None:
+    """A test may replace a clock by one with so many readings; none of them is ours."""
+    head = "import contextlib\nimport jax.numpy as jnp\n"
+    assert preloaded_script(head + HEAD + SCRIPTED).json() == []

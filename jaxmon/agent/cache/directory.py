@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.cache import SUFFIX, module_of
+from jaxmon.clocks import monotonic
 
 
 # Beyond either limit, size and number of entries are not reported.
@@ -46,7 +46,7 @@ def scan(
     *,
     sought: Mapping[str, Collection[str]],
     writes: bool,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = monotonic,
 ) -> DirectoryScan:
     """
     Scan the directory at *path*. May block as long as the file system hangs.

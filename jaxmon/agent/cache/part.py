@@ -13,7 +13,6 @@ import errno
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -40,6 +39,7 @@ from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
+from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, gauge, series
 
 
@@ -79,7 +79,7 @@ class PersistentCache(Part):
         context: Context,
         *,
         scan: Callable[..., DirectoryScan] = cache_directory.scan,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._module = context.jax
         self._jax = JaxCache(context.jax)

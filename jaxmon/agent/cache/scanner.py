@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from jaxmon.agent.cache import directory as cache_directory
 from jaxmon.agent.cache.directory import DirectoryScan
 from jaxmon.agent.jaxlink.cache import SUFFIX, JaxCache
+from jaxmon.clocks import monotonic
 
 
 HUNG_SECONDS = 60.0
@@ -37,7 +37,7 @@ class DirectoryScanner:
         jax: JaxCache,
         *,
         scan: Callable[..., DirectoryScan] = cache_directory.scan,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._jax = jax
         self._scan, self._clock = scan, clock

@@ -9,7 +9,6 @@ configuration, one device, small inputs and outputs that still exist.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
 from jaxmon.agent.jaxlink.configuration import surroundings
 from jaxmon.agent.jaxlink.executables import why_not_again
 from jaxmon.agent.worker import Worker
+from jaxmon.clocks import monotonic
 
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ShadowRunner:
 
     def take(self, sample: Sample) -> None:
         """Queue a sampled call for re-running if eligible; called on its thread."""
-        now = time.monotonic()
+        now = monotonic()
         if self._busy or now < self._due or sample.function in self._refused:
             return
         jax = self._jax

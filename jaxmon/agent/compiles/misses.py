@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -24,6 +23,7 @@ from jaxmon.agent.jaxlink.frames import Jitted, entry_of, jitted_at, key_at
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.probe import ending
 from jaxmon.agent.part import Part
+from jaxmon.clocks import perf_counter
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.endings import End, noting
 

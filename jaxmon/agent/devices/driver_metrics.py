@@ -9,7 +9,6 @@ are exported while fresh, and a hung call affects only that thread.
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from jaxmon.agent.context import Context
@@ -18,6 +17,7 @@ from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.part import Part
 from jaxmon.agent.worker import Worker
+from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
 
 
@@ -82,7 +82,7 @@ class DeviceMetrics(Part):
     def collect(self) -> list[Family]:
         """Return the latest values while they are fresh."""
         found = self._found
-        if found is None or time.monotonic() - found[0] > MAX_AGE:
+        if found is None or monotonic() - found[0] > MAX_AGE:
             return []
         return found[1]
 
@@ -90,7 +90,7 @@ class DeviceMetrics(Part):
         from jaxmon.agent.devices.nvml import Nvml  # noqa: PLC0415
         from jaxmon.exposition.plausible import PlausibilityFilter  # noqa: PLC0415
 
-        began = time.monotonic()
+        began = monotonic()
         if began < self._retry or not self._known():
             return
         if self._sieve is None:

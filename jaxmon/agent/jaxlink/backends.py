@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any
 
+from jaxmon.clocks import monotonic
+
 
 # JAX holds its lock briefly for each backend lookup, and while it initialises backends:
 # for minutes if another host has yet to join.
@@ -34,12 +36,12 @@ def client(jax: Any) -> Any:
     initialised. It changes if the program replaces its backends.
     """
     bridge = jax._src.xla_bridge  # noqa: SLF001 - JAX tells this nowhere else
-    lock, end = bridge._backend_lock, time.monotonic() + _MOMENT_SECONDS  # noqa: SLF001
+    lock, end = bridge._backend_lock, monotonic() + _MOMENT_SECONDS  # noqa: SLF001
     # They are initialised one by one.
     while started := list(bridge._backends.values()):  # noqa: SLF001
         if not lock.locked():
             return started[0]
-        if time.monotonic() >= end:
+        if monotonic() >= end:
             break
         time.sleep(_TURN_SECONDS)
     return None

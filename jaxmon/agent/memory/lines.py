@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog, interrupts
@@ -12,6 +11,7 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
+from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, series
 
 
@@ -98,7 +98,7 @@ class MemoryLines(Part):
 
         if not backends.initialised(self._jax):
             self._forget()
-            return MemoryProfile(time.time(), ())
+            return MemoryProfile(wall_time(), ())
         try:
             devices = {str(one): str(one.id) for one in self._jax.local_devices()}
             data = self._jax.profiler.device_memory_profile()
@@ -202,7 +202,7 @@ class MemoryLines(Part):
 
         before = self._leaks
         self._detector = self._detector or LeakDetector(self._window)
-        self._leaks = dict(self._detector.add(profile, time.monotonic()))
+        self._leaks = dict(self._detector.add(profile, monotonic()))
         for device, leak in self._leaks.items():
             if device not in before:
                 details = _details(leak)

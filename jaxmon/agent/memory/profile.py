@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from jaxmon.agent.jaxlink.source_lines import (
     display_path,
 )
 from jaxmon.agent.memory import pprof
+from jaxmon.clocks import wall_time
 
 
 Kind = Literal["buffer", "executable"]
@@ -105,7 +105,7 @@ def read(
     sites: SourceLineFinder,
     device_ids: dict[str, str],
     *,
-    clock: Clock = time.time,
+    clock: Clock = wall_time,
 ) -> MemoryProfile:
     """
     Return the profile in *data*; see `jaxmon.agent.memory.pprof.read`.

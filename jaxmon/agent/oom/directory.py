@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from jaxmon.clocks import wall_time
 from jaxmon.errors import JaxmonError
 
 
@@ -113,7 +114,7 @@ class ReportDirectory:
             if found := re.fullmatch(_REPORT, name):
                 reports.setdefault(found[1], []).append(name)
             elif re.fullmatch(_UNFINISHED, name):
-                _remove(directory, name, older_than=time.time() - _STALE_SECONDS)
+                _remove(directory, name, older_than=wall_time() - _STALE_SECONDS)
         # Names start with the time, so they sort by age.
         for stem in sorted(reports)[: max(len(reports) - MAX_REPORTS + 1, 0)]:
             for name in reports[stem]:

@@ -25,6 +25,7 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.memory.live import group_arrays
 from jaxmon.agent.oom.directory import MAX_BYTES
 from jaxmon.agent.reports.json_types import plain
+from jaxmon.clocks import monotonic
 from jaxmon.version import version
 
 
@@ -182,7 +183,7 @@ class ReportBuilder:
         if not backends.initialised(self._context.jax):
             return {}
         arrays = self._context.jax.live_arrays()
-        count, deadline = len(arrays), time.monotonic() + _ARRAYS_SECONDS
+        count, deadline = len(arrays), monotonic() + _ARRAYS_SECONDS
         number, size, offloaded = Counter[str](), Counter[str](), 0
         for kind in group_arrays(arrays):
             if kind.offloaded:
@@ -191,7 +192,7 @@ class ReportBuilder:
                 name = str(kind.dtype)
                 number[name] += 1
                 size[name] += kind.bytes
-            if time.monotonic() >= deadline:
+            if monotonic() >= deadline:
                 break
         return {
             "arrays": count,

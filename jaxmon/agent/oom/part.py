@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +29,7 @@ from jaxmon.agent.oom.directory import (
 from jaxmon.agent.oom.facts import Failure, Lines, ReportBuilder, encoded
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
+from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge
 
 
@@ -118,7 +118,7 @@ class OomReports(Part):
                 text=text if seen.quoted else "",
                 stage=seen.stage,
                 where=seen.where,
-                time=time.time(),
+                time=wall_time(),
             )
         )
 
@@ -134,7 +134,7 @@ class OomReports(Part):
         """
         Write a report on *failure* and wait for it: usually 10 to 100 ms, at most 2 s.
         """
-        now = time.monotonic()
+        now = monotonic()
         if self._stopped or not self._busy.acquire(blocking=False):
             self._skipped.add()
             return

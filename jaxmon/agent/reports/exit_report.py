@@ -6,12 +6,12 @@ import contextlib
 import os
 import select
 import sys
-import time
 from typing import TextIO
 
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.agent.reports.overview import Overview
+from jaxmon.clocks import monotonic
 from jaxmon.report.advice import advise
 from jaxmon.report.model import read
 from jaxmon.report.text import summary
@@ -55,8 +55,8 @@ def _write(descriptor: int, data: bytes) -> None:
     """Write to *descriptor* until done or the reader is gone."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
-    end = time.monotonic() + _PATIENCE
-    while data and (left := end - time.monotonic()) > 0:
+    end = monotonic() + _PATIENCE
+    while data and (left := end - monotonic()) > 0:
         ready = poll.poll(left * 1000)
         # A closed pipe is not written to: SIGPIPE might kill the program.
         if not ready or ready[0][1] & (select.POLLERR | select.POLLNVAL):

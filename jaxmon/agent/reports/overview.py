@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.agent.reports.json_types import plain
+from jaxmon.clocks import monotonic, wall_time
 from jaxmon.report import SCHEMA
 from jaxmon.version import version
 
@@ -87,8 +87,8 @@ class Overview:
             "pid": os.getpid(),
             "program": _program(),
             "started": self._started,
-            "now": time.time(),
-            "observed_seconds": time.monotonic() - self._began,
+            "now": wall_time(),
+            "observed_seconds": monotonic() - self._began,
             "jaxmon": version(),
             "jax": str(getattr(jax, "__version__", "")),
             "python": platform.python_version(),

@@ -13,10 +13,10 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from time import perf_counter, thread_time
 from typing import NamedTuple
 
 from jaxmon.agent.sampling.work import DeviceWork
+from jaxmon.clocks import perf_counter, thread_time
 
 
 _ERROR = 0.15

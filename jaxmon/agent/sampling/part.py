@@ -12,7 +12,6 @@ import os
 import random
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter, thread_time
 from types import FrameType
 from typing import Any
 
@@ -31,6 +30,7 @@ from jaxmon.agent.sampling.window import SITE, CallEnd, DispatchWindow
 from jaxmon.agent.sampling.work import unready
 from jaxmon.agent.watcher import Watcher
 from jaxmon.agent.worker import Worker
+from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family
 
 

@@ -7,11 +7,11 @@ from collections.abc import Hashable, Sequence
 from itertools import chain, zip_longest
 from operator import itemgetter
 from threading import get_ident
-from time import perf_counter
 from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
+from jaxmon.clocks import perf_counter
 
 
 # Number of leaves at either end of a program's outputs among which the smallest are

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from jaxmon.agent.jaxlink.transfer_sites import Direction, TransferSite
 from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
+from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, gauge, series
 
 
@@ -64,7 +64,7 @@ class Transfers(Part):
         }
         # Reentrant: a signal handler may make a transfer while this thread holds it.
         self._lock = threading.RLock()
-        self._since = time.monotonic()
+        self._since = monotonic()
         context.observers.sample.append(self.sampled)
 
     def attach(self, hooks: Hooks) -> None:
@@ -76,7 +76,7 @@ class Transfers(Part):
         crossings = TransferHooks(self._context.jax, guard, self._fold)
         methods, functions = crossings.places()
         self._crossings = crossings
-        self._since = time.monotonic()
+        self._since = monotonic()
         at.undo_by(self.detach)
         for place in methods:
             original = vars(place.owner)[place.name]
@@ -214,11 +214,11 @@ class Transfers(Part):
     def _is_often(self, site: TransferSite) -> bool:
         if not site.file or site.count >= OFTEN:
             return bool(site.file)
-        lived = time.monotonic() - self._since
+        lived = monotonic() - self._since
         return lived >= _SETTLED_SECONDS and site.nanoseconds >= lived * _SHARE * 1e9
 
     def _tell(self, site: TransferSite) -> None:
-        lived = max(time.monotonic() - self._since, 1e-9)
+        lived = max(monotonic() - self._since, 1e-9)
         figures = _figures(site)
         file, how = display_path(site.file), _PHRASES[site.direction]
         moved = f", {site.bytes:,} bytes" if site.bytes else ""

@@ -1,0 +1,14 @@
+"""
+The clocks, as they were when jaxmon was imported.
+
+Tests replace functions of `time`, some by mocks with so many readings. Whatever runs in
+the program's process reads the clocks here, also from modules that are imported late.
+"""
+
+from __future__ import annotations
+
+from time import monotonic, perf_counter, thread_time
+from time import time as wall_time
+
+
+__all__ = ["monotonic", "perf_counter", "thread_time", "wall_time"]
