@@ -126,6 +126,7 @@ def resize(
 
 def open_page(chrome: Chrome, url: str, width: int = DESKTOP, **options: str) -> None:
     resize(chrome, width, scheme=options.get("scheme", "light"))
+    chrome.get("about:blank")  # the page before may ask a server that is gone
     chrome.get_log("browser")
     chrome.get(url)
     until(lambda: text(chrome, "#state").startswith("live"), "the page to be live")
