@@ -1,11 +1,12 @@
-"""The figures of a healthy program, and the advice on it where some are different."""
+"""The figures of a healthy program, and the findings on it where some are different."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from jaxmon.report.advice import advise
-from jaxmon.report.model import Advice, read
+from jaxmon.report.findings import find
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.model import read
 
 
 GIB = 1 << 30
@@ -40,9 +41,9 @@ HEALTHY: dict[str, Any] = {
 }
 
 
-def advice(events: list[dict[str, Any]] | None = None, **parts: Any) -> list[Advice]:
-    """Return the advice on a healthy program of which *parts* are different."""
-    return advise(read({**HEALTHY, **parts}, {"events": events or []}))
+def findings(events: list[dict[str, Any]] | None = None, **parts: Any) -> list[Finding]:
+    """Return the findings on a healthy program of which *parts* are different."""
+    return find(read({**HEALTHY, **parts}, {"events": events or []}))
 
 
 def function(**figures: Any) -> dict[str, Any]:

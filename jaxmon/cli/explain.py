@@ -24,7 +24,7 @@ Exit codes:
 \b
 Examples:
   jaxmon explain
-  jaxmon explain 3 --json | jq '.advice[].finding'
+  jaxmon explain 3 --json | jq '.findings[].verdict'
 """
 )
 @click.argument("worker", required=False)
@@ -39,23 +39,23 @@ def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
     are running. The process keeps running meanwhile.
     """
     from jaxmon.cli.workers import pick
-    from jaxmon.report.advice import advise
+    from jaxmon.report.findings import find
     from jaxmon.report.model import read
     from jaxmon.report.text import explanation
 
     found = pick(worker, run_dir)
     events = found.fetch("/debug/events")
     snapshot = read(found.overview, events)
-    advice = advise(snapshot)
+    findings = find(snapshot)
     if as_json:
         document = {
             "schema": _SCHEMA,
             "worker": found.number,
-            "advice": [one.as_json() for one in advice],
+            "findings": [one.as_json() for one in findings],
             "overview": found.overview,
             **events,
         }
         output.document(document)
         return
     width = output.report_width()
-    output.lines(explanation(snapshot, advice, worker=found.number, width=width))
+    output.lines(explanation(snapshot, findings, worker=found.number, width=width))

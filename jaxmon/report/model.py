@@ -1,5 +1,5 @@
 """
-Content of an agent's debug endpoints as typed data, and the advice derived from it.
+Content of an agent's debug endpoints as typed data.
 
 Fields have the names used in the JSON, and the code that evaluates and formats reads
 nothing else. All text in it is safe to print on a terminal.
@@ -8,7 +8,7 @@ nothing else. All text in it is safe to print on a terminal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from jaxmon.report.typed import from_json, mapping
@@ -91,6 +91,11 @@ class Function:
     def built(self) -> int:
         """Programs compiled or loaded, including failed attempts."""
         return sum(self.compiles.values())
+
+    def recompile_time(self, cause: str) -> float:
+        """Seconds of compile time for *cause*, as if all compiles took as long."""
+        part = self.recompiles.get(cause, 0) / max(self.built, 1)
+        return self.compile_time * min(part, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,30 +307,6 @@ class Snapshot:
     def of_kind(self, kind: str) -> list[Event]:
         """Return the events of *kind*, oldest first."""
         return [one for one in self.events if one.kind == kind]
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """
-    One thing to change.
-
-    Attributes:
-        topic: identifies the rule, for programs that read it.
-        subject: the function, device or line; may be empty.
-        finding: what is wrong, with numbers.
-        evidence: lines that show it.
-        action: what to do about it.
-    """
-
-    topic: str
-    subject: str
-    finding: str
-    evidence: tuple[str, ...]
-    action: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it in JSON types."""
-        return {**asdict(self), "evidence": list(self.evidence)}
 
 
 def read(overview: object, events: object = None) -> Snapshot:

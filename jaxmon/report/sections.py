@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby, islice
 
-from jaxmon.report.advice.words import recompile_advice
+from jaxmon.report.findings.finding import Finding, Urgency
+from jaxmon.report.findings.words import recompile_advice
 from jaxmon.report.layout import (
     INDENT,
     UNKNOWN,
@@ -23,7 +24,7 @@ from jaxmon.report.layout import (
     table,
     wrapped,
 )
-from jaxmon.report.model import Advice, Function, Recompile, Snapshot
+from jaxmon.report.model import Function, Recompile, Snapshot
 
 
 _MOST_FUNCTIONS = 12
@@ -34,22 +35,23 @@ _MOST_OF_A_TEXT = 300
 
 
 def findings(
-    advice: Sequence[Advice], width: int, *, room: int | None = None
+    found: Sequence[Finding], width: int, *, observed: float, room: int | None = None
 ) -> list[str]:
     """
     Return what to change, the most urgent first.
 
     Args:
-        advice: may be empty, which is stated.
+        found: may be empty, which is stated.
         width: of a line.
-        room: maximum number of lines; advice that does not fit is counted, not shown.
+        observed: seconds that the figures are about.
+        room: maximum number of lines; what does not fit is counted, not shown.
     """
-    if not advice:
+    if not found:
         return ["FINDINGS", f"{INDENT}No findings."]
     lines = ["FINDINGS"]
-    for number, one in enumerate(advice, 1):
-        block = _finding(number, one, width)
-        rest = len(advice) - number
+    for number, one in enumerate(found, 1):
+        block = _finding(number, one, width, observed, brief=room is not None)
+        rest = len(found) - number
         if room is not None and len(lines) + len(block) + bool(rest) > room:
             if number > 1:
                 left = counted(rest + 1, "further finding")
@@ -97,21 +99,39 @@ def functions(
     ]
 
 
-def _finding(number: int, advice: Advice, width: int) -> list[str]:
+def _finding(
+    number: int, finding: Finding, width: int, observed: float, *, brief: bool
+) -> list[str]:
     lead = f"{INDENT}{number}. "
     indent = " " * len(lead)
-    lines = wrapped(advice.finding, width, first=lead, rest=indent)
-    for evidence in advice.evidence:
+    lines = wrapped(finding.verdict, width, first=lead, rest=indent)
+    for evidence in finding.evidence:
         lines += wrapped(
             shortened(evidence, _MOST_OF_A_TEXT),
             width,
             first=f"{indent}{INDENT}",
             rest=f"{indent}{INDENT * 3}",
         )
-    if advice.action:
-        text = f"Advice: {advice.action}"
+    if finding.action:
+        text = f"Advice: {finding.action}"
+        lines += wrapped(text, width, first=indent, rest=indent)
+    if not brief and (text := _see(finding, observed)):
         lines += wrapped(text, width, first=indent, rest=indent)
     return lines
+
+
+def _see(finding: Finding, observed: float) -> str:
+    """Return what a finding would win back, and where to read on."""
+    topic, said = finding.about, []
+    seconds = min(finding.seconds, observed)
+    if seconds > 0 and topic.urgency is Urgency.TIME:
+        part = share(seconds, observed)
+        said.append(f"To win back: {duration(seconds)}, {part} of the time")
+    if topic.panel:
+        said.append(f"panel {topic.panel}")
+    if topic.runbook:
+        said.append(f"jaxmon runbook show {topic.runbook}")
+    return " · ".join(said)
 
 
 def _function_row(name: str, entries: Sequence[Function]) -> list[str]:
@@ -128,16 +148,16 @@ def _function_row(name: str, entries: Sequence[Function]) -> list[str]:
     ]
 
 
-def recompiles(snapshot: Snapshot, advice: Sequence[Advice], width: int) -> list[str]:
+def recompiles(snapshot: Snapshot, found: Sequence[Finding], width: int) -> list[str]:
     """
     Return the recompiles by function and cause; advice where `findings` has none, once
     for each cause.
     """
     lines = []
-    advised = {one.subject for one in advice if one.topic == "recompile"}
+    advised = {one.subject for one in found if one.topic == "recompile"}
     told_about = set[str]()
-    found = [f for f in snapshot.functions if f.recompiles and not f.internal]
-    for function in found[:_MOST_FUNCTIONS]:
+    shown = [f for f in snapshot.functions if f.recompiles and not f.internal]
+    for function in shown[:_MOST_FUNCTIONS]:
         causes = sorted(function.recompiles.items(), key=lambda one: -one[1])
         details = ", ".join(f"{cause} {n:,}" for cause, n in causes)
         text = f"{shortened(function.name, _MOST_OF_A_NAME)}: {details}"
@@ -148,7 +168,7 @@ def recompiles(snapshot: Snapshot, advice: Sequence[Advice], width: int) -> list
             told_about.add(causes[0][0])
             text = f"Advice: {recompile_advice(causes[0][0])}"
             lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 2)
-    if rest := len(found) - _MOST_FUNCTIONS:
+    if rest := len(shown) - _MOST_FUNCTIONS:
         lines += [f"{INDENT}and {rest} more functions"] if rest > 0 else []
     return ["RECOMPILES (latest first)", *lines] if lines else []
 

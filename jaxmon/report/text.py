@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from jaxmon.report import sections, tables
+from jaxmon.report.findings.finding import Finding
 from jaxmon.report.layout import INDENT, columns, duration, ending, shortened, size
-from jaxmon.report.model import Advice, Process, Snapshot
+from jaxmon.report.model import Process, Snapshot
 
 
 WIDTH = 80
@@ -17,15 +18,17 @@ _MOST_FUNCTIONS = 5
 
 
 def explanation(
-    snapshot: Snapshot, advice: Sequence[Advice], *, worker: str, width: int = WIDTH
+    snapshot: Snapshot, findings: Sequence[Finding], *, worker: str, width: int = WIDTH
 ) -> list[str]:
     """Return the full report on a running process in lines of *width* columns."""
     return _joined(
         [
             _head(snapshot, worker, width),
-            sections.findings(advice, width),
+            sections.findings(
+                findings, width, observed=snapshot.process.observed_seconds
+            ),
             sections.functions(snapshot, width),
-            sections.recompiles(snapshot, advice, width),
+            sections.recompiles(snapshot, findings, width),
             tables.programs(snapshot, width),
             tables.cache(snapshot, width),
             tables.devices(snapshot, width),
@@ -38,7 +41,7 @@ def explanation(
 
 
 def summary(
-    snapshot: Snapshot, advice: Sequence[Advice], *, width: int = WIDTH
+    snapshot: Snapshot, findings: Sequence[Finding], *, width: int = WIDTH
 ) -> list[str]:
     """Return the exit report in at most `MOST_LINES` lines."""
     title = f"── {shortened(f'jaxmon: {snapshot.process.program}', width - 8)} "
@@ -49,8 +52,10 @@ def summary(
     ]
     above = _joined(facts)
     room = MOST_LINES - len(above) - 2
-    findings = sections.findings(advice, width, room=room)
-    return [*_joined([above, findings]), "─" * width]
+    below = sections.findings(
+        findings, width, observed=snapshot.process.observed_seconds, room=room
+    )
+    return [*_joined([above, below]), "─" * width]
 
 
 def heading(process: Process, worker: str, width: int) -> str:

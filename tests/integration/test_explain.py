@@ -171,14 +171,20 @@ def test_json_has_everything(programs, run_dir):
     assert found["schema"] == 1
     assert found["worker"] == "0"
     assert found["overview"]["process"]["pid"] == process.pid
-    assert {*found["advice"][0]} == {
+    assert {*found["findings"][0]} == {
         "topic",
         "subject",
-        "finding",
+        "verdict",
         "evidence",
         "action",
+        "where",
+        "seconds",
+        "urgency",
+        "metric",
+        "panel",
+        "runbook",
     }
-    storm = next(one for one in found["advice"] if one["topic"] == "recompile")
+    storm = next(one for one in found["findings"] if one["topic"] == "recompile")
     assert storm["subject"] == "__main__.forward"
     recompiles = [event for event in found["events"] if event["kind"] == "recompile"]
     assert recompiles[0]["details"]["cause"] == "shape"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.report.advice.compiles import STORM
-from jaxmon.report.advice.words import WHAT_TO_DO, WHY
-from jaxmon.report.model import Advice
-from tests.reports import Case, advice, function
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.findings.recompiles import STORM
+from jaxmon.report.findings.words import WHAT_TO_DO, WHY
+from tests.reports import Case, findings, function
 
 
 CASES: dict[str, Case] = {
@@ -152,11 +152,11 @@ def recompile(text: str, **details: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_mistake_is_told_in_these_words(case):
-    """One mistake makes one piece of advice: finding, evidence, what to do."""
+    """One mistake makes one finding: verdict, evidence, what to do."""
     parts, events, finding, evidence, action = CASES[case]
-    (found,) = advice(events, **parts)
+    (found,) = findings(events, **parts)
 
-    assert (found.finding, found.evidence, found.action) == (finding, evidence, action)
+    assert (found.verdict, found.evidence, found.action) == (finding, evidence, action)
 
 
 def test_recompiles_are_explained_with_their_latest_differences():
@@ -164,19 +164,20 @@ def test_recompiles_are_explained_with_their_latest_differences():
     How often, why, what differed, and what to do; equal differences are listed once.
     """
     texts = [f"argument x: float32[{n}] → float32[{n + 1}]" for n in (1, 2, 3, 3, 4)]
-    found = advice(
+    found = findings(
         list(map(recompile, texts)),
         functions=function(recompiles={"shape": 37, "dtype": 2}),
     )
 
     assert found == [
-        Advice(
+        Finding(
             "recompile",
             "train.step",
             "train.step was recompiled 37 times because an argument's shape "
             "changed. Compiling it took 4.0 s.",
             (texts[4], texts[3], texts[1]),
             "Pad to a few fixed sizes (buckets), or drop the smaller last batch.",
+            seconds=4.0,
         )
     ]
 
@@ -198,26 +199,26 @@ def test_a_storm_of_today_is_told_after_a_quiet_week():
             for _ in range(STORM)
         ]
 
-    (found,) = advice(storm(300.0), **parts)
+    (found,) = findings(storm(300.0), **parts)
 
-    assert found.finding.startswith(
+    assert found.verdict.startswith(
         "train.step was recompiled 5 times (5 of them in the last 10 min) because"
     )
-    assert advice(storm(700.0), **parts) == []
-    assert advice(storm(300.0)[1:], **parts) == []
+    assert findings(storm(700.0), **parts) == []
+    assert findings(storm(300.0)[1:], **parts) == []
 
 
 @pytest.mark.parametrize("cause", catalog.CAUSES)
 def test_every_cause_has_its_words(cause):
     """No cause of the catalogue is without a reason and without advice."""
-    (found,) = advice(functions=function(recompiles={cause: STORM}))
+    (found,) = findings(functions=function(recompiles={cause: STORM}))
 
-    assert found.finding.startswith("train.step was recompiled 5 times")
+    assert found.verdict.startswith("train.step was recompiled 5 times")
     if cause == "unknown":
-        assert "; the cause is unknown. Compiling it" in found.finding
+        assert "; the cause is unknown. Compiling it" in found.verdict
         assert "JAX_EXPLAIN_CACHE_MISSES=1" in found.action
     else:
-        assert f" because {WHY[cause]}. Compiling" in found.finding
+        assert f" because {WHY[cause]}. Compiling" in found.verdict
         assert found.action == WHAT_TO_DO[cause]
 
 
@@ -232,5 +233,5 @@ def test_every_cause_has_its_words(cause):
     ],
 )
 def test_what_is_below_the_limits_is_not_worth_a_word(parts):
-    """Advice that everyone gets is ignored."""
-    assert advice(**parts) == []
+    """A finding that everyone gets is ignored."""
+    assert findings(**parts) == []

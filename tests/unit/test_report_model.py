@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jaxmon.report import text
-from jaxmon.report.advice import advise
+from jaxmon.report.findings import find
 from jaxmon.report.model import Snapshot, read
 from tests.unit.test_report_text import EVENTS, OVERVIEW
 
@@ -74,7 +74,7 @@ def test_anything_in_place_of_anything_is_survived(seed):
     for _ in range(60):
         share = source.choice([0.02, 0.1, 0.3])
         snapshot = read(spoil(OVERVIEW, share), spoil(EVENTS, share))
-        advice = advise(snapshot)
-        lines = text.explanation(snapshot, advice, worker="0")
-        lines += text.summary(snapshot, advice)
+        findings = find(snapshot)
+        lines = text.explanation(snapshot, findings, worker="0")
+        lines += text.summary(snapshot, findings)
         assert all(line.isprintable() or not line for line in lines)

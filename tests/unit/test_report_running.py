@@ -6,8 +6,8 @@ import jax.errors
 import pytest
 
 from jaxmon import catalog
-from jaxmon.report.advice.words import ERROR_TYPES, ERRORS
-from tests.reports import GIB, Case, advice, function
+from jaxmon.report.findings.words import ERROR_TYPES, ERRORS
+from tests.reports import GIB, Case, findings, function
 
 
 CASES: dict[str, Case] = {
@@ -217,11 +217,11 @@ CASES: dict[str, Case] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_mistake_is_told_in_these_words(case):
-    """One mistake makes one piece of advice: finding, evidence, what to do."""
+    """One mistake makes one finding: verdict, evidence, what to do."""
     parts, events, finding, evidence, action = CASES[case]
-    (found,) = advice(events, **parts)
+    (found,) = findings(events, **parts)
 
-    assert (found.finding, found.evidence, found.action) == (finding, evidence, action)
+    assert (found.verdict, found.evidence, found.action) == (finding, evidence, action)
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,8 @@ def test_each_mistake_is_told_in_these_words(case):
     ],
 )
 def test_what_is_below_the_limits_is_not_worth_a_word(parts):
-    """Advice that everyone gets is ignored."""
-    assert advice(**parts) == []
+    """A finding that everyone gets is ignored."""
+    assert findings(**parts) == []
 
 
 def test_advice_fits_the_commonest_error():
@@ -267,8 +267,8 @@ def test_advice_fits_the_commonest_error():
     ]
     failed = function(errors={"trace_error": 2, "nan": 1})
     (concrete,), (plain,) = (
-        advice(events, functions=failed),
-        advice(events[:1], functions=failed),
+        findings(events, functions=failed),
+        findings(events[:1], functions=failed),
     )
 
     assert concrete.evidence == (
@@ -277,8 +277,8 @@ def test_advice_fits_the_commonest_error():
     assert concrete.action == ERROR_TYPES["TracerBoolConversionError"]
     assert plain.evidence == ("just now, at train.py:7: ValueError: something",)
     assert plain.action == ERRORS["trace_error"]
-    (single,) = advice(functions=function(errors={"nan": 3}))
-    assert single.finding == "train.step failed 3 times: nan."
+    (single,) = findings(functions=function(errors={"nan": 3}))
+    assert single.verdict == "train.step failed 3 times: nan."
 
 
 def test_words_are_for_errors_that_exist():

@@ -12,7 +12,7 @@ from jaxmon.agent.events import EventLog
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.clocks import monotonic
-from jaxmon.report.advice import advise
+from jaxmon.report.findings import find
 from jaxmon.report.model import read
 from jaxmon.report.text import summary
 
@@ -32,7 +32,7 @@ def text(overview: Overview, events: EventLog) -> str:
     """Return the current report; takes some milliseconds."""
     happened = [plain(event._asdict()) for event in events.since()]
     snapshot = read(overview.whole(), {"events": happened})
-    return "\n".join(["", *summary(snapshot, advise(snapshot)), ""])
+    return "\n".join(["", *summary(snapshot, find(snapshot)), ""])
 
 
 def write(report: str) -> None:

@@ -1,20 +1,20 @@
-"""All advice together: none where nothing is wrong, the most urgent first."""
+"""All findings together: none where nothing is wrong, the most urgent first."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.report.advice import advise
-from jaxmon.report.advice.words import WHAT_TO_DO, WHY
+from jaxmon.report.findings import find
+from jaxmon.report.findings.words import WHAT_TO_DO, WHY
 from jaxmon.report.model import read
-from tests.reports import GIB, advice, function
+from tests.reports import GIB, findings, function
 
 
-def test_a_healthy_program_gets_no_advice():
+def test_a_healthy_program_gets_no_findings():
     """A few compiles, fetches and a well-filled device are nothing to talk about."""
-    assert advice() == []
-    assert advise(read({})) == []
+    assert findings() == []
+    assert find(read({})) == []
 
 
 def test_words_are_for_causes_that_exist():
@@ -37,7 +37,7 @@ def test_the_most_urgent_comes_first():
         ),
     }
 
-    assert [one.topic for one in advice(None, **parts)] == [
+    assert [one.topic for one in findings(None, **parts)] == [
         "oom",
         "leak",
         "recompile",

@@ -1,0 +1,47 @@
+"""
+From facts to findings: what is wrong, the evidence, and what to do.
+
+Each rule detects one mistake, by values that a healthy program does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from jaxmon.report.findings import (
+    cache,
+    compiles,
+    errors,
+    memory,
+    recompiles,
+    transfers,
+)
+from jaxmon.report.findings.finding import Finding, ranked
+from jaxmon.report.model import Snapshot
+
+
+Rule: TypeAlias = Callable[[Snapshot], Iterable[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    memory.out_of_memory,
+    memory.memory_high,
+    memory.leaks,
+    compiles.stuck,
+    errors.errors,
+    errors.numerics,
+    errors.determinism,
+    recompiles.recompiles,
+    recompiles.scattered,
+    compiles.operations,
+    compiles.effects,
+    compiles.compile_dominated,
+    transfers.transfers,
+    cache.cache,
+)
+"""Within an urgency, findings that win back the same time keep this order."""
+
+
+def find(snapshot: Snapshot) -> list[Finding]:
+    """Return what to change, the most urgent first; empty if nothing stands out."""
+    return ranked([finding for rule in RULES for finding in rule(snapshot)])

@@ -1,0 +1,117 @@
+"""Findings on compiles: stuck, one by one, on every call, most of the time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from jaxmon.report.findings.cache import NO_CACHE
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.findings.recompiles import SCATTERED, SCATTERED_OF_TIME
+from jaxmon.report.findings.words import WHY
+from jaxmon.report.layout import counted, duration, share, times
+from jaxmon.report.model import Snapshot
+
+
+_STUCK_SECONDS = 300.0
+_OPERATIONS_SECONDS = 5.0
+_COMPILE_SHARE = 0.2
+_SETTLED_SECONDS = 60.0
+_EFFECT_MISSES = 100
+_EFFECT_SECONDS = 0.0005
+_MOST_EVIDENCE = 3
+
+
+def stuck(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect a stuck compile."""
+    longest = snapshot.compiling.oldest_seconds
+    if snapshot.compiling.count and longest >= _STUCK_SECONDS:
+        yield Finding(
+            "compile_stuck",
+            "",
+            f"A compile has been running for {duration(longest)}.",
+            (),
+            "Large unrolled loops compile slowly: use jax.lax.scan. If other "
+            "processes are waiting too, check which rank runs a different program.",
+        )
+
+
+def operations(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect time spent compiling eager operations."""
+    inside = [one for one in snapshot.functions if one.internal and one.built]
+    took = sum(one.compile_time for one in inside)
+    causes = Counter[str]()
+    for one in inside:
+        causes.update(one.recompiles)
+    recompiled = causes.total()
+    most = took >= _COMPILE_SHARE * snapshot.compile_time
+    slow = took >= _OPERATIONS_SECONDS and most
+    observed = snapshot.process.observed_seconds
+    often = recompiled >= SCATTERED and took >= SCATTERED_OF_TIME * observed
+    if not slow and not often:
+        return
+    built = sum(one.built for one in inside)
+    finding = (
+        f"Eager operations were compiled one by one: "
+        f"{counted(built, 'program')} in {duration(took)}"
+    )
+    if often:
+        cause = causes.most_common(1)[0][0]
+        # JAX creates a new function for each set of options of an operation.
+        told = cause in WHY and cause != "new_function"
+        why = f", mostly because {WHY[cause]}" if told else ""
+        finding += f", {recompiled:,} of them recompiles{why}"
+    short = (f"{_short(one.name)} {one.built}" for one in inside[:_MOST_EVIDENCE])
+    yield Finding(
+        "operations",
+        "",
+        f"{finding}.",
+        (", ".join(short),),
+        "Move them into a jitted function; for set-up code and post-processing, "
+        "NumPy works too.",
+        seconds=took,
+    )
+
+
+def effects(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect functions that leave the fast path on every call."""
+    missed = {
+        event.function
+        for event in snapshot.of_kind("miss")
+        if event.details.get("reason") == "effects"
+    }
+    for function in snapshot.functions:
+        if function.name in missed and function.misses >= _EFFECT_MISSES:
+            yield Finding(
+                "effects",
+                function.name,
+                f"{function.name} left the fast path {times(function.misses)}, because "
+                "it has an effect, such as jax.debug.print or io_callback.",
+                (),
+                "Each such call costs about half a millisecond on the host; "
+                "remove the effect where time matters.",
+                seconds=function.misses * _EFFECT_SECONDS,
+            )
+
+
+def compile_dominated(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect programs that mostly compile."""
+    observed, took = snapshot.process.observed_seconds, snapshot.compile_time
+    known = any(one.reason in NO_CACHE for one in snapshot.cache.obstacles)
+    if observed < _SETTLED_SECONDS or took < _COMPILE_SHARE * observed or known:
+        return
+    yield Finding(
+        "compile_share",
+        "",
+        f"Compiles took {share(took, observed)} of the time: {duration(took)} of "
+        f"{duration(observed)}.",
+        (),
+        "Warm up before the work starts, or reuse compiled programs between runs: "
+        "set JAX_COMPILATION_CACHE_DIR.",
+        seconds=took
+        - sum(f.recompile_time(c) for f in snapshot.functions for c in f.recompiles),
+    )
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]

@@ -1,0 +1,93 @@
+"""Findings on errors and wrong values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.findings.words import (
+    DEVIATION,
+    ERRORS,
+    FLOAT64,
+    GRADIENTS,
+    error_advice,
+)
+from jaxmon.report.layout import ago, counted, times
+from jaxmon.report.model import Event, Snapshot
+
+
+_MOST_OF_A_MESSAGE = 200
+
+
+def errors(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect errors other than out of memory."""
+    for function in snapshot.functions:
+        kinds = {kind: n for kind, n in function.errors.items() if n and kind != "oom"}
+        if not kinds:
+            continue
+        most = max(kinds, key=lambda kind: kinds[kind])
+        told = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
+        told = most if len(kinds) == 1 else told
+        name = function.name if function.name != "unknown" else "A jitted function"
+        latest = _latest(snapshot.of_kind("error"), function.name, most)
+        yield Finding(
+            "error",
+            function.name,
+            f"{name} failed {times(sum(kinds.values()))}: {told}.",
+            (_quoted(latest, snapshot.process.now),) if latest else (),
+            error_advice(most, latest.details.get("type") if latest else None),
+        )
+
+
+def numerics(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect non-finite values and accidental float64."""
+    for function in snapshot.functions:
+        found, name = function.numerics, function.name
+        if bad := found.get("nonfinite"):
+            finding = (
+                f"{name} returned {counted(bad, 'non-finite value')} out of "
+                f"{found.get('values', bad):,.0f} checked."
+            )
+            yield Finding("nonfinite", name, finding, (), ERRORS["nan"])
+        if programs := found.get("float64_programs"):
+            finding = (
+                f"{name} computes in float64 in {counted(programs, 'program')}, "
+                "although no argument is float64."
+            )
+            yield Finding("float64", name, finding, (), FLOAT64)
+
+
+def determinism(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect failed checks."""
+    events = snapshot.of_kind("determinism")
+    for function in snapshot.functions:
+        found, name = function.determinism, function.name
+        told = [one for one in events if one.function == name]
+        if failed := found.checks.failed:
+            finding = (
+                f"{name} returned different outputs for the same inputs "
+                f"{times(failed)}."
+            )
+            evidence = [e.message for e in told if "deviations" in e.details][-1:]
+            yield Finding("determinism", name, finding, (*evidence,), DEVIATION)
+        if failed := found.gradient_checks.failed:
+            finding = f"Gradient checks of {name} failed {times(failed)}."
+            evidence = [e.message for e in told if "gradients" in e.message][-1:]
+            yield Finding("gradients", name, finding, (*evidence,), GRADIENTS)
+
+
+def _latest(events: list[Event], function: str, kind: str) -> Event | None:
+    fitting = (
+        one
+        for one in reversed(events)
+        if one.function == function and one.details.get("error_kind", kind) == kind
+    )
+    return next(fitting, None)
+
+
+def _quoted(error: Event, now: float) -> str:
+    """Return when and where *error* occurred, and the first sentence of its message."""
+    said = error.message.partition(". ")[0][:_MOST_OF_A_MESSAGE]
+    where = error.details.get("where")
+    place = f", at {where}" if where else ""
+    return f"{ago(now - error.time)}{place}: {said}"

@@ -1,0 +1,144 @@
+"""What a finding says, and where its topic is measured, displayed and explained."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from jaxmon import catalog
+from jaxmon.catalog import Metric
+
+
+class Urgency(IntEnum):
+    """What a finding costs, the most urgent first."""
+
+    FAILURE = 0
+    """Something failed, is wrong, or is about to fail."""
+    TIME = 1
+    """Something takes time; `Finding.seconds` says how much could be won back."""
+    HINT = 2
+    """Something could be better, by an unknown amount."""
+
+
+class Topic(NamedTuple):
+    """
+    What all findings of one kind have in common.
+
+    Attributes:
+        urgency: what they cost.
+        metric: the metric that shows it over time, if there is one.
+        panel: the dashboard and the panel, ``Debug: Recompiles over time``.
+        runbook: the runbook to follow.
+    """
+
+    urgency: Urgency
+    metric: Metric | None = None
+    panel: str = ""
+    runbook: str = ""
+
+
+_FAILURE, _TIME, _HINT = Urgency
+_COMPILES = Topic(
+    _TIME,
+    catalog.COMPILE_SECONDS,
+    "Debug: Compile time by function",
+    "JaxmonColdStarts",
+)
+_RECOMPILES = Topic(
+    _TIME, catalog.RECOMPILES, "Debug: Recompiles over time", "JaxmonRecompileStorm"
+)
+
+TOPICS: dict[str, Topic] = {
+    "oom": Topic(
+        _FAILURE, catalog.ERRORS, "Debug: Errors over time", "JaxmonOutOfMemory"
+    ),
+    "memory": Topic(
+        _FAILURE,
+        catalog.DEVICE_MEMORY_BYTES,
+        "On-call: Device memory in use",
+        "JaxmonDeviceMemoryHigh",
+    ),
+    "leak": Topic(
+        _FAILURE,
+        catalog.LEAK_GROWTH_BYTES,
+        "Debug: Suspected leak",
+        "JaxmonMemoryLeak",
+    ),
+    "compile_stuck": Topic(
+        _FAILURE,
+        catalog.COMPILE_OLDEST_SECONDS,
+        "On-call: Oldest compile in progress",
+        "JaxmonCompileStuck",
+    ),
+    "error": Topic(_FAILURE, catalog.ERRORS, "Debug: Errors by function and kind"),
+    "nonfinite": Topic(_FAILURE, catalog.NONFINITE, "Debug: Non-finite outputs"),
+    "determinism": Topic(
+        _FAILURE, catalog.DETERMINISM_CHECKS, "Debug: Determinism checks"
+    ),
+    "gradients": Topic(_FAILURE, catalog.GRADIENT_CHECKS, "Debug: Gradient checks"),
+    "recompile": _RECOMPILES,
+    "recompiles": _RECOMPILES,
+    "operations": _COMPILES,
+    "compile_share": _COMPILES,
+    "effects": Topic(
+        _TIME, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"
+    ),
+    "transfer": Topic(
+        _TIME, catalog.HOST_TRANSFER_SECONDS, "Debug: Time blocked on transfers"
+    ),
+    "float64": Topic(_HINT, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
+    "cache": Topic(
+        _HINT,
+        catalog.PERSISTENT_CACHE_REQUESTS,
+        "Debug: Persistent cache hit rate",
+        "JaxmonCacheHitRateBudgetBurn",
+    ),
+}
+"""The topics of findings, by the name that programs read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """
+    One thing to change.
+
+    Attributes:
+        topic: one of `TOPICS`.
+        subject: the function, device, line, loop or route; may be empty.
+        verdict: what is wrong, with numbers.
+        evidence: lines that show it.
+        action: what to do about it.
+        where: ``file:line`` of the user's code, if it is one line.
+        seconds: how much of the observed time it would win back; 0 if unknown.
+    """
+
+    topic: str
+    subject: str
+    verdict: str
+    evidence: tuple[str, ...]
+    action: str
+    where: str = ""
+    seconds: float = 0.0
+
+    @property
+    def about(self) -> Topic:
+        """What it has in common with others of its topic."""
+        return TOPICS[self.topic]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it in JSON types."""
+        topic = self.about
+        return {
+            **asdict(self),
+            "evidence": list(self.evidence),
+            "urgency": topic.urgency.name.lower(),
+            "metric": "" if topic.metric is None else topic.metric.name,
+            "panel": topic.panel,
+            "runbook": topic.runbook,
+        }
+
+
+def ranked(findings: list[Finding]) -> list[Finding]:
+    """Return *findings* by urgency, then by the time they would win back."""
+    return sorted(findings, key=lambda one: (one.about.urgency, -one.seconds))

@@ -1,0 +1,79 @@
+"""Findings on device memory. The constants here are the thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.layout import counted, duration, share, size, times
+from jaxmon.report.model import Device, Snapshot
+
+
+_HIGH = 0.8
+_PEAK_HIGH = 0.95
+_MOST_EVIDENCE = 3
+
+
+def out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect out-of-memory errors."""
+    failures = sum(one.errors.get("oom", 0) for one in snapshot.functions)
+    reports = snapshot.errors.readable_reports
+    if failures or reports:
+        yield Finding(
+            "oom",
+            "",
+            f"The device ran out of memory {times(failures or len(reports))}.",
+            tuple(f"report: {path}" for path in reports[-_MOST_EVIDENCE:]),
+            "The report names the program that requested memory and the lines "
+            "that held it: free those first, donate arguments, or reduce the "
+            "batch size.",
+        )
+
+
+def memory_high(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect devices that are, or were, nearly full."""
+    for device in snapshot.memory.devices:
+        if (finding := _nearly_full(device)) is not None:
+            yield Finding(
+                "memory",
+                device.device,
+                finding,
+                tuple(
+                    f"{line.place} holds {size(line.bytes)}"
+                    for line in snapshot.allocations.lines[:_MOST_EVIDENCE]
+                ),
+                "Free what these lines hold, donate arguments (donate_argnums) or "
+                "reduce the batch size before memory runs out.",
+            )
+
+
+def leaks(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect steadily growing memory."""
+    for leak in snapshot.allocations.leaks:
+        yield Finding(
+            "leak",
+            leak.device,
+            f"Memory of device {leak.device} grew steadily by "
+            f"{size(leak.growth_bytes)} in {duration(leak.seconds)}.",
+            tuple(
+                f"{line.place} grew by {size(line.growth_bytes)}, to "
+                f"{counted(line.arrays, 'array')}"
+                for line in leak.lines[:_MOST_EVIDENCE]
+            ),
+            "Find what keeps references to the arrays allocated on that line: "
+            "often a list of losses or metrics; store float(x) instead of the "
+            "array. A cache that is still filling looks the same.",
+        )
+
+
+def _nearly_full(device: Device) -> str | None:
+    if not device.limit:
+        return None
+    for figure, high, verb in (
+        (device.in_use, _HIGH, "uses"),
+        (device.peak, _PEAK_HIGH, "has used"),
+    ):
+        if figure is not None and figure >= high * device.limit:
+            part = share(figure, device.limit)
+            return f"Device {device.device} {verb} {part} of its {size(device.limit)}."
+    return None

@@ -1,0 +1,123 @@
+"""Findings on recompiles. The constants here are the thresholds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.findings.words import WHY, recompile_advice
+from jaxmon.report.layout import counted, duration, times
+from jaxmon.report.model import Function, Recompile, Snapshot
+
+
+STORM = 5
+"""Recompiles of one function for one cause that may be no accident."""
+
+SCATTERED = 20
+"""Recompiles of several functions together that may be no accident."""
+
+SCATTERED_OF_TIME = 0.05
+"""Share of the time that these must have taken."""
+
+_LATELY_SECONDS = 600.0
+_STORM_OF_CALLS = 0.01
+_STORM_OF_TIME = 0.005
+_MOST_EVIDENCE = 3
+
+
+def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect functions that keep recompiling."""
+    for function in snapshot.functions:
+        for cause, count in _by_count(function):
+            if function.internal or not _is_storm(function, cause, snapshot):
+                continue
+            why = WHY.get(cause)
+            yield Finding(
+                "recompile",
+                function.name,
+                f"{function.name} was recompiled {times(count)}"
+                + _how_many_lately(function, cause, snapshot)
+                + (f" because {why}" if why else "; the cause is unknown")
+                + f". Compiling it took {duration(function.compile_time)}.",
+                _differences(snapshot, function.name, cause),
+                recompile_advice(cause),
+                seconds=function.recompile_time(cause),
+            )
+
+
+def scattered(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect many functions that recompile a few times each."""
+    few = [
+        one
+        for one in snapshot.functions
+        if one.recompiles
+        and not one.internal
+        and not any(_is_storm(one, cause, snapshot) for cause in one.recompiles)
+    ]
+    causes = Counter[str]()
+    for one in few:
+        causes.update(one.recompiles)
+    count, took = causes.total(), sum(one.compile_time for one in few)
+    observed = snapshot.process.observed_seconds
+    if count < SCATTERED or took < SCATTERED_OF_TIME * observed:
+        return
+    cause = causes.most_common(1)[0][0]
+    why = f", mostly because {WHY[cause]}" if cause in WHY else ""
+    yield Finding(
+        "recompiles",
+        "",
+        f"{counted(len(few), 'function')} were recompiled, {count:,} times in "
+        f"all{why}. Their compiles took {duration(took)}.",
+        (),
+        recompile_advice(cause),
+        seconds=sum(one.recompile_time(c) for one in few for c in one.recompiles),
+    )
+
+
+def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
+    """
+    Return whether recompiles for that *cause* matter: relative to all calls and the
+    whole run, so that a few sizes at startup do not count, or relative to recent time,
+    because any fraction becomes small in a long run.
+    """
+    count, observed = function.recompiles[cause], snapshot.process.observed_seconds
+    often = function.calls is None or count >= _STORM_OF_CALLS * function.calls
+    long = function.compile_time >= _STORM_OF_TIME * observed
+    if count >= STORM and (often or long):
+        return True
+    lately = _lately(function, cause, snapshot)
+    took = sum(one.seconds or 0.0 for one in lately)
+    return len(lately) >= STORM and took >= _STORM_OF_TIME * _LATELY_SECONDS
+
+
+def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompile]:
+    since = snapshot.process.now - _LATELY_SECONDS
+    return [
+        one
+        for one in snapshot.recompiles
+        if one.function == function.name and one.cause == cause and one.time >= since
+    ]
+
+
+def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
+    """Return how many of the recompiles are recent, where not all can be."""
+    count = len(_lately(function, cause, snapshot))
+    if not count or snapshot.process.observed_seconds <= _LATELY_SECONDS:
+        return ""
+    return f" ({count:,} of them in the last {duration(_LATELY_SECONDS)})"
+
+
+def _by_count(function: Function) -> list[tuple[str, int]]:
+    return sorted(function.recompiles.items(), key=lambda one: -one[1])
+
+
+def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:
+    """Return the latest distinct differences as text."""
+    found: dict[str, None] = {}
+    for one in reversed(snapshot.recompiles):
+        if one.function == function and one.cause == cause and one.texts:
+            found.setdefault(one.texts[0])
+            if len(found) == _MOST_EVIDENCE:
+                break
+    return tuple(found)

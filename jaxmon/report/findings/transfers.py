@@ -1,0 +1,53 @@
+"""Findings on transfers in loops. The constants here are the thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.findings.words import COPY, COPY_OF_NUMBERS, FETCH
+from jaxmon.report.layout import duration, size, times
+from jaxmon.report.model import Snapshot, Transfer
+
+
+_WORTH_SECONDS = 1.0
+_LOOP = 100
+_OF_A_NUMBER = 16
+_LOOP_SHARE = 0.01
+_DID = {"device_to_host": "read from", "sync": "synchronized with"}
+
+
+def transfers(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect lines that transfer data in a loop."""
+    for line in snapshot.transfers.lines:
+        if _in_a_loop(line, snapshot.process.observed_seconds):
+            by = f" ({line.how})" if line.how else ""
+            yield Finding(
+                "transfer",
+                line.place,
+                (
+                    f"{line.place} {_DID.get(line.direction, 'copied to')} the device "
+                    f"{times(line.count)}{by}, {size(line.bytes)} in total"
+                )
+                + (
+                    f", blocking for {duration(line.seconds)}." if line.seconds else "."
+                ),
+                (),
+                _instead_of(line),
+                where=line.place,
+                seconds=line.seconds,
+            )
+
+
+def _instead_of(line: Transfer) -> str:
+    if line.direction != "host_to_device":
+        return FETCH
+    numbers = line.bytes <= _OF_A_NUMBER * line.count
+    return COPY_OF_NUMBERS if numbers else COPY
+
+
+def _in_a_loop(line: Transfer, observed: float) -> bool:
+    worth = max(_WORTH_SECONDS, _LOOP_SHARE * observed)
+    # Who writes block_until_ready means it.
+    meant = line.direction == "sync"
+    return line.count >= _LOOP and line.seconds >= worth and not meant
