@@ -7,8 +7,8 @@ the program's process reads the clocks here, also from modules that are imported
 
 from __future__ import annotations
 
-from time import monotonic, perf_counter, thread_time
+from time import monotonic, perf_counter, process_time, thread_time
 from time import time as wall_time
 
 
-__all__ = ["monotonic", "perf_counter", "thread_time", "wall_time"]
+__all__ = ["monotonic", "perf_counter", "process_time", "thread_time", "wall_time"]

@@ -171,7 +171,8 @@ class Settings:
     )
     figures_dir: str | None = _setting(
         "Directory to which the agent writes the statistics of each function when "
-        "it stops, for `jaxmon baseline`; `None` disables this.",
+        "it stops, for `jaxmon baseline`; every call is then timed, and each program "
+        "waited for. `None` disables this.",
         default=None,
     )
     device_figures: bool = _setting(

@@ -14,6 +14,7 @@ The parts of an agent, and what each hooks into JAX.
 | transfers | transfers | JAX's array class, `device_put` | transfers, syncs |
 | calls | calls | ``pjit._cpp_pjit``, `jax.pmap` | calls and hits |
 | sampling | sampling | JAX's hook after a cached call | dispatch, execution times |
+| timing | sampling | the same, for `jaxmon baseline` | the time of each call |
 
 The only module that knows them all. They attach and start in this order, and stop in
 reverse; parts disabled by settings are not imported.
@@ -86,6 +87,10 @@ def parts_of(context: Context, timeline: Timeline) -> list[Part]:
             from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
 
             found.append(Sampling(context))
+        if wanted.figures_dir is not None:
+            from jaxmon.agent.sampling.exact import ExactTiming  # noqa: PLC0415
+
+            found.append(ExactTiming(context))
     found += [Determinism(context), Numerics(context), Identity(context)]
     if wanted.device_figures:
         from jaxmon.agent.devices.driver_metrics import DeviceMetrics  # noqa: PLC0415

@@ -26,10 +26,12 @@ class Registry:
 
     Attributes:
         codes_tell: whether `by_code` knows every counted function.
+        added: called with each new object, before the program has it.
     """
 
     def __init__(self) -> None:
         self.codes_tell = True
+        self.added: list[Callable[[Function, CountedFunction], None]] = []
         self._entries: dict[int, tuple[Function, weakref.ref[Any]]] = {}
         self._codes: dict[int, tuple[Function, types.CodeType]] = {}
         self._makers: dict[Function, Callable[..., Any]] = {}
@@ -43,6 +45,8 @@ class Registry:
         forget = functools.partial(self._entries.pop, id(key))
         self._entries[id(key)] = function, _reference(key, counted, forget)
         function.counted = True
+        for notify in self.added:
+            notify(function, counted)
 
     def by_key(self, key: object) -> Function | None:
         """

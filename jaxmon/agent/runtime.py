@@ -229,8 +229,11 @@ class Runtime:
         try:
             from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
             from jaxmon.agent.reports import baseline  # noqa: PLC0415 - few want them
+            from jaxmon.agent.sampling.exact import ExactTiming  # noqa: PLC0415
 
-            baseline.write_baseline(self.context, self.part(Programs), directory)
+            baseline.write_baseline(
+                self.context, self.part(Programs), self.part(ExactTiming), directory
+            )
         except Exception as error:  # noqa: BLE001 - contained: the program goes on
             interrupts.pass_on(error)
             log.warning("jaxmon could not write the baseline file: %s", error)

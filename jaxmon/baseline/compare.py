@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from jaxmon.baseline.figures import FIGURES, Tolerance
+from jaxmon.baseline.figures import FIGURES, RUN_SECONDS, Tolerance
 from jaxmon.baseline.record import Record
+from jaxmon.baseline.slower import CPU, Slowdown, judge
 from jaxmon.errors import BaselineError
 
 
 Verdict = Literal["worse", "within", "better"]
+
+_PROCESSOR = "processor"
+_NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,9 @@ class Comparison:
         new: functions without a baseline.
         vanished: functions that were no longer compiled.
         one_sided: measures that JAX reported for one side only.
+        times: run times of the programs of both sides.
+        untimed: why there are none; empty if there are.
+        differences: what else differs between the two sides, as ``name: old → new``.
     """
 
     before: Record
@@ -54,15 +61,30 @@ class Comparison:
     new: tuple[str, ...]
     vanished: tuple[str, ...]
     one_sided: tuple[str, ...]
+    times: tuple[Slowdown, ...] = ()
+    untimed: str = ""
+    differences: tuple[str, ...] = ()
 
     @property
-    def worse(self) -> tuple[Change, ...]:
+    def worse(self) -> tuple[Change | Slowdown, ...]:
         """The changes that are regressions."""
-        return tuple(change for change in self.changes if change.verdict == "worse")
+        return (
+            *(one for one in self.changes if one.verdict == "worse"),
+            *(one for one in self.times if one.verdict == "worse"),
+        )
+
+    @property
+    def unclear(self) -> tuple[Slowdown, ...]:
+        """The programs of which nothing can be said."""
+        return tuple(one for one in self.times if one.verdict == "unclear")
 
 
 def compare(
-    before: Record, after: Record, allowed: Mapping[str, Tolerance | None]
+    before: Record,
+    after: Record,
+    allowed: Mapping[str, Tolerance | None],
+    *,
+    runs: tuple[int, int] = (0, 0),
 ) -> Comparison:
     """
     Compare *after* with *before*.
@@ -71,6 +93,7 @@ def compare(
         before: the baseline.
         after: the record to compare.
         allowed: tolerance by measure; see `jaxmon.baseline.figures.tolerances`.
+        runs: how many runs before and after there will be, if there are more to come.
 
     Raises:
         BaselineError: the records are of different hardware.
@@ -85,6 +108,19 @@ def compare(
             raise BaselineError(msg)
     both = sorted(before.functions.keys() & after.functions.keys())
     pairs = [(name, before.functions[name], after.functions[name]) for name in both]
+    tolerance = allowed[RUN_SECONDS]
+    untimed = _untimed(before, after)
+    times = (
+        judge(
+            before.runs,
+            after.runs,
+            tolerance,
+            platform=after.versions.get("platform", ""),
+            runs=runs,
+        )
+        if tolerance is not None and not untimed
+        else ()
+    )
     return Comparison(
         before,
         after,
@@ -101,6 +137,29 @@ def compare(
             for name in FIGURES
             if any((name in old) != (name in new) for _, old, new in pairs)
         ),
+        times=tuple(times),
+        untimed=untimed if tolerance is not None else "",
+        differences=_differences(before.versions, after.versions),
+    )
+
+
+def _untimed(before: Record, after: Record) -> str:
+    """Return why the run times of two records say nothing, if so."""
+    if not before.runs and after.runs:
+        return "the baseline has none; record it again"
+    old, new = (one.versions.get(_PROCESSOR, "") for one in (before, after))
+    if old != new and after.versions.get("platform") == CPU:
+        return f"the baseline is of another processor ({old} → {new})"
+    return ""
+
+
+def _differences(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> tuple[str, ...]:
+    return tuple(
+        f"{name}: {before.get(name, _NONE)} → {after.get(name, _NONE)}"
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
     )
 
 

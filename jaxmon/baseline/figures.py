@@ -25,7 +25,9 @@ class Tolerance:
 
     def __str__(self) -> str:
         parts = [f"{100 * self.share:g}%"] if self.share else []
-        parts += [f"{self.amount:g}"] if self.amount or not parts else []
+        if self.amount or not parts:
+            digits = f"{self.amount:.9f}".rstrip("0").rstrip(".")
+            parts += [digits if self.amount < 1 else f"{self.amount:g}"]
         return "+".join(parts)
 
     def allows(self, before: float, after: float) -> bool:
@@ -49,6 +51,9 @@ class Figure:
     reason: str
     unit: Unit = ""
 
+
+RUN_SECONDS = "run_seconds"
+"""The one measure that several runs are needed for; see `jaxmon.baseline.slower`."""
 
 _COUNTED = "counted exactly"
 _SHAPES = "follows from the shapes of arguments and results"
@@ -75,6 +80,12 @@ FIGURES = {
         Figure("code_bytes", Tolerance(0.05), _XLA, "bytes"),
         Figure("fusions", Tolerance(), _COUNTED),
         Figure("instructions", Tolerance(0.05), _XLA),
+        Figure(
+            RUN_SECONDS,
+            Tolerance(0.25, 2e-5),
+            "measured in several runs; what differs less may be the machine",
+            "seconds",
+        ),
     )
 }
 """Every measure by name, in display order."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from jaxmon.baseline import times
 from jaxmon.baseline.figures import FIGURES
+from jaxmon.baseline.times import Run
 from jaxmon.errors import BaselineError, ConfigFileError
 from jaxmon.files import bounded as bounded_file
 from jaxmon.files import whole as whole_file
@@ -21,7 +25,9 @@ from jaxmon.formats import json_text
 SCHEMA = 1
 
 VERSIONS = ("jax", "jaxlib", "python", "platform", "device")
-"""Names of the recorded versions; ``device`` is the kind of the first device."""
+"""
+Names of the versions that identify a record; ``device`` is the kind of the first one.
+"""
 
 MOST_BYTES = 64 << 20
 """Maximum size of a record; no program has so many functions."""
@@ -30,29 +36,39 @@ _DIGITS = 4
 # Programs have these; where processes compile the same function, the largest counts.
 _SUMMED = ("compiles", "recompiles", "compile_seconds")
 
+# What was measured differs from run to run; the rest is that of the first run.
+_MEASURED = "compile_seconds"
+
+_LIST = r"\[[^][{}]*\]"
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """
     Args:
-        versions: by name, one of `VERSIONS`.
+        versions: by name: those of `VERSIONS`, the machine, and flags.
         functions: measures by function name, without JAX's own functions. Measures that
             JAX does not report are absent.
+        runs: how long its programs took, run by run.
     """
 
     versions: Mapping[str, str]
     functions: Mapping[str, Mapping[str, float]]
+    runs: tuple[Run, ...] = ()
 
     def __str__(self) -> str:
         document = {
             "schema": SCHEMA,
-            "versions": {k: self.versions[k] for k in VERSIONS if k in self.versions},
+            "versions": dict(self.versions),
             "functions": {
                 name: {key: figures[key] for key in FIGURES if key in figures}
                 for name, figures in sorted(self.functions.items())
             },
+            "runs": [run.as_json() for run in self.runs],
         }
-        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        # Each list of numbers on a line.
+        return re.sub(_LIST, lambda found: " ".join(found[0].split()), text) + "\n"
 
 
 def from_processes(documents: Iterable[Mapping[str, Any]]) -> Record:
@@ -64,7 +80,10 @@ def from_processes(documents: Iterable[Mapping[str, Any]]) -> Record:
     """
     versions: dict[str, str] = {}
     functions: dict[str, dict[str, float]] = {}
+    runs = []
     for document in documents:
+        if "times" in document:
+            runs.append(times.checked(document["times"]))
         versions = {**document["versions"], **versions}
         for name, figures in document["functions"].items():
             known = functions.setdefault(name, {})
@@ -74,7 +93,30 @@ def from_processes(documents: Iterable[Mapping[str, Any]]) -> Record:
                     if key in _SUMMED
                     else max(known.get(key, 0), value)
                 )
-    return Record(versions, functions)
+    run = times.of_processes(runs)
+    return Record(versions, functions, () if run is None else (run,))
+
+
+def from_runs(records: Sequence[Record]) -> Record:
+    """
+    Combine the *records* of several runs of one command.
+
+    What is counted is that of the first run; of measured seconds, the median is kept.
+    """
+    first = records[0]
+    functions = {
+        name: {
+            **figures,
+            **{
+                key: round(median(one.functions[name][key] for one in records), _DIGITS)
+                for key in (_MEASURED,)
+                if all(key in one.functions.get(name, ()) for one in records)
+            },
+        }
+        for name, figures in first.functions.items()
+    }
+    runs = tuple(run for record in records for run in record.runs)
+    return Record(first.versions, functions, runs)
 
 
 def write(record: Record, path: Path) -> None:
@@ -165,7 +207,11 @@ def checked(document: Any) -> Record:
         name: _figures(name, _mapping(name, figures))
         for name, figures in _mapping("functions", found.get("functions")).items()
     }
-    return Record(versions, functions)
+    runs = found.get("runs", [])
+    if not isinstance(runs, list):
+        msg = f"runs is {runs!r:.40}, not a list"
+        raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
+    return Record(versions, functions, tuple(map(times.checked, runs)))
 
 
 def _figures(function: str, found: Mapping[str, Any]) -> dict[str, float]:

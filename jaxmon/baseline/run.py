@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jaxmon.baseline import times
 from jaxmon.baseline.record import MOST_BYTES, Record, checked, from_processes
 from jaxmon.bootstrap import environment
 from jaxmon.errors import BaselineError
@@ -21,12 +22,13 @@ from jaxmon.files import scratch
 from jaxmon.formats import json_text
 
 
-# The agent of a recorded process serves no endpoint, and reads every program.
+# The agent of a recorded process serves no endpoint, reads every program, and times
+# every call.
 _SETTINGS = {
     "enabled": True,
     "port": None,
     "socket": False,
-    "calls": False,
+    "calls": True,
     "max_functions": 10_000,
     "memory_interval": 0,
     "memory_lines_interval": 0,
@@ -111,6 +113,8 @@ def _left_in(directory: Path) -> Iterator[dict[str, Any]]:
                 bounded_file.read(path, most=MOST_BYTES)
             )
             checked(document)
+            if "times" in document:
+                times.checked(document["times"])
         except (ValueError, OverflowError) as error:
             msg = (
                 f"a process wrote an unreadable record: {error}; run the command again"

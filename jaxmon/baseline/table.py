@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jaxmon.baseline.compare import Change, Comparison
-from jaxmon.baseline.figures import FIGURES
+from jaxmon.baseline.figures import FIGURES, RUN_SECONDS, Tolerance
 from jaxmon.baseline.record import VERSIONS, Record
+from jaxmon.baseline.slower import Slowdown
 from jaxmon.report.layout import (
+    INDENT,
     Column,
     amount,
     clean,
@@ -16,6 +18,7 @@ from jaxmon.report.layout import (
     shortened,
     size,
     table,
+    wrapped,
 )
 
 
@@ -27,48 +30,70 @@ _LAYOUT = (
     Column("ALLOWED", 12),
     Column("", 10),
 )
-_VERDICTS = {"worse": "WORSE", "better": "better", "within": "ok"}
+_VERDICTS = {
+    "worse": "WORSE",
+    "better": "better",
+    "within": "ok",
+    "unclear": "unclear",
+}
 _MANY = 10
 _EXACT = 1_000_000
 
 
-def lines(comparison: Comparison, *, width: int = 80) -> Iterator[str]:
-    """Return the lines to print."""
+def lines(
+    comparison: Comparison,
+    *,
+    tolerance: Tolerance | None = FIGURES[RUN_SECONDS].tolerance,
+    width: int = 80,
+) -> Iterator[str]:
+    """Return the lines to print; *tolerance* is that of run times."""
     yield from _versions("baseline", comparison.before, width)
     yield from _versions("now", comparison.after, width)
+    for difference in comparison.differences:
+        if difference.partition(":")[0] not in VERSIONS:
+            yield from wrapped(clean(difference), width, first="changed: ", rest=INDENT)
     yield ""
-    by_function: dict[str, list[Change]] = {}
+    rows: dict[str, list[list[str]]] = {}
     for change in comparison.changes:
-        by_function.setdefault(change.function, []).append(change)
+        rows.setdefault(change.function, []).append(_row(change))
+    for time in comparison.times:
+        title = f"{time.function} of {time.shapes}" if time.shapes else time.function
+        rows.setdefault(title, []).append(_time_row(time, str(tolerance)))
     # The regressions last, where a log ends.
-    ordered = sorted(by_function, key=lambda name: (_worst(by_function[name]), name))
+    ordered = sorted(rows, key=lambda one: (_rank(rows[one]), one))
     for number, name in enumerate(ordered):
-        rows = [_row(change) for change in by_function[name]]
-        heading, *body = table(_LAYOUT, rows, width=width)
+        heading, *body = table(_LAYOUT, rows[name], width=width)
         if not number:
             yield heading.rstrip()
         yield shortened(clean(name), width)
         yield from (line.rstrip() for line in body)
-    if ordered:
+    if rows:
         yield ""
     yield from _named("new", comparison.new, width)
     yield from _named("vanished", comparison.vanished, width)
     if comparison.one_sided:
         yield f"reported by one side only: {', '.join(comparison.one_sided)}"
-    yield verdict(comparison)
+    if comparison.untimed:
+        text = f"run times are not compared: {comparison.untimed}"
+        yield from wrapped(clean(text), width, rest=INDENT)
+    yield from _unclear(comparison, width)
+    yield from wrapped(clean(verdict(comparison)), width, rest=INDENT)
 
 
 def verdict(comparison: Comparison) -> str:
-    """Return the outcome as one line."""
+    """Return the outcome as a sentence without a full stop."""
     count = len(comparison.before.functions.keys() & comparison.after.functions.keys())
     worse = comparison.worse
     if not worse:
         return f"no regression in {counted(count, 'function')}"
     functions = len({change.function for change in worse})
-    return (
+    text = (
         f"{counted(len(worse), 'regression')} in {functions} of "
         f"{counted(count, 'function')}"
     )
+    if comparison.differences:
+        text += f"; changed: {', '.join(comparison.differences)}"
+    return text
 
 
 def _versions(title: str, record: Record, width: int) -> Iterator[str]:
@@ -97,6 +122,28 @@ def _row(change: Change) -> list[str]:
     ]
 
 
+def _time_row(time: Slowdown, allowed: str) -> list[str]:
+    return [
+        time.measure,
+        duration(time.before),
+        duration(time.after),
+        f"{100 * (time.after / time.before - 1):+,.1f}%" if time.before else "",
+        allowed,
+        _VERDICTS[time.verdict],
+    ]
+
+
+def _unclear(comparison: Comparison, width: int) -> Iterator[str]:
+    """Return for each reason of which programs nothing can be said."""
+    by_reason: dict[str, list[str]] = {}
+    for one in comparison.unclear:
+        by_reason.setdefault(one.reason, []).append(one.function)
+    for reason, names in by_reason.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        text = f"cannot tell whether {names[0]}{more} is slower: {reason}"
+        yield from wrapped(clean(text), width, rest=INDENT)
+
+
 def _shown(value: float, unit: str) -> str:
     if unit == "seconds":
         return duration(value)
@@ -105,8 +152,8 @@ def _shown(value: float, unit: str) -> str:
     return f"{value:,.10g}" if value < _EXACT else amount(value)
 
 
-def _worst(changes: Sequence[Change]) -> bool:
-    return any(change.verdict == "worse" for change in changes)
+def _rank(rows: Sequence[Sequence[str]]) -> bool:
+    return any(row[-1] == _VERDICTS["worse"] for row in rows)
 
 
 def _named(what: str, names: Sequence[str], width: int) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """
-``jaxmon baseline``: record what functions cost to compile, and detect regressions.
+``jaxmon baseline``: record what functions cost to compile and run, and detect
+regressions.
 """
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ from jaxmon.errors import BaselineError, CommandError, JaxmonError
 
 if TYPE_CHECKING:
     from jaxmon.baseline.record import Record
+    from jaxmon.baseline.repeat import Measure
 
 _MISUSE = 2
 
@@ -25,12 +28,25 @@ _MISUSE = 2
 @click.group
 def command() -> None:
     """
-    Record what a program costs to compile, and compare.
+    Record what a program costs to compile and run, and compare.
 
-    Recorded per function: compiles, recompiles, programs, compile seconds, and FLOPs,
-    bytes, fusions and instructions of its latest program. A COMMAND is a script, -m, -c
-    or a program, and runs without JAX's persistent cache.
+    Recorded per function: compiles, recompiles, programs, compile seconds, FLOPs,
+    bytes, fusions and instructions of its latest program, and how long its calls take.
+    A COMMAND is a script, -m, -c or a program. It runs several times, since run times
+    differ from run to run, without JAX's persistent cache, and each program is waited
+    for before the next one starts.
     """
+
+
+_RUNS = 5
+
+_runs = click.option(
+    "--runs",
+    type=click.IntRange(1, 100),
+    default=_RUNS,
+    show_default=True,
+    help="How often a command runs at most; fewer than 5 show no slowdown.",
+)
 
 
 @command.command(
@@ -41,19 +57,21 @@ Examples:
   jaxmon baseline record baseline.json -- -m pytest tests
 """
 )
+@_runs
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True)
-def record(*, file: Path, words: tuple[str, ...]) -> None:
+def record(*, runs: int, file: Path, words: tuple[str, ...]) -> None:
     """
     Run COMMAND and record its measures in FILE.
 
     If COMMAND fails, FILE is unchanged and its exit code is returned.
     """
-    from jaxmon.baseline.record import check_writable, write
+    from jaxmon.baseline.record import check_writable, from_runs, write
 
     with _as_misuse():
         check_writable(file)
-        found = _run(words)
+        measure = _measure(words, runs)
+        found = from_runs([measure(number) for number in range(runs)])
         write(found, file)
     count = len(found.functions)
     noun = "function" if count == 1 else "functions"
@@ -68,6 +86,7 @@ Examples:
   jaxmon baseline compare --tolerance fusions=2 --tolerance flops=off \\
       baseline.json -- train.py --steps 10
   jaxmon baseline compare baseline.json --from another.json
+  jaxmon baseline compare --against 'old/bin/python train.py' -- train.py
 
 \b
 Exit codes:
@@ -84,6 +103,12 @@ Exit codes:
     help="Compare with this recorded file instead of running a command.",
 )
 @click.option(
+    "--against",
+    "old",
+    metavar="COMMAND",
+    help="Run this command alternately with the other, instead of reading FILE.",
+)
+@click.option(
     "--tolerance",
     "given",
     multiple=True,
@@ -93,31 +118,45 @@ Exit codes:
 @click.option(
     "--strict", is_flag=True, help="Treat new and missing functions as regressions."
 )
-@click.argument("file", type=click.Path(path_type=Path))
-@click.argument("words", metavar="[-- COMMAND...]", nargs=-1)
+@_runs
+@click.argument("words", metavar="[FILE] [-- COMMAND...]", nargs=-1)
 def compare(
     *,
     other: Path | None,
     given: tuple[str, ...],
     strict: bool,
-    file: Path,
+    old: str | None,
+    runs: int,
     words: tuple[str, ...],
 ) -> None:
-    """Run COMMAND and compare its measures with those in FILE."""
-    from jaxmon.baseline.compare import compare as compared
-    from jaxmon.baseline.figures import tolerances
-    from jaxmon.baseline.record import read
+    """
+    Run COMMAND and compare its measures with those in FILE.
+
+    COMMAND runs again, up to --runs times, only while a program may turn out slower.
+    """
+    from jaxmon.baseline.compare import compare as compare_records
+    from jaxmon.baseline.figures import RUN_SECONDS, tolerances
+    from jaxmon.baseline.record import Record, read
+    from jaxmon.baseline.repeat import compare_runs
     from jaxmon.baseline.table import lines
 
-    if (other is None) != bool(words):
+    if old is None and not words:
+        msg = "give a recorded file, or a command with --against"
+        raise click.UsageError(msg)
+    file, command = ("", words) if old is not None else (words[0], words[1:])
+    if (other is None) != bool(command) or (other is not None and not file):
         msg = "give either a command after --, or a recorded file with --from"
         raise click.UsageError(msg)
     with _as_misuse():
         allowed = tolerances(given)
-        before = read(file)
-        after = read(other) if other is not None else _run(words)
-        comparison = compared(before, after, allowed)
-    output.lines(lines(comparison, width=output.report_width()))
+        before = read(Path(file)) if file else _measure(shlex.split(old or ""), runs)
+        if other is not None and isinstance(before, Record):
+            comparison = compare_records(before, read(other), allowed)
+        else:
+            comparison = compare_runs(before, _measure(command, runs), runs, allowed)
+    output.lines(
+        lines(comparison, tolerance=allowed[RUN_SECONDS], width=output.report_width())
+    )
     if strict and (comparison.new or comparison.vanished):
         output.line("--strict: new and vanished functions are regressions")
         sys.exit(1)
@@ -125,28 +164,36 @@ def compare(
         sys.exit(1)
 
 
-def _run(words: tuple[str, ...]) -> Record:
+def _measure(words: Sequence[str], runs: int) -> Measure:
     """
-    Run the command *words* and return its measures; if it fails, exit with its code.
+    Return a function that runs the command *words* and returns its measures; if the
+    command fails, it exits with its code.
     """
     from jaxmon.baseline.run import run
     from jaxmon.cli.run import interpreter_options
 
-    done = run(words, [sys.executable, *interpreter_options(sys.orig_argv, sys.argv)])
-    if done.code:
-        output.line(
-            f"the command failed with exit code {done.code}; nothing was recorded "
-            "or compared",
-            err=True,
-        )
-        sys.exit(done.code)
-    if not done.record.functions:
-        msg = (
-            "the command recorded nothing: it compiled nothing, its Python lacks "
-            "jaxmon, or it exited through os._exit()"
-        )
-        raise BaselineError(msg)
-    return done.record
+    python = [sys.executable, *interpreter_options(sys.orig_argv, sys.argv)]
+
+    def measure(number: int) -> Record:
+        if number:
+            output.line(f"run {number + 1} of at most {runs}", err=True)
+        done = run(words, python)
+        if done.code:
+            output.line(
+                f"the command failed with exit code {done.code}; nothing was recorded "
+                "or compared",
+                err=True,
+            )
+            sys.exit(done.code)
+        if not done.record.functions:
+            msg = (
+                "the command recorded nothing: it compiled nothing, its Python lacks "
+                "jaxmon, or it exited through os._exit()"
+            )
+            raise BaselineError(msg)
+        return done.record
+
+    return measure
 
 
 @contextmanager

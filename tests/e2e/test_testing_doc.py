@@ -40,10 +40,12 @@ def test_tests_of_the_document_pass(tmp_path: Path) -> None:
 
 def test_commands_of_the_document_work(tmp_path: Path) -> None:
     """Each command can be typed as it stands, one after the other."""
-    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "before").mkdir()
+    for directory in (tmp_path, tmp_path / "before"):
+        (directory / "train.py").write_text(TRAIN)
     (tmp_path / "test_it.py").write_text("def test_it(): pass\n")
     commands = re.findall(r"^\$ (.*)$", "\n".join(blocks("console")), re.MULTILINE)
-    assert len(commands) == 5
+    assert len(commands) == 6
     for command in commands:
         run_preloaded("-m", *shlex.split(command), cwd=tmp_path).ok()
 

@@ -40,13 +40,19 @@ STEP = "__main__.step"
 Command = Callable[..., Result]
 
 
+def once(verb: str, *arguments: str) -> tuple[str, ...]:
+    """Return the arguments for one run, unless they say how many."""
+    given = any(one.startswith("--runs") for one in arguments)
+    return (verb, *arguments) if given else (verb, "--runs=1", *arguments)
+
+
 @pytest.fixture
 def baseline(tmp_path: Path) -> Command:
     """Return a function that runs ``jaxmon baseline`` beside a program to record."""
     (tmp_path / "train.py").write_text(PROGRAM)
 
     def run(*arguments: str, **options: Any) -> Result:
-        command = ("-m", "jaxmon", "baseline", *arguments)
+        command = ("-m", "jaxmon", "baseline", *once(*arguments))
         return run_python(*command, cwd=tmp_path, **options)
 
     return run
@@ -60,7 +66,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     found = {}
     for arguments in ("8", "8 9"):
         command = ("record", "b.json", "--", "train.py", *arguments.split())
-        run_python("-m", "jaxmon", "baseline", *command, cwd=directory).ok()
+        run_python("-m", "jaxmon", "baseline", *once(*command), cwd=directory).ok()
         found[arguments] = (directory / "b.json").read_bytes()
     return found
 
@@ -81,11 +87,12 @@ def test_record_holds_what_the_program_did(baseline: Command, tmp_path: Path) ->
     assert result.out == "ran False\n"
     assert "b.json: 1 function" in result.err
     document = json.loads((tmp_path / "b.json").read_text())
-    assert list(document) == ["schema", "versions", "functions"]
+    assert list(document) == ["schema", "versions", "functions", "runs"]
     versions = document["versions"]
     assert versions["platform"] == "cpu"
     assert versions["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert set(versions) == {"jax", "jaxlib", "python", "platform", "device"}
+    machine = {"processor", "cores", "devices"}
+    assert set(versions) == {"jax", "jaxlib", "python", "platform", "device"} | machine
     (figures,) = document["functions"].values()
     assert (figures["compiles"], figures["recompiles"], figures["programs"]) == (
         2,

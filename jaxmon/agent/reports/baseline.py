@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
-from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.sampling.exact import ExactTiming
+from jaxmon.agent.versions import versions
 
 
 # Executables are analysed on a thread; at exit the last ones may be queued.
@@ -33,6 +33,10 @@ _FIGURES = (
     "instructions",
 )
 
+# Of each distribution; see `jaxmon.baseline.times`.
+_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+_DIGITS = 4
+
 _numbers = itertools.count(1)
 
 
@@ -48,7 +52,12 @@ class Programs(Protocol):
         ...
 
 
-def write_baseline(context: Context, programs: Programs | None, directory: str) -> None:
+def write_baseline(
+    context: Context,
+    programs: Programs | None,
+    timing: ExactTiming | None,
+    directory: str,
+) -> None:
     """
     Write the costs to a new file in *directory*, atomically.
 
@@ -62,9 +71,11 @@ def write_baseline(context: Context, programs: Programs | None, directory: str) 
         programs.finish(_PATIENCE_SECONDS)
         known = programs.snapshot()
     document = {
-        "versions": _versions(context.jax),
+        "versions": versions(context.jax),
         "functions": dict(_functions(context.table, known)),
     }
+    if timing is not None:
+        document["times"] = _times(timing)
     # A process may run several agents in turn, and a host several processes.
     path = Path(directory, f"{os.getpid()}-{next(_numbers)}")
     path.write_text(json.dumps(document))
@@ -99,14 +110,47 @@ def _figures(
     return found
 
 
-def _versions(jax: Any) -> dict[str, str]:
-    found = {
-        "jax": jax.__version__,
-        "jaxlib": backends.version() or "",
-        "python": platform.python_version(),
+def _times(timing: ExactTiming) -> dict[str, Any]:
+    return {
+        "waited": _waited(),
+        "calibration": _quantiles(timing.calibration),
+        "functions": {
+            name: {
+                shapes: {
+                    "calls": len(times.wall),
+                    "wall": _quantiles(times.wall),
+                    "processor": _quantiles(times.processor),
+                }
+                for shapes, times in programs.items()
+                if times.wall
+            }
+            for name, programs in timing.programs().items()
+        },
     }
-    # Only the program initialises backends.
-    if backends.initialised(jax):
-        found["platform"] = jax.default_backend()
-        found["device"] = jax.local_devices()[0].device_kind
-    return found
+
+
+def _quantiles(values: Sequence[float]) -> list[float]:
+    """Return the quantiles of *values*, none if there are no values."""
+    ordered = sorted(values)
+    if not ordered:
+        return []
+    last = len(ordered) - 1
+    return [float(f"{ordered[round(q * last)]:.{_DIGITS}g}") for q in _QUANTILES]
+
+
+def _waited() -> float | None:
+    """
+    Return for what fraction of the time in which the threads of this process could run
+    they waited for a processor, `None` if the kernel does not say.
+
+    The first two numbers of ``schedstat`` are nanoseconds run and waited. Threads that
+    have exited are missing.
+    """
+    ran = waited = 0
+    try:
+        for path in Path("/proc/self/task").glob("*/schedstat"):
+            first, second, *_ = path.read_text().split()
+            ran, waited = ran + int(first), waited + int(second)
+    except (OSError, ValueError):
+        return None
+    return round(waited / (ran + waited), _DIGITS) if ran else None

@@ -1,0 +1,223 @@
+"""
+Times of every call of counted functions, for `jaxmon baseline`.
+
+Each program is waited for before the next one starts: the device is idle when a call
+begins, and the call's time is the time until its outputs are ready. So host and device
+no longer overlap, which nobody wants of a program that works, and everybody of one that
+is measured.
+
+On a CPU, the wall time of a call doubles when another process takes one of two cores;
+the processor time of all threads of this process changes by a tenth at most. Both are
+kept. Between calls the same piece of work is timed again and again, by the calling
+thread's own clock: on a slower machine it takes longer too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Hashable
+from hashlib import sha256
+from threading import get_ident
+from types import FrameType
+from typing import Any, NamedTuple
+
+from jaxmon.agent.context import Context
+from jaxmon.agent.counted import CountedFunction, arm
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.configuration import is_calling
+from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
+from jaxmon.agent.part import Part
+from jaxmon.agent.sampling.shapes import shapes_of, text_of
+from jaxmon.agent.sampling.window import CallStart
+from jaxmon.clocks import perf_counter, process_time, thread_time
+from jaxmon.interrupts import pass_on
+
+
+SITE = "timing"
+
+# Most calls kept of one program, and programs of one function.
+_CALLS = 1000
+_PROGRAMS = 50
+# Seconds between two runs of the piece of work, which takes a fifth of a millisecond.
+_PAUSE = 0.02
+_WORK = bytes(1 << 18)
+
+
+class CallTimes:
+    """
+    The latest calls of one program.
+
+    Attributes:
+        wall: seconds until the outputs were ready.
+        processor: processor seconds of all threads of the process meanwhile.
+    """
+
+    __slots__ = ("processor", "wall")
+
+    def __init__(self) -> None:
+        self.wall: deque[float] = deque(maxlen=_CALLS)
+        self.processor: deque[float] = deque(maxlen=_CALLS)
+
+
+class _Call(NamedTuple):
+    """A call in progress."""
+
+    function: Function
+    start: CallStart
+    busy: float
+    missed: int
+
+
+class _Timer:
+    """Waits for each call of one object."""
+
+    __slots__ = ("_timing", "function")
+
+    def __init__(self, timing: ExactTiming, function: Function) -> None:
+        self._timing = timing
+        self.function = function
+
+    def begin(
+        self,
+        counted: CountedFunction,
+        jitted: Callable[..., Any],
+        frame: FrameType,
+        /,
+    ) -> None:
+        self._timing.begin(self, counted, jitted, frame)
+
+
+class ExactTiming(Part):
+    """
+    Times all calls that stay on JAX's fast path, except the first after a miss: what
+    the miss started is not waited for.
+
+    Attributes:
+        calibration: seconds of the piece of work.
+    """
+
+    name = SITE
+
+    def __init__(self, context: Context) -> None:
+        self._jax = context.jax
+        self._guard = context.guard
+        self._table = context.table
+        self._registry = context.registry
+        self._place: PostCallHook | None = None
+        self._clean: Callable[[], bool] = bool
+        self._arrays: tuple[type, ...] = ()
+        self._pid = os.getpid()
+        # One object, to be recognised in JAX's hook.
+        self._hook = self._see
+        self._begun: dict[int, _Call] = {}
+        self._missed = 0
+        self._calibrated = 0.0
+        self._times: dict[Function, dict[tuple[Hashable, ...], CallTimes]] = {}
+        self.calibration: deque[float] = deque(maxlen=_CALLS)
+
+    def attach(self, hooks: Hooks) -> None:
+        """Find the hook in JAX, and time what the program jits from now on."""
+        hooks.attach(SITE, self._take, needs=("calls",))
+
+    def _take(self, at: Places) -> None:
+        at.undo_by(self.stop)
+        self._place = PostCallHook(self._jax)
+        self._clean = is_calling(self._jax)
+        import numpy as np  # noqa: PLC0415 - this package loads without it
+
+        self._arrays = (self._jax.Array, np.ndarray)
+        self._registry.added.append(self._added)
+
+    def stop(self) -> None:
+        """Restore JAX."""
+        place, self._place = self._place, None
+        if place is not None:
+            place.leave(self._hook)
+            self._registry.added.remove(self._added)
+
+    def abandon(self) -> None:
+        """Time nothing in a child."""
+        self.stop()
+
+    def programs(self) -> dict[str, dict[str, CallTimes]]:
+        """Return the times by function and by the shapes of the arguments."""
+        return {
+            function.name: {text_of(shapes): times for shapes, times in found.items()}
+            for function, found in list(self._times.items())
+        }
+
+    def _added(self, function: Function, counted: CountedFunction) -> None:
+        arm(counted, _Timer(self, function))
+
+    def begin(
+        self,
+        timer: _Timer,
+        counted: CountedFunction,
+        jitted: Callable[..., Any],
+        frame: FrameType,
+    ) -> None:
+        """Start a call, and wait for the next one."""
+        place = self._place
+        if place is None or not self._guard.on(SITE) or os.getpid() != self._pid:
+            return
+        arm(counted, timer)
+        try:
+            if not self._clean() or self._jax.config.jax_disable_jit:
+                return
+            if not place.take(self._hook):
+                return
+            missed, busy = self._count_missed(), process_time()
+            start = CallStart(timer, counted, jitted, frame)
+            self._begun[get_ident()] = _Call(timer.function, start, busy, missed)
+        except Exception:  # noqa: BLE001 - contained: the call goes on
+            self._guard.failed(SITE)
+
+    def _see(
+        self, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any
+    ) -> None:
+        place = self._place
+        if place is None:
+            return
+        try:
+            begun = self._begun.pop(get_ident(), None)
+            self._jax.block_until_ready(outputs)
+            ended, busy = perf_counter(), process_time()
+        except Exception as error:  # noqa: BLE001 - met where the output is read
+            pass_on(error)
+            return
+        try:
+            # The frame that made the call; ours is above it only now.
+            if begun is not None and begun.start.matches(fun, sys._getframe(1)):  # noqa: SLF001
+                fresh, self._missed = begun.missed != self._missed, begun.missed
+                if not fresh:
+                    times = self._times_of(begun.function, args, kwargs)
+                    if times is not None:
+                        times.wall.append(ended - begun.start.started)
+                        times.processor.append(busy - begun.busy)
+                self._calibrate(ended)
+        except Exception:  # noqa: BLE001 - contained: the call has been made
+            self._guard.failed(SITE)
+
+    def _times_of(
+        self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> CallTimes | None:
+        leaves = self._jax.tree_util.tree_leaves((args, kwargs))
+        shapes = shapes_of(leaves, self._arrays)
+        programs = self._times.setdefault(function, {})
+        found = programs.get(shapes)
+        if found is None and len(programs) < _PROGRAMS:
+            found = programs.setdefault(shapes, CallTimes())
+        return found
+
+    def _calibrate(self, now: float) -> None:
+        if now - self._calibrated >= _PAUSE:
+            before = thread_time()
+            sha256(_WORK).digest()
+            self.calibration.append(thread_time() - before)
+            self._calibrated = perf_counter()
+
+    def _count_missed(self) -> int:
+        return sum(function.missed for function in self._table)

@@ -1,0 +1,53 @@
+"""The shapes of a call's arguments, which tell the programs of a function apart."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from hashlib import blake2s
+from typing import Any
+
+from jaxmon.agent.inspection import name_of
+
+
+_LONGEST = 80
+_LEAVES = 4096
+
+
+def shapes_of(leaves: Sequence[Any], arrays: tuple[Any, ...]) -> tuple[Hashable, ...]:
+    """
+    Return what identifies the shapes of *leaves*: equal if shapes and types are. Costs
+    0.3 µs per leaf; of very many, only the first are read.
+
+    Values are left out, those of static arguments too: a step number passed as an
+    integer is another one on each call.
+
+    Args:
+        leaves: of a call's arguments.
+        arrays: JAX's and NumPy's array classes.
+    """
+    return tuple(
+        [
+            (leaf.dtype, leaf.shape)
+            if isinstance(leaf, arrays)
+            else name_of(type(leaf))
+            for leaf in leaves[:_LEAVES]
+        ]
+    )
+
+
+def text_of(shapes: Sequence[Any]) -> str:
+    """
+    Return *shapes* as text, ``float32[8,4], int32[]``; a long one ends with a digest.
+    """
+    text = ", ".join(map(_word, shapes))
+    if len(text) > _LONGEST:
+        digest = blake2s(text.encode(), digest_size=4).hexdigest()
+        text = f"{text[: _LONGEST - 13]}... {digest}"
+    return text
+
+
+def _word(one: Any) -> str:
+    if isinstance(one, str):
+        return one
+    dtype, shape = one
+    return f"{dtype}[{','.join(map(str, shape))}]"

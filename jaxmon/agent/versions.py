@@ -1,0 +1,78 @@
+"""What the speed of a program depends on besides the program itself."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxmon.agent.jaxlink import backends
+
+
+# Environment variables that change what XLA makes of a program, or how it runs.
+_VARIABLES = (
+    "XLA_FLAGS",
+    "LIBTPU_INIT_ARGS",
+    "JAX_ENABLE_X64",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+)
+_LONGEST = 500
+
+
+def versions(
+    jax: Any, *, environ: Mapping[str, str] | None = None, root: Path = Path("/")
+) -> dict[str, str]:
+    """
+    Return versions, machine, devices and flags by name, in display order.
+
+    What is unknown is absent; devices are, until the program has initialised its
+    backends. Takes about a millisecond: it reads small files under *root*.
+    """
+    environ = os.environ if environ is None else environ
+    found = {
+        "jax": str(jax.__version__),
+        "jaxlib": backends.version() or "",
+        "python": platform.python_version(),
+        "processor": _processor(root),
+        "cores": str(_cores()),
+        "driver": _driver(root),
+        **{name: environ.get(name, "") for name in _VARIABLES},
+    }
+    # Only the program initialises backends.
+    if backends.initialised(jax):
+        devices = jax.local_devices()
+        found["platform"] = jax.default_backend()
+        found["device"] = devices[0].device_kind
+        found["devices"] = str(len(devices))
+    return {name: value[:_LONGEST] for name, value in found.items() if value}
+
+
+def _processor(root: Path) -> str:
+    """Return the model of the processor, at least its architecture."""
+    for line in _text(root / "proc/cpuinfo").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+def _cores() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _driver(root: Path) -> str:
+    """Return the version of NVIDIA's kernel module, if it is loaded."""
+    return _text(root / "sys/module/nvidia/version").strip()
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(4096)
+    except OSError:
+        return ""

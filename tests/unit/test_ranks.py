@@ -1,0 +1,46 @@
+"""The rank test against every order of the runs, and against published tables."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from operator import ge
+
+import pytest
+
+from jaxmon.baseline.ranks import RISK, critical, not_slower
+
+
+def orders(before: int, after: int) -> list[int]:
+    """Return the number of pairs that are not slower, in each order of the runs."""
+    places = range(before + after)
+    found = []
+    for later in combinations(places, after):
+        earlier = [place for place in places if place not in later]
+        found.append(not_slower(earlier, later, ge))
+    return found
+
+
+@pytest.mark.parametrize("before", range(1, 7))
+@pytest.mark.parametrize("after", range(1, 7))
+@pytest.mark.parametrize("risk", [RISK, 0.05])
+def test_accusations_are_as_rare_as_promised(
+    before: int, after: int, risk: float
+) -> None:
+    """
+    Where nothing has changed, at most the promised fraction of all orders of the runs
+    is an accusation, and one more pair would be too many.
+    """
+    found, most = orders(before, after), critical(before, after, risk)
+    assert sum(pairs <= most for pairs in found) <= risk * len(found)
+    assert sum(pairs <= most + 1 for pairs in found) > risk * len(found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pairs"),
+    [(4, 4, -1), (4, 5, 0), (5, 5, 1), (6, 6, 3), (8, 8, 9), (10, 10, 19)],
+)
+def test_critical_values_are_those_of_the_tables(
+    before: int, after: int, pairs: int
+) -> None:
+    """They are in each table of Mann and Whitney's test, one-sided at 1 %."""
+    assert critical(before, after, 0.01) == pairs
