@@ -14,6 +14,7 @@ REQUEST_SECONDS = _requests.histogram(
     "jaxmon_request_seconds",
     "Request latency; a request is cold if a compile happened on its behalf.",
     "route",
+    ("outcome", REQUEST_OUTCOMES),
     ("start", STARTS),
     # 0.2 s and 1 s are thresholds of the default SLOs.
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),

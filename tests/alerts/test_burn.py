@@ -196,7 +196,10 @@ def test_a_target_that_vanishes_takes_its_page_along(tmp_path):
     run(case, tmp_path)
 
 
-HISTOGRAM = 'jaxmon_request_seconds_{}{{job="web",route="/gen",start="warm"{}}}'
+HISTOGRAM = (
+    'jaxmon_request_seconds_{}{{job="web",route="/gen",outcome="success",'
+    'start="warm"{}}}'
+)
 LATENCY = {
     HISTOGRAM.format("count", ""): "0+100x60",
     HISTOGRAM.format("bucket", ',le="0.2"'): "0+20x60",
@@ -217,6 +220,11 @@ FUNCTION = {"job": "web", "function": "step"}
         (
             "JaxmonWarmLatencyBudgetBurn",
             {key.replace('"warm"', '"cold"'): value for key, value in LATENCY.items()},
+            [],
+        ),
+        (
+            "JaxmonWarmLatencyBudgetBurn",
+            {key.replace('"success"', '"error"'): n for key, n in LATENCY.items()},
             [],
         ),
         (

@@ -222,6 +222,6 @@ def bucket_of(samples: dict[str, float], quantile: float) -> int:
 
 def cumulative(samples: dict[str, float]) -> list[float]:
     """Return the buckets of warm predictions, ``+Inf`` last."""
-    labels = f'{{route="{PREDICT}",start="warm",le="'
+    labels = f'{{route="{PREDICT}",outcome="success",start="warm",le="'
     lead = f"{REQUEST_SECONDS.name}_bucket{labels}"
     return [value for one, value in samples.items() if one.startswith(lead)]

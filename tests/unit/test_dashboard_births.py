@@ -19,7 +19,10 @@ OWN = f'{PROCESS},function="step"'
 PHASE = f'{{{OWN},phase="backend_compile"}}'
 SECONDS = catalog.COMPILE_SECONDS.name
 BORN = "_x10 {}+0x50"
-COLD = f'{catalog.REQUEST_SECONDS.name}_bucket{{job="web",route="/gen",start="cold"'
+COLD = (
+    f'{catalog.REQUEST_SECONDS.name}_bucket{{job="web",route="/gen",outcome="success",'
+    'start="cold"'
+)
 SERIES = {
     f'{catalog.REQUESTS.name}{{job="web",route="/gen",start="cold"}}': BORN.format(1),
     f'{catalog.ERRORS.name}{{{OWN},kind="oom"}}': BORN.format(1),

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import get_args
 
 import pytest
 
 import jaxmon
-from jaxmon.catalog import REQUEST_SECONDS, REQUESTS, REQUESTS_IN_PROGRESS
+from jaxmon.catalog import (
+    REQUEST_OUTCOMES,
+    REQUEST_SECONDS,
+    REQUESTS,
+    REQUESTS_IN_PROGRESS,
+)
 from jaxmon.indicators import requests
 from jaxmon.indicators.requests import mark_cold
-from jaxmon.indicators.routes import Route, Routes
+from jaxmon.indicators.routes import Outcome, Route, Routes
 from tests.indicators import recording
 from tests.support import run_python
 
@@ -27,13 +33,30 @@ def test_a_request_is_counted_when_it_ends(recorded):
     with jaxmon.request("predict"):
         assert recorded.value(IN_PROGRESS, route="predict") == 1
         assert len(recorded.values(COUNT, route="predict")) == 6
-        assert len(recorded.values(SECONDS_COUNT, route="predict")) == 2
+        assert recorded.values(SECONDS_COUNT, route="predict") == []
         assert recorded.requests() == {}
 
     assert recorded.value(IN_PROGRESS, route="predict") == 0
     assert recorded.requests() == {("predict", "success", "warm"): 1}
-    assert recorded.value(SECONDS_COUNT, start="warm") == 1
-    assert recorded.value(SECONDS_COUNT, start="cold") == 0
+    assert recorded.values(SECONDS_COUNT, outcome="success", start="warm") == [1]
+    assert recorded.values(SECONDS_COUNT) == [1]
+
+
+def test_latency_is_kept_by_outcome_and_start(recorded):
+    """What took long and failed is not among the latencies of what succeeded."""
+    for outcome in get_args(Outcome):
+        with jaxmon.request("predict") as request:
+            request.outcome = outcome
+            mark_cold()
+    with jaxmon.request("predict"):
+        pass
+
+    for outcome in REQUEST_OUTCOMES:
+        labels = {"route": "predict", "outcome": outcome, "start": "cold"}
+        assert recorded.values(SECONDS_COUNT, **labels) == [1]
+    warm = recorded.values(SECONDS_COUNT, start="warm")
+    assert warm == recorded.values(SECONDS_COUNT, outcome="success", start="warm")
+    assert warm == [1]
 
 
 def test_an_exception_is_an_error_and_goes_on(recorded):

@@ -108,10 +108,11 @@ def failed() -> Expr:
 
 
 def request_seconds(start: str) -> Histogram:
-    """Return the latency of requests with this *start*, cold or warm."""
+    """Return the latency of successful requests with this *start*, cold or warm."""
     # Often the first of its route, and the only one.
     rare = start == "cold"
-    return histogram(catalog.REQUEST_SECONDS, eq("start", start), *PROCESS, rare=rare)
+    kind = eq("outcome", "success"), eq("start", start)
+    return histogram(catalog.REQUEST_SECONDS, *kind, *PROCESS, rare=rare)
 
 
 def step_age() -> Expr:

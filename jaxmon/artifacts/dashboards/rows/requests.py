@@ -60,9 +60,9 @@ def oncall(slos: Slos) -> Row:
                 "Latency of warm requests",
                 *_quantiles("warm", 0.5, 0.95, 0.99),
                 text=(
-                    "Requests that did not wait for a compile; the line is the "
-                    "objective for p95. A slow p99 with a good p50 points at queueing "
-                    "or GC."
+                    "Successful requests that did not wait for a compile; the line is "
+                    "the objective for p95. A slow p99 with a good p50 points at "
+                    "queueing or GC."
                 ),
                 thresholds=q.latency(slos, "warm-latency"),
                 alerts=q.alert_of(slos, "warm-latency"),
@@ -71,8 +71,8 @@ def oncall(slos: Slos) -> Row:
                 205,
                 "Latency of cold requests",
                 *_quantiles("cold", 0.5, 0.95),
-                text="Requests that waited for a compile. Warm up at deployment and "
-                "share a persistent cache to have none.",
+                text="Successful requests that waited for a compile. Warm up at "
+                "deployment and share a persistent cache to have none.",
                 no_value="No cold requests",
             ),
             timeseries(
@@ -119,7 +119,7 @@ def oncall(slos: Slos) -> Row:
 
 def debug() -> Row:
     """Return how latency is distributed, and which routes are slow."""
-    by = ("job", "route", "start")
+    by = ("job", "route", "outcome", "start")
     p95 = histogram(catalog.REQUEST_SECONDS, *q.PROCESS).quantile(0.95, *by)
     return row(
         14,
@@ -142,9 +142,10 @@ def debug() -> Row:
             ),
             timeseries(
                 1403,
-                "p95 by route and start",
-                Target(q.known(p95), "{{job}} {{route}} {{start}}"),
-                text="p95 latency per route, cold and warm separately.",
+                "p95 by route, outcome and start",
+                Target(q.known(p95), "{{job}} {{route}} {{outcome}} {{start}}"),
+                text="p95 latency per route. Errors at the length of a timeout: "
+                "something that the route calls is unresponsive.",
             ),
         ),
         line(
