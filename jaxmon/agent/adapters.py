@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.agent.part import Part
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family
 from jaxmon.indicators import recorder
 from jaxmon.indicators.figures import Indicators
@@ -29,6 +29,17 @@ class Markers(Part):
     def collect(self) -> Iterable[Family]:
         """Return requests, steps and other markers."""
         return self.figures.collect()
+
+    def explain(self) -> Explanation:
+        """Return requests by route, steps by loop, and queues."""
+        figures = self.figures
+        return Explanation(
+            {
+                "requests": figures.explain_requests,
+                "steps": figures.loops.explain,
+                "queues": figures.queues.explain,
+            }
+        )
 
     def stop(self) -> None:
         """Disconnect the markers."""

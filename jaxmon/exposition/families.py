@@ -110,6 +110,33 @@ class Histogram:
         """Sum of the observed values."""
         return self._sum
 
+    @property
+    def mean(self) -> float | None:
+        """Mean of the observed values, `None` without any."""
+        with self._lock:
+            count = sum(self._counts)
+            return self._sum / count if count else None
+
+    def quantile(self, fraction: float) -> float | None:
+        """
+        Return the value below which *fraction* of the observations lie, as Prometheus
+        estimates it: interpolated within its bucket, at most the highest bound. `None`
+        without observations.
+        """
+        with self._lock:
+            running = list(accumulate(self._counts))
+        if not running[-1]:
+            return None
+        rank, bounds = fraction * running[-1], self._metric.buckets
+        index = bisect_left(running, rank)
+        if index >= len(bounds):
+            return bounds[-1]
+        before = running[index - 1] if index else 0
+        low = bounds[index - 1] if index else min(0.0, bounds[0])
+        inside = running[index] - before
+        part = (rank - before) / inside if inside else 1.0
+        return low + (bounds[index] - low) * part
+
     def samples(self) -> list[Sample]:
         """Return buckets, sum and count, consistent with each other."""
         with self._lock:

@@ -68,6 +68,13 @@ class BatchFill:
             found = self._fills.setdefault(route, new)
         found.observe(size / capacity)
 
+    def explain(self) -> dict[str, dict[str, float | None]]:
+        """Return the number of batches of each route, and their mean fill."""
+        return {
+            route: {"count": fill.count, "fill_ratio": fill.mean}
+            for route, fill in list(self._fills.items())
+        }
+
     def collect(self) -> list[Family]:
         """Return the families of batches."""
         fills = list(self._fills.values())

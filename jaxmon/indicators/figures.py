@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.batches import BatchFill
@@ -44,6 +45,15 @@ class Indicators:
             *self.batches.collect(),
             *self.queues.collect(),
         ]
+
+    def explain_requests(self) -> dict[str, Mapping[str, Any]]:
+        """Return requests and batches, by route."""
+        fills = self.batches.explain()
+        found = dict(self.routes.explain())
+        return {
+            name: {**found.get(name, {}), "batches": fills.get(name)}
+            for name in {**found, **fills}
+        }
 
     def overflow(self) -> dict[str, int]:
         """Return how often a value exceeded the limit, by label."""

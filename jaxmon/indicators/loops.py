@@ -57,6 +57,20 @@ class Loop:
             self.last_step = wall_time()
         self.seconds.observe(seconds)
 
+    def explain(self) -> dict[str, float | None]:
+        """Return the steps so far; the wait for data is part of a step."""
+        spent = self.seconds.sum
+        return {
+            "steps": self.steps,
+            "running": self.running,
+            "mean_seconds": self.seconds.mean,
+            "p50_seconds": self.seconds.quantile(0.5),
+            "p95_seconds": self.seconds.quantile(0.95),
+            "data_wait_seconds": self.waited,
+            "data_wait_ratio": min(self.waited / spent, 1.0) if spent else None,
+            "last_step_seconds": max(wall_time() - self.last_step, 0.0),
+        }
+
 
 class Loops:
     """Loops by label, at most *limit* of them, and as many names of items."""
@@ -81,6 +95,10 @@ class Loops:
         key = (loop.name, self.item_labels.admit(item))
         with self._lock:
             self._items[key] = self._items.get(key, 0) + number
+
+    def explain(self) -> dict[str, dict[str, float | None]]:
+        """Return the steps so far, by loop."""
+        return {loop.name: loop.explain() for loop in list(self._loops.values())}
 
     def collect(self) -> list[Family]:
         """Return the families of loops."""

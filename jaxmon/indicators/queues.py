@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import BuiltinMethodType, MethodType, MethodWrapperType, ModuleType
+from typing import Any
 
 from jaxmon import catalog, interrupts
 from jaxmon.exposition.families import Family, series
+from jaxmon.indicators.depth_history import DepthHistory
 from jaxmon.indicators.labels import OTHER, Labels
 from jaxmon.indicators.recorder import Guard, recorder
 
@@ -150,6 +152,7 @@ class QueueDepths:
         self.labels = Labels(limit)
         self._guard = guard
         self._set: dict[str, int] = {}
+        self._histories: dict[str, DepthHistory] = {}
 
     def set(self, name: str, depth: int) -> None:
         """Keep *depth* until another is set. Thread-safe."""
@@ -157,16 +160,26 @@ class QueueDepths:
         # The depth that the last of many queues set is the depth of none.
         if name != OTHER:
             self._set[name] = depth
+            self._note(name, depth)
 
     def forget(self, name: str) -> None:
         """Forget the depth that was set."""
         self._set.pop(name, None)
 
+    def explain(self) -> dict[str, Mapping[str, Any]]:
+        """Query all sources; return depth and growth by queue."""
+        known = self._read()
+        histories = [(name, self._histories.get(name)) for name in known]
+        return {name: one.explain() for name, one in histories if one is not None}
+
     def collect(self) -> list[Family]:
-        """
-        Query all sources and return the depths; a failing source omits only its own
-        queue.
-        """
+        """Query all sources and return the depths."""
+        metric = catalog.QUEUE_DEPTH
+        known = self._read().items()
+        return [Family(metric, [(series(metric, n), depth) for n, depth in known])]
+
+    def _read(self) -> dict[str, int]:
+        """Return the depths; a failing source omits only its own queue."""
         depths, failed = dict(self._set), set()
         for name, function in sources():
             label = OTHER
@@ -176,9 +189,19 @@ class QueueDepths:
             except Exception:  # noqa: BLE001 - theirs: counted, asked again next time
                 failed.add(label)
                 self._guard.failed(SITE, stays_on=True, theirs=True)
-        metric = catalog.QUEUE_DEPTH
-        known = [(n, depth) for n, depth in depths.items() if n not in failed]
-        return [Family(metric, [(series(metric, n), depth) for n, depth in known])]
+        known = {n: depth for n, depth in depths.items() if n not in failed}
+        for name, depth in known.items():
+            self._note(name, depth)
+        # What is no longer exported may come back, under another meaning.
+        for name in set(self._histories) - set(depths) - failed:
+            self._histories.pop(name, None)
+        return known
+
+    def _note(self, name: str, depth: int) -> None:
+        found = self._histories.get(name)
+        if found is None:
+            found = self._histories.setdefault(name, DepthHistory())
+        found.note(depth)
 
 
 def checked(depth: int) -> int:

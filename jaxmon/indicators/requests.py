@@ -24,9 +24,10 @@ class OpenRequest:
         outcome: outcome, if the program knows better than the default (error on an
             exception): ``"success"``, ``"client_error"`` or ``"error"``.
         cold: whether a compile happened on its behalf.
+        started: when it began, on the performance counter.
     """
 
-    __slots__ = ("_ended", "_indicators", "_route", "_started", "cold", "outcome")
+    __slots__ = ("_ended", "_indicators", "_route", "cold", "outcome", "started")
 
     def __init__(
         self, route: str, indicators: Recorder | None, holder: Request
@@ -36,7 +37,7 @@ class OpenRequest:
         self._ended = False
         self._indicators = indicators
         self._route: Route | None = None
-        self._started = now()
+        self.started = now()
         if indicators is not None and indicators.guard.on(SITE):
             try:
                 found = indicators.routes.of(str(route))
@@ -63,7 +64,7 @@ class OpenRequest:
         Finish and count the request, as leaving the block does. Only the first call
         counts.
         """
-        seconds = now() - self._started
+        seconds = now() - self.started
         # Not whether it is being served: the garbage collector drops what holds the
         # request of a generator in a cycle before it has that leave its block.
         route = self._route

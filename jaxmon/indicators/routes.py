@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 from threading import RLock
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.indicators.endings import now
 from jaxmon.indicators.labels import Labels
 
 
 Outcome = Literal["success", "client_error", "error"]
+
+
+class Serving(Protocol):
+    """A request in progress."""
+
+    started: float
 
 
 class Route:
@@ -33,7 +41,7 @@ class Route:
         self.name = name
         # With what ends each of them when it is no longer referenced. Set and removed
         # in single steps, so that no interruption leaves one behind.
-        self.serving: dict[object, ref[Any]] = {}
+        self.serving: dict[Serving, ref[Any]] = {}
         self.counts = dict.fromkeys(
             product(catalog.REQUEST_OUTCOMES, catalog.STARTS), 0
         )
@@ -54,6 +62,26 @@ class Route:
             latency = self.seconds.setdefault(kind, new)
         latency.observe(seconds)
 
+    def explain(self) -> Mapping[str, Any]:
+        """Return the requests so far, by outcome and start; latency in seconds."""
+        ages = [now() - one.started for one in list(self.serving)]
+        return {
+            "in_progress": len(ages),
+            "oldest_seconds": max(ages, default=0.0),
+            "finished": [
+                {
+                    "outcome": outcome,
+                    "start": start,
+                    "count": count,
+                    "mean_seconds": latency.mean,
+                    "p50_seconds": latency.quantile(0.5),
+                    "p95_seconds": latency.quantile(0.95),
+                }
+                for (outcome, start), count in list(self.counts.items())
+                if (latency := self.seconds.get((outcome, start))) is not None
+            ],
+        }
+
 
 class Routes:
     """Routes by label, at most *limit* of them."""
@@ -69,6 +97,10 @@ class Routes:
             name = self.labels.admit(name)
             found = self._routes.setdefault(name, Route(name))
         return found
+
+    def explain(self) -> dict[str, Mapping[str, Any]]:
+        """Return the requests so far, by route."""
+        return {route.name: route.explain() for route in list(self._routes.values())}
 
     def collect(self) -> list[Family]:
         """Return the families of requests."""

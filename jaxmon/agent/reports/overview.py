@@ -27,7 +27,17 @@ from jaxmon.version import version
 _MOST_FUNCTIONS = 500
 
 # Sections that the document always has.
-_SECTIONS = ("compiling", "memory", "allocations", "cache", "transfers", "errors")
+_SECTIONS = (
+    "compiling",
+    "requests",
+    "steps",
+    "queues",
+    "memory",
+    "allocations",
+    "cache",
+    "transfers",
+    "errors",
+)
 _OF_MEMORY = ("memory", "allocations", "transfers")
 _NOT_COUNTED = {"calls": None, "hits": None}
 _OF_FUNCTION = ("cache", "program", "samples", "numerics", "determinism")
