@@ -25,8 +25,9 @@ from jaxmon.agent.inspection import (
     module_of,
     name_of,
 )
-from jaxmon.agent.jaxlink.jit import exported
+from jaxmon.agent.jaxlink.jit import exported, inside_shim, name_in_program
 from jaxmon.agent.jaxlink.ownership import is_module
+from jaxmon.agent.jaxlink.program_lines import ProgramLine
 from jaxmon.agent.live import LiveObjects
 from jaxmon.catalog import COMPILE_SECONDS
 from jaxmon.exposition.families import Histogram
@@ -148,7 +149,7 @@ class FunctionTable:
         return iter(list(self._functions.values()))
 
     def of(self, fun: object) -> Function:
-        """Return the entry of the callable *fun*."""
+        """Return the entry of the callable *fun*, if who jitted it is unknown."""
         name, internal = label(fun)
         return self.named(name, internal=internal)
 
@@ -183,13 +184,19 @@ class FunctionTable:
             return created
 
 
-def label(fun: object) -> tuple[str, bool]:
+def label(fun: object, line: ProgramLine | None = None) -> tuple[str, bool]:
     """
     Return the label of the callable *fun* and whether it is JAX's own.
 
     Partials and bound methods are named after the function inside; a callable object
     without its own name after its class; an exported program, possibly from another
-    process, ``exported.`` with the name of its source. Runs no user code.
+    process, ``exported.`` with the name of its source. A callable of JAX that the
+    program jits is named after the user's function inside, or else as if it were
+    defined where it is jitted. Runs no user code.
+
+    Args:
+        fun: what is jitted.
+        line: where the program jits it; `None` if JAX does, or if unknown.
     """
     for _ in range(_DEEPEST):
         if not is_subclass(type(fun), functools.partial):
@@ -205,7 +212,20 @@ def label(fun: object) -> tuple[str, bool]:
     module, *names = [one if type(one) is str else None for one in given]
     module = module or module_of(type(fun))
     name = next(filter(None, names), None) or name_of(type(fun))
-    return valid(f"{module or UNKNOWN}.{name}"), is_module(module)
+    if not is_module(module):
+        return valid(f"{module or UNKNOWN}.{name}"), False
+    if (inside := inside_shim(of)) is not None:
+        return label(inside, line)
+    users = name_in_program(of, search=line is not None)
+    if users is None and line is not None:
+        users = _name_at(line, name)
+    return valid(users or f"{module}.{name}"), users is None
+
+
+def _name_at(line: ProgramLine, name: str) -> str:
+    """Return the name of a function called *name*, were it defined at *line*."""
+    inside = "" if line.function == "<module>" else f"{line.function}.<locals>."
+    return f"{line.module}.{inside}{name.rpartition('.')[2]}"
 
 
 def valid(name: str) -> str:

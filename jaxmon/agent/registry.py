@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.jaxlink import jit
+from jaxmon.agent.jaxlink.program_lines import ProgramLine
 
 
 # Offset of weak references in objects of a type, 0 if it has none. Trying one without
 # raises, which costs twenty times as much.
 _WEAK = cast("Callable[[type], int]", vars(type)["__weakrefoffset__"].__get__)
+
+
+class Jit(NamedTuple):
+    """
+    One use of `jax.jit` or `jax.pmap` by the program.
+
+    Attributes:
+        function: the statistics of what was jitted.
+        counted: a weak reference to the object created.
+        line: where the program did it; `None` if unknown.
+        number: larger than that of earlier ones.
+    """
+
+    function: Function
+    counted: weakref.ref[CountedFunction]
+    line: ProgramLine | None
+    number: int
 
 
 class Registry:
@@ -27,23 +46,36 @@ class Registry:
     Attributes:
         codes_tell: whether `by_code` knows every counted function.
         added: called with each new object, before the program has it.
+        complete: whether everything that the program jits from now on is added.
     """
 
     def __init__(self) -> None:
         self.codes_tell = True
         self.added: list[Callable[[Function, CountedFunction], None]] = []
-        self._entries: dict[int, tuple[Function, weakref.ref[Any]]] = {}
+        self.complete = False
+        self._entries: dict[int, tuple[Jit, weakref.ref[Any]]] = {}
+        self._numbers = itertools.count()
         self._codes: dict[int, tuple[Function, types.CodeType]] = {}
         self._makers: dict[Function, Callable[..., Any]] = {}
         self._existing: list[tuple[weakref.ref[Any], str]] | None = None
 
-    def add(self, function: Function, counted: CountedFunction, key: object) -> None:
-        """Count calls of *counted* for *function*; *key* as in `by_key`."""
+    def add(
+        self,
+        function: Function,
+        counted: CountedFunction,
+        key: object,
+        line: ProgramLine | None = None,
+    ) -> None:
+        """
+        Count calls of *counted*, jitted at *line*, for *function*; *key* as in
+        `by_key`.
+        """
         function.objects.add(counted)
         # The reference's callback is C and drops the entry with the function, before
         # the key's id can belong to anything else.
         forget = functools.partial(self._entries.pop, id(key))
-        self._entries[id(key)] = function, _reference(key, counted, forget)
+        jit = Jit(function, weakref.ref(counted), line, self.now())
+        self._entries[id(key)] = jit, _reference(key, counted, forget)
         function.counted = True
         for notify in self.added:
             notify(function, counted)
@@ -57,7 +89,16 @@ class Registry:
                 pmap.
         """
         found = self._entries.get(id(key))
+        return found[0].function if found else None
+
+    def jit_of(self, key: object) -> Jit | None:
+        """Return how the object with this *key*, as in `by_key`, was jitted."""
+        found = self._entries.get(id(key))
         return found[0] if found else None
+
+    def now(self) -> int:
+        """Return a number larger than those of all objects jitted before."""
+        return next(self._numbers)
 
     def by_code(self, code: types.CodeType) -> Function | None:
         """

@@ -9,7 +9,8 @@ import numpy as np
 
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.leaf_types import Leaf
-from jaxmon.agent.recompiles.causes import SHOWN, Cause, CauseFinder, source_of
+from jaxmon.agent.recompiles.causes import SHOWN, Cause, CauseFinder
+from jaxmon.agent.recompiles.recreations import created
 from jaxmon.agent.recompiles.signatures import (
     LEAF,
     Argument,
@@ -19,6 +20,7 @@ from jaxmon.agent.recompiles.signatures import (
     Static,
     value_of,
 )
+from jaxmon.agent.registry import Registry
 
 
 def jitted(fun: Any, source: str | None = "f at file.py:1") -> Jitted:
@@ -50,9 +52,9 @@ def judge(
     causes: CauseFinder, made: Jitted, signature: Signature | None
 ) -> Cause | None:
     """Return why *made* is compiled, and let it be compiled."""
-    given = source_of(made), causes.history(made.fun), signature
-    cause = causes.of(*given)
-    causes.remember(*given)
+    history, new = causes.history(made.fun), created(made, Registry(), options=())
+    cause = causes.of(history, new, signature)
+    causes.remember(history, new, signature, new.number)
     return cause
 
 
@@ -211,7 +213,7 @@ def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
     gc.collect()
 
     assert causes._seen == {}
-    assert len(causes._last) == 2
+    assert sorted(map(len, causes._recreations._lines.values())) == [1, 1]
     assert name(judge(causes, jitted(3, "other"), call(leaf(2)))) == "unknown"
 
 

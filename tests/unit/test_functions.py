@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import types
+
+import jax.numpy as jnp
 
 from jaxmon.agent.counted import CountedFunction
 from jaxmon.agent.functions import Function, FunctionTable, label
+from jaxmon.agent.jaxlink.program_lines import ProgramLine
 
 
 class Callable:
@@ -41,24 +45,60 @@ def plain_named(name: object) -> Callable:
     return found
 
 
+def function_of(module: str) -> types.FunctionType:
+    """Return a function defined in *module*."""
+    return types.FunctionType(plain.__code__, {"__name__": module})
+
+
 def test_functions_of_jax_are_known_by_their_package() -> None:
     """A package whose name only begins alike is the user's."""
+    modules = ("jax", "jax.numpy", "jaxlib.mlir", "jaxtyping", "my.jax")
 
-    def theirs() -> None:
-        pass
-
-    internal = {}
-    for module in ("jax", "jax.numpy", "jaxlib.mlir", "jaxtyping", "my.jax"):
-        theirs.__module__ = module
-        internal[module] = label(theirs)[1]
-
-    assert internal == {
+    assert {module: label(function_of(module))[1] for module in modules} == {
         "jax": True,
         "jax.numpy": True,
         "jaxlib.mlir": True,
         "jaxtyping": False,
         "my.jax": False,
     }
+
+
+def test_who_jits_decides_whose_function_it_is() -> None:
+    """
+    A function of JAX is named as if it were defined where the program jits it, and
+    after the program's function that it calls, if there is one.
+    """
+    there = ProgramLine("train.py", 3, "train", "fit")
+    top = ProgramLine("train.py", 9, "train", "<module>")
+    theirs = function_of("jax.numpy")
+
+    def around(fun: object) -> types.FunctionType:
+        def checked() -> object:
+            return fun
+
+        checked.__module__ = "jax._src.checkify"
+        return types.FunctionType(
+            checked.__code__,
+            {"__name__": "jax._src.checkify"},
+            closure=checked.__closure__,
+        )
+
+    assert label(theirs, there) == ("train.fit.<locals>.plain", False)
+    assert label(functools.partial(theirs), top) == ("train.plain", False)
+    assert label(around(plain), there) == (f"{__name__}.plain", False)
+    assert label(around(theirs), there) == ("train.fit.<locals>.checked", False)
+    assert label(around(plain))[1]
+
+
+def test_a_name_taken_over_from_jax_does_not_make_a_function_jaxs() -> None:
+    """`functools.wraps` copies the module too; the code says whose it is."""
+
+    @functools.wraps(jnp.cos)
+    def cosine() -> None:
+        pass
+
+    own = test_a_name_taken_over_from_jax_does_not_make_a_function_jaxs.__name__
+    assert label(cosine) == (f"{__name__}.{own}.<locals>.cosine", False)
 
 
 def test_a_full_table_shares_one_entry() -> None:

@@ -7,6 +7,7 @@ These return a `CountedFunction` in place of JAX's object.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,8 @@ from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import patch_targets
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.jit import missing
+from jaxmon.agent.jaxlink.program_lines import ProgramLine, ProgramLineFinder
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family
 
@@ -44,6 +47,7 @@ class CallLayer(Part):
         self._table = context.table
         self._guard = context.guard
         self._registry = context.registry
+        self._lines = ProgramLineFinder(SourceLineFinder(context.jax))
         self._hooks: Hooks | None = None
         self.active = True
 
@@ -60,11 +64,12 @@ class CallLayer(Part):
         _unwrap_for_eval_shape(at, jax, self._guard)
         at.undo_by(self._rest)
         at.replace(maker.owner, maker.name, self._counting_jit(original))
+        self._registry.complete = True
         if "pmap" in vars(jax):  # it may be removed, with calls still to count
             at.replace(jax, "pmap", self._counting_pmap(jax.pmap))
 
     def _rest(self) -> None:
-        self.active = False
+        self.active = self._registry.complete = False
 
     def collect(self) -> list[Family]:
         """
@@ -103,11 +108,11 @@ class CallLayer(Part):
 
         @functools.wraps(original)
         def make(fun: Callable[..., Any], jit_info: Any) -> Any:
-            function = self._counted(fun)
-            if function is None:
+            found = self._counted(fun, sys._getframe(1))  # noqa: SLF001 - who jits
+            if found is None:
                 return original(fun, jit_info)
-            jitted = self._maker(original, function)(fun, jit_info)
-            return self._count(jitted, function, jit_info)
+            jitted = self._maker(original, found[0])(fun, jit_info)
+            return self._count(jitted, jit_info, *found)
 
         return make
 
@@ -115,8 +120,9 @@ class CallLayer(Part):
         @functools.wraps(original)
         def pmap(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             self._registry.codes_tell = False
-            jitted, function = original(fun, *args, **kwargs), self._counted(fun)
-            return jitted if function is None else self._count(jitted, function, fun)
+            found = self._counted(fun, sys._getframe(1))  # noqa: SLF001 - who jits
+            jitted = original(fun, *args, **kwargs)
+            return jitted if found is None else self._count(jitted, fun, *found)
 
         return pmap
 
@@ -130,37 +136,51 @@ class CallLayer(Part):
             self._guard.failed(SITE)
             return original
 
-    def _counted(self, fun: Callable[..., Any]) -> Function | None:
-        """Return the function for which calls of a jitted *fun* are counted, if any."""
+    def _counted(
+        self, fun: Callable[..., Any], frame: types.FrameType
+    ) -> tuple[Function, ProgramLine | None] | None:
+        """
+        Return the function for which calls of *fun*, jitted below *frame*, are counted,
+        and where the program jits it; `None` if the function is JAX's.
+        """
         try:
             if self.active and self._guard.on(SITE):
-                name, internal = label(fun)
-                return None if internal else self._table.named(name)
+                line = self._lines.that_jits(frame)
+                name, internal = label(fun, line)
+                return None if internal else (self._table.named(name), line)
         except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
             self._guard.failed(SITE)
         return None
 
     def _count(
-        self, jitted: Callable[..., Any], function: Function, key: object
+        self,
+        jitted: Callable[..., Any],
+        key: object,
+        function: Function,
+        line: ProgramLine | None,
     ) -> Callable[..., Any]:
         """Return *jitted* so that it counts for *function*; *key* as in `Registry`."""
         try:
-            again = functools.partial(self._again, function, key)
+            again = functools.partial(self._again, key, function, line)
             counted = CountedFunction(jitted, again)
-            self._registry.add(function, counted, key)
+            self._registry.add(function, counted, key, line)
         except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
             self._guard.failed(SITE)
             return jitted
         return counted
 
     def _again(
-        self, function: Function, key: object, jitted: Callable[..., Any]
+        self,
+        key: object,
+        function: Function,
+        line: ProgramLine | None,
+        jitted: Callable[..., Any],
     ) -> Callable[..., Any]:
         """
         Return *jitted*, a copy of an object counted for *function* under *key*, as a
         counting function.
         """
-        return self._count(jitted, function, key) if self.active else jitted
+        return self._count(jitted, key, function, line) if self.active else jitted
 
 
 def _unwrap_for_eval_shape(at: Places, jax: types.ModuleType, guard: Guard) -> None:

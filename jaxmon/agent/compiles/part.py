@@ -279,7 +279,7 @@ class Compiles(Part):
     ) -> None:
         """Record the call that caused *compile_*."""
         miss.compiled = True
-        found = self._recompiles.find_cause(frame, inner)
+        found = self._recompiles.find_cause(miss.function, frame, inner)
         if found is not None:
             jitted, compile_.pending = found
             compile_.began = miss.started

@@ -9,13 +9,15 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from jaxmon import interrupts
 from jaxmon.agent.inspection import name_of
-from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.jaxlink.ownership import is_class, is_code
 
 
 TYPE_NAME = "PjitFunction"
 """Name of the class of jitted objects, by which libraries recognise them."""
 
+_MAX_SEARCHED = 50
 
 _LEAVES = (
     ("in_shardings", "in_shardings_leaves"),
@@ -127,6 +129,53 @@ def closure(function: Any) -> dict[str, Any]:
         name: cell.cell_contents
         for name, cell in zip(function.__code__.co_freevars, cells, strict=True)
     }
+
+
+def inside_shim(fun: object) -> Any:
+    """
+    Return the partial in the object by which JAX's own ``Partial`` holds one, such as
+    the second result of `jax.linearize`; `None` if *fun* is something else.
+    """
+    kind = type(fun)
+    if name_of(kind) != "_HashableCallableShim" or not is_class(kind):
+        return None
+    return getattr(fun, "fun", None)
+
+
+def name_in_program(fun: object, *, search: bool) -> str | None:
+    """
+    Return ``module.qualname`` of the code that *fun*, which claims to be JAX's, really
+    runs; `None` if that is JAX's too.
+
+    Args:
+        fun: a function may claim it through `functools.wraps`.
+        search: also search functions of JAX for the function of the program that they
+            call, such as that of ``checkify``; at most 50 of them.
+    """
+    known: set[int] = set()
+    left = [fun]
+    while left and len(known) < _MAX_SEARCHED:
+        one = left.pop(0)
+        if id(one) in known or type(one) is not types.FunctionType:
+            continue
+        known.add(id(one))
+        module = dict.get(one.__globals__, "__name__")
+        if type(module) is str and not is_code(one):
+            return f"{module}.{one.__code__.co_qualname}"
+        if search:
+            left += contents(one)
+    return None
+
+
+def contents(fun: types.FunctionType) -> list[Any]:
+    """Return the values of the free variables of *fun* that are set."""
+    found = []
+    for cell in fun.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError as error:  # not set
+            interrupts.pass_on(error)
+    return found
 
 
 How: TypeAlias = Literal["names", "pairs", "shardings", "value"]

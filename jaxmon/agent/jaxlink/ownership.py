@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 
 from jaxmon.agent.inspection import package_of
 
@@ -22,6 +22,12 @@ def is_inside(frame: FrameType) -> bool:
 def is_class(kind: type) -> bool:
     """Return whether *kind* is a class of JAX, whose code can be trusted."""
     return package_of(kind) in _PACKAGES
+
+
+def is_code(fun: FunctionType) -> bool:
+    """Return whether *fun* runs code of JAX, whatever it says of itself."""
+    module = dict.get(fun.__globals__, "__name__")
+    return type(module) is str and is_module(module)
 
 
 def is_module(name: str) -> bool:

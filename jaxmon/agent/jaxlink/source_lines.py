@@ -112,14 +112,18 @@ class SourceLineFinder:
         if not stack:
             return UNKNOWN
         # Among equals the first, which is the innermost.
-        return SourceLine(*min(stack, key=self._tier_of))
+        return SourceLine(*min(stack, key=lambda frame: self.tier(frame.file)))
 
     def is_library(self, file: str) -> bool:
         """Return whether *file* belongs to a library between programs and JAX."""
-        return self._tier(file) == _LIBRARY
+        return self.tier(file) == _LIBRARY
 
-    def _tier_of(self, frame: Frame) -> int:
-        file = frame.file
+    def is_jax(self, file: str) -> bool:
+        """Return whether *file* belongs to JAX, or to us."""
+        return self.tier(file) == _JAX
+
+    def tier(self, file: str) -> int:
+        """Return how far *file* is from the user's own: 0 if it is one of these."""
         tier = self._tiers.get(file)
         if tier is None:
             if len(self._tiers) >= _MAX_FILES:

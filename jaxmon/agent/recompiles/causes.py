@@ -7,15 +7,14 @@ import math
 import types
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import compress
 from operator import is_not, ne
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.inspection import field_of, found_in, is_subclass, module_of, name_of
-from jaxmon.agent.jaxlink.frames import MAX_SOURCES, Jitted
-from jaxmon.agent.jaxlink.jit import exported, is_jitted
+from jaxmon.agent.inspection import field_of, is_subclass, name_of
+from jaxmon.agent.jaxlink.jit import is_jitted
 from jaxmon.agent.recompiles.argument_differences import Difference
 from jaxmon.agent.recompiles.callables import bare_name, code_of, inner, place_of
 from jaxmon.agent.recompiles.differences import (
@@ -24,6 +23,7 @@ from jaxmon.agent.recompiles.differences import (
     hidden_differences,
     not_compared,
 )
+from jaxmon.agent.recompiles.recreations import Created, Recreations
 from jaxmon.agent.recompiles.signatures import Signature
 
 
@@ -34,7 +34,7 @@ _DIGESTS = 256
 # 16 signatures are kept up to 4,096 leaves, fewer beyond.
 _LEAVES = 65_536
 _FEW_LEAVES = 4_096
-_MAX_LAST = 1_000
+_MAX_TEXTS = 1_000
 
 # Distance of one difference of each kind, relative to one differing leaf. A tree with a
 # different key is a different program; so is a different configuration.
@@ -112,15 +112,19 @@ class CauseFinder:
     def __init__(self, context: Sequence[str] = (), *, values: bool = True) -> None:
         self._context = context
         self._values = values
-        self._last: dict[str, Signature | None] = {}
-        self._remade: dict[tuple[str, str], Difference] = {}
-        self._seen: dict[int, History] = {}
+        self._remade: dict[Hashable, Difference] = {}
+        self._recreations = Recreations()
+        self._seen: dict[tuple[int, Hashable], History] = {}
 
-    def history(self, fun: object) -> History | None:
+    def history(self, fun: object, program: Hashable = ()) -> History | None:
         """
         Return the history of *fun*, `None` if the function cannot be identified later.
+
+        Args:
+            fun: the function.
+            program: which of its programs, as in `jaxlink.transformed.Transformed`.
         """
-        key = id(fun)
+        key = id(fun), program
         if (found := self._seen.get(key)) is not None:
             return found
         try:
@@ -132,27 +136,34 @@ class CauseFinder:
         return self._seen.setdefault(key, History(reference))
 
     def of(
-        self, source: str, history: History | None, signature: Signature | None
+        self,
+        history: History | None,
+        created: Created | None,
+        signature: Signature | None,
     ) -> Cause | None:
         """
         Return the cause of a recompile, `None` if it is the first compile.
 
-        A function counts as compiled before if one from the same source line was: a new
-        lambda, closure or partial created there has the cause ``new_function``.
+        A function that replaces one created by the same line has the cause
+        ``new_function``.
 
         Args:
-            source: the result of `source_of`.
             history: the result of `history`.
+            created: the function, if it was not compiled before and is not JAX's.
             signature: the signature of the call; `None` if unknown.
         """
-        if source not in self._last:
+        if history is not None and history.compiled:
+            return (
+                Cause("unknown", ())
+                if signature is None
+                else self._recompile_cause(history, signature)
+            )
+        if created is None or self._recreations.replaced_by(created) is None:
             return None
         if signature is None or history is None:
             return Cause("unknown", ())
-        if history.compiled:
-            return self._recompile_cause(history, signature)
-        last = self._last[source]
-        made = self._made_again(history.reference(), source)
+        last = self._recreations.latest(created.key)
+        made = self._made_again(history.reference())
         found = self._compare(signature, last) if last is not None else []
         shown = (made, *found[: SHOWN - 1])
         return Cause("new_function", shown, len(found) + 1 - len(shown))
@@ -174,13 +185,18 @@ class CauseFinder:
         return Cause(dominant_kind(found), tuple(found[:SHOWN]), omitted)
 
     def remember(
-        self, source: str, history: History | None, signature: Signature | None
+        self,
+        history: History | None,
+        created: Created | None,
+        signature: Signature | None,
+        number: int,
     ) -> None:
-        """Record that a function has been compiled; the arguments are those of `of`."""
-        again = source in self._last
-        if again or len(self._last) < MAX_SOURCES:
-            known = again or len(self._last) < _MAX_LAST
-            self._last[source] = signature if known else None
+        """
+        Record that a function has been compiled, at *number*, comparable with that of a
+        creation; the other arguments are those of `of`.
+        """
+        if created is not None and not (history is not None and history.compiled):
+            self._recreations.add(created, number, signature)
         if history is not None:
             history.add(signature)
 
@@ -213,11 +229,11 @@ class CauseFinder:
     def _changed(new: Sequence[object], old: Sequence[object]) -> int:
         return 0 if new == old else sum(map(bool, map(ne, new, old)))
 
-    def _made_again(self, fun: object, source: str) -> Difference:
-        key = source, name_of(type(fun))
+    def _made_again(self, fun: object) -> Difference:
+        key = hash(code_of(inner(fun))), place_of(fun), name_of(type(fun))
         found = self._remade.get(key)
         if found is None:
-            if len(self._remade) >= _MAX_LAST:
+            if len(self._remade) >= _MAX_TEXTS:
                 self._remade.clear()
             found = self._remade[key] = _made_again(fun)
         return found
@@ -244,28 +260,6 @@ def dominant_kind(found: Sequence[Difference]) -> str:
         if kind in kinds:
             return kind
     return max(_LEAF_KINDS, key=lambda kind: kinds[kind])
-
-
-def source_of(jitted: Jitted) -> str:
-    """
-    Return a key shared by a function and its recreations: the source line and, for a
-    lambda, the code too, since a line may have several. Each exported program has its
-    own key.
-    """
-    if (program := exported(jitted.fun)) is not None:
-        return f"exported.{program.fun_name} {id(program)}"
-    source = jitted.source
-    if source is not None and " at " in source:
-        if not source.startswith("<lambda>"):
-            return source
-        return f"{source} {hash(code_of(inner(jitted.fun)))}"
-    fun = inner(jitted.fun)
-    kind = type(fun)
-    # For a callable object, the class determines the code.
-    code = code_of(fun) or code_of(inner(found_in(kind, "__call__")))
-    if code is None:
-        return f"{module_of(kind)}.{name_of(kind)} {id(fun)}"
-    return f"{code.co_name} at {code.co_filename}:{code.co_firstlineno}"
 
 
 def _made_again(fun: object) -> Difference:

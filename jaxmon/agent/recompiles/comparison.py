@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -11,7 +10,10 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import Call, call_served_by
 from jaxmon.agent.jaxlink.configuration import context_of
 from jaxmon.agent.jaxlink.frames import Jitted
-from jaxmon.agent.recompiles.causes import Cause, CauseFinder, History, source_of
+from jaxmon.agent.jaxlink.program_lines import ProgramLineFinder
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.recompiles.causes import Cause, CauseFinder, History
+from jaxmon.agent.recompiles.recreations import Created, created
 from jaxmon.agent.recompiles.signature_builder import SignatureBuilder
 from jaxmon.agent.recompiles.signatures import Signature
 
@@ -22,12 +24,12 @@ _IN_MESSAGE = 5
 class PendingCause(NamedTuple):
     """Compile cause determined beforehand. Holds no user objects."""
 
-    source: str
     history: History | None
+    created: Created | None
     signature: Signature | None
     cause: str | None
     message: str
-    details: Mapping[str, Any]
+    details: dict[str, Any]
 
 
 class Comparison:
@@ -43,12 +45,14 @@ class Comparison:
         self._site = site
         self._guard = context.guard
         self._events = context.events
+        self._registry = context.registry
+        self._lines = ProgramLineFinder(SourceLineFinder(context.jax))
         settings = context_of(context.jax)
         self._signatures = SignatureBuilder(context.jax, settings.values)
         self._causes = CauseFinder(settings.names, values=context.settings.event_values)
 
     def find_cause(
-        self, frame: FrameType, below: FrameType
+        self, function: Function, frame: FrameType, below: FrameType
     ) -> tuple[Jitted, PendingCause] | None:
         """
         Return the jitted function that is compiled for a call, and why; `None` if
@@ -58,15 +62,47 @@ class Comparison:
         as long.
 
         Args:
+            function: the function called.
             frame: the ``cache_miss`` frame that serves the call.
             below: the frame that it called.
         """
         jitted, call = call_served_by(frame, below)
         if jitted is None:
             return None
-        source = source_of(jitted)
         history = self._causes.history(jitted.fun)
-        return jitted, self._compare(source, history, self._signature(call))
+        signature = self._signature(call)
+        new = self._created(function, jitted, history, signature)
+        pending = self._compare(history, new, signature)
+        if pending.cause is not None and (place := self._place(pending, frame)):
+            pending.details["place"] = place
+        return jitted, pending
+
+    def _created(
+        self,
+        function: Function,
+        jitted: Jitted,
+        history: History | None,
+        signature: Signature | None,
+    ) -> Created | None:
+        """Return what distinguishes a function of the program not compiled before."""
+        if function.internal or (history is not None and history.compiled):
+            return None
+        options = () if signature is None else signature.options
+        try:
+            return created(jitted, self._registry, options=options)
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._guard.failed(self._site)
+            return None
+
+    def _place(self, pending: PendingCause, frame: FrameType) -> str:
+        """Return the line of the program to be changed, an empty text if unknown."""
+        jit = None if pending.created is None else pending.created.jit
+        try:
+            line = self._lines.that_calls(frame) if jit is None else jit.line
+        except Exception:  # noqa: BLE001 - contained: the count is the user's
+            self._guard.failed(self._site)
+            return ""
+        return "" if line is None else line.place
 
     def record(
         self, function: Function, pending: PendingCause, *, seconds: float
@@ -82,7 +118,7 @@ class Comparison:
         if pending.cause is None:
             # Unless another thread has compiled it for the first time meanwhile.
             pending = self._compare(*pending[:3])
-        self._causes.remember(*pending[:3])
+        self._causes.remember(*pending[:3], self._registry.now())
         if pending.cause is None:
             return
         function.count_recompile(pending.cause)
@@ -95,23 +131,25 @@ class Comparison:
         )
 
     def _compare(
-        self, source: str, history: History | None, signature: Signature | None
+        self,
+        history: History | None,
+        new: Created | None,
+        signature: Signature | None,
     ) -> PendingCause:
         try:
-            cause = self._causes.of(source, history, signature)
+            cause = self._causes.of(history, new, signature)
         except Exception:  # noqa: BLE001 - contained: the count is the user's
             self._guard.failed(self._site)
             cause = Cause("unknown", ())
         if cause is None:
-            return PendingCause(source, history, signature, None, "", {})
+            return PendingCause(history, new, signature, None, "", {})
         details = {
             "cause": cause.name,
             "differences": [one.as_json() for one in cause.differences],
             "omitted": cause.omitted,
         }
-        return PendingCause(
-            source, history, signature, cause.name, message(cause), details
-        )
+        text = message(cause)
+        return PendingCause(history, new, signature, cause.name, text, details)
 
     def _signature(self, call: Call | None) -> Signature | None:
         """Return the signature of *call*, `None` if unknown."""

@@ -74,18 +74,18 @@ class Recompiles(Part):
         return self._comparisons[0]
 
     def find_cause(
-        self, frame: FrameType, below: FrameType
+        self, function: Function, frame: FrameType, below: FrameType
     ) -> tuple[Jitted, PendingCause] | None:
         """
-        Return the jitted function that is compiled for the call served by *frame*, and
-        why; `None` if unknown. See `Comparison.find_cause`.
+        Return the jitted function that is compiled for the call of *function* served by
+        *frame*, and why; `None` if unknown. See `Comparison.find_cause`.
         """
         try:
             comparison = self.comparison
         except Exception:  # noqa: BLE001 - contained: the compile itself still counts
             self._context.guard.failed(SITE, stays_on=True)
             return None
-        return comparison.find_cause(frame, below)
+        return comparison.find_cause(function, frame, below)
 
     def record(
         self, function: Function, pending: PendingCause, *, seconds: float

@@ -35,6 +35,7 @@ MODULES = (
     "places",
     "settings",
     "functions",
+    "several",
     "pmaps",
     "none",
 )

@@ -336,8 +336,20 @@ CAUSES: dict[str, dict[str, list[str]]] = {
                 "outside the loop"
             )
         ],
-        "lambda_of_a_factory": [
+        "new_closure_over_arrays": [
             "a new function object at FILE:LINE, `<lambda>`: jit outside the loop"
+        ],
+        "gradient_of_a_new_closure": [
+            "a new wrapper of a function at FILE:LINE, `loss`: wrap and jit it once"
+        ],
+        "equal_functions_that_both_exist": [
+            "a new function object at FILE:LINE, `<lambda>`: jit outside the loop"
+        ],
+        "model_jitted_by_each_request": [
+            (
+                "a new bound method at FILE:LINE, `Model.plain`: jit the method "
+                "once, not on each use"
+            )
         ],
         "defined_again": ["a new function object at <string>:1, `f`: it was redefined"],
     },
@@ -363,7 +375,17 @@ NONE = {
     "equal_static_value": 0,
     "exported": 0,
     "first_call": 1,
+    "function_and_its_gradient": 1,
+    "functions_from_one_helper": 2,
+    "gradient_at_two_places": 1,
     "gradients_of_two_functions": 1,
+    "gradients_of_functions_in_a_list": 3,
+    "jitted_function_jitted_again": 1,
+    "lambda_of_a_factory": 1,
+    "models_in_a_list": 7,
+    "models_jitted_on_the_spot": 7,
+    "models_that_jit_a_closure": 7,
+    "transformations_of_one_loss": 6,
     "jitted_twice": 0,
     "mapped": 1,
     "names_in_another_order": 0,

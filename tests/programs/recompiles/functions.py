@@ -61,8 +61,11 @@ def jit_inside_a_method() -> Again:
 
 @case
 def new_bound_method() -> Again:
-    jax.jit(Model(2).plain)(array(3))
-    return lambda: jax.jit(Model(3).plain)(array(3))
+    def call(size: int) -> object:
+        return jax.jit(Model(size).plain)(array(3))
+
+    call(2)
+    return lambda: call(3)
 
 
 @case
@@ -112,8 +115,11 @@ def squares(x: Any) -> Any:
 
 @case
 def jit_of_a_gradient() -> Again:
-    jax.jit(jax.grad(squares))(array(3))
-    return lambda: jax.jit(jax.grad(squares))(array(3))
+    def call() -> object:
+        return jax.jit(jax.grad(squares))(array(3))
+
+    call()
+    return call
 
 
 @case
@@ -125,47 +131,97 @@ def jit_of_a_decorated_function() -> Again:
 
         return call
 
-    jax.jit(decorated(squares))(array(3))
-    return lambda: jax.jit(decorated(squares))(array(3))
+    def again() -> object:
+        return jax.jit(decorated(squares))(array(3))
+
+    again()
+    return again
 
 
 @case
 def jit_of_a_jitted_function() -> Again:
-    @jax.jit
-    def f(x):
-        return x + 1
+    def again() -> object:
+        @jax.jit
+        def f(x):
+            return x + 1
 
-    f(array(3))
-    return lambda: jax.jit(f)(array(3))
+        return jax.jit(f)(array(3))
+
+    again()
+    return again
 
 
 @case
 def new_object_that_can_be_called() -> Again:
-    jax.jit(Model(2))(array(3))
-    return lambda: jax.jit(Model(3))(array(3))
+    def call(size: int) -> object:
+        return jax.jit(Model(size))(array(3))
+
+    call(2)
+    return lambda: call(3)
 
 
 @case
 def bound_method_of_one_object() -> Again:
     model = Model(2)
-    jax.jit(model.plain)(array(3))
-    return lambda: jax.jit(model.plain)(array(3))
+
+    def again() -> object:
+        return jax.jit(model.plain)(array(3))
+
+    again()
+    return again
 
 
 @case
 def partial_with_another_value() -> Again:
-    jax.jit(functools.partial(scaled, 2))(array(3))
-    return lambda: jax.jit(functools.partial(scaled, 3))(array(3))
+    def call(factor: int) -> object:
+        return jax.jit(functools.partial(scaled, factor))(array(3))
+
+    call(2)
+    return lambda: call(3)
 
 
 @case
-def lambda_of_a_factory() -> Again:
-    @functools.lru_cache
-    def make(n):
-        return jax.jit(lambda x: x * n)
+def new_closure_over_arrays() -> Again:
+    batches = [array(3), array(3)]
 
-    make(2)(array(3))
-    return lambda: make(3)(array(3))
+    def call(batch: Any) -> object:
+        return jax.jit(lambda x: (x * batch).sum())(array(3))
+
+    call(batches[0])
+    return lambda: call(batches[1])
+
+
+@case
+def gradient_of_a_new_closure() -> Again:
+    def call(factor: int) -> object:
+        def loss(x):
+            return (x * factor).sum()
+
+        return jax.jit(jax.grad(loss))(array(3))
+
+    call(2)
+    return lambda: call(3)
+
+
+@case
+def equal_functions_that_both_exist() -> Again:
+    def make() -> Any:
+        return jax.jit(lambda x: x * 2)
+
+    first, second = make(), make()
+    first(array(3))
+    return lambda: (first(array(3)), second(array(3)))
+
+
+@case
+def model_jitted_by_each_request() -> Again:
+    models = [Model(2), Model(3)]
+
+    def call() -> list[Any]:
+        return [jax.jit(model.plain)(array(3)) for model in models[:1]]
+
+    call()
+    return call
 
 
 @case
@@ -175,5 +231,8 @@ def defined_again() -> Again:
         exec("def f(x):\n    return x + 1", names)  # noqa: S102 - as a notebook does
         return names["f"]
 
-    jax.jit(define())(array(3))
-    return lambda: jax.jit(define())(array(3))
+    def again() -> object:
+        return jax.jit(define())(array(3))
+
+    again()
+    return again
