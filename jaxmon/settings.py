@@ -137,7 +137,8 @@ class Settings:
         within=(1, 604_800),
     )
     programs: bool = _setting(
-        "Read size, cost and fingerprint of each compiled program.", default=True
+        "Read size, cost and fingerprint of each compiled program, and its source.",
+        default=True,
     )
     sample_rate: float = _setting(
         "Timed calls per second and function; 0 disables timing, and the checks "

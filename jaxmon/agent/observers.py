@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.frames import Jitted
 
 
 class Sample(NamedTuple):
@@ -57,17 +58,19 @@ class Observers:
     Attributes:
         sample: called for each sampled call, before its caller has the result.
         error: for each error, once.
+        compiled: for each jitted function that is compiled, once or more per compile.
         executable: for each XLA executable just compiled or loaded, with its function.
         promotion: for functions with a program that computes in float64 by accident.
         surfaced: for exceptions that left a request, an activity or the source of a
             loop; raises nothing.
     """
 
-    __slots__ = ("error", "executable", "promotion", "sample", "surfaced")
+    __slots__ = ("compiled", "error", "executable", "promotion", "sample", "surfaced")
 
     def __init__(self) -> None:
         self.sample: list[Callable[[Sample], None]] = []
         self.error: list[Callable[[CountedError], None]] = []
+        self.compiled: list[Callable[[Function, Jitted], None]] = []
         self.executable: list[Callable[[Function, Any], None]] = []
         self.promotion: list[Callable[[Function], None]] = []
         self.surfaced: list[Callable[[BaseException], None]] = []

@@ -50,11 +50,13 @@ def parts_of(context: Context, timeline: Timeline) -> list[Part]:
         timeline: activities of the program, to which compile time is attributed.
     """
     wanted = context.settings
-    programs = None
+    programs, mistakes = None, list[Part]()
     if wanted.programs:
         from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
+        from jaxmon.agent.tracing.part import TraceMistakes  # noqa: PLC0415
 
         programs = Programs(context)
+        mistakes.append(TraceMistakes(context))
     attribution = CompileAttribution(timeline)
     lines = MemoryLines(context)
     cache = PersistentCache(context)
@@ -64,6 +66,7 @@ def parts_of(context: Context, timeline: Timeline) -> list[Part]:
         Memory(context),
         lines,
         *([programs] if programs is not None else []),
+        *mistakes,
         Compiles(context, misses, attribution, recompiles, cache),
         cache,
         misses,

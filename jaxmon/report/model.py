@@ -257,6 +257,38 @@ class Transfers:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceMistake:
+    """
+    A mistake in a jitted function, from its source.
+
+    Attributes:
+        kind: ``frozen``, ``leaked``, ``printed`` or ``dropped``.
+        text: the call or the target of the assignment.
+        within: name of the Python function that contains it.
+        functions: the jitted functions that run it.
+    """
+
+    kind: str = ""
+    file: str = ""
+    line: int = 0
+    text: str = ""
+    within: str = ""
+    functions: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """File and line, as far as they are known."""
+        return _place(self.file, self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """What is wrong in the source of jitted functions."""
+
+    mistakes: tuple[TraceMistake, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Errors:
     """Errors of all functions, and the paths of their reports in JSON."""
 
@@ -293,6 +325,7 @@ class Snapshot:
     allocations: Allocations = field(default_factory=Allocations)
     cache: Cache = field(default_factory=Cache)
     transfers: Transfers = field(default_factory=Transfers)
+    tracing: Tracing = field(default_factory=Tracing)
     errors: Errors = field(default_factory=Errors)
     hooks: Mapping[str, bool] = field(default_factory=dict)
     internal_errors: Mapping[str, int] = field(default_factory=dict)

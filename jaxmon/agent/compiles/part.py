@@ -86,6 +86,7 @@ class Compiles(Part):
         self._table = context.table
         self._misses = misses
         self._executable = context.observers.executable
+        self._compiled = context.observers.compiled
         self._cache = cache
         self._attribution = attribution
         self._clean: Callable[[], bool] = bool  # until attached: never
@@ -335,6 +336,8 @@ class Compiles(Part):
         return self._sources.get(program.source) or self._table.named(UNKNOWN)
 
     def _remember(self, jitted: Jitted, function: Function) -> None:
+        for see in self._compiled:
+            see(function, jitted)
         source = source_location(jitted.source)
         if source is None:
             return

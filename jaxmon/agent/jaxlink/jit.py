@@ -199,6 +199,18 @@ class JitOptions(NamedTuple):
     options: tuple[Option, ...]
 
 
+def static_arguments(info: Any) -> tuple[int | str, ...] | None:
+    """
+    Return the positions and names of the static arguments of a `jax.jit` with this
+    ``PjitInfo``, `None` for the key of a pmap.
+    """
+    positions = getattr(info, "static_argnums", None)
+    names = getattr(info, "static_argnames", None)
+    if type(positions) is not tuple or type(names) is not tuple:
+        return None
+    return (*positions, *names)
+
+
 def options_of_jit(info: Any) -> JitOptions:
     """Return the options of a `jax.jit` with this ``PjitInfo``."""
     found: list[Option] = []

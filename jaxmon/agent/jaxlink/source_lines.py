@@ -118,6 +118,10 @@ class SourceLineFinder:
         """Return whether *file* belongs to a library between programs and JAX."""
         return self.tier(file) == _LIBRARY
 
+    def is_user(self, file: str) -> bool:
+        """Return whether *file* belongs to the program."""
+        return self.tier(file) == _USER
+
     def is_jax(self, file: str) -> bool:
         """Return whether *file* belongs to JAX, or to us."""
         return self.tier(file) == _JAX

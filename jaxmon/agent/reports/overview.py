@@ -36,6 +36,7 @@ _SECTIONS = (
     "allocations",
     "cache",
     "transfers",
+    "tracing",
     "errors",
 )
 _OF_MEMORY = ("memory", "allocations", "transfers")

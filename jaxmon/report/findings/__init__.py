@@ -15,6 +15,7 @@ from jaxmon.report.findings import (
     errors,
     memory,
     recompiles,
+    tracing,
     transfers,
 )
 from jaxmon.report.findings.finding import Finding, ranked
@@ -31,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     errors.errors,
     errors.numerics,
     errors.determinism,
+    *tracing.RULES,
     recompiles.recompiles,
     recompiles.scattered,
     compiles.operations,

@@ -77,6 +77,9 @@ TOPICS: dict[str, Topic] = {
         _FAILURE, catalog.DETERMINISM_CHECKS, "Debug: Determinism checks"
     ),
     "gradients": Topic(_FAILURE, catalog.GRADIENT_CHECKS, "Debug: Gradient checks"),
+    "frozen_value": Topic(_FAILURE),
+    "dropped_update": Topic(_FAILURE),
+    "leaked_tracer": Topic(_FAILURE),
     "recompile": _RECOMPILES,
     "recompiles": _RECOMPILES,
     "operations": _COMPILES,
@@ -87,6 +90,7 @@ TOPICS: dict[str, Topic] = {
     "transfer": Topic(
         _TIME, catalog.HOST_TRANSFER_SECONDS, "Debug: Time blocked on transfers"
     ),
+    "printed_tracer": Topic(_HINT),
     "float64": Topic(_HINT, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
     "cache": Topic(
         _HINT,

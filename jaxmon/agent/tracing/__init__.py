@@ -1,0 +1,1 @@
+"""Mistakes in jitted functions that only their source shows."""

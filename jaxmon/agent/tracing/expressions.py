@@ -1,0 +1,353 @@
+"""What is certain about the expressions of a traced function."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from jaxmon.agent.inspection import ABSENT
+from jaxmon.agent.tracing import known
+from jaxmon.agent.tracing.mistakes import FROZEN, LEAKED, PRINTED, Mistake
+from jaxmon.agent.tracing.sources import Node
+from jaxmon.agent.tracing.values import (
+    NOTHING,
+    TRACED,
+    Local,
+    Names,
+    Origin,
+    Value,
+    either,
+    origins,
+    together,
+)
+
+
+_IDENTITY = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+# What a message contains that is meant for the moment of tracing.
+_ABOUT_TRACING = ("trac", "compil", "jit")
+_COMBINING = frozenset(("abs", "divmod", "max", "min", "pow", "round", "sum"))
+_HOLDING = frozenset(("dict", "list", "reversed", "tuple"))
+_SHOWING = frozenset(("ascii", "format", "repr", "str"))
+_NUMBERS = frozenset(("bool", "float", "int"))
+_BUILTINS = {id(value): name for name, value in vars(builtins).items()}
+
+Arguments: TypeAlias = "tuple[list[Value], dict[str, Value]]"
+
+
+class Given(ast.expr):
+    """An expression whose value is known."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__()
+        self.value = value
+
+
+class Expressions:
+    """
+    Evaluates expressions, as far as something is certain. Runs no code of the program.
+
+    Args:
+        names: what is known about local names.
+        outer: what a name refers to that is not local.
+        run: runs the functions in a value with these arguments.
+        note: records a mistake.
+        place: file and name of the function.
+    """
+
+    def __init__(
+        self,
+        names: Names,
+        outer: Callable[[str], Value],
+        run: Callable[[Value, Arguments], Value],
+        note: Callable[[Mistake], None],
+        place: tuple[str, str],
+    ) -> None:
+        self.names = names
+        self._outer = outer
+        self._run = run
+        self._note = note
+        self._place = place
+        self._kinds: dict[type, Callable[[Any], Value]] = {
+            Given: lambda node: node.value,
+            ast.Name: self._name,
+            ast.Attribute: self._attribute,
+            ast.Subscript: self._subscript,
+            ast.Call: self._call,
+            ast.BinOp: lambda node: self._combined([node.left, node.right], node),
+            ast.UnaryOp: lambda node: self._combined([node.operand], node),
+            ast.Compare: self._compare,
+            ast.BoolOp: self._either,
+            ast.IfExp: self._conditional,
+            ast.NamedExpr: self._named,
+            ast.JoinedStr: self._text,
+            ast.FormattedValue: lambda node: self.of(node.value),
+            ast.Lambda: self.local,
+            ast.Dict: lambda node: together(map(self.of, node.values)),
+            ast.Starred: lambda node: self.of(node.value),
+            ast.ListComp: self._comprehension,
+            ast.SetComp: self._comprehension,
+            ast.GeneratorExp: self._comprehension,
+            ast.Tuple: lambda node: together(map(self.of, node.elts)),
+            ast.List: lambda node: together(map(self.of, node.elts)),
+            ast.Set: lambda node: together(map(self.of, node.elts)),
+        }
+
+    def of(self, node: ast.expr | None) -> Value:
+        """Return what is certain about the value of *node*."""
+        evaluate = self._kinds.get(type(node))
+        return NOTHING if evaluate is None else evaluate(node)
+
+    def local(self, node: Node) -> Value:
+        """Return the function that *node* defines."""
+        names, outer = self.names, self._outer
+
+        def enclosing(name: str) -> Value:
+            found = names.get(name)
+            return outer(name) if found is None else found
+
+        return Value(functions=(Local(node, enclosing, self._place[0]),))
+
+    def used(self, value: Value, *, only: bool = False) -> None:
+        """
+        Record that the program depends on *value* for good.
+
+        Args:
+            value: what is used.
+            only: count random numbers only: a condition may depend on the time.
+        """
+        for origin in value.frozen:
+            if origin.random or not only:
+                self._note(_frozen(origin))
+
+    def leaks(self, target: ast.expr, value: Value, line: int) -> None:
+        """Record that a traced *value* was stored in *target*, which outlives it."""
+        if value.traced:
+            file, function = self._place
+            text = ast.unparse(target)
+            self._note(Mistake(LEAKED, file, line, text, function))
+
+    # --- names -------------------------------------------------------------------
+
+    def _name(self, node: ast.Name) -> Value:
+        found = self.names.get(node.id)
+        return self._outer(node.id) if found is None else found
+
+    def _attribute(self, node: ast.Attribute) -> Value:
+        return self._member(self.of(node.value), node.attr)
+
+    def _member(self, base: Value, name: str) -> Value:
+        """Return the attribute *name* of *base*."""
+        if base.object is not ABSENT:
+            found = known.attribute_of(base.object, name)
+            return Value(object=found, outer=True)
+        if base.outer:
+            return Value(outer=True)
+        if base.traced and name in known.ARRAY_ATTRIBUTES:
+            return TRACED
+        return Value(frozen=base.frozen)
+
+    def _subscript(self, node: ast.Subscript) -> Value:
+        base, index = self.of(node.value), self.of(node.slice)
+        if base.traced:
+            self.used(index)
+            return TRACED
+        return Value(frozen=origins((base, index)), functions=base.functions)
+
+    # --- operators ---------------------------------------------------------------
+
+    def _combined(self, operands: Sequence[ast.expr], node: ast.expr) -> Value:
+        """Return the result of an operator between *operands*."""
+        del node
+        values = [self.of(one) for one in operands]
+        if any(one.traced for one in values):
+            for one in values:
+                self.used(one)
+            return TRACED
+        return Value(shown=any(one.shown for one in values), frozen=origins(values))
+
+    def _compare(self, node: ast.Compare) -> Value:
+        operands = [node.left, *node.comparators]
+        if any(isinstance(one, _IDENTITY) for one in node.ops):
+            return Value(frozen=origins([self.of(one) for one in operands]))
+        return self._combined(operands, node)
+
+    def _either(self, node: ast.BoolOp) -> Value:
+        return Value(frozen=origins([self.of(one) for one in node.values]))
+
+    def _conditional(self, node: ast.IfExp) -> Value:
+        self.used(self.of(node.test), only=True)
+        return either(self.of(node.body), self.of(node.orelse))
+
+    def _named(self, node: ast.NamedExpr) -> Value:
+        value = self.of(node.value)
+        self.names[node.target.id] = value
+        return value
+
+    def _text(self, node: ast.JoinedStr) -> Value:
+        values = together(map(self.of, node.values))
+        return Value(shown=values.traced or values.shown, frozen=values.frozen)
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp
+    ) -> Value:
+        before = self.names
+        self.names = dict(before)
+        for one in node.generators:
+            self.of(one.iter)
+            for name in ast.walk(one.target):
+                if isinstance(name, ast.Name):
+                    self.names[name.id] = NOTHING
+        value = self.of(node.elt)
+        self.names = before
+        return value
+
+    # --- calls -------------------------------------------------------------------
+
+    def _call(self, node: ast.Call) -> Value:
+        # Evaluated once: in a chain of calls, each is the base of the next.
+        base, name = NOTHING, ""
+        if isinstance(node.func, ast.Attribute):
+            base, name = self.of(node.func.value), node.func.attr
+            function = self._member(base, name)
+        else:
+            function = self.of(node.func)
+        given = [self.of(one) for one in node.args]
+        named = {one.arg or "**": self.of(one.value) for one in node.keywords}
+        values = [*given, *named.values()]
+        if name and not function.functions and self._stores(base, name):
+            self.leaks(node.func, together(values), node.lineno)
+            return NOTHING
+        if function.functions:
+            inside = self._run(function, (given, named))
+            traced = any(one.traced for one in values)
+            return TRACED if function.yields and traced else inside
+        if base.traced or base.frozen or base.is_file:
+            return self._method(node, base, name, values)
+        if base.object is not ABSENT:
+            if (
+                result := self._member_call(node, base.object, name, values)
+            ) is not None:
+                return result
+            if known.is_bound(base.object, name, function.object):
+                given = [base, *given]
+        if function.object is ABSENT:
+            return NOTHING
+        return self._known(node, function.object, given, named)
+
+    def _stores(self, base: Value, name: str) -> bool:
+        """Return whether the method *name* stores its arguments for good."""
+        if base.object is not ABSENT:
+            return name in known.CONTAINERS.get(type(base.object), ())
+        return base.outer and name in known.STORES
+
+    def _method(
+        self, node: ast.Call, base: Value, name: str, values: list[Value]
+    ) -> Value:
+        """Return the result of a method of a value computed in the function."""
+        if base.traced:
+            if name not in known.ARRAY_METHODS:
+                return NOTHING
+            for one in values:
+                self.used(one)
+            return TRACED
+        if base.is_file and name == "write":
+            self._prints(node, values)
+        return Value(frozen=origins([base, *values]))
+
+    def _member_call(
+        self, node: ast.Call, holder: Any, name: str, values: list[Value]
+    ) -> Value | None:
+        """
+        Return the result of the method *name* of the object *holder*; `None` if that
+        depends on the method.
+        """
+        if name in known.LEVELS and known.is_logger(holder):
+            self._prints(node, values)
+            return NOTHING
+        draw = known.draw_by(holder, name)
+        return None if draw is None else self._drawn(node, draw)
+
+    def _drawn(self, node: ast.Call, draw: known.Draw) -> Value:
+        file, name = self._place
+        origin = Origin(node.lineno, draw.text, draw.random, file, name)
+        return Value(frozen=(origin,))
+
+    def _known(
+        self, node: ast.Call, target: Any, given: list[Value], named: dict[str, Value]
+    ) -> Value:
+        """Return the result of a call of the object *target*."""
+        values = [*given, *named.values()]
+        if (draw := known.draw_of(target, seeded=bool(values))) is not None:
+            return self._drawn(node, draw)
+        if (short := _BUILTINS.get(id(target))) is not None:
+            return self._builtin(node, short, values)
+        if jax := known.name_in_jax(target):
+            return self._jax(jax, given, values)
+        if known.is_numpy(target):
+            return Value(frozen=origins(values))
+        if (found := known.unwrapped(target)) is not None:
+            return self._run(Value(functions=(found,)), (given, named))
+        return NOTHING
+
+    def _builtin(self, node: ast.Call, name: str, values: list[Value]) -> Value:
+        whole = together(values)
+        if name == "print":
+            self._prints(node, values)
+        elif name == "open":
+            return Value(is_file=True)
+        elif name in _SHOWING:
+            return Value(shown=whole.traced or whole.shown, frozen=whole.frozen)
+        elif name in _COMBINING:
+            return Value(traced=whole.traced, frozen=whole.frozen)
+        elif name in _HOLDING:
+            return whole
+        elif name in _NUMBERS:
+            return Value(frozen=whole.frozen)
+        return NOTHING
+
+    def _jax(self, name: str, given: list[Value], values: list[Value]) -> Value:
+        """Return the result of a call of the function of JAX called *name*."""
+        short = name.rpartition(".")[2]
+        if any(one in name for one in known.CALLBACKS):
+            return NOTHING
+        functions = tuple(f for one in given for f in one.functions)
+        objects = tuple(
+            found
+            for one in given
+            if one.object is not ABSENT
+            and (found := known.unwrapped(one.object)) is not None
+        )
+        inside = Value(functions=functions + objects)
+        if short in known.WRAPPERS:
+            return Value(functions=inside.functions, yields=True)
+        traced = any(one.traced for one in values)
+        if name.startswith("jax.tree"):
+            self._run(inside, (given[1:], {}))
+            return Value(traced=traced and short in ("map", "tree_map", "leaves"))
+        if short in known.CALLERS:
+            self._run(inside, ([], {"*": TRACED}))
+            return TRACED
+        if known.returns_arrays(name):
+            for one in values:
+                self.used(one)
+            return Value(traced=traced)
+        return NOTHING
+
+    def _prints(self, node: ast.Call, values: list[Value]) -> None:
+        """Record a message that is written while tracing, unless it is about that."""
+        text = ast.unparse(node).lower()
+        if any(one in text for one in _ABOUT_TRACING):
+            return
+        whole = together(values)
+        if whole.traced or whole.shown:
+            file, function = self._place
+            text = ast.unparse(node.func)
+            self._note(Mistake(PRINTED, file, node.lineno, text, function))
+        for origin in whole.frozen:
+            self._note(_frozen(origin))
+
+
+def _frozen(origin: Origin) -> Mistake:
+    return Mistake(FROZEN, origin.file, origin.line, origin.text, origin.function)

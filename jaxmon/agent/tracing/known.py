@@ -1,0 +1,265 @@
+"""What the objects are that the source of a traced function refers to."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import deque
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from jaxmon.agent.counted import uncounted
+from jaxmon.agent.inspection import (
+    ABSENT,
+    field_of,
+    found_in,
+    is_subclass,
+    module_of,
+    name_of,
+    package_of,
+)
+
+
+CONTAINERS: dict[type, frozenset[str]] = {
+    list: frozenset(("append", "extend", "insert")),
+    deque: frozenset(("append", "appendleft", "extend")),
+    set: frozenset(("add", "update")),
+    dict: frozenset(("update", "setdefault")),
+}
+"""The methods by which a container takes values."""
+
+STORES = frozenset().union(*CONTAINERS.values())
+"""All of these."""
+
+LEVELS = frozenset(
+    ("debug", "info", "warning", "warn", "error", "critical", "exception", "log")
+)
+"""The methods of a logger."""
+
+CALLBACKS = ("callback", "id_tap", "id_print", "host_call", "debug.print")
+"""Functions of JAX that call a function of the host at each execution."""
+
+WRAPPERS = frozenset(
+    ("jit", "pmap", "vmap", "grad", "value_and_grad", "checkpoint", "remat", "jacfwd")
+) | frozenset(
+    ("jacrev", "jacobian", "hessian", "custom_jvp", "custom_vjp", "named_call")
+)
+"""Functions of JAX that return a function which calls their first argument."""
+
+CALLERS = frozenset(
+    ("scan", "cond", "switch", "while_loop", "fori_loop", "map", "associative_scan")
+) | frozenset(("vjp", "jvp", "linearize", "reduce_window", "custom_root"))
+"""Functions of JAX that call their arguments with traced values."""
+
+ARRAY_METHODS = frozenset(
+    (
+        *("all", "any", "argmax", "argmin", "astype", "clip", "conj", "copy", "cumsum"),
+        *("add", "apply", "divide", "get", "max", "mean", "min", "mul", "multiply"),
+        *("power", "prod", "ravel", "reshape", "set", "squeeze", "std", "subtract"),
+        *("sum", "swapaxes", "take", "transpose", "var"),
+    )
+)
+"""Methods of arrays, and of ``x.at[i]``, that return arrays."""
+
+ARRAY_ATTRIBUTES = frozenset(("T", "mT", "at", "flat", "imag", "real"))
+"""Attributes of arrays that are, or lead to, arrays."""
+
+_ARRAYS = ("jax.numpy", "jax.lax", "jax.nn", "jax.random", "jax.scipy", "jax.image")
+_OTHERS = ("jax", "jax.tree", "jax.tree_util", "jax.debug", "jax.experimental")
+_NO_ARRAYS = frozenset(
+    (
+        *("array_repr", "array_str", "broadcast_shapes", "can_cast"),
+        *("dtype", "einsum_path", "finfo", "get_printoptions", "iinfo"),
+        *("iscomplexobj", "isdtype", "isrealobj", "isscalar", "issubdtype", "key_impl"),
+        *("ndim", "printoptions", "promote_types", "result_type", "shape", "size"),
+    )
+)
+_CLOCKS = {
+    "time": (
+        *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic"),
+        *("monotonic_ns", "process_time", "process_time_ns"),
+    ),
+}
+_RANDOM = {
+    "uuid": ("uuid1", "uuid4"),
+    "secrets": ("randbelow", "randbits", "token_bytes", "token_hex", "choice"),
+    "os": ("urandom",),
+}
+# What prepares a generator, or needs no luck.
+_NO_CHOICE = frozenset(
+    ("seed", "get_state", "set_state", "getstate", "setstate", "default_rng", "shuffle")
+)
+_GENERATORS = (
+    ("random", "Random"),
+    ("random", "SystemRandom"),
+    ("numpy.random._generator", "Generator"),
+    ("numpy.random.mtrand", "RandomState"),
+)
+_SELF = vars(BuiltinFunctionType)["__self__"].__get__
+_DEEPEST = 16
+
+
+class Draw(NamedTuple):
+    """
+    A function of the host that returns something else at each call.
+
+    Attributes:
+        text: its name.
+        random: whether it is a random number, not a time.
+    """
+
+    text: str
+    random: bool
+
+
+def draw_of(function: Any, *, seeded: bool) -> Draw | None:
+    """
+    Return what the value of *function* depends on, `None` if only on its arguments.
+
+    Args:
+        function: any object.
+        seeded: whether it gets an argument, which determines a generator.
+    """
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None and function is vars(numpy).get("default_rng"):
+        return None if seeded else Draw("numpy.random.default_rng", random=True)
+    loaded = sum(name in sys.modules for name in (*_CLOCKS, *_RANDOM))
+    known = _draws(loaded).get(id(function))
+    if known is not None:
+        return known
+    holder = None
+    if type(function) is MethodType:
+        holder, name = function.__self__, function.__func__.__name__
+    elif is_subclass(type(function), BuiltinFunctionType):
+        holder, name = _SELF(function), function.__name__
+    if holder is None or type(holder) is ModuleType:
+        return None
+    return draw_by(holder, name)
+
+
+def draw_by(holder: Any, name: str) -> Draw | None:
+    """Return the same of the method *name* of *holder*."""
+    if _is_date(holder) and name in ("now", "utcnow", "today"):
+        return Draw(f"{name_of(holder)}.{name}", random=False)
+    kind = type(holder)
+    if name in _NO_CHOICE or (module_of(kind), name_of(kind)) not in _GENERATORS:
+        return None
+    numpy = module_of(kind).startswith("numpy")
+    return Draw(f"{'numpy.' * numpy}random.{name}", random=True)
+
+
+def name_in_jax(function: Any) -> str:
+    """Return ``jax.numpy.sum`` for a public function of JAX, otherwise ``""``."""
+    found = _jax_functions(sum(name in sys.modules for name in (*_ARRAYS, *_OTHERS)))
+    return found.get(id(function), "")
+
+
+def returns_arrays(name: str) -> bool:
+    """Return whether the function of JAX called *name* maps arrays to arrays."""
+    short = name.rpartition(".")[2]
+    functions = short.islower() or short == "PRNGKey"
+    return name.startswith(_ARRAYS) and short not in _NO_ARRAYS and functions
+
+
+def is_numpy(function: Any) -> bool:
+    """Return whether *function* is one of NumPy's."""
+    if type(function) is FunctionType:
+        return str(function.__module__).startswith("numpy")
+    return package_of(type(function)) == "numpy"
+
+
+def is_logger(value: Any) -> bool:
+    """Return whether *value* is a logger, or a module with the same functions."""
+    if type(value) is ModuleType:
+        return value.__name__ in ("logging", "absl.logging")
+    return any(
+        (module_of(kind), name_of(kind)) == ("logging", "Logger")
+        for kind in type.__dict__["__mro__"].__get__(type(value))
+    )
+
+
+def attribute_of(value: Any, name: str) -> Any:
+    """Return an attribute of *value* without running its code, or `ABSENT`."""
+    if type(value) is ModuleType or is_subclass(type(value), ModuleType):
+        fields = ModuleType.__getattribute__(value, "__dict__")
+        found = fields.get(name, ABSENT)
+        return (
+            sys.modules.get(f"{fields.get('__name__')}.{name}", ABSENT)
+            if found is ABSENT
+            else found
+        )
+    if is_subclass(type(value), type):
+        found = found_in(value, name)
+    else:
+        found = field_of(value, name)
+        if found is ABSENT:
+            found = found_in(type(value), name)
+    kind = type(found)
+    if kind is staticmethod:
+        return found.__func__
+    computed = (classmethod, property, functools.cached_property)
+    return ABSENT if kind in computed else found
+
+
+def is_bound(holder: Any, name: str, function: Any) -> bool:
+    """Return whether *function* is a method that gets *holder* as an argument."""
+    return type(function) is FunctionType and found_in(type(holder), name) is function
+
+
+def keeps_attributes(value: Any) -> bool:
+    """
+    Return whether *value* is of a plain class: those of modules of neural networks
+    restore their attributes after tracing.
+    """
+    kinds = type.__dict__["__mro__"].__get__(type(value))
+    return type(value) is ModuleType or len(kinds) == 2  # noqa: PLR2004 - and object
+
+
+@functools.lru_cache(maxsize=1)
+def _draws(loaded: int) -> dict[int, Draw]:
+    """Return the functions of modules by id; *loaded* as in `_jax_functions`."""
+    del loaded
+    found = {}
+    for table, random in ((_CLOCKS, False), (_RANDOM, True)):
+        for module, names in table.items():
+            for name in names:
+                function = vars(sys.modules.get(module, object)).get(name)
+                if function is not None:
+                    found[id(function)] = Draw(f"{module}.{name}", random)
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _jax_functions(loaded: int) -> dict[int, str]:
+    """
+    Return the public functions of JAX by id; they live as long as their modules.
+
+    Args:
+        loaded: number of modules that are loaded, so that it is repeated when one is.
+    """
+    del loaded
+    found: dict[int, str] = {}
+    for name in (*_ARRAYS, *_OTHERS):
+        module = sys.modules.get(name)
+        for short, value in list(vars(module).items()) if module else ():
+            if not short.startswith("_") and type(value) is not ModuleType:
+                found.setdefault(id(value), f"{name}.{short}")
+    return found
+
+
+def unwrapped(function: Any) -> FunctionType | None:
+    """Return the Python function inside decorators of *function*, if there is one."""
+    for _ in range(_DEEPEST):
+        if type(function) is MethodType:
+            function = function.__func__
+            continue
+        wrapped = field_of(uncounted(function), "__wrapped__")
+        if wrapped is ABSENT:
+            break
+        function = wrapped
+    return function if type(function) is FunctionType else None
+
+
+def _is_date(value: Any) -> bool:
+    module = sys.modules.get("datetime")
+    return module is not None and (value is module.datetime or value is module.date)

@@ -1,0 +1,98 @@
+"""The syntax tree of a function that has been loaded."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import tokenize
+from importlib.util import decode_source
+from pathlib import Path
+from types import CodeType
+from typing import TypeAlias
+
+from jaxmon.errors import JaxmonError
+from jaxmon.files import bounded
+
+
+Node: TypeAlias = ast.FunctionDef | ast.Lambda
+
+_MAX_BYTES = 1 << 20
+"""Maximum size of a source file: larger ones are generated."""
+
+_MAX_LINES = 2_000
+"""Maximum lines of a function."""
+
+
+def node_of(code: CodeType) -> Node | None:
+    """
+    Return the syntax tree of *code*, its lines numbered as in the file; `None` if there
+    is no source, or if it has changed since it was loaded.
+
+    Reads the file, or what a notebook keeps of its cells. Takes about a millisecond for
+    a hundred lines.
+    """
+    first = code.co_firstlineno
+    lines = _lines(code.co_filename)[first - 1 : first - 1 + _MAX_LINES]
+    try:
+        block = inspect.getblock(lines)
+        text = "".join(block)
+        # A method or an inner function is indented.
+        prefix = "if 1:\n" if text[:1].isspace() else ""
+        tree = ast.parse(prefix + text)
+    except (SyntaxError, ValueError, tokenize.TokenError, RecursionError, IndexError):
+        return None
+    found = [one for one in ast.walk(tree) if _is_of(one, code)]
+    if len(found) != 1 or not _is_unchanged(code, text, len(block)):
+        return None
+    ast.increment_lineno(tree, first - 1 - bool(prefix))
+    node = found[0]
+    assert isinstance(node, ast.FunctionDef | ast.Lambda)  # noqa: S101 - for mypy
+    return node
+
+
+def parameters_of(node: Node) -> list[str]:
+    """Return the names of all parameters of *node*, in the order of its code."""
+    given = node.args
+    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    gathered = [one for one in (given.vararg, given.kwarg) if one is not None]
+    return [one.arg for one in (*named, *gathered)]
+
+
+def _lines(file: str) -> list[str]:
+    cached = linecache.cache.get(file)
+    if cached is not None and len(cached) == 4:  # noqa: PLR2004 - not a lazy one
+        return cached[2]
+    if file.startswith("<"):
+        return []
+    try:
+        content = bounded.read(Path(file), most=_MAX_BYTES)
+        return decode_source(content).splitlines(keepends=True)
+    except (JaxmonError, SyntaxError, UnicodeError):
+        return []
+
+
+def _is_of(node: ast.AST, code: CodeType) -> bool:
+    if isinstance(node, ast.Lambda):
+        named = code.co_name == "<lambda>"
+    elif isinstance(node, ast.FunctionDef):
+        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        named = code.co_name == node.name and first <= 2  # noqa: PLR2004 - the first line
+    else:
+        return False
+    return named and parameters_of(node) == list(code.co_varnames[: _arguments(code)])
+
+
+def _arguments(code: CodeType) -> int:
+    gathered = bool(code.co_flags & inspect.CO_VARARGS) + bool(
+        code.co_flags & inspect.CO_VARKEYWORDS
+    )
+    return code.co_argcount + code.co_kwonlyargcount + gathered
+
+
+def _is_unchanged(code: CodeType, text: str, lines: int) -> bool:
+    """Return whether *text*, of so many *lines*, may be what *code* was made of."""
+    last = max([line or 0 for _, _, line in code.co_lines()], default=0)
+    # A private name is stored with its class.
+    names = [one for one in code.co_names if not one.startswith("_") and "." not in one]
+    return last < code.co_firstlineno + lines and all(one in text for one in names)

@@ -1,0 +1,346 @@
+"""Reads the statements of a traced function, in the order in which they run."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from jaxmon.agent.inspection import ABSENT
+from jaxmon.agent.tracing import known
+from jaxmon.agent.tracing.expressions import Arguments, Expressions, Given
+from jaxmon.agent.tracing.mistakes import DROPPED, LEAKED, Mistake
+from jaxmon.agent.tracing.sources import Node
+from jaxmon.agent.tracing.values import (
+    NOTHING,
+    Names,
+    Value,
+    either,
+    joined,
+)
+
+
+_UPDATES = frozenset(
+    ("add", "apply", "divide", "max", "min", "mul", "multiply", "power", "set")
+) | frozenset(("subtract",))
+_REMOVING = frozenset(("clear", "pop", "popitem", "popleft", "remove", "discard"))
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+class Statements:
+    """
+    Reads one function.
+
+    What may not run counts only where it cannot be meant: in a branch that a condition
+    decides, nothing is reported but updates that are dropped.
+
+    Args:
+        node: the function.
+        names: what is known about its parameters.
+        outer: what a name refers to that is not local.
+        run: runs the functions in a value with these arguments.
+        file: of the function.
+        entry: whether JAX calls it: what it returns leaves the program.
+
+    Attributes:
+        mistakes: those found.
+        returned: what is certain about its result.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a function depends on
+        self,
+        node: Node,
+        names: Names,
+        outer: Callable[[str], Value],
+        run: Callable[[Value, Arguments], Value],
+        file: str,
+        *,
+        entry: bool,
+    ) -> None:
+        self.mistakes: dict[Mistake, None] = {}
+        self.returned: Value | None = None
+        self._node = node
+        self._entry = entry
+        self._place = file, getattr(node, "name", "<lambda>")
+        self._certain = True
+        self._leaked: dict[str, Mistake] = {}
+        self._outer = outer
+        self._globals = _declared(node, ast.Global)
+        self._shared = self._globals | _declared(node, ast.Nonlocal)
+        unknown = dict.fromkeys(_assigned(node) - self._shared, NOTHING)
+        self._values = Expressions(
+            {**unknown, **names}, outer, run, self._note, self._place
+        )
+        self._kinds: dict[type, Callable[[Any], None]] = {
+            ast.Expr: self._expression,
+            ast.Assign: self._assign,
+            ast.AnnAssign: self._annotated,
+            ast.AugAssign: self._augmented,
+            ast.Return: self._return,
+            ast.If: self._if,
+            ast.For: self._for,
+            ast.While: self._while,
+            ast.With: self._with,
+            ast.Try: self._try,
+            ast.FunctionDef: self._define,
+            ast.Import: self._import,
+            ast.ImportFrom: self._import_from,
+            ast.Delete: self._delete,
+            ast.Assert: lambda one: self._evaluate(one.test),
+        }
+
+    def read(self) -> None:
+        """Read the whole function, once."""
+        if isinstance(self._node, ast.Lambda):
+            self._result(self._values.of(self._node.body))
+        else:
+            self._body(self._node.body)
+        for one in ast.walk(self._node):
+            if isinstance(one, ast.Expr) and (text := _dropped(one.value)):
+                file, function = self._place
+                self.mistakes[Mistake(DROPPED, file, one.lineno, text, function)] = None
+            if removed := _removed(one):
+                for text in [text for text in self._leaked if _base(text) == removed]:
+                    del self._leaked[text]
+        self.mistakes.update(dict.fromkeys(self._leaked.values()))
+
+    # --- mistakes ----------------------------------------------------------------
+
+    def _note(self, mistake: Mistake) -> None:
+        if not self._certain:
+            return
+        if mistake.kind == LEAKED:
+            self._leaked[mistake.text] = mistake
+        else:
+            self.mistakes[mistake] = None
+
+    @contextmanager
+    def _doubt(self) -> Iterator[None]:
+        before, self._certain = self._certain, False
+        yield
+        self._certain = before
+
+    # --- statements --------------------------------------------------------------
+
+    def _body(self, body: Sequence[ast.stmt]) -> None:
+        """Read *body*; what follows a return in a branch may not run."""
+        before = self._certain
+        for one in body:
+            read = self._kinds.get(type(one))
+            if read is not None:
+                read(one)
+            if isinstance(one, ast.If | ast.Try | ast.For) and _returns(one):
+                self._certain = False
+        self._certain = before
+
+    def _evaluate(self, node: ast.expr | None) -> None:
+        self._values.of(node)
+
+    def _expression(self, node: ast.Expr) -> None:
+        self._evaluate(node.value)
+
+    def _assign(self, node: ast.Assign) -> None:
+        value = self._values.of(node.value)
+        for target in node.targets:
+            self._bind(target, value, node.value)
+
+    def _annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self._bind(node.target, self._values.of(node.value), node.value)
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        load = ast.parse(ast.unparse(node.target), mode="eval").body
+        ast.copy_location(load, node.target)
+        both = ast.BinOp(load, node.op, node.value)
+        self._bind(node.target, self._values.of(both), None)
+
+    def _bind(self, target: ast.expr, value: Value, source: ast.expr | None) -> None:
+        """Store *value* in *target*; *source* is the expression, if there is one."""
+        if isinstance(target, ast.Name):
+            lives = target.id in self._globals or self._outer(target.id).outer
+            if target.id in self._shared and lives:
+                self._store(target, value)
+            self._values.names[target.id] = value
+        elif isinstance(target, ast.Tuple | ast.List):
+            parts = source.elts if isinstance(source, ast.Tuple | ast.List) else []
+            same = len(parts) == len(target.elts)
+            for at, one in enumerate(target.elts):
+                part = self._values.of(parts[at]) if same else value
+                self._bind(one, part, None)
+        elif isinstance(target, ast.Starred):
+            self._bind(target.value, value, None)
+        elif isinstance(target, ast.Attribute | ast.Subscript):
+            base = self._values.of(target.value)
+            keeps = (
+                known.keeps_attributes(base.object)
+                if isinstance(target, ast.Attribute)
+                else type(base.object) in (dict, list)
+            )
+            if base.outer and (base.object is ABSENT or keeps):
+                self._store(target, value)
+
+    def _store(self, target: ast.expr, value: Value) -> None:
+        """Store *value* in *target*, which outlives the call, in place of another."""
+        self._leaked.pop(ast.unparse(target), None)
+        self._values.leaks(target, value, target.lineno)
+
+    def _return(self, node: ast.Return) -> None:
+        self._result(self._values.of(node.value))
+
+    def _result(self, value: Value) -> None:
+        if self._entry:
+            self._values.used(value)
+        self.returned = value if self.returned is None else either(self.returned, value)
+
+    def _if(self, node: ast.If) -> None:
+        test = self._values.of(node.test)
+        self._values.used(test, only=True)
+        if test.object is True or test.object is False:
+            self._body(node.body if test.object else node.orelse)
+            return
+        self._branches(node.body, node.orelse)
+
+    def _branches(self, *bodies: Sequence[ast.stmt]) -> None:
+        """Read *bodies*, one of which runs."""
+        before, after = self._values.names, None
+        with self._doubt():
+            for body in bodies:
+                self._values.names = dict(before)
+                self._body(body)
+                if not _leaves(body):
+                    names = self._values.names
+                    after = names if after is None else joined(after, names)
+        self._values.names = before if after is None else after
+
+    def _for(self, node: ast.For) -> None:
+        self._evaluate(node.iter)
+        for one in ast.walk(node.target):
+            if isinstance(one, ast.Name):
+                self._values.names[one.id] = NOTHING
+        self._body(node.body)
+        self._body(node.orelse)
+
+    def _while(self, node: ast.While) -> None:
+        self._evaluate(node.test)
+        self._branches(node.body, ())
+
+    def _with(self, node: ast.With) -> None:
+        concrete = False
+        for one in node.items:
+            value = self._values.of(one.context_expr)
+            if isinstance(one.optional_vars, ast.Name):
+                self._values.names[one.optional_vars.id] = value
+            concrete |= "compile_time_eval" in ast.unparse(one.context_expr)
+        if concrete:  # nothing in it is traced
+            self._branches(node.body, ())
+        else:
+            self._body(node.body)
+
+    def _try(self, node: ast.Try) -> None:
+        self._body(node.body)
+        after = self._values.names
+        for handler in node.handlers:
+            self._branches(handler.body, ())
+            self._values.names = joined(after, self._values.names)
+        self._body(node.orelse)
+        self._body(node.finalbody)
+
+    def _define(self, node: ast.FunctionDef) -> None:
+        names = self._values.names
+        inner = self._values.local(node)
+        for decorator in reversed(node.decorator_list):
+            call = ast.Call(decorator, [Given(inner)], [])
+            inner = self._values.of(ast.copy_location(call, decorator))
+        names[node.name] = inner
+
+    def _import(self, node: ast.Import) -> None:
+        for one in node.names:
+            module = sys.modules.get(one.name if one.asname else _top(one.name))
+            name = one.asname or _top(one.name)
+            self._values.names[name] = Value(object=module) if module else NOTHING
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        module = None if node.level else sys.modules.get(node.module or "")
+        for one in node.names:
+            found = ABSENT if module is None else known.attribute_of(module, one.name)
+            value = NOTHING if found is ABSENT else Value(object=found)
+            self._values.names[one.asname or one.name] = value
+
+    def _delete(self, node: ast.Delete) -> None:
+        for one in node.targets:
+            self._leaked.pop(ast.unparse(one), None)
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _assigned(node: Node) -> set[str]:
+    """Return the local names of *node*, except those of functions inside."""
+    found = set[str]()
+    waiting: list[ast.AST] = list(ast.iter_child_nodes(node))
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+            found.add(one.id)
+        elif isinstance(one, ast.arg):
+            found.add(one.arg)
+        elif isinstance(one, ast.alias):
+            found.add(one.asname or _top(one.name))
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(one.name)
+        elif not isinstance(one, ast.Lambda):
+            waiting += ast.iter_child_nodes(one)
+    return found
+
+
+def _declared(node: Node, kind: type[ast.Global | ast.Nonlocal]) -> set[str]:
+    """Return the names that *node* declares to belong to another scope."""
+    return {
+        name for one in ast.walk(node) if isinstance(one, kind) for name in one.names
+    }
+
+
+def _returns(node: ast.stmt) -> bool:
+    """Return whether *node* contains a return of its own function."""
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ast.Return):
+            return True
+        if not isinstance(one, _SCOPES):
+            waiting += ast.iter_child_nodes(one)
+    return False
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    """Return whether what follows *body* does not run after it."""
+    return bool(body) and isinstance(body[-1], ast.Return | ast.Raise)
+
+
+def _dropped(node: ast.expr) -> str:
+    """Return ``x.at[...].set`` if *node* is such a call, otherwise ``""``."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(
+                value=ast.Subscript(value=ast.Attribute(value=array, attr="at")),
+                attr=update,
+            )
+        ) if update in _UPDATES:
+            return f"{ast.unparse(array)}.at[...].{update}"
+    return ""
+
+
+def _removed(node: ast.AST) -> str:
+    """Return the container from which *node* removes something."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=base, attr=name)) if name in _REMOVING:
+            return ast.unparse(base)
+    return ""
+
+
+def _base(text: str) -> str:
+    """Return the container of ``losses.append`` and of ``seen[0]``."""
+    return text.rpartition("[" if text.endswith("]") else ".")[0]

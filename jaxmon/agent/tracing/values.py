@@ -1,0 +1,121 @@
+"""What is known about a value while the source of a traced function is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, NamedTuple, TypeAlias
+
+from jaxmon.agent.inspection import ABSENT
+from jaxmon.agent.tracing.sources import Node
+
+
+Names: TypeAlias = "dict[str, Value]"
+
+
+class Origin(NamedTuple):
+    """
+    Where a value of the host comes from.
+
+    Attributes:
+        line: of the call.
+        text: ``np.random.normal``.
+        random: whether it is a random number, not a time.
+        file: of the call.
+        function: that contains it.
+    """
+
+    line: int
+    text: str
+    random: bool
+    file: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """
+    A function defined in the function that is read.
+
+    Attributes:
+        node: its source.
+        outer: what a name refers to that is not local to it.
+        file: of its source.
+    """
+
+    node: Node
+    outer: Callable[[str], Value]
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """
+    What is certain about a value; the defaults say that nothing is.
+
+    Attributes:
+        traced: it is a traced value, or contains one.
+        shown: it is text that shows a traced value.
+        frozen: the values of the host that it was computed from.
+        object: the object itself, if it exists outside of the call.
+        outer: it exists outside of the call, whatever it is.
+        functions: what runs when it is called, or what is in it.
+        yields: calling it returns traced values.
+        is_file: it is an open file.
+    """
+
+    traced: bool = False
+    shown: bool = False
+    frozen: tuple[Origin, ...] = ()
+    object: Any = ABSENT
+    outer: bool = False
+    functions: tuple[FunctionType | Local, ...] = ()
+    yields: bool = False
+    is_file: bool = False
+
+    @property
+    def key(self) -> object:
+        """Equal for values of which the same is certain."""
+        flags = self.traced, self.shown, self.outer, self.yields, self.is_file
+        return flags, self.frozen, id(self.object), self.functions
+
+
+NOTHING = Value()
+TRACED = Value(traced=True)
+
+
+def together(values: Iterable[Value]) -> Value:
+    """Return what is certain about a value that contains all *values*."""
+    values = list(values)
+    return Value(
+        traced=any(one.traced for one in values),
+        shown=any(one.shown for one in values),
+        frozen=origins(values),
+        functions=tuple(f for one in values for f in one.functions),
+    )
+
+
+def origins(values: Iterable[Value]) -> tuple[Origin, ...]:
+    """Return the values of the host that *values* were computed from."""
+    return tuple(dict.fromkeys(origin for one in values for origin in one.frozen))
+
+
+def either(first: Value, second: Value) -> Value:
+    """Return what is certain about a value that is one of two."""
+    if first == second:
+        return first
+    return Value(
+        traced=first.traced and second.traced,
+        shown=first.shown and second.shown,
+        frozen=tuple(one for one in first.frozen if one in second.frozen),
+    )
+
+
+def joined(first: Names, second: Names) -> Names:
+    """Return what is certain about names after one of two branches."""
+    return {
+        name: either(value, second[name])
+        for name, value in first.items()
+        if name in second
+    }
