@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from jaxmon.indicators.queues import queue as queue
     from jaxmon.indicators.requests import request as request
     from jaxmon.indicators.steps import steps as steps
+    from jaxmon.indicators.values import log_values as log_values
     from jaxmon.testing.budget import budget as budget
 
     __version__: str
@@ -61,6 +62,7 @@ _HOMES = {
     "queue": "jaxmon.indicators.queues",
     "request": "jaxmon.indicators.requests",
     "steps": "jaxmon.indicators.steps",
+    "log_values": "jaxmon.indicators.values",
 }
 
 __all__ = [
@@ -78,6 +80,7 @@ __all__ = [
     "check_determinism",
     "check_gradients",
     "instrument",
+    "log_values",
     "queue",
     "request",
     "steps",

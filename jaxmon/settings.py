@@ -151,7 +151,9 @@ class Settings:
         "Observe transfers between host and device.", default=True
     )
     nonfinite: bool = _setting(
-        "Count non-finite values in the outputs of sampled calls.", default=False
+        "Detect outputs that become NaN: read small outputs of sampled calls, such as "
+        "a loss.",
+        default=True,
     )
     shadow_interval: float = _setting(
         "Seconds between re-runs of a sampled call that compare its outputs; 0 "

@@ -14,6 +14,7 @@ from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls.part import CallLayer
 from jaxmon.agent.checks.determinism import Determinism
+from jaxmon.agent.checks.logged import LoggedValues
 from jaxmon.agent.checks.numerics import Numerics
 from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.compiles.programs import Programs
@@ -172,6 +173,11 @@ def listeners(agent: Agent) -> Listeners:
 def memory(agent: Agent) -> Memory:
     """Return what reads device memory."""
     return part(agent, Memory)
+
+
+def logged(agent: Agent) -> LoggedValues:
+    """Return what reads the values that the program logs."""
+    return part(agent, LoggedValues)
 
 
 def numerics(agent: Agent) -> Numerics:

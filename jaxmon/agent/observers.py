@@ -57,6 +57,9 @@ class Observers:
 
     Attributes:
         sample: called for each sampled call, before its caller has the result.
+        returned: for calls that left the fast path and returned, with their function
+            and a function that returns the outputs; neither these nor that must be
+            kept.
         error: for each error, once.
         compiled: for each jitted function that is compiled, once or more per compile.
         executable: for each XLA executable just compiled or loaded, with its function.
@@ -65,10 +68,19 @@ class Observers:
             loop; raises nothing.
     """
 
-    __slots__ = ("compiled", "error", "executable", "promotion", "sample", "surfaced")
+    __slots__ = (
+        "compiled",
+        "error",
+        "executable",
+        "promotion",
+        "returned",
+        "sample",
+        "surfaced",
+    )
 
     def __init__(self) -> None:
         self.sample: list[Callable[[Sample], None]] = []
+        self.returned: list[Callable[[Function, Callable[[], Any]], None]] = []
         self.error: list[Callable[[CountedError], None]] = []
         self.compiled: list[Callable[[Function, Jitted], None]] = []
         self.executable: list[Callable[[Function, Any], None]] = []

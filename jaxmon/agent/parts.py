@@ -25,6 +25,7 @@ from __future__ import annotations
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls.part import CallLayer
 from jaxmon.agent.checks.determinism import Determinism
+from jaxmon.agent.checks.logged import LoggedValues
 from jaxmon.agent.checks.numerics import Numerics
 from jaxmon.agent.compiles.compile import CompileAttribution
 from jaxmon.agent.compiles.misses import Misses
@@ -38,16 +39,18 @@ from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.reports.profile import Profiler
-from jaxmon.indicators.timeline import Timeline
+from jaxmon.agent.watcher import Watcher
+from jaxmon.indicators.figures import Indicators
 
 
-def parts_of(context: Context, timeline: Timeline) -> list[Part]:
+def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     """
     Return the parts of one agent.
 
     Args:
         context: shared state of the agent.
-        timeline: activities of the program, to which compile time is attributed.
+        indicators: what the program marks and logs: compile time is attributed to its
+            activities, and its logged arrays are read.
     """
     wanted = context.settings
     programs, mistakes = None, list[Part]()
@@ -57,7 +60,7 @@ def parts_of(context: Context, timeline: Timeline) -> list[Part]:
 
         programs = Programs(context)
         mistakes.append(TraceMistakes(context))
-    attribution = CompileAttribution(timeline)
+    attribution = CompileAttribution(indicators.timeline)
     lines = MemoryLines(context)
     cache = PersistentCache(context)
     recompiles = Recompiles(context)
@@ -94,7 +97,13 @@ def parts_of(context: Context, timeline: Timeline) -> list[Part]:
             from jaxmon.agent.sampling.exact import ExactTiming  # noqa: PLC0415
 
             found.append(ExactTiming(context))
-    found += [Determinism(context), Numerics(context), Identity(context)]
+    reading = Watcher("numerics", context.guard)
+    found += [
+        Determinism(context),
+        LoggedValues(context, indicators.logged, reading),
+        Numerics(context, reading),
+        Identity(context),
+    ]
     if wanted.device_figures:
         from jaxmon.agent.devices.driver_metrics import DeviceMetrics  # noqa: PLC0415
 

@@ -54,7 +54,7 @@ class Runtime:
         )
         self._markers = Markers(indicators)
         self.parts = (
-            *parts_of(self.context, indicators.timeline),
+            *parts_of(self.context, indicators),
             *(self._markers, Process(), Container()),
         )
         self._started = wall_time(), monotonic()
@@ -308,7 +308,7 @@ class Runtime:
 # Debug pages; see `jaxmon.agent.reports.pages`.
 _PAGES = ("overview", "functions", "memory", "events")
 # Exported from the start, even if the part is disabled by settings.
-_DROPPED = ("figure", "program", "sample")
+_DROPPED = ("figure", "program", "sample", "value")
 
 
 def _healthy(_: Request) -> Response:

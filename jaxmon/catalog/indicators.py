@@ -71,3 +71,24 @@ TIME_SECONDS = _training.counter(
     "Wall time of the program, by activity.",
     "activity",
 )
+VALUE = _training.gauge(
+    "jaxmon_value",
+    "Latest finite value of a quantity that the program logs, such as its loss.",
+    "name",
+)
+VALUE_NONFINITE = _training.counter(
+    "jaxmon_value_nonfinite_total",
+    "Values of a logged quantity that were NaN or infinite.",
+    "name",
+)
+VALUE_NONFINITE_RUN = _training.gauge(
+    "jaxmon_value_nonfinite_run",
+    "Non-finite values of a logged quantity since its last finite one, 0 if it never "
+    "was.",
+    "name",
+)
+VALUE_SPIKES = _training.counter(
+    "jaxmon_value_spikes_total",
+    "Values of a logged quantity far above the median of those before them.",
+    "name",
+)

@@ -81,6 +81,11 @@ NONFINITE = _numerics.counter(
     "Non-finite values in sampled floating-point outputs of a function.",
     "name",
 )
+NONFINITE_OUTPUTS = _numerics.gauge(
+    "jaxmon_nonfinite_outputs",
+    "Small outputs of a function that were finite and are NaN in the latest samples.",
+    "name",
+)
 FLOAT64_PROMOTIONS = _numerics.counter(
     "jaxmon_float64_promotions_total",
     "Programs that compute in float64 although no argument is float64.",

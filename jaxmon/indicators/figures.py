@@ -12,6 +12,7 @@ from jaxmon.indicators.queues import QueueDepths
 from jaxmon.indicators.recorder import Guard
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
+from jaxmon.indicators.values import Values
 
 
 class Indicators:
@@ -33,6 +34,7 @@ class Indicators:
         self.timeline = Timeline(limit)
         self.batches = BatchFill(self.routes.labels)
         self.queues = QueueDepths(limit, guard)
+        self.logged = Values(limit)
         self.guard = guard
         self.on_error = on_error
 
@@ -44,6 +46,7 @@ class Indicators:
             *self.timeline.collect(),
             *self.batches.collect(),
             *self.queues.collect(),
+            *self.logged.collect(),
         ]
 
     def explain_requests(self) -> dict[str, Mapping[str, Any]]:
@@ -63,5 +66,6 @@ class Indicators:
             "item": self.loops.item_labels,
             "activity": self.timeline.labels,
             "queue": self.queues.labels,
+            "name": self.logged.labels,
         }
         return {name: one.overflow for name, one in labels.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 
 if TYPE_CHECKING:
@@ -50,6 +50,14 @@ class Queues(Protocol):
         ...
 
 
+class Values(Protocol):
+    """Where logged quantities are kept."""
+
+    def put(self, values: tuple[tuple[str, Any], ...], step: Any) -> None:
+        """Keep *values* by name until they are read. May raise to reject them."""
+        ...
+
+
 class Recorder(Protocol):
     """The metrics that markers write to: those of one agent."""
 
@@ -67,6 +75,11 @@ class Recorder(Protocol):
     @property
     def queues(self) -> Queues:
         """Depths by queue."""
+        ...
+
+    @property
+    def logged(self) -> Values:
+        """Logged quantities."""
         ...
 
 

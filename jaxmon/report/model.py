@@ -65,6 +65,41 @@ class Determinism:
 
 
 @dataclass(frozen=True, slots=True)
+class Output:
+    """
+    An output of a function that is not finite, as in `jaxmon.agent.checks.outputs`.
+
+    Attributes:
+        name: where it is in what the function returns.
+        state: ``nonfinite``, ``infinite`` or ``always_nan``.
+        samples: those without a finite value, up to the latest.
+        call: number of the first of these calls, and *time*, its Unix time.
+        finite_call: number of the last call whose values were finite, and
+            *finite_value*, that of a scalar.
+        recovered: how often it became finite again.
+    """
+
+    name: str = ""
+    state: str = ""
+    samples: int = 0
+    call: int = 0
+    time: float = 0.0
+    finite_call: int = 0
+    finite_value: float | None = None
+    recovered: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """Values read from a function's outputs, and its programs in float64."""
+
+    values: int = 0
+    nonfinite: int = 0
+    float64_programs: int = 0
+    outputs: tuple[Output, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """Statistics of one function; calls and hits are `None` if not counted."""
 
@@ -79,7 +114,7 @@ class Function:
     phases: Mapping[str, Phase] = field(default_factory=dict)
     program: Mapping[str, float] = field(default_factory=dict)
     samples: Mapping[str, float] = field(default_factory=dict)
-    numerics: Mapping[str, float] = field(default_factory=dict)
+    numerics: Numerics = field(default_factory=Numerics)
     determinism: Determinism = field(default_factory=Determinism)
 
     @property
@@ -305,6 +340,56 @@ class Errors:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedValue:
+    """
+    A value that the program logged.
+
+    Attributes:
+        step: of the program, or counted from 1.
+        time: Unix time, if known.
+        kind: ``nan`` or ``inf``; empty if finite.
+        usual: the median before it.
+    """
+
+    step: int = 0
+    value: float = 0.0
+    time: float = 0.0
+    kind: str = ""
+    usual: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """
+    A quantity that the program logs, as in `jaxmon.indicators.trend`.
+
+    Attributes:
+        count: number of values.
+        nonfinite: how many are not finite.
+        run: how many of these are the latest.
+        since: the first of these.
+        latest: the latest finite value.
+        spikes: values far above those before them.
+        spike: the latest of these.
+        first: median of the first values.
+        best: lowest median of consecutive values.
+        floor: what nine tenths of the latest 50 values exceed.
+    """
+
+    name: str = ""
+    count: int = 0
+    nonfinite: int = 0
+    run: int = 0
+    since: LoggedValue | None = None
+    latest: LoggedValue | None = None
+    spikes: int = 0
+    spike: LoggedValue | None = None
+    first: float | None = None
+    best: float | None = None
+    floor: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Compiling:
     """Compiles that are running."""
 
@@ -327,6 +412,7 @@ class Snapshot:
     transfers: Transfers = field(default_factory=Transfers)
     tracing: Tracing = field(default_factory=Tracing)
     errors: Errors = field(default_factory=Errors)
+    values: tuple[Quantity, ...] = ()
     hooks: Mapping[str, bool] = field(default_factory=dict)
     internal_errors: Mapping[str, int] = field(default_factory=dict)
     events: tuple[Event, ...] = ()

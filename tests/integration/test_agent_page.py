@@ -35,7 +35,7 @@ ABSENT_ON_CPU = {
 PROGRAM = """
 import sys, time, urllib.request
 import jax, numpy as np, jaxmon
-agent = jaxmon.instrument(port=0, socket=False, sample_rate=100, nonfinite=True)
+agent = jaxmon.instrument(port=0, socket=False, sample_rate=100)
 jax.config.update("jax_compilation_cache_dir", sys.argv[4])
 step = jax.jit(lambda x: x + 1)
 for batch in jaxmon.steps([np.ones(3), np.ones(3), np.ones(4)], items=len):
@@ -44,6 +44,7 @@ with jaxmon.request("predict"):
     step(np.ones(3))
 jaxmon.queue("predict").set(3)
 jaxmon.batch("predict", size=5, capacity=8)
+jaxmon.log_values({"loss": step(np.ones(1))})
 jaxmon.check_determinism(step, np.ones(3))
 jaxmon.check_gradients(jax.numpy.sin, (1.0,))
 @jax.jit

@@ -4,7 +4,7 @@ Non-finite outputs and promotions to float64, against outputs looked at by the t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
+from jaxmon.agent.checks import numerics
+from jaxmon.report.findings import find
+from jaxmon.report.model import read as read_report
 from tests import inside
 from tests.instrumented import instrumented, samples, value
 from tests.support import until
@@ -24,7 +27,7 @@ pytestmark = pytest.mark.ground_truth
 @pytest.fixture
 def agent() -> Iterator[Agent]:
     """Return an agent that reads outputs of the calls that the test samples."""
-    with instrumented(sample_rate=0.001, nonfinite=True) as running:
+    with instrumented(sample_rate=0.001) as running:
         yield running
 
 
@@ -51,7 +54,10 @@ def test_nonfinite_values_are_counted(agent: Agent) -> None:
     neither a call nor a compile of the program's comes from that.
     """
     step, x = jax.jit(spoil), jnp.array([1.0, -1.0, 0.0, 2.0])
-    step(x), step(x)
+    name = name_of(spoil)
+    step(jnp.ones(4)), step(x)
+    until(lambda: inside.numerics(agent).snapshot().get(name), "the first call")
+    first = inside.numerics(agent).snapshot()[name]["nonfinite"]
     sampling = inside.sampling(agent)
     sampling.arm()
     outputs = step(x)
@@ -59,16 +65,115 @@ def test_nonfinite_values_are_counted(agent: Agent) -> None:
         int((~np.isfinite(np.asarray(outputs[name], np.float32))).sum())
         for name in ("log", "half")
     )
-    name = name_of(spoil)
     before = value(agent, "jaxmon_compiles_total")
-    until(lambda: inside.numerics(agent).snapshot().get(name), "outputs to be read")
+    until(
+        lambda: inside.numerics(agent).snapshot()[name]["values"] > 8,
+        "outputs to be read",
+    )
 
-    assert truth == 6
-    assert samples(agent)[f'jaxmon_nonfinite_total{{name="{name}"}}'] == truth
+    assert (truth, first) == (6, 4)
+    assert samples(agent)[f'jaxmon_nonfinite_total{{name="{name}"}}'] == truth + first
     assert value(agent, "jaxmon_jit_calls_total", function=name) == 3
     assert value(agent, "jaxmon_compiles_total") == before
     (event,) = inside.events(agent).since(0, "numerics")
-    assert event.message == "6 of 8 values in a call's outputs are non-finite"
+    assert event.message == "4 of 8 values in a call's outputs are non-finite"
+
+
+def diverge(weights: Any, step: Any) -> Any:
+    """Return a state, and a loss that is NaN from step 3 on."""
+    loss = jnp.where(step < 3, jnp.sum(weights), jnp.nan)
+    return weights - loss, {"loss": loss, "step": step + 1}
+
+
+def print_and_diverge(weights: Any, step: Any) -> Any:
+    jax.debug.callback(lambda _: None, step)
+    return diverge(weights, step)
+
+
+def mask(logits: Any, step: Any) -> Any:
+    """Return logits of which some are forbidden, and the best so far."""
+    best = jnp.where(step < 4, jnp.inf, jnp.min(logits))
+    masked = jnp.where(jnp.arange(logits.size) < step, logits, -jnp.inf)
+    return logits, {"masked": masked, "best": best, "step": step + 1}
+
+
+def scale_loss(weights: Any, step: Any) -> Any:
+    """Skip a step whose gradients overflow, as dynamic loss scaling does."""
+    overflows = (step % 3) == 2
+    norm = jnp.where(overflows, jnp.inf, 1.0)
+    loss = jnp.where(overflows, jnp.nan, 2.0)
+    return jnp.where(overflows, weights, weights * 0.9), {
+        "norm": norm,
+        "loss": loss,
+        "step": step + 1,
+    }
+
+
+def mark_missing(rows: Any, step: Any) -> Any:
+    """Return rows some of which are missing, and a metric not computed yet."""
+    found = jnp.where(jnp.arange(rows.size) % (step + 2) == 0, jnp.nan, rows)
+    return rows, {"rows": found, "accuracy": jnp.inf, "step": step + 1}
+
+
+@pytest.mark.parametrize(
+    ("function", "lost"),
+    [
+        (diverge, ["[1]['loss']", "[0]"]),
+        (print_and_diverge, ["[1]['loss']", "[0]"]),
+        (mask, []),
+        (scale_loss, []),
+        (mark_missing, []),
+    ],
+)
+def test_what_was_finite_and_stays_nan_is_a_failure(
+    agent: Agent,
+    monkeypatch: pytest.MonkeyPatch,
+    function: Callable[..., Any],
+    lost: list[str],
+) -> None:
+    """
+    With the calls between which it happened. Healthy programs return values that are
+    not finite too: masks, placeholders, missing data, steps that are skipped.
+    """
+    # Calls with effects all leave the fast path, and are read once a second.
+    monkeypatch.setattr(numerics, "_INTERVAL", 0.0)
+    step, numbers = jax.jit(function), inside.numerics(agent)
+    state, at, name = jnp.arange(1.0, 7.0), jnp.int32(0), name_of(function)
+    truth = []
+
+    def values() -> int:
+        return int(numbers.snapshot().get(name, {}).get("values", 0))
+
+    for _ in range(8):
+        before = values()
+
+        def read(state: Any = state, at: Any = at, before: int = before) -> Any:
+            inside.sampling(agent).arm()
+            outputs = step(state, at)
+            truth.append(not np.isfinite(outputs[1].get("loss", 0.0)))
+            return outputs if values() > before else None
+
+        state, metrics = until(read, "outputs to be read")
+        at = metrics["step"]
+
+    found = numbers.snapshot()[name]["outputs"]
+    assert [one["name"] for one in found] == lost
+    assert samples(agent)[f'jaxmon_nonfinite_outputs{{name="{name}"}}'] == len(lost)
+    findings = find(read_report(inside.overview(agent)))
+    assert [one.topic for one in findings] == ["nonfinite"] * bool(lost)
+    if lost:
+        ((finite, nan),) = {(one["finite_call"], one["call"]) for one in found}
+        assert not truth[finite - 1]
+        assert truth[nan - 1]
+
+
+def test_a_step_is_read_by_default() -> None:
+    """Without any setting; and not if that is disabled."""
+    for settings, expected in (({}, 1), ({"nonfinite": False}, 0)):
+        with instrumented(sample_rate=0.001, **settings) as running:
+            jax.jit(keep)(jnp.ones(3))
+            observers = inside.observers(running)
+            assert len(observers.returned) == expected
 
 
 def widen(x: Any) -> Any:

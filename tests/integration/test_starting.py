@@ -22,7 +22,7 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.parts import parts_of
 from jaxmon.agent.serving import Serving
 from jaxmon.agent.transfers.part import Transfers
-from jaxmon.indicators.timeline import Timeline
+from jaxmon.indicators.figures import Indicators
 from tests import leaks
 from tests.bombs import ACTIVE, Bomb, InjectedError
 from tests.instrumented import SILENT, samples
@@ -240,7 +240,10 @@ def test_an_agent_loads_what_it_needs_when_it_needs_it(
 
 def places() -> list[tuple[Any, str]]:
     """Return what is called while an agent starts."""
-    kinds = {type(part) for part in parts_of(CONTEXT, Timeline(1))}
+    kinds = {
+        type(part)
+        for part in parts_of(CONTEXT, Indicators(1, CONTEXT.guard, on_error=print))
+    }
     parts = [
         (kind, name)
         for kind in sorted(kinds, key=lambda one: one.__name__)

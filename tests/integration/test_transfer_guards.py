@@ -62,13 +62,15 @@ def test_a_call_is_repeated() -> None:
 
 def test_outputs_are_looked_at_for_numbers_that_are_not_finite() -> None:
     """A figure of 0 would say that all were."""
-    with instrumented(nonfinite=True, sample_rate=0.001) as agent:
+    with instrumented(sample_rate=0.001) as agent:
         sample(agent, jnp.ones(3, PACKED))
         numerics = inside.numerics(agent)
-        until(lambda: len(numerics.snapshot()) == 1, "the outputs to be read")
+        [found] = until(
+            lambda: [f for f in numerics.snapshot().values() if f["values"]],
+            "the outputs to be read",
+        )
 
-        [found] = numerics.snapshot().values()
-        assert found == {"values": 3, "nonfinite": 0}
+        assert found["nonfinite"] == 0
 
 
 def test_a_check_that_is_asked_for_compares_on_the_host() -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from queue import Queue
 
+import jax.numpy
+
 import jaxmon
 from jaxmon.asgi import Application, Middleware, Receive, Scope, Send
 
@@ -50,6 +52,10 @@ waiting: Queue[str] = Queue()
 named: jaxmon.Queue = jaxmon.queue("decode", waiting.qsize)
 named.close()
 jaxmon.queue("prefill").set(3)
+jaxmon.log_values({"loss": 0.5, "steps": 3})
+jaxmon.log_values({"loss": jax.numpy.zeros(())}, step=5)
+jaxmon.log_values({"loss": "0.5"})  # type: ignore[dict-item]
+jaxmon.log_values({"loss": 0.5}, 5)  # type: ignore[call-arg]
 jaxmon.queue("decode", waiting)  # type: ignore[arg-type]
 jaxmon.batch("predict", size=5, capacity=8)
 jaxmon.batch("predict", 5, 8)  # type: ignore[call-arg]

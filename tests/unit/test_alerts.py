@@ -32,6 +32,7 @@ NAMES = {
     "JaxmonMemoryLeak",
     "JaxmonHostMemoryGrowth",
     "JaxmonTrainingStalled",
+    "JaxmonNonFinite",
     "JaxmonCompileStuck",
     "JaxmonGpuEccErrors",
     "JaxmonAcceleratorLost",

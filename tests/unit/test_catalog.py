@@ -48,7 +48,7 @@ LABELS = {
     "loop",  # named by the program's code
     "mode",  # names of the kernel
     "model",  # one per accelerator
-    "name",  # functions
+    "name",  # functions; quantities, named by the program's code
     "operation",  # closed set
     "outcome",  # closed set
     "parent",  # one per MIG device

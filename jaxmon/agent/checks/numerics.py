@@ -1,124 +1,138 @@
 """
 Detects non-finite outputs and unintended float64 computation.
 
-If enabled, non-finite values are counted in small outputs of sampled calls: a thread
-reads them with NumPy once they are ready. Nothing is compiled or computed on the
-device. Float64 computation is detected in the HLO.
+Small outputs of sampled calls, such as a loss, are read with NumPy by a thread once
+they are ready. Nothing is compiled or computed on the device. Float64 computation is
+detected in the HLO.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxmon import catalog
+from jaxmon.agent.checks.outputs import Output, Outputs, Reading
+from jaxmon.agent.checks.reading import array_of, reading
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted
+from jaxmon.agent.jaxlink.arrays import is_pollable, is_ready_or_deleted
 from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.watcher import Watcher
+from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, series
 
 
-# Maximum size, and number, of the outputs read from one call.
-_BYTES = 65_536
-_LEAVES = 8
-# Maximum number of leaves searched for them.
-_LOOKED_AT = 64
+# Maximum number of elements of an output that is read, and of outputs of one call.
+_ELEMENTS = 1024
+_READ = 8
+# Number of outputs at either end that are searched for them: a training step returns
+# its loss before or after a large state.
+_ENDS = 32
+# Seconds between two reads of a function whose calls all leave the fast path.
+_INTERVAL = 1.0
+
+# Maximum length of the name of an output, and number of structures of which the names
+# are kept.
+_NAME = 100
+_STRUCTURES = 1000
 
 _FIRST_LOOK, _LAST_LOOK, _LOOKS = 0.002, 1.0, 3600
-
-
-class _Checks:
-    """Values found in the outputs of one function. Written by one thread only."""
-
-    __slots__ = ("checked", "nonfinite", "was_finite")
-
-    def __init__(self) -> None:
-        self.checked = 0
-        self.nonfinite = 0
-        self.was_finite = True
 
 
 class _PendingRead:
     """Outputs of one call, to be read when they are ready."""
 
     def __init__(
-        self, numerics: Numerics, function: Function, leaves: Sequence[Any]
+        self,
+        numerics: Numerics,
+        function: Function,
+        call: int,
+        leaves: Sequence[tuple[str, Any]],
     ) -> None:
         self._numerics = numerics
         self._function = function
+        self._call = call
         self._leaves = leaves
         self._delay = _FIRST_LOOK
         self._looks = 0
 
     def look(self) -> float | None:
-        if not all(map(is_ready_or_deleted, self._leaves)):
+        if not all([is_ready_or_deleted(leaf) for _, leaf in self._leaves]):
             self._looks += 1
             self._delay = min(self._delay * 1.5, _LAST_LOOK)
             return self._delay if self._looks < _LOOKS else None
-        import numpy as np  # noqa: PLC0415 - this package loads without it
-
-        total = bad = 0
-        for leaf in self._leaves:
-            try:
-                values = self._numerics.fetched(leaf)
-            except Exception:  # noqa: BLE001, S112 - deleted since, or it failed
-                continue
-            total += values.size
-            bad += values.size - int(np.isfinite(values).sum())
-        self._numerics.found(self._function, total, bad)
+        self._numerics.read(self._function, self._call, self._leaves)
         return None
 
 
 class Numerics(Part):
-    """Counts non-finite values and promotions to float64."""
+    """
+    Detects outputs that became non-finite, and promotions to float64.
+
+    Args:
+        context: shared state of the agent.
+        watcher: the thread that reads outputs.
+    """
 
     name = "numerics"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, watcher: Watcher) -> None:
         self._jax = context.jax
         self._events = context.events
-        self._on = context.settings.nonfinite
-        self._watcher = Watcher("numerics", context.guard, limit=8)
-        self._checks: dict[Function, _Checks] = {}
+        self._watcher = watcher
+        self._outputs: dict[Function, Outputs] = {}
         self._promotions: dict[Function, Tally] = {}
+        self._missed: dict[Function, float] = {}
+        self._floats: dict[Any, bool] = {}
+        self._names: dict[tuple[Function, int], list[str]] = {}
         context.observers.promotion.append(self.promoted)
-        if self._on:
+        if context.settings.nonfinite:
             context.observers.sample.append(self.sampled)
+            context.observers.returned.append(self.returned)
 
     def sampled(self, sample: Sample) -> None:
-        """Queue the small outputs of *sample* to be read once they are ready."""
-        leaves = self._jax.tree_util.tree_leaves(sample.outputs)[:_LOOKED_AT]
-        small = [leaf for leaf in leaves if self._is_small_float(leaf)][:_LEAVES]
-        if small:
-            self._watcher.submit(_PendingRead(self, sample.function, small))
+        """Have the small outputs of *sample* read once they are ready."""
+        self._submit(sample.function, sample.outputs)
 
-    def fetched(self, leaf: Any) -> Any:
-        """Return a ready output as a NumPy array; one shard if it has several."""
-        import numpy as np  # noqa: PLC0415 - this package loads without it
+    def returned(self, function: Function, outputs: Callable[[], Any]) -> None:
+        """
+        Have the small outputs of a call that left the fast path read: the first call of
+        a function shows what it returns while nothing has gone wrong.
+        """
+        now = monotonic()
+        if now - self._missed.get(function, -_INTERVAL) >= _INTERVAL:
+            self._missed[function] = now
+            self._submit(function, outputs())
 
-        # A guard of the program is meant for its own lines.
-        with self._jax.transfer_guard_device_to_host("allow"):
-            # A new array object: the program's own would cache the copy.
-            return np.asarray(leaf.addressable_data(0))
-
-    def found(self, function: Function, total: int, bad: int) -> None:
-        """Record that *bad* of *total* values were non-finite."""
-        checks = self._checks.setdefault(function, _Checks())
-        checks.checked += total
-        checks.nonfinite += bad
-        if bad and checks.was_finite:
+    def read(
+        self, function: Function, call: int, leaves: Sequence[tuple[str, Any]]
+    ) -> None:
+        """Read *leaves*, outputs of a *call* of *function* by name, which are ready."""
+        outputs = self._outputs.setdefault(function, Outputs())
+        known = outputs.of(tuple([name for name, _ in leaves]))
+        total = bad = 0
+        with reading(self._jax):
+            found = [_reading(leaf) for _, leaf in leaves]
+        for output, one in zip(known, found, strict=False):
+            if one is not None:
+                output.add(one, call)
+                total += one.size
+                bad += one.size - one.finite
+        outputs.checked += total
+        outputs.nonfinite += bad
+        if bad and outputs.was_finite:
             self._events.add(
                 "numerics",
                 function.name,
                 f"{bad} of {total} values in a call's outputs are non-finite",
                 nonfinite=bad,
                 values=total,
+                call=call,
             )
-        checks.was_finite = not bad
+        outputs.was_finite = not bad
 
     def promoted(self, function: Function) -> None:
         """
@@ -146,11 +160,12 @@ class Numerics(Part):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the values found, by function."""
-        found: dict[str, dict[str, int]] = {}
-        for function, checks in list(self._checks.items()):
+        found: dict[str, dict[str, Any]] = {}
+        for function, outputs in list(self._outputs.items()):
             found[function.name] = {
-                "values": checks.checked,
-                "nonfinite": checks.nonfinite,
+                "values": outputs.checked,
+                "nonfinite": outputs.nonfinite,
+                "outputs": [one.as_json() for one in outputs.troubled()],
             }
         for function, tally in list(self._promotions.items()):
             found.setdefault(function.name, {})["float64_programs"] = tally.value
@@ -159,12 +174,21 @@ class Numerics(Part):
     def collect(self) -> list[Family]:
         """Return the metrics of numerics."""
         nonfinite, promotions = catalog.NONFINITE, catalog.FLOAT64_PROMOTIONS
+        lost = catalog.NONFINITE_OUTPUTS
+        known = list(self._outputs.items())
         return [
             Family(
                 nonfinite,
                 [
-                    (series(nonfinite, function.name), checks.nonfinite)
-                    for function, checks in list(self._checks.items())
+                    (series(nonfinite, f.name), outputs.nonfinite)
+                    for f, outputs in known
+                ],
+            ),
+            Family(
+                lost,
+                [
+                    (series(lost, f.name), sum(map(_is_lost, outputs.troubled())))
+                    for f, outputs in known
                 ],
             ),
             Family(
@@ -176,10 +200,59 @@ class Numerics(Part):
             ),
         ]
 
+    # --- inside ------------------------------------------------------------------
+
+    def _submit(self, function: Function, outputs: Any) -> None:
+        """Have the smallest floating-point outputs read, a few of them."""
+        leaves = self._jax.tree_util.tree_leaves(outputs)
+        number = len(leaves)
+        ends = {*range(min(number, _ENDS)), *range(max(number - _ENDS, 0), number)}
+        small = [n for n in ends if self._is_small_float(leaves[n])]
+        if not small:
+            return
+        small.sort(key=lambda n: leaves[n].size)
+        names = self._names_of(function, outputs, number)
+        # A call is counted before it is made.
+        call = function.objects.calls or function.other_missed.value
+        read = [(names[n], leaves[n]) for n in sorted(small[:_READ])]
+        self._watcher.submit(_PendingRead(self, function, call, read))
+
+    def _names_of(self, function: Function, outputs: Any, number: int) -> list[str]:
+        """Return where in *outputs* each of its leaves is; a *number* of them."""
+        names = self._names.get((function, number))
+        if names is None:
+            tree = self._jax.tree_util
+            found, _ = tree.tree_flatten_with_path(outputs)
+            names = [tree.keystr(path)[:_NAME] for path, _ in found]
+            if len(self._names) < _STRUCTURES:
+                self._names[function, number] = names
+        return names
+
     def _is_small_float(self, leaf: Any) -> bool:
-        return (
-            isinstance(leaf, self._jax.Array)
-            and self._jax.numpy.issubdtype(leaf.dtype, self._jax.numpy.inexact)
-            and leaf.nbytes <= _BYTES
-            and not leaf.is_deleted()
-        )
+        if not isinstance(leaf, self._jax.Array) or not is_pollable(leaf):
+            return False
+        dtype = leaf.dtype
+        known = self._floats.get(dtype)
+        if known is None:
+            numpy = self._jax.numpy
+            known = self._floats[dtype] = numpy.issubdtype(dtype, numpy.inexact)
+        return known and 0 < leaf.size <= _ELEMENTS
+
+
+def _reading(leaf: Any) -> Reading | None:
+    """Return what is in *leaf*, `None` if it was deleted or its program failed."""
+    import numpy as np  # noqa: PLC0415 - this package loads without it
+
+    try:
+        values = array_of(leaf)
+    except Exception:  # noqa: BLE001 - as it is wherever the program reads it
+        return None
+    finite = int(np.isfinite(values).sum())
+    nan = finite < values.size and bool(np.isnan(values).any())
+    scalar = values.size == 1 and finite and values.dtype.kind != "c"
+    value = float(values.reshape(())) if scalar else None
+    return Reading(values.size, finite, nan, value)
+
+
+def _is_lost(output: Output) -> bool:
+    return output.state == "nonfinite"

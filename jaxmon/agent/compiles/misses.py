@@ -8,6 +8,7 @@ every jitted function, including those created before `jaxmon.instrument`.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -19,7 +20,13 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, series_of
 from jaxmon.agent.functions import UNKNOWN, Function
 from jaxmon.agent.jaxlink import patch_targets
-from jaxmon.agent.jaxlink.frames import Jitted, entry_of, jitted_at, key_at
+from jaxmon.agent.jaxlink.frames import (
+    Jitted,
+    entry_of,
+    jitted_at,
+    key_at,
+    outputs_at,
+)
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.probe import ending
 from jaxmon.agent.part import Part
@@ -75,6 +82,7 @@ class Misses(Part):
         self._table = context.table
         self._events = context.events
         self._registry = context.registry
+        self._returned = context.observers.returned
         self._attribution = attribution
         self._looked: dict[Function, int] = {}
         self._told: set[tuple[Function, str]] = set()
@@ -189,9 +197,14 @@ class Misses(Part):
     def on_done(self, frame: FrameType, original: Callable[..., Any]) -> None:
         """Observe the function that JAX runs when a missed call has succeeded."""
         miss = self._thread.calls.pop(id(frame), None)
-        if miss is None or miss.compiled:
+        if miss is None:
             return
         function = miss.function
+        if not function.internal:
+            for observe in self._returned:
+                observe(function, functools.partial(outputs_at, frame))
+        if miss.compiled:
+            return
         looked = self._looked.get(function, 0)
         if looked >= _LOOKED or function.internal:
             return

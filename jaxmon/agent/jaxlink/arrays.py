@@ -21,6 +21,14 @@ def is_ready_or_deleted(array: Any) -> bool:
     return any(map(call, (array.is_deleted, array.is_ready)))
 
 
+def is_pollable(array: Any) -> bool:
+    """
+    Return whether *array* is one on a device. Values being traced count as arrays too,
+    and so do PRNG keys.
+    """
+    return hasattr(array, "is_ready")
+
+
 def underlying_array(array: Any) -> Any:
     """
     Return the array underlying *array*: arrays of PRNG keys wrap one, and have no

@@ -134,6 +134,11 @@ def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None
     return None
 
 
+def outputs_at(frame: FrameType) -> Any:
+    """Return what the call served by a ``cache_miss`` *frame* returns."""
+    return frame.f_locals.get("outs")
+
+
 def key_at(frame: FrameType) -> object:
     """
     Return the key of the jitted function whose call *frame* serves; cheap.

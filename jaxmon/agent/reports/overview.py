@@ -38,6 +38,7 @@ _SECTIONS = (
     "transfers",
     "tracing",
     "errors",
+    "values",
 )
 _OF_MEMORY = ("memory", "allocations", "transfers")
 _NOT_COUNTED = {"calls": None, "hits": None}

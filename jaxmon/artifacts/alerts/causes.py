@@ -16,7 +16,7 @@ from jaxmon.artifacts.alerts import compiles, hardware, memory, monitoring, star
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
 from jaxmon.artifacts.promql import gauge
 from jaxmon.artifacts.slo import Thresholds, durations
-from jaxmon.artifacts.slo.thresholds import INFO, PAGE
+from jaxmon.artifacts.slo.thresholds import INFO, PAGE, TICKET
 
 
 DEPLOY_ALERT = "JaxmonDeployInProgress"
@@ -37,6 +37,7 @@ def cause_alerts(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
     yield memory.memory_leak(thresholds)
     yield memory.host_memory_growth(thresholds)
     yield _training_stalled(thresholds)
+    yield _non_finite(thresholds)
     yield compiles.compile_stuck(thresholds)
     yield compiles.programs_diverge(thresholds)
     yield from hardware.accelerator_lost(thresholds, day)
@@ -87,4 +88,20 @@ def _training_stalled(thresholds: Thresholds) -> Alert:
             "{{ $labels.loop }} {{ $value | humanizeDuration }} ago."
         ),
         labels=(("slo", STALLED_SLO),),
+    )
+
+
+def _non_finite(thresholds: Thresholds) -> Alert:
+    outputs = gauge(catalog.NONFINITE_OUTPUTS).max("job", "name") > 0
+    run = gauge(catalog.VALUE_NONFINITE_RUN).max("job", "name")
+    return Alert(
+        name="JaxmonNonFinite",
+        expr=outputs.or_(run > thresholds.nonfinite_values),
+        for_=thresholds.nonfinite_for,
+        severity=TICKET,
+        summary="Values became NaN or infinite and stay so.",
+        description=(
+            "{{ $labels.name }} of job {{ $labels.job }} was finite, and is NaN or "
+            "infinite since."
+        ),
     )

@@ -98,6 +98,18 @@ class Thresholds:
             "duration", "Age of a running loop's last step that means it is stuck."
         ),
     )
+    nonfinite_values: float = field(
+        default=10.0,
+        metadata=_of(
+            "count",
+            "Values of a logged quantity in a row that are NaN or infinite; dynamic "
+            "loss scaling makes a few.",
+        ),
+    )
+    nonfinite_for: str = field(
+        default="2m",
+        metadata=_of("duration", "How long values must be NaN or infinite."),
+    )
     stuck_after: str = field(
         default="15m",
         metadata=_of("duration", "Age of a compile that means it is stuck."),

@@ -17,6 +17,7 @@ from jaxmon.report.findings import (
     recompiles,
     tracing,
     transfers,
+    values,
 )
 from jaxmon.report.findings.finding import Finding, ranked
 from jaxmon.report.model import Snapshot
@@ -30,7 +31,9 @@ RULES: tuple[Rule, ...] = (
     memory.leaks,
     compiles.stuck,
     errors.errors,
-    errors.numerics,
+    values.outputs,
+    values.quantities,
+    errors.float64,
     errors.determinism,
     *tracing.RULES,
     recompiles.recompiles,

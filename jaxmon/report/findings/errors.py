@@ -1,4 +1,4 @@
-"""Findings on errors and wrong values."""
+"""Findings on errors, failed checks and accidental float64."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.words import (
     DEVIATION,
-    ERRORS,
     FLOAT64,
     GRADIENTS,
     error_advice,
@@ -39,22 +38,15 @@ def errors(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def numerics(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect non-finite values and accidental float64."""
+def float64(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect accidental float64."""
     for function in snapshot.functions:
-        found, name = function.numerics, function.name
-        if bad := found.get("nonfinite"):
+        if programs := function.numerics.float64_programs:
             finding = (
-                f"{name} returned {counted(bad, 'non-finite value')} out of "
-                f"{found.get('values', bad):,.0f} checked."
+                f"{function.name} computes in float64 in "
+                f"{counted(programs, 'program')}, although no argument is float64."
             )
-            yield Finding("nonfinite", name, finding, (), ERRORS["nan"])
-        if programs := found.get("float64_programs"):
-            finding = (
-                f"{name} computes in float64 in {counted(programs, 'program')}, "
-                "although no argument is float64."
-            )
-            yield Finding("float64", name, finding, (), FLOAT64)
+            yield Finding("float64", function.name, finding, (), FLOAT64)
 
 
 def determinism(snapshot: Snapshot) -> Iterator[Finding]:

@@ -72,7 +72,19 @@ TOPICS: dict[str, Topic] = {
         "JaxmonCompileStuck",
     ),
     "error": Topic(_FAILURE, catalog.ERRORS, "Debug: Errors by function and kind"),
-    "nonfinite": Topic(_FAILURE, catalog.NONFINITE, "Debug: Non-finite outputs"),
+    "nonfinite": Topic(
+        _FAILURE,
+        catalog.NONFINITE_OUTPUTS,
+        "On-call: Non-finite values",
+        "JaxmonNonFinite",
+    ),
+    "nonfinite_value": Topic(
+        _FAILURE,
+        catalog.VALUE_NONFINITE_RUN,
+        "On-call: Non-finite values",
+        "JaxmonNonFinite",
+    ),
+    "diverging": Topic(_FAILURE, catalog.VALUE, "On-call: Logged values"),
     "determinism": Topic(
         _FAILURE, catalog.DETERMINISM_CHECKS, "Debug: Determinism checks"
     ),
@@ -92,6 +104,9 @@ TOPICS: dict[str, Topic] = {
     ),
     "printed_tracer": Topic(_HINT),
     "float64": Topic(_HINT, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
+    "infinite": Topic(_HINT, catalog.NONFINITE, "Debug: Non-finite outputs"),
+    "always_nan": Topic(_HINT, catalog.NONFINITE, "Debug: Non-finite outputs"),
+    "spike": Topic(_HINT, catalog.VALUE_SPIKES, "On-call: Spikes of logged values"),
     "cache": Topic(
         _HINT,
         catalog.PERSISTENT_CACHE_REQUESTS,

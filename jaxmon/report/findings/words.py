@@ -81,6 +81,25 @@ COPY_OF_NUMBERS = (
     "These are scalars: pass them to a jitted function as arguments and compute "
     "with them there."
 )
+NONFINITE = (
+    "Go back to a checkpoint from before that: later ones hold NaN as well. "
+    f"{ERRORS['nan']} Often the learning rate is too high, or a logarithm, division or "
+    "square root meets 0."
+)
+INFINITE = (
+    "A value may have overflowed, as in float16, or a logarithm or division met 0."
+)
+ALWAYS_NAN = (
+    f"Unless it is a placeholder: {ERRORS['nan'][0].lower()}{ERRORS['nan'][1:]}"
+)
+SPIKE = (
+    "Look at the batch of that step, and at the norm of the gradients: clip them, "
+    "lower the learning rate, or warm it up for longer."
+)
+DIVERGING = (
+    "Go back to a checkpoint near the best value, with a lower learning rate; check "
+    "what changed at that step: schedule, data, precision."
+)
 FLOAT64 = (
     "Look for NumPy values, Python floats converted to arrays, and missing dtypes."
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tests.alerts.promtool import Case, Firing, page
+from tests.alerts.promtool import Case, Firing, page, ticket
 
 
 STARTED = 'process_start_time_seconds{job="web",instance="a:1",worker="1"}'
 RUNTIME = 'jaxmon_runtime_info{job="web",instance="a:1",worker="1",jax="0.10.2"}'
 LAST_STEP = 'jaxmon_last_step_timestamp_seconds{job="train",instance="a:1",loop="main"}'
 OLDEST = 'jaxmon_compile_oldest_seconds{job="train",instance="a:1"}'
+OUTPUTS = 'jaxmon_nonfinite_outputs{job="train",instance="a:1",name="train.step"}'
+RUN = 'jaxmon_value_nonfinite_run{job="train",instance="a:1",name="loss"}'
 
 CASES = {
     "training stalled": Case(
@@ -43,6 +45,30 @@ CASES = {
         "JaxmonTrainingStalled",
         {LAST_STEP: "0+60x10 stale _x60"},
         quiet=("15m", "21m", "60m"),
+    ),
+    "an output that stays NaN": Case(
+        "JaxmonNonFinite",
+        {OUTPUTS: "0+0x5 2+0x20 0+0x10"},
+        quiet=("5m", "7m", "30m"),
+        firing={
+            "8m": ticket(
+                "train.step of job train was finite, and is NaN or infinite since.",
+                job="train",
+                name="train.step",
+            )
+        },
+    ),
+    "a logged value that stays NaN, but for a few": Case(
+        "JaxmonNonFinite",
+        {RUN: "0+0x5 8+0x5 11+20x20"},
+        quiet=("10m", "13m"),
+        firing={
+            "15m": ticket(
+                "loss of job train was finite, and is NaN or infinite since.",
+                job="train",
+                name="loss",
+            )
+        },
     ),
     "deploy in progress": Case(
         "JaxmonDeployInProgress",

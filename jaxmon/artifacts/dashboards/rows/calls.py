@@ -46,7 +46,8 @@ def debug() -> Row:
                 Target(nonfinite.topk(10), "{{name}}"),
                 text=(
                     "NaN and infinite values in small outputs of sampled calls, "
-                    "per graph interval, if `nonfinite` is enabled."
+                    "per graph interval. Many programs have some on purpose, such as "
+                    "masks; see *Non-finite values* for those that should be finite."
                 ),
             ),
             timeseries(

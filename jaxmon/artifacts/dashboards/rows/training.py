@@ -6,7 +6,7 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.promql import counter, histogram
+from jaxmon.artifacts.promql import counter, gauge, histogram
 from jaxmon.artifacts.slo import Slos, durations
 
 
@@ -19,6 +19,10 @@ def oncall(slos: Slos) -> Row:
     stepped = steps.sum.rate().sum(*by)
     activity = counter(catalog.TIME_SECONDS, *q.PROCESS).rate().sum("activity")
     items = counter(catalog.ITEMS, *q.PROCESS).rate().sum(*by, "item")
+    logged, value = ("job", "name"), gauge(catalog.VALUE, *q.PROCESS)
+    outputs = gauge(catalog.NONFINITE_OUTPUTS, *q.PROCESS).max(*logged)
+    run = gauge(catalog.VALUE_NONFINITE_RUN, *q.PROCESS).max(*logged)
+    spikes = counter(catalog.VALUE_SPIKES, *q.PROCESS).mishaps().sum(*logged)
     return row(
         4,
         "Training",
@@ -86,6 +90,41 @@ def oncall(slos: Slos) -> Row:
                     "Tokens, images or sequences processed per second: the effective "
                     "throughput."
                 ),
+            ),
+        ),
+        line(
+            timeseries(
+                307,
+                "Logged values",
+                Target(value.avg(*logged), "{{job}} {{name}}"),
+                text=(
+                    "What the program passes to `jaxmon.log_values`, such as its loss: "
+                    "the mean of all processes."
+                ),
+                no_value="nothing logged",
+            ),
+            timeseries(
+                308,
+                "Non-finite values",
+                Target(outputs, "{{job}} {{name}} outputs"),
+                Target(run, "{{job}} {{name}} logged"),
+                text=(
+                    "Small outputs of a function that were finite and are NaN now, and "
+                    "logged values since the last finite one. A few that go away are "
+                    "normal with dynamic loss scaling; otherwise the run is lost from "
+                    "there on."
+                ),
+                alerts=("JaxmonNonFinite",),
+            ),
+            timeseries(
+                309,
+                "Spikes of logged values",
+                Target(spikes, "{{job}} {{name}}"),
+                text=(
+                    "Logged values far above those before them, per graph interval. "
+                    "Of a loss: look at that batch, and clip gradients."
+                ),
+                no_value="nothing logged",
             ),
         ),
     )

@@ -1,0 +1,184 @@
+"""
+Findings on values: outputs that became NaN, and a loss that does, jumps or diverges.
+
+What a quantity is follows from the name that the program logs it by. Only a training
+loss has to fall; one of two networks that compete, or of a policy, need not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.findings.words import (
+    ALWAYS_NAN,
+    DIVERGING,
+    INFINITE,
+    NONFINITE,
+    SPIKE,
+)
+from jaxmon.report.layout import ago, counted, times
+from jaxmon.report.model import Function, Output, Quantity, Snapshot
+
+
+_LOSS = frozenset(("loss", "losses", "nll", "mse", "perplexity", "ppl", "xent"))
+_OF_SOMETHING_ELSE = frozenset(
+    (
+        *("val", "valid", "validation", "eval", "evaluation", "test", "dev"),
+        *("g", "d", "gen", "generator", "disc", "discriminator", "adv", "adversarial"),
+        *("actor", "critic", "policy", "value", "pi", "vf", "q", "entropy", "reward"),
+        *("kl", "aux", "reg", "l1", "l2", "commit", "commitment", "balance"),
+    )
+)
+
+# Consecutive non-finite values of a training loss, and of any other quantity. Dynamic
+# loss scaling makes some in a row, of the gradients' norm for one.
+_RUN_OF_LOSS = 2
+_RUN = 10
+# A diverging loss rises by this multiple of the best value, and by this part of what
+# it had gained; then it is back near its start, or above.
+_RISE = 2.0
+_OF_GAIN = 0.2
+_MOST_NAMED = 3
+
+
+def outputs(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect outputs that were finite and are NaN now, and doubtful ones."""
+    for function in snapshot.functions:
+        for topic, make in (
+            ("nonfinite", _became_nan),
+            ("infinite", _became_infinite),
+            ("always_nan", _never_finite),
+        ):
+            found = [one for one in function.numerics.outputs if one.state == topic]
+            if found:
+                yield make(topic, function, found, snapshot.process.now)
+                break
+
+
+def quantities(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect logged quantities that became NaN, and a loss that jumps or diverges."""
+    for quantity in snapshot.values:
+        is_loss = _is_training_loss(quantity.name)
+        if _is_lost(quantity, is_loss=is_loss):
+            yield _lost(quantity, snapshot.process.now)
+        elif is_loss and _diverges(quantity):
+            yield _diverging(quantity)
+        elif is_loss and quantity.spike is not None:
+            yield _spike(quantity)
+
+
+def _became_nan(
+    topic: str, function: Function, found: list[Output], now: float
+) -> Finding:
+    one = found[0]
+    last = "" if one.finite_value is None else f" ({one.finite_value:.4g})"
+    verdict = (
+        f"{function.name} returns NaN: {_named(one)} was finite in call "
+        f"{one.finite_call:,}{last}, and NaN in call {one.call:,}, "
+        f"{ago(now - one.time)}, and since."
+    )
+    evidence = [f"no finite value in {counted(one.samples, 'sampled call')} since"]
+    if others := found[1:]:
+        named = ", ".join(map(_named, others[:_MOST_NAMED]))
+        more = f" and {len(others) - _MOST_NAMED} more" * (len(others) > _MOST_NAMED)
+        evidence.append(f"also NaN: {named}{more}")
+    if one.recovered:
+        evidence.append(f"it had recovered {times(one.recovered)} before")
+    return Finding(topic, function.name, verdict, tuple(evidence), NONFINITE)
+
+
+def _became_infinite(
+    topic: str, function: Function, found: list[Output], now: float
+) -> Finding:
+    one = found[0]
+    verdict = (
+        f"{function.name} returns infinity: {_named(one)} was finite in call "
+        f"{one.finite_call:,}, and infinite in call {one.call:,}, "
+        f"{ago(now - one.time)}, and since."
+    )
+    return Finding(topic, function.name, verdict, (), INFINITE)
+
+
+def _never_finite(
+    topic: str, function: Function, found: list[Output], now: float
+) -> Finding:
+    del now
+    verdict = (
+        f"{function.name} has returned NaN in all of {found[0].samples:,} sampled "
+        f"calls: {', '.join(map(_named, found[:_MOST_NAMED]))}."
+    )
+    return Finding(topic, function.name, verdict, (), ALWAYS_NAN)
+
+
+def _named(output: Output) -> str:
+    return f"output {output.name}" if output.name else "its output"
+
+
+def _is_training_loss(name: str) -> bool:
+    words = set(re.split(r"[^a-z0-9]+", name.lower()))
+    return not words.isdisjoint(_LOSS) and words.isdisjoint(_OF_SOMETHING_ELSE)
+
+
+def _is_lost(quantity: Quantity, *, is_loss: bool) -> bool:
+    since = quantity.since
+    if since is None:
+        return False
+    if is_loss:
+        return quantity.run >= _RUN_OF_LOSS
+    # One that was never finite may be a placeholder until the first evaluation.
+    known = quantity.latest is not None
+    return known and since.kind == "nan" and quantity.run >= _RUN
+
+
+def _lost(quantity: Quantity, now: float) -> Finding:
+    since, latest = quantity.since, quantity.latest
+    what = "infinite" if since is not None and since.kind == "inf" else "NaN"
+    verdict = f"The logged {quantity.name} is {what}"
+    if since is not None:
+        verdict += f" since step {since.step:,}, {ago(now - since.time)}"
+    if latest is not None:
+        verdict += f"; it was {latest.value:.4g} at step {latest.step:,}"
+    evidence = f"no finite value among {quantity.run:,} since"
+    return Finding(
+        "nonfinite_value", quantity.name, f"{verdict}.", (evidence,), NONFINITE
+    )
+
+
+def _diverges(quantity: Quantity) -> bool:
+    """Return whether the latest values stay far above the best."""
+    floor, best, first = quantity.floor, quantity.best, quantity.first
+    if floor is None or best is None or first is None:
+        return False
+    gain = first - best
+    # A loss may be negative; then only what it had gained tells what is much.
+    much = _RISE * (best if best > 0 else gain)
+    return floor - best > max(much, _OF_GAIN * gain, 0.0)
+
+
+def _diverging(quantity: Quantity) -> Finding:
+    latest = quantity.latest
+    at = f" at step {latest.step:,}" if latest is not None else ""
+    verdict = (
+        f"The logged {quantity.name} diverges: it was {quantity.best:.4g} at best and "
+        f"stays above {quantity.floor:.4g}{at}."
+    )
+    evidence = (
+        f"it began at {quantity.first:.4g}; nine in ten of the latest 50 values are "
+        f"above {quantity.floor:.4g}"
+    )
+    return Finding("diverging", quantity.name, verdict, (evidence,), DIVERGING)
+
+
+def _spike(quantity: Quantity) -> Finding:
+    spike, latest = quantity.spike, quantity.latest
+    assert spike is not None  # noqa: S101 - as its caller has seen
+    verdict = (
+        f"The logged {quantity.name} jumped from {spike.usual:.4g} to "
+        f"{spike.value:.4g} at step {spike.step:,}."
+    )
+    if quantity.spikes > 1:
+        verdict = f"{verdict[:-1]}, as it did {times(quantity.spikes)} in all."
+    evidence = () if latest is None else (f"now: {latest.value:.4g}",)
+    return Finding("spike", quantity.name, verdict, evidence, SPIKE)
