@@ -13,6 +13,7 @@ WITHIN_SECONDS = 600.0
 """Depths older than this are dropped."""
 
 _APART_SECONDS = 5.0
+_LEAST = 2
 
 
 class DepthHistory:
@@ -43,16 +44,27 @@ class DepthHistory:
     def explain(self) -> Mapping[str, Any]:
         """
         Return the depth now, the greatest ever, and the growth since the oldest depth
-        kept, `None` if there is only one.
+        kept, `None` if there is only one; and the lowest and the highest in each
+        third of the depths kept, if there are enough.
         """
         time = self._clock()
         kept = [one for one in list(self._kept) if time - one[0] <= WITHIN_SECONDS]
         over = time - kept[0][0] if kept else 0.0
+        thirds = _thirds([depth for _, depth in kept])
         known = over >= _APART_SECONDS
         return {
             "depth": self.depth,
             "maximum": self.maximum,
             "growth": self.depth - kept[0][1] if known else None,
             "growth_seconds": over if known else None,
-            "lowest": min((depth for _, depth in kept), default=self.depth),
+            "lows": [min(part) for part in thirds],
+            "highs": [max(part) for part in thirds],
         }
+
+
+def _thirds(depths: list[int]) -> list[list[int]]:
+    """Return the thirds of *depths*; empty if there are too few."""
+    third = len(depths) // 3
+    if third < _LEAST:
+        return []
+    return [depths[:third], depths[third:-third], depths[-third:]]

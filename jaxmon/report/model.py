@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from jaxmon.report.served import Queue, Route
 from jaxmon.report.typed import from_json, mapping
 
 
@@ -406,6 +407,8 @@ class Snapshot:
     compiling: Compiling = field(default_factory=Compiling)
     functions: tuple[Function, ...] = ()
     functions_left_out: int = 0
+    requests: tuple[Route, ...] = ()
+    queues: tuple[Queue, ...] = ()
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)
     cache: Cache = field(default_factory=Cache)

@@ -89,6 +89,7 @@ TOPICS: dict[str, Topic] = {
         _FAILURE, catalog.DETERMINISM_CHECKS, "Debug: Determinism checks"
     ),
     "gradients": Topic(_FAILURE, catalog.GRADIENT_CHECKS, "Debug: Gradient checks"),
+    "queue": Topic(_FAILURE, catalog.QUEUE_DEPTH, "On-call: Queue depth"),
     "frozen_value": Topic(_FAILURE),
     "dropped_update": Topic(_FAILURE),
     "leaked_tracer": Topic(_FAILURE),
@@ -96,6 +97,7 @@ TOPICS: dict[str, Topic] = {
     "recompiles": _RECOMPILES,
     "operations": _COMPILES,
     "compile_share": _COMPILES,
+    "padding": Topic(_TIME, catalog.BATCH_FILL_RATIO, "On-call: Batch fill"),
     "effects": Topic(
         _TIME, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"
     ),

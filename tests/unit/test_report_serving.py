@@ -1,0 +1,114 @@
+"""Findings on queues and batches, from depths and fills as programs have them."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jaxmon.indicators.depth_history import DepthHistory
+from jaxmon.report.findings.finding import Finding
+from tests.reports import findings, function
+
+
+def found(depth: Callable[[float], float], *, minutes: float) -> list[Finding]:
+    """Return the findings on a queue, scraped every 15 s, whose depth is a function."""
+    now = 0.0
+    history = DepthHistory(clock=lambda: now)
+    while now <= minutes * 60:
+        history.note(int(depth(now)))
+        now += 15
+    now -= 15
+    return findings(None, queues={"decode": history.explain()})
+
+
+GROWING: dict[str, Callable[[float], float]] = {
+    "slightly too slow": lambda s: 2 + s / 8,
+    "much too slow": lambda s: 50 * s,
+    "with bursts": lambda s: s + 40 * random.Random(int(s)).random(),  # noqa: S311 - noise
+}
+HEALTHY: dict[str, Callable[[float], float]] = {
+    "empty": lambda _: 0,
+    "bursts that drain": lambda s: (s * 7) % 400,
+    "noise": lambda s: 100 + 50 * random.Random(int(s)).random(),  # noqa: S311 - noise
+    "bounded": lambda s: min(s * 10, 512),
+    "work that arrived at once": lambda s: 0 if s < 120 else 10_000 - s,
+    "draining": lambda s: 5_000 - 4 * s,
+    "a few": lambda s: s / 60,
+    "a deep one that sways": lambda s: 1_000 + 200 * math.sin(s / 20),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize("minutes", [5, 10, 60])
+def test_a_queue_that_grows_is_found(name: str, minutes: int) -> None:
+    """Its lowest depth rises in each third of the time."""
+    (finding,) = found(GROWING[name], minutes=minutes)
+
+    assert (finding.topic, finding.subject) == ("queue", "decode")
+    assert "more arrives than is served" in finding.verdict
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("minutes", [1, 3, 5, 10, 60])
+def test_a_queue_that_does_its_work_is_not(name: str, minutes: int) -> None:
+    """A queue may be deep, fill up, or get work at once."""
+    assert found(HEALTHY[name], minutes=minutes) == []
+
+
+def test_the_verdict_quotes_the_depths() -> None:
+    """It says from what to what the queue grew, and in which time."""
+    (finding,) = found(lambda s: 10 + s, minutes=5)
+
+    assert finding.verdict == (
+        "Queue decode grew from 10 to 310 waiting items in 5 min, and never drained: "
+        "more arrives than is served."
+    )
+
+
+def padded(fill: float, *, calls: int = 9_000, seconds: float | None) -> list[Finding]:
+    """
+    Return the findings on batches of that fill, whose program ran so often in the ten
+    minutes, for so many seconds.
+    """
+    samples: dict[str, Any] = {"samples": 9, "execution_seconds": seconds}
+    routes = {
+        "predict": {"batches": {"count": calls, "fill_ratio": fill}},
+        "health": {"batches": None, "finished": []},
+        "embed": {"batches": {"count": 0, "fill_ratio": None}},
+    }
+    return findings(
+        None, requests=routes, functions=function(calls=calls, samples=samples)
+    )
+
+
+def test_padding_that_takes_time_is_found() -> None:
+    """The share of the execution time that went into padding can be won back."""
+    (finding,) = padded(0.2, seconds=0.05)
+
+    assert (finding.topic, finding.subject) == ("padding", "predict")
+    assert finding.seconds == pytest.approx(0.8 * 9_000 * 0.05)
+    assert finding.verdict == (
+        "Batches of predict are 80 % padding: 9,000 of them took about 7 min 30 s of "
+        "execution, 6 min of it for padding."
+    )
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"fill": 0.9, "seconds": 0.06},
+        {"fill": 0.1, "seconds": 0.001},
+        {"fill": 0.1, "seconds": None},
+        {"fill": 0.1, "seconds": 2.0, "calls": 50},
+    ],
+)
+def test_padding_that_costs_nothing_is_not(figures: dict[str, Any]) -> None:
+    """
+    Full batches, a device that idles anyway, unknown times and a few batches are no
+    reason to change anything.
+    """
+    assert padded(**figures) == []
