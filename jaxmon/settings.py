@@ -131,7 +131,7 @@ class Settings:
         off=True,
     )
     leak_window: float = _setting(
-        "Seconds of steady growth that count as a leak.",
+        "Seconds of steady growth that count as a leak; fewer if memory is full soon.",
         default=600.0,
         give="seconds",
         within=(1, 604_800),

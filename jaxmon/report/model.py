@@ -213,6 +213,9 @@ class Device:
     in_use: float | None = None
     peak: float | None = None
     limit: float | None = None
+    pool: float | None = None
+    largest_free_block: float | None = None
+    largest_allocation: float | None = None
     live_arrays: int | None = None
     live_bytes: float | None = None
 
@@ -243,11 +246,17 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """Device memory that kept growing, and the lines that hold it."""
+    """
+    Device memory that kept growing, and the lines that hold it.
+
+    Attributes:
+        full_in_seconds: when it fills the device at that pace; `None` if unknown.
+    """
 
     device: str = ""
     growth_bytes: float = 0.0
     seconds: float = 0.0
+    full_in_seconds: float | None = None
     lines: tuple[Line, ...] = ()
 
 

@@ -151,6 +151,48 @@ def test_a_leak_is_told_and_forgotten(tmp_path: Path) -> None:
     assert leaks == []
 
 
+FILLING = """
+import json, resource, time
+import jax, numpy as np, jaxmon
+from jaxmon.agent.memory import filling, lines
+from jaxmon.resources import host_memory
+from tests import inside
+filling.WINDOW_SECONDS, filling.TREND_SECONDS, lines._LOOK_SECONDS = 1.0, 0.5, 0.1
+agent = jaxmon.instrument(port=None, socket=False, memory_interval=0)
+step = jax.jit(lambda x: x * 2)
+state = step(np.ones(9, np.float32))
+time.sleep(0.5)
+hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+resource.setrlimit(resource.RLIMIT_AS, (host_memory.read().virtual + (1 << 30), hard))
+
+kept, found = [], []
+deadline = time.monotonic() + 60
+while not found and time.monotonic() < deadline:
+    state = step(state)
+    kept.append(jax.device_put(np.ones(1 << 20, np.float32)))  # leak
+    time.sleep(0.08)
+    found = inside.overview(agent)["allocations"].get("leaks")
+print(json.dumps([found, len(kept)]))
+"""
+
+
+@pytest.mark.ground_truth
+def test_a_leak_is_found_before_memory_is_full(tmp_path: Path) -> None:
+    """
+    With the default settings, a leak that takes the memory of the process within
+    seconds is named while there is some left, with the time that is left.
+    """
+    script = tmp_path / "filling.py"
+    script.write_text(FILLING)
+    found, kept = run_preloaded(str(script), cwd=tmp_path).json()
+
+    (leak,) = found
+    number = FILLING.partition("# leak")[0].count("\n") + 1
+    assert [one["line"] for one in leak["lines"]] == [number]
+    assert 0 < leak["full_in_seconds"] <= 300
+    assert kept * (4 << 20) < 1 << 30
+
+
 def test_memory_is_a_profile_to_look_at() -> None:
     """`Agent.memory` reads as a table, and two of them show what grew."""
     with instrumented() as agent:

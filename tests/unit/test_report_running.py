@@ -74,6 +74,54 @@ CASES: dict[str, Case] = {
             "array. A cache that is still filling looks the same."
         ),
     ),
+    "leak that fills the device": (
+        {
+            "allocations": {
+                "leaks": [
+                    {
+                        "device": 0,
+                        "growth_bytes": 9 * GIB,
+                        "seconds": 60,
+                        "full_in_seconds": 110,
+                    }
+                ]
+            }
+        },
+        [],
+        (
+            "Memory of device 0 grew steadily by 9 GiB in 1 min. At that pace it is "
+            "full in 1 min 50 s."
+        ),
+        (),
+        (
+            "Find what keeps references to the arrays allocated on that line: "
+            "often a list of losses or metrics; store float(x) instead of the "
+            "array. A cache that is still filling looks the same."
+        ),
+    ),
+    "fragmented memory": (
+        {
+            "memory": {
+                "devices": [
+                    {
+                        "device": 1,
+                        "in_use": 40 * GIB,
+                        "limit": 60 * GIB,
+                        "pool": 60 * GIB,
+                        "largest_free_block": 2 * GIB,
+                        "largest_allocation": 8 * GIB,
+                    }
+                ]
+            }
+        },
+        [],
+        "20 GiB of device 1 are free, but in blocks of 2 GiB at most.",
+        ("the largest allocation so far took 8 GiB",),
+        (
+            "Allocate the large arrays first and keep them, donate arguments, and use "
+            "few shapes. XLA_PYTHON_CLIENT_PREALLOCATE=false fragments more."
+        ),
+    ),
     "fetches in a loop": (
         {
             "transfers": {

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from typing import TYPE_CHECKING, Any
 
-from jaxmon import catalog, interrupts
+from jaxmon import interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.memory.suspicion import Suspicion
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.memory.leaks import Leak, LeakDetector
     from jaxmon.agent.memory.profile import MemoryProfile
 
 
 LIMIT = 50
 """Maximum number of source lines reported."""
 
-_LEAK_LINES = 5
 # A program that frees its results periodically must not be sampled at the same phase
 # each time: that would look like a slope.
 _SPREAD = 0.4
+_LOOK_SECONDS = 5.0
+"""Time between two looks at how fast memory fills up, if snapshots take longer."""
 
 
 class MemoryLines(Part):
@@ -43,13 +45,12 @@ class MemoryLines(Part):
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
         self._guard = context.guard
-        self._events = context.events
         self._interval = context.settings.memory_lines_interval
-        self._window = context.settings.leak_window
         self._sites = SourceLineFinder(context.jax)
-        self._detector: LeakDetector | None = None
-        self._leaks: dict[str, Leak] = {}
-        self._devices: tuple[str, ...] = ()
+        self._suspicion = Suspicion(context)
+        # A separate one: the program may have seeded the shared one.
+        self._random = random.Random()  # noqa: S311 - nothing secret
+        self._due = 0.0
         self._last: MemoryProfile | None = None
         self._first: MemoryProfile | None = None
         # Several threads may request a snapshot; reentrant, because a finaliser may
@@ -58,8 +59,8 @@ class MemoryLines(Part):
         self._worker = Worker(
             "allocations",
             context.guard,
-            every=self._interval,
-            routine=self.take_snapshot,
+            every=min(self._interval, _LOOK_SECONDS),
+            routine=self._look,
             spread=_SPREAD,
         )
 
@@ -106,14 +107,13 @@ class MemoryLines(Part):
         except BaseException:
             # It is unknown whether the suspects still grow.
             with self._lock:
-                self._devices, self._leaks = (), {}
+                self._suspicion.drop()
             raise
         with self._lock:
-            self._devices = tuple(devices.values())
             self._last = profile
             self._first = self._first or profile
             if self._interval:
-                self._judge(profile)
+                self._suspicion.judge(profile, tuple(devices.values()))
         return profile
 
     def lines(self, limit: int = LIMIT, *, fresh: bool = True) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class MemoryLines(Part):
         if self._interval and not self.has_snapshot:
             self.lines()
         with self._lock:
-            last, first, leaks = self._last, self._first, list(self._leaks.values())
+            last, first, leaks = self._last, self._first, self._suspicion.explain()
         if last is None or first is None:
             return {}
         from jaxmon.agent.memory.profile import rows  # noqa: PLC0415
@@ -168,77 +168,27 @@ class MemoryLines(Part):
                 {**row, "growth_bytes": growth.get(_identity(row), 0)}
                 for row in last.rows(LIMIT)
             ],
-            "leaks": [_details(leak) for leak in leaks],
+            "leaks": leaks,
         }
 
     def collect(self) -> list[Family]:
         """Return the suspected growth by device."""
-        metric = catalog.LEAK_GROWTH_BYTES
-        leaks = self._leaks
-        if not self._interval:
-            return []
-        return [
-            Family(
-                metric,
-                [
-                    (
-                        series(metric, device),
-                        leaks[device].growth_bytes if device in leaks else 0,
-                    )
-                    for device in self._devices
-                ],
-            )
-        ]
+        return [self._suspicion.family()] if self._interval else []
 
     def _forget(self) -> None:
         """Drop all snapshots: their devices are gone."""
         with self._lock:
             self._first = self._last = None
-            self._devices, self._leaks = (), {}
-            self._detector = None
+            self._suspicion.forget()
 
-    def _judge(self, profile: MemoryProfile) -> None:
-        from jaxmon.agent.memory.leaks import LeakDetector  # noqa: PLC0415
-
-        before = self._leaks
-        self._detector = self._detector or LeakDetector(self._window)
-        self._leaks = dict(self._detector.add(profile, monotonic()))
-        for device, leak in self._leaks.items():
-            if device not in before:
-                details = _details(leak)
-                self._events.add("leak", None, _message(leak, details), **details)
-
-
-def _details(leak: Leak) -> dict[str, Any]:
-    from jaxmon.agent.memory.profile import rows  # noqa: PLC0415
-
-    return {
-        "device": leak.device,
-        "growth_bytes": leak.growth_bytes,
-        "seconds": leak.seconds,
-        "lines": [
-            {
-                **rows([one.line])[0],
-                "growth_bytes": one.growth_bytes,
-                "growth_arrays": one.growth_arrays,
-            }
-            for one in leak.suspects[:_LEAK_LINES]
-        ],
-    }
-
-
-def _message(leak: Leak, details: dict[str, Any]) -> str:
-    from jaxmon.agent.memory.profile import place  # noqa: PLC0415
-
-    lines = "".join(
-        f"\n  {row['growth_bytes']:+,} bytes, {row['growth_arrays']:+,} arrays "
-        f"at {place(row)}"
-        for row in details["lines"]
-    )
-    return (
-        f"live bytes on device {leak.device} grew steadily for {leak.seconds:,.0f} "
-        f"s, by {leak.growth_bytes:,}:{lines}"
-    )
+    def _look(self) -> None:
+        """Take a snapshot if one is due, or if a device fills up within minutes."""
+        now = monotonic()
+        filling = self._suspicion.look(now)
+        if filling or now >= self._due:
+            pause = self._interval * (1 + _SPREAD * self._random.uniform(-1, 1))
+            self._due = now + max(pause - _LOOK_SECONDS / 2, 0)
+            self.take_snapshot()
 
 
 def _identity(row: dict[str, Any]) -> tuple[str, int, str, str]:

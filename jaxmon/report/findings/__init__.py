@@ -30,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     memory.out_of_memory,
     memory.memory_high,
     memory.leaks,
+    memory.fragmentation,
     compiles.stuck,
     errors.errors,
     values.outputs,

@@ -105,6 +105,9 @@ TOPICS: dict[str, Topic] = {
         _TIME, catalog.HOST_TRANSFER_SECONDS, "Debug: Time blocked on transfers"
     ),
     "printed_tracer": Topic(_HINT),
+    "fragmentation": Topic(
+        _HINT, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"
+    ),
     "float64": Topic(_HINT, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
     "infinite": Topic(_HINT, catalog.NONFINITE, "Debug: Non-finite outputs"),
     "always_nan": Topic(_HINT, catalog.NONFINITE, "Debug: Non-finite outputs"),

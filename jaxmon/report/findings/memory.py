@@ -9,8 +9,11 @@ from jaxmon.report.layout import counted, duration, share, size, times
 from jaxmon.report.model import Device, Snapshot
 
 
-_HIGH = 0.8
+_HIGH = 0.9
 _PEAK_HIGH = 0.95
+_MUCH = 0.2
+_SMALL = 0.25
+_DAY = 86_400.0
 _MOST_EVIDENCE = 3
 
 
@@ -47,6 +50,42 @@ def memory_high(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
+def fragmentation(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect devices on which what was allocated once would not fit again."""
+    for device in snapshot.memory.devices:
+        free, block = _free(device), _largest_block(device)
+        most = device.largest_allocation
+        if free is None or block is None or most is None:
+            continue
+        if free >= _MUCH * (device.limit or 0) and block < min(most, _SMALL * free):
+            yield Finding(
+                "fragmentation",
+                device.device,
+                f"{size(free)} of device {device.device} are free, but in blocks of "
+                f"{size(block)} at most.",
+                (f"the largest allocation so far took {size(most)}",),
+                "Allocate the large arrays first and keep them, donate arguments, and "
+                "use few shapes. XLA_PYTHON_CLIENT_PREALLOCATE=false fragments more.",
+            )
+
+
+def _free(device: Device) -> float | None:
+    """Return the bytes that the allocator has left: its limit may be a fraction."""
+    if not device.limit or device.in_use is None:
+        return None
+    return device.limit - device.in_use
+
+
+def _largest_block(device: Device) -> float | None:
+    """
+    Return the largest array that fits: in a block of the pool, or in what the allocator
+    may still add to its pool. `None` if unknown, as for a CPU or TPU.
+    """
+    if not device.limit or device.largest_free_block is None or device.pool is None:
+        return None
+    return max(device.largest_free_block, device.limit - device.pool)
+
+
 def leaks(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect steadily growing memory."""
     for leak in snapshot.allocations.leaks:
@@ -54,7 +93,12 @@ def leaks(snapshot: Snapshot) -> Iterator[Finding]:
             "leak",
             leak.device,
             f"Memory of device {leak.device} grew steadily by "
-            f"{size(leak.growth_bytes)} in {duration(leak.seconds)}.",
+            f"{size(leak.growth_bytes)} in {duration(leak.seconds)}"
+            + (
+                f". At that pace it is full in {duration(left)}."
+                if (left := leak.full_in_seconds) is not None and left <= _DAY
+                else "."
+            ),
             tuple(
                 f"{line.place} grew by {size(line.growth_bytes)}, to "
                 f"{counted(line.arrays, 'array')}"
