@@ -44,6 +44,7 @@ THREADS = (
     "jaxmon-programs",
     "jaxmon-sampling",
     "jaxmon-server",
+    "jaxmon-tracing",
 )
 """Threads of an agent with default settings, one of each, as soon as it runs."""
 
