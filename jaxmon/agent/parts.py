@@ -10,7 +10,8 @@ The parts of an agent, and what each hooks into JAX.
 | causes | recompiles | the hooks *misses* and *compiles* | causes of recompiles |
 | errors | errors | ``traceback_util._filtering_mode`` | errors that leave a call |
 | uncaught | errors | `sys.excepthook` and its like | uncaught errors |
-| out_of_memory | errors | `jax.errors.JaxRuntimeError` | errors raised by syncs |
+| runtime_errors | errors | `jax.errors.JaxRuntimeError` | errors raised by syncs |
+| deleted_arrays | errors | JAX's array class | reads of donated arrays |
 | transfers | transfers | JAX's array class, `device_put` | transfers, syncs |
 | calls | calls | ``pjit._cpp_pjit``, `jax.pmap` | calls and hits |
 | sampling | sampling | JAX's hook after a cached call | dispatch, execution times |

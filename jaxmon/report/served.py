@@ -14,10 +14,20 @@ class Batches:
 
 
 @dataclass(frozen=True, slots=True)
+class Finished:
+    """Finished requests of one outcome and start."""
+
+    outcome: str = ""
+    start: str = ""
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """The requests of one route."""
 
     name: str = ""
+    finished: tuple[Finished, ...] = ()
     batches: Batches = field(default_factory=Batches)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from types import ModuleType
+from pkgutil import resolve_name
+from typing import Any
 
 import jax
 import pytest
@@ -27,9 +28,9 @@ UNREGISTER = (
 TRACED = {"misses", "compiles", "errors", "transfers", "sampling", "persistent_cache"}
 
 
-def place(path: str) -> tuple[ModuleType, str]:
+def place(path: str) -> tuple[Any, str]:
     module, _, name = path.rpartition(".")
-    return sys.modules[module], name
+    return resolve_name(module), name
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,8 @@ def place(path: str) -> tuple[ModuleType, str]:
         ("jax._src.monitoring.get_event_duration_listeners", {"monitoring"}),
         (f"jax._src.monitoring.{UNREGISTER}", {"monitoring"}),
         ("jax._src.core.trace_state_clean", TRACED),
-        ("jax.errors.JaxRuntimeError", {"out_of_memory"}),
+        ("jax.errors.JaxRuntimeError", {"runtime_errors"}),
+        ("jax._src.array.ArrayImpl._check_if_deleted", {"deleted_arrays"}),
         ("jax.pmap", set()),
     ],
 )

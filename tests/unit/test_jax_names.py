@@ -15,7 +15,7 @@ from tools import compat
 DOOR = ROOT / "jaxmon" / "agent" / "jaxlink"
 HOOKS = {
     *("calls", "misses", "compiles", "monitoring", "persistent_cache", "sampling"),
-    *("transfers", "errors", "out_of_memory"),
+    *("transfers", "errors", "runtime_errors", "deleted_arrays"),
 }
 
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.errors
 import pytest
 
 from jaxmon import catalog
-from jaxmon.report.findings.words import ERROR_TYPES, ERRORS
+from jaxmon.report.findings.words import ERROR_TYPES, ERRORS, REQUESTS
 from tests.reports import GIB, Case, findings, function
+
+
+def requests(**finished: int) -> dict[str, Any]:
+    """Return the requests of one route, by outcome."""
+    found = [
+        {"outcome": outcome, "start": "warm", "count": count}
+        for outcome, count in finished.items()
+    ]
+    return {"/predict": {"finished": found}}
 
 
 CASES: dict[str, Case] = {
@@ -213,6 +224,13 @@ CASES: dict[str, Case] = {
         ("10 s ago: invalid value (nan) in mul",),
         "Run a few steps with JAX_DEBUG_NANS=1, which names the operation.",
     ),
+    "failing requests": (
+        {"requests": requests(success=1840, client_error=20, error=160)},
+        [],
+        "160 requests to /predict failed, 7.9 % of 2,020.",
+        (),
+        REQUESTS,
+    ),
     "float64": (
         {"functions": function(numerics={"float64_programs": 1})},
         [],
@@ -279,6 +297,9 @@ def test_each_mistake_is_told_in_these_words(case):
                 "lines": [{"direction": "sync", "count": 9000, "seconds": 500.0}]
             }
         },
+        {"requests": requests(success=10_000, error=99)},
+        {"requests": requests(success=3, error=4)},
+        {"requests": requests(success=3, client_error=900)},
     ],
 )
 def test_what_is_below_the_limits_is_not_worth_a_word(parts):

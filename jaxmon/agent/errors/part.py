@@ -11,7 +11,11 @@ from weakref import ReferenceType, ref
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
-from jaxmon.agent.errors.surfacing import ErrorConstructionHook, ErrorObserver
+from jaxmon.agent.errors.surfacing import (
+    DeletedArrayHook,
+    ErrorConstructionHook,
+    ErrorObserver,
+)
 from jaxmon.agent.errors.uncaught import UncaughtHooks
 from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
@@ -69,7 +73,7 @@ class Errors(Part):
             self, self._function_of, hooks.is_calling, self._on_left
         )
         construction = ErrorConstructionHook(
-            observer.on_error_created, guard=self._guard, site="out_of_memory"
+            observer.on_error_created, guard=self._guard, site="runtime_errors"
         )
         uncaught = UncaughtHooks(self.on_surfaced)
         jax = self._context.jax
@@ -86,16 +90,28 @@ class Errors(Part):
             # So named since 0.4.14; before 0.8 an alias of jaxlib's XlaRuntimeError.
             construction.attach(jax.errors.JaxRuntimeError)
 
+        def take_deleted(at: Places) -> None:
+            owner, name = patch_targets.deleted_check(jax)
+            deleted = DeletedArrayHook(
+                vars(owner)[name],
+                observer.on_deleted,
+                guard=self._guard,
+                site="deleted_arrays",
+            )
+            at.undo_by(deleted.detach)
+            at.replace(owner, name, deleted)
+
         hooks.attach("errors", take_boundary)
         hooks.attach("uncaught", take_uncaught)
-        hooks.attach("out_of_memory", take_construction)
+        hooks.attach("runtime_errors", take_construction)
+        hooks.attach("deleted_arrays", take_deleted)
 
     def on_surfaced(self, error: BaseException | None) -> None:
         """Count *error* if it is from JAX and not counted yet. Never raises."""
         hooks = self._hooks
         if hooks is not None and hooks.on and self._guard.on("uncaught"):
             try:
-                self.record_uncaught(error)
+                self._record(error, self._is_counted)
             except Exception:  # noqa: BLE001 - contained: the program is reporting
                 self._guard.failed("uncaught")
 
@@ -135,12 +151,15 @@ class Errors(Part):
             stage: how far the call had come, if better known than from the traceback.
             frame: the origin of an error that has no traceback yet.
         """
-        if error is None:
-            return
-        for one in failures.iter_jax_errors(error, self._is_known):
-            self._remember(one)
-            where = self._place(one, frame)
-            self._take(self._named_in(one), one, stage or failures.stage_of(one), where)
+        self._record(error, self._is_known, stage=stage, frame=frame)
+
+    def record_deleted(self, error: RuntimeError, frame: FrameType) -> None:
+        """
+        Record that *frame* reads an array that was deleted or donated, for which JAX
+        raises an error like *error*.
+        """
+        where = self._place(error, frame)
+        self._take(self._context.table.named(UNKNOWN), error, "wait", where)
 
     def stop(self) -> None:
         """Forget the errors seen."""
@@ -161,6 +180,30 @@ class Errors(Part):
         ]
 
     # --- inside ------------------------------------------------------------------
+
+    def _record(
+        self,
+        error: BaseException | None,
+        is_known: Callable[[BaseException], bool],
+        *,
+        stage: Stage | None = None,
+        frame: FrameType | None = None,
+    ) -> None:
+        if error is None:
+            return
+        for one in failures.iter_jax_errors(error, is_known):
+            self._remember(one)
+            where = self._place(one, frame)
+            self._take(self._named_in(one), one, stage or failures.stage_of(one), where)
+
+    def _is_counted(self, error: BaseException) -> bool:
+        """
+        Return whether *error*, which surfaces, has been counted. Errors for deleted
+        arrays are, when JAX raises them, or when they leave a function of JAX.
+        """
+        if self._hooks is not None and self._hooks.is_active("deleted_arrays"):
+            return failures.is_deleted_array(error) or self._is_known(error)
+        return self._is_known(error)
 
     def _take(
         self,

@@ -45,6 +45,7 @@ _STATUS = {
 }
 # Also the code of an error created in Python, with a status in the text.
 _MADE = "UNKNOWN"
+_ANSWERS = ("NOT_FOUND", "ALREADY_EXISTS", "DEADLINE_EXCEEDED", "UNAVAILABLE")
 # After "Execution of replica 0 failed: " and similar prefixes.
 _LEADING_STATUS = rf"\b({'|'.join(_STATUS)}): "
 _STATUS_WITHIN = 200
@@ -108,6 +109,19 @@ def is_runtime_error(error: BaseException) -> bool:
     )
 
 
+def is_of_a_program(error: BaseException) -> bool:
+    """
+    Return whether the runtime's *error* is about a program or its arrays. Those of the
+    coordination service are answers to questions.
+    """
+    return status_of(error) not in _ANSWERS
+
+
+def is_deleted_array(error: BaseException) -> bool:
+    """Return whether JAX raised *error* because an array had been deleted."""
+    return type(error) is RuntimeError and _text(error).startswith(_DELETED)
+
+
 def is_from_jax(error: BaseException) -> bool:
     """
     Return whether *error* was raised by JAX or its runtime, judging by type and text.
@@ -124,7 +138,7 @@ def is_from_jax(error: BaseException) -> bool:
     return (
         (kind is ValueError and re.match(_LEADING_STATUS, text) is not None)
         or (kind is ValueError and text.startswith(_REFUSED))
-        or (kind is RuntimeError and text.startswith(_DELETED))
+        or is_deleted_array(error)
         or (kind is FloatingPointError and text.startswith(_NAN_CHECK))
         or (kind is MemoryError and text == _BAD_ALLOC)
     )

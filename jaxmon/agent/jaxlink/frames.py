@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink import pmaps
 from jaxmon.agent.jaxlink.ownership import is_inside
+from jaxmon.agent.jaxlink.source_lines import AGENT
 
 
 MAX_SOURCES = 10_000
@@ -24,6 +25,12 @@ MAX_SOURCES = 10_000
 
 _MAX_STEPS = 100
 _PUTS = ("batched_device_put", "_batched_device_put_impl", "_device_put_impl")
+
+# JAX's functions and properties on the way from the program to the runtime's reads and
+# waits.
+_WAITS = ("_value", "__array__", "block_until_ready", "try_to_block", "device_get")
+# Frames of JAX between the agent and what it reads.
+_OWN_STEPS = 6
 
 # A missed call: pjit's and pmap's ``cache_miss`` and, up to 0.8, the function it calls.
 CALL = ("cache_miss", "_python_pjit_helper")
@@ -107,6 +114,27 @@ def _is_below(frame: FrameType | None, name: str) -> bool:
         if frame is None:
             return False
         if frame.f_code.co_name == name:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_wait(frame: FrameType | None) -> bool:
+    """Return whether *frame* reads an array, or waits for one, for the program."""
+    return frame is not None and frame.f_code.co_name in _WAITS and is_inside(frame)
+
+
+def is_outside(frame: FrameType | None) -> bool:
+    """Return whether *frame*, if there is one, does not run code of JAX."""
+    return frame is not None and not is_inside(frame)
+
+
+def is_our_own(frame: FrameType | None) -> bool:
+    """Return whether *frame*, or one just above it, runs code of the agent."""
+    for _ in range(_OWN_STEPS):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename.startswith(AGENT):
             return True
         frame = frame.f_back
     return False

@@ -6,16 +6,15 @@ Each function raises `AttributeError` if the installed JAX lacks its target.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from jaxmon.agent.jaxlink.configuration import is_calling
 
 
 class Target(NamedTuple):
-    """An attribute that JAX looks up in its module on each use."""
+    """An attribute that JAX looks up in its module, or class, on each use."""
 
-    owner: ModuleType
+    owner: Any
     name: str
 
 
@@ -67,6 +66,12 @@ def warners(jax: Any) -> tuple[Target, Target]:
 def traceback_filter(jax: Any) -> Target:
     """Return the function called when an error leaves a function of JAX."""
     return _place(jax, jax._src.traceback_util, "_filtering_mode")  # noqa: SLF001
+
+
+def deleted_check(jax: Any) -> Target:
+    """Return the method that raises if an array read from Python is deleted."""
+    kind: Any = jax._src.array.ArrayImpl  # noqa: SLF001
+    return Target(kind, "_check_if_deleted")
 
 
 def jit_maker(jax: Any) -> Target:

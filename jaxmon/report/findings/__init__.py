@@ -33,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     memory.fragmentation,
     compiles.stuck,
     errors.errors,
+    errors.failed_requests,
     values.outputs,
     values.quantities,
     errors.float64,

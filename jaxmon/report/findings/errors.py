@@ -9,13 +9,17 @@ from jaxmon.report.findings.words import (
     DEVIATION,
     FLOAT64,
     GRADIENTS,
+    REQUESTS,
     error_advice,
 )
-from jaxmon.report.layout import ago, counted, times
+from jaxmon.report.layout import ago, counted, share, times
 from jaxmon.report.model import Event, Snapshot
 
 
 _MOST_OF_A_MESSAGE = 200
+# Requests that failed, at least: so many, and this part of all.
+_FAILED_REQUESTS = 5
+_FAILED_SHARE = 0.01
 
 
 def errors(snapshot: Snapshot) -> Iterator[Finding]:
@@ -36,6 +40,25 @@ def errors(snapshot: Snapshot) -> Iterator[Finding]:
             (_quoted(latest, snapshot.process.now),) if latest else (),
             error_advice(most, latest.details.get("type") if latest else None),
         )
+
+
+def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect routes whose requests fail."""
+    for route in snapshot.requests:
+        every = sum(one.count for one in route.finished)
+        failed = sum(one.count for one in route.finished if one.outcome == "error")
+        if failed < _FAILED_REQUESTS or failed < _FAILED_SHARE * every:
+            continue
+        finding = (
+            f"{counted(failed, 'request')} to {route.name} failed, "
+            f"{share(failed, every)} of {every:,}."
+        )
+        now = snapshot.process.now
+        evidence = (
+            f"JAX's latest error, in {one.function}, {_quoted(one, now)}"
+            for one in snapshot.of_kind("error")[-1:]
+        )
+        yield Finding("requests", route.name, finding, (*evidence,), REQUESTS)
 
 
 def float64(snapshot: Snapshot) -> Iterator[Finding]:

@@ -72,6 +72,12 @@ TOPICS: dict[str, Topic] = {
         "JaxmonCompileStuck",
     ),
     "error": Topic(_FAILURE, catalog.ERRORS, "Debug: Errors by function and kind"),
+    "requests": Topic(
+        _FAILURE,
+        catalog.REQUESTS,
+        "On-call: Requests by outcome",
+        "JaxmonRequestErrorBudgetBurn",
+    ),
     "nonfinite": Topic(
         _FAILURE,
         catalog.NONFINITE_OUTPUTS,

@@ -81,6 +81,10 @@ COPY_OF_NUMBERS = (
     "These are scalars: pass them to a jitted function as arguments and compute "
     "with them there."
 )
+REQUESTS = (
+    "The program's log has the exceptions; if it logs none, it answers with status "
+    "500, or sets the outcome to error, without raising."
+)
 NONFINITE = (
     "Go back to a checkpoint from before that: later ones hold NaN as well. "
     f"{ERRORS['nan']} Often the learning rate is too high, or a logarithm, division or "

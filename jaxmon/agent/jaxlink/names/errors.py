@@ -9,7 +9,8 @@ from jaxmon.agent.jaxlink.names.model import Costs, Name, each
 _ERRORS: Costs = (catalog.ERRORS,)
 _KIND: Costs = ("the kind of some errors",)
 _STAGE: Costs = ("stage of a failure",)
-_OOM: Costs = (catalog.OOM_REPORTS, "errors raised by syncs")
+
+_SYNCS: Costs = (catalog.ERRORS, catalog.OOM_REPORTS, "errors raised by syncs")
 
 ERRORS = (
     Name(
@@ -27,14 +28,21 @@ ERRORS = (
     Name(
         "jax.errors.JaxRuntimeError",
         "the class of the runtime's errors, observed on construction",
-        _OOM,
-        hook="out_of_memory",
+        _SYNCS,
+        hook="runtime_errors",
     ),
     Name(
         "jax.errors.JaxRuntimeError.__init__",
         "constructs each of them",
-        _OOM,
-        hook="out_of_memory",
+        _SYNCS,
+        hook="runtime_errors",
+        replaced=True,
+    ),
+    Name(
+        "jax._src.array.ArrayImpl._check_if_deleted",
+        "raises if the program reads a deleted array",
+        _ERRORS,
+        hook="deleted_arrays",
         replaced=True,
     ),
     *each(
