@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jaxmon.baseline.figures import FIGURES, RUN_SECONDS, Tolerance
-from jaxmon.baseline.record import Record
-from jaxmon.baseline.slower import CPU, Slowdown, judge
+from jaxmon.baseline.record import MEASURED, Record
+from jaxmon.baseline.slower import CPU, Slowdown, is_crowded, judge
 from jaxmon.errors import BaselineError
 
 
-Verdict = Literal["worse", "within", "better"]
+Verdict = Literal["worse", "within", "better", "unclear"]
 
 _PROCESSOR = "processor"
 _NONE = "none"
@@ -30,6 +30,7 @@ class Change:
         after: now.
         allowed: how much it may grow; `None` if any change is allowed.
         verdict: ``within`` for growth that is allowed.
+        reason: why the verdict is ``unclear``.
     """
 
     function: str
@@ -38,6 +39,7 @@ class Change:
     after: float
     allowed: Tolerance | None
     verdict: Verdict
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,25 @@ class Comparison:
         )
 
     @property
-    def unclear(self) -> tuple[Slowdown, ...]:
-        """The programs of which nothing can be said."""
-        return tuple(one for one in self.times if one.verdict == "unclear")
+    def unclear(self) -> tuple[Change | Slowdown, ...]:
+        """What may be a regression, or the machine."""
+        return (
+            *(one for one in self.changes if one.verdict == "unclear"),
+            *(one for one in self.times if one.verdict == "unclear"),
+        )
+
+    @property
+    def slow_compiles(self) -> bool:
+        """Whether compiles took too long; in another run they may not."""
+        return any(
+            one.figure == MEASURED and one.verdict in ("worse", "unclear")
+            for one in self.changes
+        )
+
+    @property
+    def unclear_times(self) -> bool:
+        """Whether run times are unclear; more runs may show what they are."""
+        return any(one.verdict == "unclear" for one in self.times)
 
 
 def compare(
@@ -110,6 +128,7 @@ def compare(
     pairs = [(name, before.functions[name], after.functions[name]) for name in both]
     tolerance = allowed[RUN_SECONDS]
     untimed = _untimed(before, after)
+    busy = bool(after.runs) and all(map(is_crowded, after.runs))
     times = (
         judge(
             before.runs,
@@ -125,7 +144,7 @@ def compare(
         before,
         after,
         changes=tuple(
-            _change(function, name, old[name], new[name], allowed[name])
+            _change(function, name, (old[name], new[name]), allowed[name], busy=busy)
             for function, old, new in pairs
             for name in FIGURES
             if name in old and name in new and old[name] != new[name]
@@ -164,9 +183,18 @@ def _differences(
 
 
 def _change(
-    function: str, figure: str, before: float, after: float, allowed: Tolerance | None
+    function: str,
+    figure: str,
+    values: tuple[float, float],
+    allowed: Tolerance | None,
+    *,
+    busy: bool,
 ) -> Change:
+    before, after = values
     verdict: Verdict = "better" if after < before else "within"
+    reason = ""
     if allowed is not None and not allowed.allows(before, after):
         verdict = "worse"
-    return Change(function, figure, before, after, allowed, verdict)
+        if busy and figure == MEASURED:
+            verdict, reason = "unclear", "others held the processors"
+    return Change(function, figure, before, after, allowed, verdict, reason)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from jaxmon.baseline import times
@@ -36,8 +35,8 @@ _DIGITS = 4
 # Programs have these; where processes compile the same function, the largest counts.
 _SUMMED = ("compiles", "recompiles", "compile_seconds")
 
-# What was measured differs from run to run; the rest is that of the first run.
-_MEASURED = "compile_seconds"
+MEASURED = "compile_seconds"
+"""The one of these measures that differs from run to run."""
 
 _LIST = r"\[[^][{}]*\]"
 
@@ -101,20 +100,16 @@ def from_runs(records: Sequence[Record]) -> Record:
     """
     Combine the *records* of several runs of one command.
 
-    What is counted is that of the first run; of measured seconds, the median is kept.
+    What is counted is that of the first run; of measured seconds, the least is kept:
+    other processes only add to them.
     """
     first = records[0]
-    functions = {
-        name: {
-            **figures,
-            **{
-                key: round(median(one.functions[name][key] for one in records), _DIGITS)
-                for key in (_MEASURED,)
-                if all(key in one.functions.get(name, ()) for one in records)
-            },
-        }
-        for name, figures in first.functions.items()
-    }
+    functions = {name: dict(figures) for name, figures in first.functions.items()}
+    for record in records:
+        for name, figures in functions.items():
+            seconds = record.functions.get(name, {}).get(MEASURED)
+            if seconds is not None and seconds < figures.get(MEASURED, seconds):
+                figures[MEASURED] = seconds
     runs = tuple(run for record in records for run in record.runs)
     return Record(first.versions, functions, runs)
 

@@ -24,8 +24,8 @@ def compare_runs(
     """
     Compare *new* with *old*, running them alternately if *old* is a command too.
 
-    Stops as soon as no further run can show that something is slower: mostly after the
-    first one.
+    Stops as soon as no further run could change that nothing is slower, mostly after
+    the first one, or if no number of runs could show it.
 
     Args:
         old: the baseline.
@@ -46,5 +46,6 @@ def compare_runs(
             known, planned = from_runs(before), (runs, runs)
         after.append(new(len(after)))
         found = compare(known, from_runs(after), allowed, runs=planned)
-        if len(after) >= runs or not found.unclear or critical(*planned) < 0:
+        helps = found.slow_compiles or (found.unclear_times and critical(*planned) >= 0)
+        if len(after) >= runs or not helps:
             return found

@@ -25,8 +25,9 @@ Verdict = Literal["worse", "within", "better", "unclear"]
 
 # Runs that differ by more than this among themselves show only larger changes.
 _NOISE = 2.0
-# A fraction of waiting for processors that says that others held them.
-_BUSY = 0.1
+# A fraction of waiting for processors that says that others held them: on an idle
+# machine the threads of a program wait for each other for less.
+_BUSY = 0.2
 CPU = "cpu"
 _CROWDED = "it took no more processor time, and others held the processors"
 _NO_LONGER = "it took more processor time, but no longer"
@@ -128,8 +129,7 @@ class _Sides:
     @property
     def _crowded(self) -> bool:
         """Whether others held the processors in any run, as far as is known."""
-        waited = [one.waited for one in (*self.before, *self.after)]
-        return any(one is None or one > _BUSY for one in waited)
+        return any(map(is_crowded, (*self.before, *self.after)))
 
     def _verdict(self, old: list[float], new: list[float]) -> tuple[Verdict, str]:
         needed = critical(*self.planned)
@@ -152,6 +152,11 @@ class _Sides:
         old = [one.work_seconds for one in self.before if one.work_seconds]
         new = [one.work_seconds for one in self.after if one.work_seconds]
         return max(median(new) / median(old), 1.0) if old and new else 1.0
+
+
+def is_crowded(run: Run) -> bool:
+    """Return whether others may have held the processors in *run*."""
+    return run.waited is None or run.waited > _BUSY
 
 
 def _spread(values: Sequence[float]) -> float:

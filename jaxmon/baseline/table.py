@@ -134,13 +134,13 @@ def _time_row(time: Slowdown, allowed: str) -> list[str]:
 
 
 def _unclear(comparison: Comparison, width: int) -> Iterator[str]:
-    """Return for each reason of which programs nothing can be said."""
-    by_reason: dict[str, list[str]] = {}
+    """Return for each reason of which functions nothing can be said."""
+    by_reason: dict[str, dict[str, None]] = {}
     for one in comparison.unclear:
-        by_reason.setdefault(one.reason, []).append(one.function)
-    for reason, names in by_reason.items():
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        text = f"cannot tell whether {names[0]}{more} is slower: {reason}"
+        by_reason.setdefault(one.reason, {}).setdefault(one.function)
+    for reason, (first, *others) in by_reason.items():
+        more = f" and {len(others)} more" if others else ""
+        text = f"cannot tell whether {first}{more} is slower: {reason}"
         yield from wrapped(clean(text), width, rest=INDENT)
 
 

@@ -244,3 +244,34 @@ def test_few_runs_of_the_baseline_do_not_cost_more_runs() -> None:
     found = compare_runs(record(runs(1)[:1]), command, 5, tolerances(()))
     assert len(order) == 1
     assert "too few" in found.unclear[0].reason
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waited", "verdict", "needed"),
+    [
+        ([3, 3, 3, 3, 3], 0.0, "worse", 5),
+        ([3, 3, 3, 3, 3], 0.5, "unclear", 5),
+        ([3, 3, 1, 3, 3], 0.5, None, 3),
+        ([1, 3, 3, 3, 3], 0.5, None, 1),
+    ],
+    ids=["slow", "crowded", "slow_at_first", "as_before"],
+)
+def test_slow_compiles_get_another_chance(
+    seconds: list[float], waited: float, verdict: str | None, needed: int
+) -> None:
+    """
+    The fastest compile counts, and is no regression while others hold the processors.
+    """
+    order: list[int] = []
+
+    def command(number: int) -> Record:
+        order.append(number)
+        figures = {"f": {"compiles": 1, "compile_seconds": seconds[number]}}
+        return Record(CPU, figures, (run(0.01, waited=waited),))
+
+    before = Record(CPU, {"f": {"compiles": 1, "compile_seconds": 1}}, tuple(runs(1)))
+    found = compare_runs(before, command, 5, tolerances(()))
+    assert [change.verdict for change in found.changes] == (
+        [verdict] if verdict else []
+    )
+    assert len(order) == needed
