@@ -23,6 +23,7 @@ class Options(TypedDict, total=False):
     leak_window: float
     programs: bool
     sample_rate: float
+    history: bool
     transfers: bool
     nonfinite: bool
     shadow_interval: float

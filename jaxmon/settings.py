@@ -147,6 +147,11 @@ class Settings:
         give="calls per second",
         within=(0, 1000),
     )
+    history: bool = _setting(
+        "Keep what sampled programs take in the run directory, to compare the next run "
+        "of the same command with it.",
+        default=True,
+    )
     transfers: bool = _setting(
         "Observe transfers between host and device.", default=True
     )

@@ -26,6 +26,7 @@ Kind = Literal[
     "oom",  # the path of an out-of-memory report
     "cache",  # the persistent cache failed, or is kept from hitting
     "leak",  # live bytes grow steadily, with the lines that hold them
+    "slower",  # a program or loop takes longer than before
     "transfer",  # a source line that transfers data between host and device
     "numerics",  # non-finite outputs, promotion to float64
     "determinism",  # outputs that deviated, PRNG key reuse

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.frames import Jitted
+
+
+Shapes: TypeAlias = tuple[Hashable, ...]
 
 
 class Sample(NamedTuple):
@@ -60,6 +63,10 @@ class Observers:
         returned: for calls that left the fast path and returned, with their function
             and a function that returns the outputs; neither these nor that must be
             kept.
+        executed: called with the execution time of a sampled call, its function and the
+            shapes of its arguments (see `jaxmon.agent.sampling.shapes`), on a thread of
+            ours.
+        timer: called about as often as a function is sampled, on a thread of ours.
         error: for each error, once.
         compiled: for each jitted function that is compiled, once or more per compile.
         executable: for each XLA executable just compiled or loaded, with its function.
@@ -72,15 +79,19 @@ class Observers:
         "compiled",
         "error",
         "executable",
+        "executed",
         "promotion",
         "returned",
         "sample",
         "surfaced",
+        "timer",
     )
 
     def __init__(self) -> None:
         self.sample: list[Callable[[Sample], None]] = []
         self.returned: list[Callable[[Function, Callable[[], Any]], None]] = []
+        self.executed: list[Callable[[Function, Shapes, float], None]] = []
+        self.timer: list[Callable[[], None]] = []
         self.error: list[Callable[[CountedError], None]] = []
         self.compiled: list[Callable[[Function, Jitted], None]] = []
         self.executable: list[Callable[[Function, Any], None]] = []

@@ -61,6 +61,11 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
 
         programs = Programs(context)
         mistakes.append(TraceMistakes(context))
+    devices = None
+    if wanted.device_figures:
+        from jaxmon.agent.devices.driver_metrics import DeviceMetrics  # noqa: PLC0415
+
+        devices = DeviceMetrics(context)
     attribution = CompileAttribution(indicators.timeline)
     lines = MemoryLines(context)
     cache = PersistentCache(context)
@@ -91,9 +96,18 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     if wanted.calls:
         found.append(CallLayer(context))
         if wanted.sample_rate:
+            from jaxmon.agent.history.part import History  # noqa: PLC0415
             from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
 
             found.append(Sampling(context))
+            found.append(
+                History(
+                    context,
+                    indicators.loops,
+                    programs=programs.snapshot if programs is not None else dict,
+                    devices=devices.collect if devices is not None else tuple,
+                )
+            )
         if wanted.figures_dir is not None:
             from jaxmon.agent.sampling.exact import ExactTiming  # noqa: PLC0415
 
@@ -105,9 +119,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         Numerics(context, reading),
         Identity(context),
     ]
-    if wanted.device_figures:
-        from jaxmon.agent.devices.driver_metrics import DeviceMetrics  # noqa: PLC0415
-
-        found.append(DeviceMetrics(context))
+    if devices is not None:
+        found.append(devices)
     found.append(Profiler(context))
     return found

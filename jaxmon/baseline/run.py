@@ -34,6 +34,7 @@ _SETTINGS = {
     "memory_lines_interval": 0,
     "programs": True,
     "sample_rate": 0,
+    "history": False,
     "transfers": False,
     "nonfinite": False,
     "shadow_interval": 0,

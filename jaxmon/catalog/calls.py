@@ -11,6 +11,8 @@ from jaxmon.catalog.values import (
     PERSISTENT_CACHE_OPERATIONS,
     PERSISTENT_CACHE_RESULTS,
     PHASES,
+    SLOWDOWN_KINDS,
+    SLOWDOWN_REFERENCES,
 )
 
 
@@ -51,6 +53,15 @@ EXECUTION_SECONDS = _calls.histogram(
     "Device time of sampled calls, from the start of execution to its end.",
     "function",
     buckets=(1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+)
+
+SLOWDOWN = _calls.gauge(
+    "jaxmon_slowdown",
+    "How many times as long a function or a step of a loop takes as before; 1 unless "
+    "beyond noise.",
+    "name",
+    ("kind", SLOWDOWN_KINDS),
+    ("against", SLOWDOWN_REFERENCES),
 )
 
 # --- Compile ---------------------------------------------------------------------

@@ -31,6 +31,9 @@ ERROR_KINDS = (
     "internal",
     "other",
 )
+# What became slower, and than what: than before in this run, or in another.
+SLOWDOWN_KINDS = ("function", "loop")
+SLOWDOWN_REFERENCES = ("earlier", "past_run")
 PERSISTENT_CACHE_RESULTS = ("hit", "miss")
 PERSISTENT_CACHE_OPERATIONS = ("read", "write")
 # Why JAX's persistent cache cannot hit, or not in every process.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 from threading import RLock
 from typing import Any
@@ -81,6 +82,9 @@ class Loops:
         self._loops: dict[str, Loop] = {}
         self._items: dict[tuple[str, str], int] = {}
         self._lock = RLock()
+
+    def __iter__(self) -> Iterator[Loop]:
+        return iter(list(self._loops.values()))
 
     def of(self, name: str) -> Loop:
         """Return the metrics of the loops called *name*. Thread-safe."""

@@ -334,6 +334,33 @@ class Tracing:
 
 
 @dataclass(frozen=True, slots=True)
+class Slower:
+    """
+    A program of a function, or a loop, that is slower than before.
+
+    Attributes:
+        what: ``function`` or ``loop``.
+        shapes: of the program's arguments.
+        against: ``earlier`` in this run, or a ``past_run``.
+        since: Unix time of the first slow time, or of the end of the past run.
+        calls: how often it has been slow.
+        beside: what else happened then.
+        changed: what differs between the runs, such as flags.
+    """
+
+    what: str = ""
+    name: str = ""
+    shapes: str = ""
+    against: str = ""
+    settled_seconds: float = 0.0
+    recent_seconds: float = 0.0
+    since: float = 0.0
+    calls: float = 0.0
+    beside: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Errors:
     """Errors of all functions, and the paths of their reports in JSON."""
 
@@ -425,6 +452,7 @@ class Snapshot:
     tracing: Tracing = field(default_factory=Tracing)
     errors: Errors = field(default_factory=Errors)
     values: tuple[Quantity, ...] = ()
+    slower: tuple[Slower, ...] = ()
     hooks: Mapping[str, bool] = field(default_factory=dict)
     internal_errors: Mapping[str, int] = field(default_factory=dict)
     events: tuple[Event, ...] = ()

@@ -24,6 +24,7 @@ SILENT: Options = {
     "leak_window": 600,
     "programs": False,
     "sample_rate": 0,
+    "history": False,
     "transfers": True,
     "nonfinite": False,
     "shadow_interval": 0,

@@ -34,6 +34,7 @@ NAMES = {
     "JaxmonTrainingStalled",
     "JaxmonNonFinite",
     "JaxmonCompileStuck",
+    "JaxmonSlowdown",
     "JaxmonGpuEccErrors",
     "JaxmonAcceleratorLost",
     "JaxmonAgentSilent",

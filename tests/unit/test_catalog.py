@@ -19,6 +19,7 @@ UNITS = ("seconds", "bytes", "ratio", "celsius", "watts", "joules", "hertz")
 
 # A label multiplies series. Adding one here is a decision: what bounds its values?
 LABELS = {
+    "against",  # closed set
     "activity",  # named by the program's code
     "cause",  # closed set
     "clock",  # closed set

@@ -13,6 +13,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
 from jaxmon.agent.sampling.exact import ExactTiming
 from jaxmon.agent.versions import versions
+from jaxmon.resources.processors import scheduling
 
 
 # Executables are analysed on a thread; at exit the last ones may be queued.
@@ -139,18 +140,6 @@ def _quantiles(values: Sequence[float]) -> list[float]:
 
 
 def _waited() -> float | None:
-    """
-    Return for what fraction of the time in which the threads of this process could run
-    they waited for a processor, `None` if the kernel does not say.
-
-    The first two numbers of ``schedstat`` are nanoseconds run and waited. Threads that
-    have exited are missing.
-    """
-    ran = waited = 0
-    try:
-        for path in Path("/proc/self/task").glob("*/schedstat"):
-            first, second, *_ = path.read_text().split()
-            ran, waited = ran + int(first), waited + int(second)
-    except (OSError, ValueError):
-        return None
-    return round(waited / (ran + waited), _DIGITS) if ran else None
+    found = scheduling()
+    waiting = None if found is None else found.waiting()
+    return None if waiting is None else round(waiting, _DIGITS)

@@ -39,10 +39,11 @@ _SECTIONS = (
     "tracing",
     "errors",
     "values",
+    "slower",
 )
 _OF_MEMORY = ("memory", "allocations", "transfers")
 _NOT_COUNTED = {"calls": None, "hits": None}
-_OF_FUNCTION = ("cache", "program", "samples", "numerics", "determinism")
+_OF_FUNCTION = ("cache", "program", "samples", "history", "numerics", "determinism")
 
 
 class Overview:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from hashlib import sha256
 from threading import get_ident
 from types import FrameType
@@ -29,8 +29,9 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
+from jaxmon.agent.observers import Shapes
 from jaxmon.agent.part import Part
-from jaxmon.agent.sampling.shapes import shapes_of, text_of
+from jaxmon.agent.sampling.shapes import array_classes, shapes_of, text_of
 from jaxmon.agent.sampling.window import CallStart
 from jaxmon.clocks import perf_counter, process_time, thread_time
 from jaxmon.interrupts import pass_on
@@ -115,7 +116,7 @@ class ExactTiming(Part):
         self._begun: dict[int, _Call] = {}
         self._missed = 0
         self._calibrated = 0.0
-        self._times: dict[Function, dict[tuple[Hashable, ...], CallTimes]] = {}
+        self._times: dict[Function, dict[Shapes, CallTimes]] = {}
         self.calibration: deque[float] = deque(maxlen=_CALLS)
 
     def attach(self, hooks: Hooks) -> None:
@@ -126,9 +127,7 @@ class ExactTiming(Part):
         at.undo_by(self.stop)
         self._place = PostCallHook(self._jax)
         self._clean = is_calling(self._jax)
-        import numpy as np  # noqa: PLC0415 - this package loads without it
-
-        self._arrays = (self._jax.Array, np.ndarray)
+        self._arrays = array_classes(self._jax)
         self._registry.added.append(self._added)
 
     def stop(self) -> None:

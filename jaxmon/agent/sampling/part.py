@@ -22,10 +22,11 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
-from jaxmon.agent.observers import Sample
+from jaxmon.agent.observers import Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.execution import CallTiming, ExecutionTimer
 from jaxmon.agent.sampling.figures import Figures
+from jaxmon.agent.sampling.shapes import array_classes, shapes_of
 from jaxmon.agent.sampling.window import SITE, CallEnd, DispatchWindow
 from jaxmon.agent.sampling.work import unready
 from jaxmon.agent.watcher import Watcher
@@ -96,6 +97,8 @@ class Sampling(Part):
         self._jax = context.jax
         self._guard = context.guard
         self._observers = context.observers.sample
+        self._executed = context.observers.executed
+        self._on_timer = context.observers.timer
         rate = context.settings.sample_rate
         self._interval = max(1 / rate, _INTERVAL) if rate else 0.0
         self._figures: dict[Function, Figures] = {}
@@ -104,11 +107,12 @@ class Sampling(Part):
             "sampling",
             context.guard,
             every=self._interval,
-            routine=partial(self.arm, _PASSED),
+            routine=self._tick,
             spread=_SPREAD,
         )
         self._window: DispatchWindow | None = None
         self._clean: Callable[[], bool] = bool  # until attached: never
+        self._arrays: tuple[Any, ...] = ()
         self._pid = os.getpid()
         self._ticked = perf_counter()
         self._saved = _SAVINGS
@@ -126,6 +130,7 @@ class Sampling(Part):
         at.undo_by(self.detach)
         place = PostCallHook(self._jax)
         self._clean = is_calling(self._jax)
+        self._arrays = array_classes(self._jax)
         self._window = DispatchWindow(
             self._jax, place, self._ended, self._missed, self._guard
         )
@@ -193,6 +198,14 @@ class Sampling(Part):
         ]
 
     # --- the timer ---------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self.arm(_PASSED)
+        for notify in self._on_timer:
+            try:
+                notify()
+            except Exception:  # noqa: BLE001 - contained: sampling goes on
+                self._guard.failed("observers", stays_on=True)
 
     def arm(self, passed: int = 1) -> None:
         """
@@ -289,15 +302,15 @@ class Sampling(Part):
             figures.dispatched(call.ended - call.begun.started)
         if call.work is not None and call.previous is not None:
             self._sampled += 1
-            self._watch(call, figures)
+            self._watch(call, sampler)
         elif sampler.attempts < _ATTEMPTS and call.work is not None:
             window.waiting.add(sampler)
             arm(call.begun.counted, sampler)
         if first:
             self._show(sampler.function, call)
 
-    def _watch(self, call: CallEnd, figures: Figures) -> None:
-        work, previous = call.work, call.previous
+    def _watch(self, call: CallEnd, sampler: _Sampler) -> None:
+        work, previous, figures = call.work, call.previous, sampler.figures
         if work is None or previous is None:
             return
         before = []
@@ -308,9 +321,16 @@ class Sampling(Part):
         before += unready(leaves, self._jax.Array, limit=_INPUTS)
         taken = None if call.since is None else thread_time() - call.since
         called = CallTiming(started, call.ended, taken)
-        self._watcher.submit(
-            ExecutionTimer(called, before, work, figures.pace, figures.executed)
-        )
+        tell = figures.executed
+        if self._executed:
+            shapes = shapes_of(leaves, self._arrays)
+            tell = partial(self._tell, sampler, shapes)
+        self._watcher.submit(ExecutionTimer(called, before, work, figures.pace, tell))
+
+    def _tell(self, sampler: _Sampler, shapes: Shapes, seconds: float) -> None:
+        sampler.figures.executed(seconds)
+        for notify in self._executed:
+            notify(sampler.function, shapes, seconds)
 
     def _show(self, function: Function, call: CallEnd) -> None:
         sample: Sample | None = None

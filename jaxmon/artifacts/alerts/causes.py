@@ -38,6 +38,7 @@ def cause_alerts(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
     yield memory.host_memory_growth(thresholds)
     yield _training_stalled(thresholds)
     yield _non_finite(thresholds)
+    yield _slower(thresholds)
     yield compiles.compile_stuck(thresholds)
     yield compiles.programs_diverge(thresholds)
     yield from hardware.accelerator_lost(thresholds, day)
@@ -66,6 +67,23 @@ def _deploy_in_progress(thresholds: Thresholds, hour: str) -> Alert:
             "The latest process of job {{ $labels.job }} started "
             "{{ $value | humanizeDuration }} ago. Compile tickets are held "
             f"back until it has run for {thresholds.deploy_window}."
+        ),
+    )
+
+
+def _slower(thresholds: Thresholds) -> Alert:
+    slowdown = gauge(catalog.SLOWDOWN).max("job", "kind", "name", "against")
+    return Alert(
+        name="JaxmonSlowdown",
+        expr=slowdown > thresholds.slowdown,
+        for_=thresholds.slowdown_for,
+        severity=TICKET,
+        summary="A function or a loop is slower than before.",
+        description=(
+            "{{ $labels.kind | title }} {{ $labels.name }} of job {{ $labels.job }} "
+            "takes {{ $value | humanize }} times as long as "
+            '{{ if eq $labels.against "past_run" }}in an earlier run.'
+            "{{ else }}earlier in its run.{{ end }}"
         ),
     )
 

@@ -120,6 +120,16 @@ class Thresholds:
             "duration", "How long processes of one mesh must have different programs."
         ),
     )
+    slowdown: float = field(
+        default=1.5,
+        metadata=_of(
+            "count", "How many times as long as before a function or step must take."
+        ),
+    )
+    slowdown_for: str = field(
+        default="15m",
+        metadata=_of("duration", "For how long a function or step must be slower."),
+    )
     accelerator_lost_for: str = field(
         default="1m",
         metadata=_of("duration", "How long an accelerator must be down."),

@@ -107,6 +107,9 @@ TOPICS: dict[str, Topic] = {
     "effects": Topic(
         _TIME, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"
     ),
+    "slower": Topic(
+        _TIME, catalog.SLOWDOWN, "Debug: Slower than before", "JaxmonSlowdown"
+    ),
     "transfer": Topic(
         _TIME, catalog.HOST_TRANSFER_SECONDS, "Debug: Time blocked on transfers"
     ),

@@ -12,7 +12,41 @@ OLDEST = 'jaxmon_compile_oldest_seconds{job="train",instance="a:1"}'
 OUTPUTS = 'jaxmon_nonfinite_outputs{job="train",instance="a:1",name="train.step"}'
 RUN = 'jaxmon_value_nonfinite_run{job="train",instance="a:1",name="loss"}'
 
+SLOWDOWN = 'jaxmon_slowdown{job="train",instance="a:1",worker="0",kind="%s",name="%s",'
+
 CASES = {
+    "a function is slower than in an earlier run": Case(
+        "JaxmonSlowdown",
+        {
+            SLOWDOWN % ("function", "f") + 'against="past_run"}': "1+0x10 2.4+0x40",
+            SLOWDOWN % ("function", "f") + 'against="earlier"}': "1+0x60",
+            SLOWDOWN % ("function", "g") + 'against="earlier"}': "1.4+0x60",
+        },
+        quiet=("10m", "20m", "25m"),
+        firing={
+            "27m": ticket(
+                "Function f of job train takes 2.4 times as long as in an earlier run.",
+                job="train",
+                kind="function",
+                name="f",
+                against="past_run",
+            )
+        },
+    ),
+    "steps are slower than before, for a while": Case(
+        "JaxmonSlowdown",
+        {SLOWDOWN % ("loop", "main") + 'against="earlier"}': "1+0x5 3+0x20 1+0x20"},
+        quiet=("10m", "20m", "27m"),
+        firing={
+            "22m": ticket(
+                "Loop main of job train takes 3 times as long as earlier in its run.",
+                job="train",
+                kind="loop",
+                name="main",
+                against="earlier",
+            )
+        },
+    ),
     "training stalled": Case(
         "JaxmonTrainingStalled",
         {LAST_STEP: "0+60x10 600+0x29 2460+60x10"},

@@ -6,7 +6,7 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.promql import counter, histogram
+from jaxmon.artifacts.promql import counter, gauge, histogram
 from jaxmon.catalog import Metric
 
 
@@ -37,6 +37,24 @@ def debug() -> Row:
                     "slowest functions. Not the execution time; long if the device "
                     "queue is full or there are many arguments."
                 ),
+            ),
+        ),
+        line(
+            timeseries(
+                2305,
+                "Slower than before",
+                Target(
+                    gauge(catalog.SLOWDOWN, *q.PROCESS)
+                    .max("name", "kind", "against")
+                    .topk(10),
+                    "{{kind}} {{name}}, {{against}}",
+                ),
+                text=(
+                    "How many times as long functions and steps take as earlier in "
+                    "the run, or as in a past run of the same command; 1 if the "
+                    "difference may be noise. `jaxmon explain` says what changed."
+                ),
+                alerts=("JaxmonSlowdown",),
             ),
         ),
         line(

@@ -1,0 +1,1 @@
+"""How long functions and steps take, against their own past."""

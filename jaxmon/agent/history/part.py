@@ -1,0 +1,381 @@
+"""
+How long functions and steps take, against earlier in this run and against earlier runs.
+
+Fed by sampled execution times and by the steps of marked loops. Judged on the sampling
+thread every few seconds; see `jaxmon.agent.history.times` for when something counts as
+slower. What programs take is kept in the run directory for the next run of the same
+command; a directory that cannot be used costs nothing but that.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxmon import catalog, interrupts
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import Function
+from jaxmon.agent.guard import log
+from jaxmon.agent.history import beside, store
+from jaxmon.agent.history.commit import commit_of
+from jaxmon.agent.history.store import PastRun, ProgramTimes
+from jaxmon.agent.history.times import Distribution
+from jaxmon.agent.history.watched import LoopSteps, Program, SlowerThanPast, Watched
+from jaxmon.agent.observers import Shapes
+from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.sampling.shapes import text_of
+from jaxmon.agent.versions import versions
+from jaxmon.clocks import monotonic, wall_time
+from jaxmon.errors import JaxmonError
+from jaxmon.exposition.families import Family, series
+from jaxmon.indicators.loops import Loops
+from jaxmon.resources.processors import Scheduling, scheduling
+from jaxmon.rundir import locate, prepare
+
+
+# Intervals of the loops' means, in sampling intervals, within these seconds.
+_SAMPLES, _SHORTEST, _LONGEST = 10, 0.1, 60.0
+_WRITE_SECONDS = 300.0
+_MOST_PROGRAMS = 200
+_MOST_OF_FUNCTION = 8
+# On a CPU, runs are comparable if threads waited about as long for processors.
+_MOST_WAITING = 0.15
+_CPU = "cpu"
+_NONE = "none"
+# Who upgraded longer ago knows.
+_MOST_AGE = 7 * 86_400.0
+# What must be the same for a comparison; the processor only if it is the device.
+_SAME = ("platform", "device", "devices")
+
+Read = Callable[[], Mapping[str, Any]]
+
+
+class History(Part):
+    """
+    Finds programs and loops that are slower than before.
+
+    Args:
+        context: shared state of the agent.
+        loops: the program's marked loops.
+        programs: returns statistics of each function's latest program.
+        devices: returns the metrics of this process's devices, if they are read.
+    """
+
+    name = "history"
+
+    def __init__(
+        self,
+        context: Context,
+        loops: Loops,
+        programs: Read,
+        devices: Callable[[], Iterable[Family]],
+    ) -> None:
+        settings = context.settings
+        self._context = context
+        self._all_loops = loops
+        self._hlo = programs
+        self._devices = devices
+        self._programs: dict[tuple[Function, Shapes], Program] = {}
+        self._sampled: dict[Function, list[int]] = {}
+        self._loops: dict[str, LoopSteps] = {}
+        every = _SAMPLES / settings.sample_rate if settings.sample_rate else _LONGEST
+        self._every = min(max(every, _SHORTEST), _LONGEST)
+        self._due = monotonic()
+        self._keeps = settings.history and settings.socket
+        self._path: Path | None = None
+        self._past: list[PastRun] = []
+        self._versions: dict[str, str] = {}
+        self._written = monotonic()
+        self._waits: deque[tuple[float, float | None]] = deque(maxlen=1000)
+        self._scheduled: Scheduling | None = None
+        self._compiles: deque[tuple[float, str]] = deque(maxlen=100)
+        context.observers.executed.append(self._executed)
+        context.observers.executable.append(self._compiled)
+        context.observers.timer.append(self._tick)
+
+    # --- observing ---------------------------------------------------------------
+
+    def _executed(self, function: Function, shapes: Shapes, seconds: float) -> None:
+        now = wall_time()
+        key = (function, shapes)
+        found = self._programs.get(key)
+        if found is None:
+            of_function = sum(one is function for one, _ in list(self._programs))
+            if (
+                len(self._programs) >= _MOST_PROGRAMS
+                or of_function >= _MOST_OF_FUNCTION
+            ):
+                return
+            sampled = self._sampled.setdefault(function, [0])
+            fresh = Program(function, text_of(shapes), sampled, now)
+            found = self._programs.setdefault(key, fresh)
+        found.add(now, seconds)
+
+    def _compiled(self, function: Function, executable: object) -> None:
+        del executable
+        if not function.internal:
+            self._compiles.append((wall_time(), function.name))
+
+    def _tick(self) -> None:
+        if monotonic() < self._due:
+            return
+        self._due = monotonic() + self._every
+        now = wall_time()
+        if not self._versions:
+            self._identify()
+        self._schedule(now)
+        for loop in self._all_loops:
+            watched = self._loops.get(loop.name)
+            if watched is None:
+                self._loops[loop.name] = LoopSteps(loop, now)
+            else:
+                watched.poll(now)
+        for one in self._watched():
+            self._judge(one)
+        if self._path is not None and monotonic() - self._written >= _WRITE_SECONDS:
+            self._write()
+
+    def _schedule(self, now: float) -> None:
+        """Note how long threads have waited for processors since the last time."""
+        before, self._scheduled = self._scheduled, scheduling()
+        if self._scheduled is not None and before is not None:
+            self._waits.append((now, self._scheduled.waiting(before)))
+
+    def _identify(self) -> None:
+        """Find out what the speed depends on, once the devices are known."""
+        found = versions(self._context.jax)
+        if "platform" not in found:
+            return
+        script = getattr(sys.modules.get("__main__"), "__file__", None)
+        place = Path(script).absolute().parent if script else Path.cwd()
+        if commit := commit_of(place):
+            found["commit"] = commit
+        self._versions = found
+        if not self._keeps:
+            return
+        directory = locate(self._context.settings.run_dir).absolute()
+        try:
+            prepare(directory)
+        except JaxmonError as error:
+            log.debug("jaxmon keeps no times for the next run: %s", error)
+            return
+        # One interpreter or another, in whatever directory it is.
+        words = [os.path.basename(sys.orig_argv[0]), *sys.orig_argv[1:]]  # noqa: PTH119
+        self._path = store.path_of(directory, (str(place), *words))
+        self._past = [run for run in store.read(self._path) if self._comparable(run)]
+
+    # --- judging -----------------------------------------------------------------
+
+    def _watched(self) -> list[Watched]:
+        return [*list(self._programs.values()), *list(self._loops.values())]
+
+    def _judge(self, one: Watched) -> None:
+        was, found = one.times.slowdown, one.times.judge()
+        if found is not None and was is None:
+            one.beside = tuple(self._beside(one, found.since))
+            self._report(one, found.settled.middle, found.recent.middle, "before")
+        elif found is None:
+            one.beside = ()
+        if isinstance(one, Program) and self._past:
+            known, one.past = one.past, self._slower_than_past(one)
+            settled = one.times.settled
+            if one.past is not None and known is None and settled is not None:
+                then = one.past.then.seconds.middle
+                self._report(one, then, settled.middle, "in an earlier run")
+
+    def _report(self, one: Watched, then: float, now: float, when: str) -> None:
+        from jaxmon.report.layout import duration  # noqa: PLC0415 - rarely needed
+
+        where = f" with {one.shapes}" if one.shapes else ""
+        text = (
+            f"{one.name}{where} takes {now / max(then, 1e-9):.1f} times as long as "
+            f"{when}: {duration(then)} → {duration(now)}"
+        )
+        self._context.events.add(
+            "slower", one.name if one.kind == "function" else None, text, **_told(one)
+        )
+
+    def _beside(self, one: Watched, since: float) -> Iterator[str]:
+        yield from beside.compiled(list(self._compiles), since)
+        others = [
+            (other.name, other.times.began)
+            for other in self._programs.values()
+            if other is not one
+        ]
+        yield from beside.started(others, since)
+        yield from beside.crowded(
+            _mean([waited for time, waited in self._waits if time < since]),
+            _mean([waited for time, waited in self._waits if time >= since]),
+        )
+        yield from beside.throttled(self._devices)
+        if isinstance(one, LoopSteps):
+            settled, recent = one.waits.settled, one.waits.recent
+            if settled is not None and recent is not None:
+                from jaxmon.report.layout import duration  # noqa: PLC0415 - likewise
+
+                yield (
+                    f"waiting for data: {duration(settled.middle)} of a step → "
+                    f"{duration(recent.middle)}"
+                )
+
+    def _comparable(self, run: PastRun) -> bool:
+        names: tuple[str, ...] = _SAME
+        if self._versions.get("platform") == _CPU:
+            names = (*_SAME, "processor", "cores")
+        if wall_time() - run.written > _MOST_AGE:
+            return False
+        return all(run.versions.get(n) == self._versions.get(n) for n in names)
+
+    def _slower_than_past(self, one: Program) -> SlowerThanPast | None:
+        settled = one.times.settled
+        if settled is None:
+            return None
+        for run in self._past:
+            then = run.programs.get((one.name, one.shapes))
+            if then is None or not settled.slower_than(then.seconds):
+                continue
+            if not self._as_crowded(run):
+                continue
+            changed = [
+                f"{name}: {run.versions.get(name, _NONE)} → {now}"
+                for name in {**run.versions, **self._versions}
+                if (now := self._versions.get(name, _NONE))
+                != run.versions.get(name, _NONE)
+            ]
+            fingerprint = self._fingerprint(one.name)
+            if then.fingerprint and fingerprint and then.fingerprint != fingerprint:
+                changed.append("its HLO")
+            return SlowerThanPast(run, then, tuple(changed))
+        return None
+
+    def _as_crowded(self, run: PastRun) -> bool:
+        """Return whether others held the processors then as much as now, on a CPU."""
+        if self._versions.get("platform") != _CPU:
+            return True
+        now = _mean([waited for _, waited in self._waits])
+        if now is None or run.waiting is None:
+            return False
+        return now <= run.waiting + _MOST_WAITING
+
+    def _fingerprint(self, name: str) -> str | None:
+        found = self._hlo().get(name, {}).get("fingerprint")
+        return found if isinstance(found, str) else None
+
+    # --- keeping -----------------------------------------------------------------
+
+    def _write(self) -> None:
+        path = self._path
+        self._written = monotonic()
+        programs = {
+            (one.name, one.shapes): ProgramTimes(settled, self._fingerprint(one.name))
+            for one in list(self._programs.values())
+            if (settled := one.times.settled) is not None
+        }
+        if path is None or not programs:
+            return
+        waiting = _mean([waited for _, waited in self._waits])
+        try:
+            store.add(path, PastRun(wall_time(), self._versions, waiting, programs))
+        except OSError as error:
+            interrupts.pass_on(error)
+            log.debug("jaxmon cannot keep times for the next run: %s", error)
+
+    def stop(self) -> None:
+        """Keep the times for the next run."""
+        path = self._path
+        if path is not None:
+            self._write()
+            self._path = None
+
+    def abandon(self) -> None:
+        """Leave the file to the parent."""
+        self._path = None
+
+    # --- reading -----------------------------------------------------------------
+
+    def explain(self) -> Explanation:
+        """Return what is slower, and what is usual for each program."""
+        return Explanation(
+            sections={"slower": self.slower}, functions={"history": self.snapshot}
+        )
+
+    def slower(self) -> list[dict[str, Any]]:
+        """Return programs and loops that are slower than before, one way each."""
+        return [
+            _told(one)
+            for one in self._watched()
+            if one.times.slowdown is not None or one.past is not None
+        ]
+
+    def snapshot(self) -> dict[str, dict[str, Any]]:
+        """Return the settled and the recent seconds of each program, by function."""
+        found: dict[str, dict[str, Any]] = {}
+        for one in list(self._programs.values()):
+            settled, recent = one.times.settled, one.times.recent
+            if settled is not None:
+                found.setdefault(one.name, {})[one.shapes] = {
+                    "settled_seconds": settled.middle,
+                    "recent_seconds": None if recent is None else recent.middle,
+                }
+        return found
+
+    def collect(self) -> list[Family]:
+        """Return how many times as long programs and steps take as before."""
+        found: dict[tuple[str, str, str], float] = {}
+        for one in self._watched():
+            if one.times.recent is not None:
+                slowdown = one.times.slowdown
+                ratio = 1.0 if slowdown is None else slowdown.ratio
+                key = (one.name, one.kind, "earlier")
+                found[key] = max(found.get(key, 1.0), ratio)
+            settled = one.times.settled
+            if self._past and isinstance(one, Program) and settled is not None:
+                past = one.past
+                ratio = 1.0 if past is None else _times(settled, past.then.seconds)
+                key = (one.name, one.kind, "past_run")
+                found[key] = max(found.get(key, 1.0), ratio)
+        metric = catalog.SLOWDOWN
+        return [Family(metric, [(series(metric, *k), v) for k, v in found.items()])]
+
+
+def _told(one: Watched) -> dict[str, Any]:
+    """Return how *one* is slower, in JSON types."""
+    found, past, settled = one.times.slowdown, one.past, one.times.settled
+    told: dict[str, Any] = {
+        "what": one.kind,
+        "name": one.name,
+        "shapes": one.shapes,
+        "calls": 0.0,
+        "beside": list(one.beside),
+    }
+    if found is not None:
+        told |= {
+            "against": "earlier",
+            "settled_seconds": found.settled.middle,
+            "recent_seconds": found.recent.middle,
+            "since": found.since,
+            "calls": max(one.calls - found.calls, 0.0),
+        }
+    elif past is not None and settled is not None:
+        told |= {
+            "against": "past_run",
+            "settled_seconds": past.then.seconds.middle,
+            "recent_seconds": settled.middle,
+            "since": past.run.written,
+            "calls": one.calls,
+            "changed": list(past.changed),
+        }
+    return told
+
+
+def _times(now: Distribution, then: Distribution) -> float:
+    return now.middle / max(then.middle, 1e-9)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

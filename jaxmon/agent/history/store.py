@@ -1,0 +1,148 @@
+"""
+What programs took in earlier runs, in a file of the run directory.
+
+One file per command of a user. It keeps one run of each version (JAX, flags, driver,
+commit), the latest first, so that a slow version does not displace what the one before
+took. Processes of one version share an entry: each replaces the file as a whole, and
+what two write at the same moment is that of one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2s
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxmon.agent.history.times import Distribution
+from jaxmon.errors import ConfigFileError
+from jaxmon.files import bounded, whole
+from jaxmon.formats import json_text
+
+
+SCHEMA = 1
+DIRECTORY = "history"
+
+_MOST_BYTES = 1 << 20
+_MOST_FILES = 64
+_MOST_RUNS = 8
+_MOST_PROGRAMS = 200
+_DIGITS = 5
+
+
+class ProgramTimes(NamedTuple):
+    """
+    What one program took in one run.
+
+    Attributes:
+        seconds: quantiles of its execution time.
+        fingerprint: of its HLO, if known.
+    """
+
+    seconds: Distribution
+    fingerprint: str | None = None
+
+
+class PastRun(NamedTuple):
+    """
+    Attributes:
+        written: Unix time of the last addition.
+        versions: what its speed depends on; see `jaxmon.agent.versions`.
+        waiting: fraction of the time its threads waited for processors, if known.
+        programs: by function and shapes of the arguments.
+    """
+
+    written: float
+    versions: Mapping[str, str]
+    waiting: float | None
+    programs: Mapping[tuple[str, str], ProgramTimes]
+
+
+def path_of(directory: Path, command: Sequence[str]) -> Path:
+    """Return the file for *command* of this user in the run directory *directory*."""
+    words = "\0".join((str(os.getuid()), *command))
+    digest = blake2s(words.encode("utf-8", "backslashreplace"), digest_size=8)
+    return directory / DIRECTORY / f"{digest.hexdigest()}.json"
+
+
+def read(path: Path) -> list[PastRun]:
+    """Return the runs in the file *path*, the latest first; none if it is unusable."""
+    try:
+        document = json_text.parse(bounded.read(path, most=_MOST_BYTES))
+        if document["schema"] != SCHEMA:
+            return []
+        return [_run(one) for one in document["runs"]]
+    except (
+        AttributeError,
+        ConfigFileError,
+        LookupError,
+        TypeError,
+        ValueError,
+        OverflowError,
+    ):
+        return []
+
+
+def add(path: Path, run: PastRun) -> None:
+    """
+    Add *run* to the file *path*: to the entry of its version, if there is one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    runs = read(path)
+    same = [one for one in runs if one.versions == run.versions]
+    programs = dict(run.programs)
+    for one in same:
+        programs = {**one.programs, **programs}
+    newest = list(programs.items())[-_MOST_PROGRAMS:]
+    others = [one for one in runs if one.versions != run.versions]
+    kept = [run._replace(programs=dict(newest)), *others][:_MOST_RUNS]
+    document = {"schema": SCHEMA, "runs": [_as_json(one) for one in kept]}
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        _make_room(path.parent)
+    whole.write(path, json.dumps(document).encode(), private=True)
+
+
+def _make_room(directory: Path) -> None:
+    """Remove the oldest files beyond the limit."""
+    found = []
+    for path in directory.glob("*.json"):
+        with suppress(OSError):  # removed by another process
+            found.append((path.stat().st_mtime, path))
+    for _, path in sorted(found, reverse=True)[_MOST_FILES - 1 :]:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _as_json(run: PastRun) -> dict[str, Any]:
+    return {
+        "written": round(run.written, 1),
+        "versions": dict(run.versions),
+        "waiting": run.waiting,
+        "programs": [
+            [name, shapes, times.fingerprint]
+            + [float(f"{one:.{_DIGITS}g}") for one in times.seconds]
+            for (name, shapes), times in run.programs.items()
+        ],
+    }
+
+
+def _run(found: Mapping[str, Any]) -> PastRun:
+    waiting = found["waiting"]
+    return PastRun(
+        float(found["written"]),
+        {str(key): str(value) for key, value in found["versions"].items()},
+        None if waiting is None else float(waiting),
+        {
+            (str(name), str(shapes)): ProgramTimes(
+                Distribution(float(low), float(middle), float(high)),
+                None if fingerprint is None else str(fingerprint),
+            )
+            for name, shapes, fingerprint, low, middle, high in found["programs"]
+        },
+    )

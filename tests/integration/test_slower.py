@@ -1,0 +1,270 @@
+"""Programs and loops that become slower, found in a running program and across runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice, repeat
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxmon.agent import Agent
+from jaxmon.agent.history.part import History
+from jaxmon.agent.history.times import ENOUGH
+from jaxmon.agent.sampling.part import Sampling
+from jaxmon.report.findings import find
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.model import read
+from tests import inside, naps
+from tests.instrumented import instrumented, value
+from tests.sampled import BY_HAND, arm, idle
+from tests.support import Result, run_python
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    """Return an agent that samples on demand."""
+    with instrumented(**BY_HAND) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def nap(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Make the body of napping programs known to XLA."""
+    naps.build(tmp_path_factory.mktemp("nap"))
+
+
+@pytest.fixture
+def accelerated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have naps taken for programs of an accelerator, off the processor."""
+    monkeypatch.setattr(
+        "jaxmon.agent.sampling.window.runs_on_host_cpu", lambda _: False
+    )
+
+
+class Run:
+    """A run of a napping program, sampled and judged by the test."""
+
+    def __init__(self, agent: Agent, sampling: Sampling) -> None:
+        self.agent = agent
+        self._sampling = sampling
+        self._history = inside.part(agent, History)
+        self.step = naps.napping("step")
+        self.pad = 0
+
+    def take(self, seconds: Iterator[float], number: int) -> None:
+        """
+        Take *number* samples of programs of so many *seconds*, and judge them: more
+        calls than that on a busy machine, where some are not known well enough.
+        """
+        enough = self._samples + number
+        for one in islice(seconds, 20 * number):
+            if self._samples >= enough:
+                break
+            nap = jnp.pad(naps.duration(one), (0, self.pad))
+            jax.block_until_ready(self.step(nap))
+            arm(self._sampling)
+            for _ in range(3):
+                jax.block_until_ready(self.step(nap))
+            idle(self._sampling)
+            self._history._due = 0.0
+            self._history._tick()
+
+    @property
+    def _samples(self) -> int:
+        return sum(one.samples for one in self._history._programs.values())
+
+    def findings(self) -> list[Finding]:
+        """Return what `jaxmon explain` would say is slower."""
+        document = inside.overview(self.agent)
+        return [one for one in find(read(document)) if one.topic == "slower"]
+
+
+@pytest.fixture
+def run(agent: Agent, sampling: Sampling, nap: None, accelerated: None) -> Run:
+    """Return a run of a napping program."""
+    return Run(agent, sampling)
+
+
+MANY = 2 * ENOUGH
+
+
+def test_program_that_does_more_work_in_mid_run_is_found(run: Run) -> None:
+    """
+    The same program with a larger traced argument: the finding, the event and the
+    metric name it, with what it took before and takes now.
+    """
+    run.take(repeat(0.002), MANY)
+    assert run.findings() == []
+    run.take(repeat(0.012), ENOUGH + 8)
+    (found,) = run.findings()
+    assert found.subject.endswith(".step")
+    assert " times as long as before, since " in found.verdict
+    assert 4 < value(run.agent, "jaxmon_slowdown", against="earlier") < 8
+    assert found.seconds > 0.005 * ENOUGH
+    assert "for the same arguments: uint32[5]" in found.evidence
+    (event,) = inside.events(run.agent).since(kind="slower")
+    assert event.function == found.subject
+    run.take(repeat(0.002), ENOUGH + 8)
+    assert run.findings() == []
+    assert value(run.agent, "jaxmon_slowdown", against="earlier") == 1
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [repeat(0.002), cycle([0.002, 0.012]), iter([0.05, 0.02, *repeat(0.002, 2000)])],
+    ids=["steady", "bimodal", "warming_up"],
+)
+def test_programs_without_a_fault_are_not_accused(
+    run: Run, seconds: Iterator[float]
+) -> None:
+    """A steady program, one with two modes and one that warms up are no slowdown."""
+    run.take(seconds, MANY + ENOUGH)
+    assert run.findings() == []
+    assert value(run.agent, "jaxmon_slowdown", against="earlier") == 1
+
+
+def test_another_shape_is_another_program(run: Run) -> None:
+    """Longer calls with other shapes are not compared with the shorter ones."""
+    run.take(repeat(0.002), MANY)
+    run.pad = 3
+    run.take(repeat(0.012), ENOUGH + 8)
+    assert run.findings() == []
+
+
+def test_new_program_is_named_beside_a_slowdown(run: Run) -> None:
+    """What began to run, or was compiled, when the slowdown began."""
+    run.take(repeat(0.002), MANY)
+    step, run.step = run.step, naps.napping("evaluate")
+    run.take(repeat(0.002), 3)
+    run.step = step
+    run.take(repeat(0.012), ENOUGH + 8)
+    (found,) = run.findings()
+    assert "tests.naps.evaluate began to run" in found.evidence
+    compiled = [line for line in found.evidence if line.endswith("compiled")]
+    assert any("evaluate" in line for line in compiled)
+
+
+LOOP = """
+import json, time
+import jaxmon
+from jaxmon.agent.history.part import History
+from jaxmon.report.findings import find
+from jaxmon.report.model import read
+from tests import inside
+
+agent = jaxmon.instrument(port=None, socket=False, sample_rate=1, memory_interval=0)
+history = inside.part(agent, History)
+
+def run(seconds, waits, number):
+    for _ in range(number):
+        loop = inside.indicators(agent).loops.of("train")
+        for _ in range(3):
+            loop.step(seconds)
+            loop.wait(waits)
+        history._due = 0.0
+        history._tick()
+
+with_steps = jaxmon.steps(range(1), loop="train")
+list(with_steps)
+run(0.1, 0.01, 60)
+before = [one.verdict for one in find(read(inside.overview(agent)))]
+run(0.3, 0.2, 30)
+after = [one for one in find(read(inside.overview(agent))) if one.topic == "slower"]
+print(json.dumps([before, [one.as_json() for one in after]]))
+"""
+
+
+def test_slower_steps_are_found_with_the_wait_for_data(
+    preloaded_script: Callable[..., Result],
+) -> None:
+    """A loop whose steps take longer is named, and how much of it is waiting."""
+    before, after = json.loads(preloaded_script(LOOP).ok().out)
+    assert not any("times as long" in one for one in before)
+    (found,) = after
+    assert found["verdict"].startswith("A step of loop train takes 3.0 times as long")
+    assert "waiting for data: 10 ms of a step → 0.20 s" in found["evidence"]
+    assert found["seconds"] == pytest.approx(0.2 * 30 * 3, rel=0.1)
+
+
+# Element-wise chains are what XLA's optimiser makes most of.
+PROGRAM = """
+import json, os, sys, time
+import jax, jax.numpy as jnp
+import jaxmon
+from jaxmon.agent.history import part
+from jaxmon.report.findings import find
+from jaxmon.report.model import read
+from tests import inside
+
+# Other tests keep the processors busy, more in one run than in the other.
+part._MOST_WAITING = 1.0
+agent = jaxmon.instrument(port=None, sample_rate=100, transfers=False)
+history = inside.part(agent, part.History)
+
+def body(_, y):
+    for _ in range(4):
+        y = jnp.sin(y) * 1.01 + jnp.tanh(y) * jnp.exp(-y * y) - y / (1 + jnp.abs(y))
+    return y
+
+@jax.jit
+def step(x):
+    return jax.lax.fori_loop(0, 16, body, x)
+
+x = jnp.ones(30_000)
+until = time.time() + 200
+while time.time() < until:
+    for _ in range(20):
+        jax.block_until_ready(step(x))
+    if any(one.times.settled for one in history._programs.values()):
+        history._due = 0.0
+        history._tick()
+        break
+document = inside.overview(agent)
+found = [one.as_json() for one in find(read(document)) if one.topic == "slower"]
+jaxmon.uninstrument()
+print(json.dumps(found))
+"""
+SLOW = "--xla_backend_optimization_level=0"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with a program that has run once."""
+    directory = tmp_path_factory.mktemp("past")
+    (directory / "train.py").write_text(PROGRAM)
+    assert again(directory) == []
+    return directory
+
+
+def again(place: Path, **environ: str) -> list[dict[str, Any]]:
+    """Run the program; return what is slower."""
+    result = run_python("train.py", run_dir=place / "run", cwd=place, env=environ)
+    found: list[dict[str, Any]] = json.loads(result.ok().out)
+    return found
+
+
+def test_slower_build_is_named_with_the_flag(place: Path) -> None:
+    """The same program with less optimisation takes longer than in its past."""
+    (found,) = again(place, XLA_FLAGS=SLOW)
+    assert found["subject"] == "__main__.step"
+    assert " times as long as in the run that ended " in found["verdict"]
+    assert any(f"changed: XLA_FLAGS: none → {SLOW}" in o for o in found["evidence"])
+    assert (found["metric"], found["runbook"]) == ("jaxmon_slowdown", "JaxmonSlowdown")
+    assert found["seconds"] > 0
+
+
+def test_directory_that_cannot_be_written_costs_only_the_comparison(
+    place: Path,
+) -> None:
+    """A file in place of the directory: the program runs and prints as before."""
+    (place / "run" / "elsewhere").mkdir()
+    (place / "run" / "elsewhere" / "history").write_text("mine")
+    elsewhere = str(place / "run" / "elsewhere")
+    assert again(place, JAXMON_RUN_DIR=elsewhere, XLA_FLAGS=SLOW) == []
+    assert os.listdir(elsewhere) == ["history"]  # noqa: PTH208 - names only
