@@ -23,6 +23,7 @@ Kind = Literal[
     "recompile",  # a function was recompiled: cause and every difference
     "miss",  # a call left the fast path without a compile
     "error",  # an exception left a jitted call or a wait for the device
+    "warning",  # JAX warned: the first of each kind, function and line
     "oom",  # the path of an out-of-memory report
     "cache",  # the persistent cache failed, or is kept from hitting
     "leak",  # live bytes grow steadily, with the lines that hold them

@@ -12,6 +12,7 @@ The parts of an agent, and what each hooks into JAX.
 | uncaught | errors | `sys.excepthook` and its like | uncaught errors |
 | runtime_errors | errors | `jax.errors.JaxRuntimeError` | errors raised by syncs |
 | deleted_arrays | errors | JAX's array class | reads of donated arrays |
+| warnings | errors | ``warnings`` in JAX's modules, its loggers | warnings |
 | transfers | transfers | JAX's array class, `device_put` | transfers, syncs |
 | calls | calls | ``pjit._cpp_pjit``, `jax.pmap` | calls and hits |
 | sampling | sampling | JAX's hook after a cached call | dispatch, execution times |
@@ -34,6 +35,7 @@ from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices.part import Identity
 from jaxmon.agent.errors.part import Errors
+from jaxmon.agent.errors.warned import Warnings
 from jaxmon.agent.memory.lines import MemoryLines
 from jaxmon.agent.memory.part import Memory
 from jaxmon.agent.oom.part import OomReports
@@ -83,6 +85,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         Errors(
             context, function_of=misses.function_of, on_call_error=misses.on_call_error
         ),
+        Warnings(context, function_of=misses.function_of),
         OomReports(
             context,
             lines=lines,

@@ -13,6 +13,7 @@ from jaxmon.catalog.values import (
     PHASES,
     SLOWDOWN_KINDS,
     SLOWDOWN_REFERENCES,
+    WARNING_KINDS,
 )
 
 
@@ -41,6 +42,11 @@ ERRORS = _calls.counter(
     "Exceptions raised by a jitted call, or uncaught at the top of a thread.",
     "function",
     ("kind", ERROR_KINDS),
+)
+JAX_WARNINGS = _calls.counter(
+    "jaxmon_jax_warnings_total",
+    "Warnings that JAX issued or logged, whether or not they were displayed.",
+    ("kind", WARNING_KINDS),
 )
 DISPATCH_SECONDS = _calls.histogram(
     "jaxmon_dispatch_seconds",

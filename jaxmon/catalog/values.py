@@ -34,6 +34,15 @@ ERROR_KINDS = (
 # What became slower, and than what: than before in this run, or in another.
 SLOWDOWN_KINDS = ("function", "loop")
 SLOWDOWN_REFERENCES = ("earlier", "past_run")
+WARNING_KINDS = (
+    "donation",
+    "dtype_unavailable",
+    "dtype_cast",
+    "deprecated",
+    "backend",
+    "callback",
+    "other",
+)
 PERSISTENT_CACHE_RESULTS = ("hit", "miss")
 PERSISTENT_CACHE_OPERATIONS = ("read", "write")
 # Why JAX's persistent cache cannot hit, or not in every process.

@@ -377,6 +377,17 @@ class Errors:
 
 
 @dataclass(frozen=True, slots=True)
+class Warned:
+    """What JAX warned of, by kind, function and line; *text* is that of the first."""
+
+    kind: str = ""
+    function: str = ""
+    where: str = ""
+    text: str = ""
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedValue:
     """
     A value that the program logged.
@@ -453,6 +464,7 @@ class Snapshot:
     errors: Errors = field(default_factory=Errors)
     values: tuple[Quantity, ...] = ()
     slower: tuple[Slower, ...] = ()
+    warnings: tuple[Warned, ...] = ()
     hooks: Mapping[str, bool] = field(default_factory=dict)
     internal_errors: Mapping[str, int] = field(default_factory=dict)
     events: tuple[Event, ...] = ()

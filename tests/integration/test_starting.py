@@ -310,6 +310,7 @@ HOOKS = [
     "uncaught",
     "runtime_errors",
     "deleted_arrays",
+    "warnings",
     "transfers",
     "calls",
     "sampling",

@@ -8,7 +8,7 @@ import jax.errors
 import pytest
 
 from jaxmon import catalog
-from jaxmon.report.findings.words import ERROR_TYPES, ERRORS, REQUESTS
+from jaxmon.report.findings.words import ERROR_TYPES, ERRORS, REQUESTS, WARNINGS
 from tests.reports import GIB, Case, findings, function
 
 
@@ -231,6 +231,41 @@ CASES: dict[str, Case] = {
         (),
         REQUESTS,
     ),
+    "donated in vain": (
+        {
+            "warnings": [
+                {
+                    "kind": "donation",
+                    "function": "train.step",
+                    "where": "train.py:9",
+                    "text": "Some donated buffers were not usable: float32[5]",
+                    "count": 2,
+                }
+            ]
+        },
+        [],
+        (
+            "JAX warned in train.step, twice: Some donated buffers were not usable: "
+            "float32[5]."
+        ),
+        ("at train.py:9",),
+        WARNINGS["donation"],
+    ),
+    "no accelerator": (
+        {
+            "warnings": [
+                {
+                    "kind": "backend",
+                    "text": "A GPU may be present. Falling back to cpu.",
+                    "count": 1,
+                }
+            ]
+        },
+        [],
+        "JAX warned: A GPU may be present. Falling back to cpu.",
+        (),
+        WARNINGS["backend"],
+    ),
     "float64": (
         {"functions": function(numerics={"float64_programs": 1})},
         [],
@@ -297,6 +332,7 @@ def test_each_mistake_is_told_in_these_words(case):
                 "lines": [{"direction": "sync", "count": 9000, "seconds": 500.0}]
             }
         },
+        {"warnings": [{"kind": "deprecated", "text": "Use that.", "count": 9}]},
         {"requests": requests(success=10_000, error=99)},
         {"requests": requests(success=3, error=4)},
         {"requests": requests(success=3, client_error=900)},
@@ -347,3 +383,4 @@ def test_words_are_for_errors_that_exist():
     """Kinds of errors are spelled as in the catalogue, types as in JAX."""
     assert {*ERRORS} <= {*catalog.ERROR_KINDS}
     assert {*ERROR_TYPES} <= {*dir(jax.errors)}
+    assert {*WARNINGS} <= {*catalog.WARNING_KINDS}

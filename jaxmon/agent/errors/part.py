@@ -23,7 +23,12 @@ from jaxmon.agent.jaxlink import failures, patch_targets
 from jaxmon.agent.jaxlink.failures import Stage
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
-from jaxmon.agent.jaxlink.source_lines import Frame, SourceLineFinder, display_path
+from jaxmon.agent.jaxlink.source_lines import (
+    Frame,
+    SourceLineFinder,
+    display_path,
+    stack_of,
+)
 from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
@@ -283,10 +288,7 @@ class Errors(Part):
             inner.append(Frame(code.co_filename, traceback.tb_lineno, code.co_name))
             traceback = traceback.tb_next
         frames = inner[::-1][:_MAX_FRAMES]
-        while above is not None and len(frames) < _MAX_FRAMES:
-            code = above.f_code
-            frames.append(Frame(code.co_filename, above.f_lineno or 0, code.co_name))
-            above = above.f_back
+        frames += stack_of(above, most=_MAX_FRAMES - len(frames))
         site = self._sites.of(frames)
         return f"{display_path(site.file)}:{site.line}" if site.file else None
 

@@ -12,7 +12,7 @@ import os
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.ownership import directories, is_module
@@ -93,6 +93,16 @@ def _standard_library() -> tuple[str, ...]:
     """Return the path prefixes of the standard library; takes a millisecond."""
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     return tuple(f"{path}{os.sep}" for path in paths if path)
+
+
+def stack_of(frame: FrameType | None, *, most: int = 200) -> list[Frame]:
+    """Return the source locations from *frame* up, at most so many, innermost first."""
+    found: list[Frame] = []
+    while frame is not None and len(found) < most:
+        code = frame.f_code
+        found.append(Frame(code.co_filename, frame.f_lineno or 0, code.co_name))
+        frame = frame.f_back
+    return found
 
 
 class SourceLineFinder:

@@ -40,6 +40,7 @@ _SECTIONS = (
     "errors",
     "values",
     "slower",
+    "warnings",
 )
 _OF_MEMORY = ("memory", "allocations", "transfers")
 _NOT_COUNTED = {"calls": None, "hits": None}

@@ -37,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     errors.failed_requests,
     values.outputs,
     values.quantities,
+    errors.warned,
     errors.float64,
     errors.determinism,
     serving.queues,

@@ -10,6 +10,7 @@ from jaxmon.report.findings.words import (
     FLOAT64,
     GRADIENTS,
     REQUESTS,
+    WARNINGS,
     error_advice,
 )
 from jaxmon.report.layout import ago, counted, share, times
@@ -61,6 +62,22 @@ def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding("requests", route.name, finding, (*evidence,), REQUESTS)
 
 
+def warned(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect warnings of JAX about memory, precision and the backend."""
+    for one in snapshot.warnings:
+        if one.kind in WARNINGS:
+            by = f" in {one.function}" if one.function else ""
+            often = f", {times(one.count)}" if one.count > 1 else ""
+            yield Finding(
+                f"warning_{one.kind}",
+                one.function,
+                f"JAX warned{by}{often}: {_ended(one.text[:_MOST_OF_A_MESSAGE])}",
+                (f"at {one.where}",) if one.where else (),
+                WARNINGS[one.kind],
+                where=one.where,
+            )
+
+
 def float64(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect accidental float64."""
     for function in snapshot.functions:
@@ -89,6 +106,10 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
             finding = f"Gradient checks of {name} failed {times(failed)}."
             evidence = [e.message for e in told if "gradients" in e.message][-1:]
             yield Finding("gradients", name, finding, (*evidence,), GRADIENTS)
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "!")) else f"{text}."
 
 
 def _latest(events: list[Event], function: str, kind: str) -> Event | None:

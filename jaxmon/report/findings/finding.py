@@ -45,6 +45,7 @@ _COMPILES = Topic(
     "Debug: Compile time by function",
     "JaxmonColdStarts",
 )
+_WARNING = Topic(_HINT, catalog.JAX_WARNINGS, "Debug: Warnings of JAX")
 _RECOMPILES = Topic(
     _TIME, catalog.RECOMPILES, "Debug: Recompiles over time", "JaxmonRecompileStorm"
 )
@@ -120,6 +121,9 @@ TOPICS: dict[str, Topic] = {
     "float64": Topic(_HINT, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
     "infinite": Topic(_HINT, catalog.NONFINITE, "Debug: Non-finite outputs"),
     "always_nan": Topic(_HINT, catalog.NONFINITE, "Debug: Non-finite outputs"),
+    "warning_donation": _WARNING,
+    "warning_dtype_unavailable": _WARNING,
+    "warning_backend": _WARNING,
     "spike": Topic(_HINT, catalog.VALUE_SPIKES, "On-call: Spikes of logged values"),
     "cache": Topic(
         _HINT,

@@ -85,6 +85,19 @@ REQUESTS = (
     "The program's log has the exceptions; if it logs none, it answers with status "
     "500, or sets the outcome to error, without raising."
 )
+WARNINGS = {
+    "donation": (
+        "No output has the same shape and dtype, so both are held in memory: donate "
+        "only what is returned in the same form, or return it so."
+    ),
+    "dtype_unavailable": (
+        "The value has 32 bits: ask for float32 or int32, or set jax_enable_x64 if 64 "
+        "bits are needed."
+    ),
+    "backend": "Install the JAX for that accelerator, or set JAX_PLATFORMS=cpu.",
+}
+"""Advice on the warnings of JAX that are findings, by kind."""
+
 NONFINITE = (
     "Go back to a checkpoint from before that: later ones hold NaN as well. "
     f"{ERRORS['nan']} Often the learning rate is too high, or a logarithm, division or "

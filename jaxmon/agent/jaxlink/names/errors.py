@@ -58,6 +58,11 @@ ERRORS = (
         _ERRORS,
         "yy---",
     ),
+    Name(
+        "jax._src.interpreters.mlir:lower_jaxpr_to_module(unused_donations)",
+        "donated arguments that are not usable",
+        (catalog.JAX_WARNINGS, "the text of such a warning"),
+    ),
     *each(
         "jax._src.traceback_util.*",
         "UnfilteredStackTrace SimplifiedTraceback",

@@ -56,6 +56,7 @@ def oncall() -> Row:
 def debug() -> Row:
     """Return which function fails how."""
     raised = counter(catalog.ERRORS, *q.FUNCTION)
+    warned = counter(catalog.JAX_WARNINGS, *q.PROCESS)
     by = ("function", "kind")
     return row(
         17,
@@ -82,6 +83,16 @@ def debug() -> Row:
                     "other functions."
                 ),
                 alerts=("JaxmonOutOfMemory",),
+            ),
+            timeseries(
+                1703,
+                "Warnings of JAX",
+                Target(warned.mishaps().sum("kind"), "{{kind}}"),
+                text=(
+                    "What JAX warns of, per graph interval, whether or not the program "
+                    "displays it. donation: memory is held twice; backend: an "
+                    "accelerator is not used. `jaxmon explain` has the lines."
+                ),
             ),
         ),
     )

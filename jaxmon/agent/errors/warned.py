@@ -1,0 +1,139 @@
+"""Warnings of JAX, counted by kind, the first of each function and kind in words."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from jaxmon import catalog
+from jaxmon.agent.context import Context
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.frames import Jitted, program_at
+from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.jax_warnings import (
+    Warned,
+    loggers,
+    modules,
+    warned_at,
+    warned_by,
+)
+from jaxmon.agent.jaxlink.patches import ModuleProxy
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, display_path, stack_of
+from jaxmon.agent.part import Explanation, Part
+from jaxmon.exposition.families import Family, series
+
+
+SITE = "warnings"
+
+# Warnings in words, at most.
+_SAID = 100
+
+
+class Warnings(Part):
+    """
+    Counts what JAX warns of. Changes neither filters nor handlers of the program.
+
+    Args:
+        context: shared state of the agent.
+        function_of: returns the entry of a jitted function.
+    """
+
+    name = SITE
+
+    def __init__(
+        self, context: Context, *, function_of: Callable[[Jitted], Function]
+    ) -> None:
+        self._context = context
+        self._guard = context.guard
+        self._function_of = function_of
+        self._sites = SourceLineFinder(context.jax)
+        self._counts = {kind: Tally() for kind in catalog.WARNING_KINDS}
+        # By kind, function and line: the text of the first, and how many.
+        self._said: dict[tuple[str, str, str], tuple[str, Tally]] = {}
+        self._active = False
+
+    def attach(self, hooks: Hooks) -> None:
+        """Observe the modules of JAX that warn, and its loggers."""
+        hooks.attach(SITE, self._take)
+
+    def _take(self, at: Places) -> None:
+        at.undo_by(self.detach)
+        for module in modules():
+            original = vars(module)["warnings"]
+            warn = at.stand_in(original.warn, self.on_warning)
+            at.replace(module, "warnings", ModuleProxy(original, {"warn": warn}))
+        self._active = True
+        for logger in loggers():
+            logger.addFilter(self._on_record)
+
+    def detach(self) -> None:
+        """Leave JAX's loggers. Idempotent."""
+        self._active = False
+        for logger in loggers():
+            logger.removeFilter(self._on_record)
+
+    def stop(self) -> None:
+        """Stop observing."""
+        self.detach()
+
+    def on_warning(self, frame: FrameType, original: object) -> None:
+        """Observe ``warnings.warn`` in a module of JAX."""
+        del original
+        self._note(warned_at(frame), frame)
+
+    def _on_record(self, record: logging.LogRecord) -> bool:
+        if self._active and record.levelno >= logging.WARNING and self._guard.on(SITE):
+            try:
+                # Above this: the logging package, then the function that logs.
+                self._note(warned_by(record), sys._getframe(1))  # noqa: SLF001
+            except Exception:  # noqa: BLE001 - contained: the record is logged
+                self._guard.failed(SITE)
+        return True
+
+    def _note(self, warned: Warned, frame: FrameType) -> None:
+        self._counts[warned.kind].add()
+        jitted = program_at(frame).jitted
+        function = None if jitted is None else self._function_of(jitted)
+        name = "" if function is None or function.internal else function.name
+        site = self._sites.of(stack_of(frame))
+        where = f"{display_path(site.file)}:{site.line}" if site.file else ""
+        key = (warned.kind, name, where)
+        if key not in self._said:
+            if len(self._said) >= _SAID:
+                return
+            self._said[key] = warned.text, Tally()
+            self._context.events.add(
+                "warning", name or None, warned.text, warning=warned.kind, where=where
+            )
+        self._said[key][1].add()
+
+    def explain(self) -> Explanation:
+        """Return the warnings by kind, function and line."""
+        return Explanation({SITE: self.snapshot})
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return the warnings by kind, function and line."""
+        return [
+            {
+                "kind": kind,
+                "function": function,
+                "where": where,
+                "text": text,
+                "count": count.value,
+            }
+            for (kind, function, where), (text, count) in list(self._said.items())
+        ]
+
+    def collect(self) -> list[Family]:
+        """Return the number of warnings of each kind."""
+        metric = catalog.JAX_WARNINGS
+        return [
+            Family(
+                metric,
+                [(series(metric, kind), n.value) for kind, n in self._counts.items()],
+            )
+        ]
