@@ -344,6 +344,7 @@ class Slower:
         against: ``earlier`` in this run, or a ``past_run``.
         since: Unix time of the first slow time, or of the end of the past run.
         calls: how often it has been slow.
+        crowded: whether other processes hold the processors that are its device.
         beside: what else happened then.
         changed: what differs between the runs, such as flags.
     """
@@ -356,6 +357,7 @@ class Slower:
     recent_seconds: float = 0.0
     since: float = 0.0
     calls: float = 0.0
+    crowded: bool = False
     beside: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
 

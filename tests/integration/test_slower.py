@@ -54,6 +54,7 @@ class Run:
         self.agent = agent
         self._sampling = sampling
         self._history = inside.part(agent, History)
+        self._history._spacing = 0.0
         self.step = naps.napping("step")
         self.pad = 0
 
@@ -206,6 +207,7 @@ from tests import inside
 part._MOST_WAITING = 1.0
 agent = jaxmon.instrument(port=None, sample_rate=100, transfers=False)
 history = inside.part(agent, part.History)
+history._spacing = 0.0
 
 def body(_, y):
     for _ in range(4):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from itertools import chain, cycle, islice, repeat
+from typing import Any
 
 import pytest
 
 from jaxmon.agent.history.times import ENOUGH, Times, distribution
+from tests.reports import findings
 
 
 LONG = 10 * ENOUGH
@@ -98,6 +100,75 @@ def test_slowdown_ends_with_its_cause() -> None:
 def test_creeping_slowdown_is_found() -> None:
     """One per cent a minute is found, though no two minutes differ."""
     assert slow_at(0.01 * (1 + number / 500) for number in range(LONG * 5))[1]
+
+
+SLOW = {
+    "what": "function",
+    "name": "train.step",
+    "shapes": "float32[8]",
+    "against": "earlier",
+    "settled_seconds": 0.01,
+    "recent_seconds": 0.024,
+    "since": 880.0,
+    "calls": 1000,
+    "beside": ["train.evaluate began to run"],
+}
+PAST: dict[str, Any] = {"against": "past_run", "beside": []}
+SINCE = "2.4 times as long as before, since 2 min ago: 10 ms → 24 ms"
+THAN_THEN = "2.4 times as long as in the run that ended 2 min ago: 10 ms → 24 ms"
+NOTHING = "nothing that jaxmon records"
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "evidence", "action"),
+    [
+        (
+            {},
+            f"train.step takes {SINCE}.",
+            ("train.evaluate began to run", "for the same arguments: float32[8]"),
+            "Look at what changed when it began.",
+        ),
+        (
+            {"what": "loop", "name": "main", "shapes": ""},
+            f"A step of loop main takes {SINCE}.",
+            ("train.evaluate began to run",),
+            "Look at what changed when it began.",
+        ),
+        (
+            {"crowded": True, "beside": ["threads here wait"]},
+            f"train.step takes {SINCE}; other processes hold the processors.",
+            ("threads here wait", "for the same arguments: float32[8]"),
+            "Other processes took the processors",
+        ),
+        (
+            {**PAST, "changed": ["jax: 1 → 2", "its HLO"]},
+            f"train.step takes {THAN_THEN}.",
+            ("changed: jax: 1 → 2; its HLO, for the same arguments (float32[8])",),
+            "Undo one of the changes at a time",
+        ),
+        (
+            PAST,
+            f"train.step takes {THAN_THEN}.",
+            (f"changed: {NOTHING}, for the same arguments (float32[8])",),
+            "Undo one of the changes at a time",
+        ),
+    ],
+    ids=["function", "loop", "crowded", "past_run", "nothing_changed"],
+)
+def test_findings_say_what_is_slower_and_what_changed(
+    changes: dict[str, Any], verdict: str, evidence: tuple[str, ...], action: str
+) -> None:
+    """What it took and takes, since when, beside what, and what it costs."""
+    (found,) = findings(slower=[{**SLOW, **changes}])
+    assert (found.verdict, found.evidence) == (verdict, evidence)
+    assert found.action.startswith(action)
+    assert found.seconds == pytest.approx(14.0)
+
+
+def test_what_is_not_slower_is_no_finding() -> None:
+    """A healthy program has none, and neither has nonsense from another process."""
+    assert findings() == []
+    assert findings(slower=[{**SLOW, "recent_seconds": 0.01}, {}]) == []
 
 
 def test_quantiles_are_of_the_values() -> None:

@@ -38,8 +38,12 @@ from jaxmon.rundir import locate, prepare
 
 
 # Intervals of the loops' means, in sampling intervals, within these seconds.
-_SAMPLES, _SHORTEST, _LONGEST = 10, 0.1, 60.0
+_SAMPLES, _SHORTEST, _LONGEST = 10, 1.0, 60.0
+# Least seconds between two times of a program: however many are sampled, what disturbs
+# a machine for a few seconds must not look like a change.
+_SPACING_SECONDS = 0.9
 _WRITE_SECONDS = 300.0
+_SCHEDULING_SECONDS = 1.0
 _MOST_PROGRAMS = 200
 _MOST_OF_FUNCTION = 8
 # On a CPU, runs are comparable if threads waited about as long for processors.
@@ -85,6 +89,7 @@ class History(Part):
         every = _SAMPLES / settings.sample_rate if settings.sample_rate else _LONGEST
         self._every = min(max(every, _SHORTEST), _LONGEST)
         self._due = monotonic()
+        self._spacing = _SPACING_SECONDS
         self._keeps = settings.history and settings.socket
         self._path: Path | None = None
         self._past: list[PastRun] = []
@@ -113,7 +118,8 @@ class History(Part):
             sampled = self._sampled.setdefault(function, [0])
             fresh = Program(function, text_of(shapes), sampled, now)
             found = self._programs.setdefault(key, fresh)
-        found.add(now, seconds)
+        if now - found.added >= self._spacing:
+            found.add(now, seconds)
 
     def _compiled(self, function: Function, executable: object) -> None:
         del executable
@@ -140,7 +146,12 @@ class History(Part):
             self._write()
 
     def _schedule(self, now: float) -> None:
-        """Note how long threads have waited for processors since the last time."""
+        """
+        Note how long threads have waited for processors since the last time; a reading
+        costs 0.3 ms or more.
+        """
+        if self._waits and now - self._waits[-1][0] < _SCHEDULING_SECONDS:
+            return
         before, self._scheduled = self._scheduled, scheduling()
         if self._scheduled is not None and before is not None:
             self._waits.append((now, self._scheduled.waiting(before)))
@@ -176,10 +187,12 @@ class History(Part):
     def _judge(self, one: Watched) -> None:
         was, found = one.times.slowdown, one.times.judge()
         if found is not None and was is None:
-            one.beside = tuple(self._beside(one, found.since))
+            crowded = tuple(self._crowded(found.since))
+            one.crowded = bool(crowded)
+            one.beside = (*crowded, *self._beside(one, found.since))
             self._report(one, found.settled.middle, found.recent.middle, "before")
         elif found is None:
-            one.beside = ()
+            one.beside, one.crowded = (), False
         if isinstance(one, Program) and self._past:
             known, one.past = one.past, self._slower_than_past(one)
             settled = one.times.settled
@@ -207,10 +220,6 @@ class History(Part):
             if other is not one
         ]
         yield from beside.started(others, since)
-        yield from beside.crowded(
-            _mean([waited for time, waited in self._waits if time < since]),
-            _mean([waited for time, waited in self._waits if time >= since]),
-        )
         yield from beside.throttled(self._devices)
         if isinstance(one, LoopSteps):
             settled, recent = one.waits.settled, one.waits.recent
@@ -221,6 +230,15 @@ class History(Part):
                     f"waiting for data: {duration(settled.middle)} of a step → "
                     f"{duration(recent.middle)}"
                 )
+
+    def _crowded(self, since: float) -> Iterator[str]:
+        """Yield whether others hold the processors, if these are the device."""
+        if self._versions.get("platform") == _CPU:
+            waits = list(self._waits)
+            yield from beside.crowded(
+                _mean([waited for time, waited in waits if time < since]),
+                _mean([waited for time, waited in waits if time >= since]),
+            )
 
     def _comparable(self, run: PastRun) -> bool:
         names: tuple[str, ...] = _SAME
@@ -350,6 +368,7 @@ def _told(one: Watched) -> dict[str, Any]:
         "name": one.name,
         "shapes": one.shapes,
         "calls": 0.0,
+        "crowded": one.crowded,
         "beside": list(one.beside),
     }
     if found is not None:

@@ -34,6 +34,7 @@ class Watched:
         shapes: of the program's arguments, as text; empty for a loop.
         times: how long it takes.
         beside: what happened when it became slower.
+        crowded: whether other processes held the processors that it runs on by then.
         past: how it is slower than in an earlier run, `None` if it is not.
     """
 
@@ -44,6 +45,7 @@ class Watched:
         self.shapes = shapes
         self.times = Times(now)
         self.beside: tuple[str, ...] = ()
+        self.crowded = False
         self.past: SlowerThanPast | None = None
 
     @property
@@ -59,6 +61,7 @@ class Program(Watched):
 
     Attributes:
         samples: number of its samples.
+        added: Unix time of the last.
         sampled: number of samples of all programs of the function, in one place.
     """
 
@@ -70,10 +73,12 @@ class Program(Watched):
         super().__init__(function.name, shapes, now)
         self._function = function
         self.samples = 0
+        self.added = 0.0
         self.sampled = sampled
 
     def add(self, now: float, seconds: float) -> None:
         """Add a sample."""
+        self.added = now
         self.samples += 1
         self.sampled[0] += 1
         self.times.add(now, seconds, self.calls)

@@ -14,6 +14,10 @@ _EARLIER = (
     "and temperature, and for other processes on this host; `jaxmon profile` shows "
     "which operations take the time."
 )
+_CROWDED = (
+    "Other processes took the processors that it runs on: move them elsewhere, or "
+    "give this program processors of its own."
+)
 _PAST_RUN = (
     "Undo one of the changes at a time; `jaxmon baseline` compares two versions in "
     "turn."
@@ -25,13 +29,13 @@ def slower(snapshot: Snapshot) -> Iterator[Finding]:
     for one in snapshot.slower:
         if one.recent_seconds <= one.settled_seconds:
             continue
-        past = one.against == "past_run"
+        action = _PAST_RUN if one.against == "past_run" else _EARLIER
         yield Finding(
             "slower",
             one.name,
             _verdict(one, snapshot.process.now),
             (*one.beside, *_changes(one)),
-            _PAST_RUN if past else _EARLIER,
+            _CROWDED if one.crowded else action,
             seconds=(one.recent_seconds - one.settled_seconds) * one.calls,
         )
 
@@ -45,9 +49,10 @@ def _verdict(one: Slower, now: float) -> str:
         if one.against == "past_run"
         else f"as before, since {since}"
     )
+    why = "; other processes hold the processors" if one.crowded else ""
     return (
         f"{what} takes {ratio:.1f} times as long {when}: "
-        f"{duration(one.settled_seconds)} → {duration(one.recent_seconds)}."
+        f"{duration(one.settled_seconds)} → {duration(one.recent_seconds)}{why}."
     )
 
 
