@@ -73,6 +73,9 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     cache = PersistentCache(context)
     recompiles = Recompiles(context)
     misses = Misses(context, attribution)
+    errors = Errors(
+        context, function_of=misses.function_of, on_call_error=misses.on_call_error
+    )
     found: list[Part] = [
         Memory(context),
         lines,
@@ -82,10 +85,12 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         cache,
         misses,
         recompiles,
-        Errors(
-            context, function_of=misses.function_of, on_call_error=misses.on_call_error
+        errors,
+        Warnings(
+            context,
+            function_of=misses.function_of,
+            on_callback=errors.record_callback,
         ),
-        Warnings(context, function_of=misses.function_of),
         OomReports(
             context,
             lines=lines,

@@ -18,6 +18,7 @@ from jaxmon.report.findings import find
 from jaxmon.report.model import read
 from tests import inside
 from tests.failing import fail, kinds
+from tests.instrumented import value
 
 
 pytestmark = pytest.mark.ground_truth
@@ -62,6 +63,43 @@ def test_each_read_of_a_donated_array_is_counted(
     late = sys.version_info < (3, 12) and jax.__version_info__ < (0, 10)
     if "block" not in how or not late:
         assert "tests/" in str(event.details["where"])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [type, float, lambda y: y.block_until_ready()],
+    ids=["call", "float", "block_until_ready"],
+)
+def test_each_callback_that_fails_is_counted(
+    agent: Agent, use: Callable[[Any], object]
+) -> None:
+    """On a miss and in cached calls, wherever the error surfaces."""
+    fails = [False]
+
+    def refuse(x: Any) -> Any:
+        if fails[0]:
+            msg = "no"
+            raise ValueError(msg)
+        return x
+
+    step = jax.jit(
+        lambda x: jax.pure_callback(refuse, jax.ShapeDtypeStruct((), np.float32), x)
+    )
+    x = jnp.float32(1)
+    use(step(x)), use(step(x))
+    fails[0] = True
+    for _ in range(50):
+        error = fail(lambda: jax.block_until_ready((use(y := step(x)), y)))
+
+    assert {kind for _, kind in kinds(agent)} == {"internal"}
+    assert value(agent, "jaxmon_errors_total") == 50
+    inside.see_error(agent, error)
+    assert value(agent, "jaxmon_errors_total") == 50
+    fails[0] = False
+    float(step(x))
+    fails[0] = True
+    inside.see_error(agent, fail(lambda: float(jax.jit(lambda x: step(x) + 1)(x))))
+    assert value(agent, "jaxmon_errors_total") == 51
 
 
 def test_an_error_that_surfaces_is_not_counted_again(

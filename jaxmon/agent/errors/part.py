@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -21,7 +23,7 @@ from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
 from jaxmon.agent.jaxlink import failures, patch_targets
 from jaxmon.agent.jaxlink.failures import Stage
-from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.jaxlink.frames import Jitted, calls_back_inline, is_below_boundary
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.source_lines import (
     Frame,
@@ -37,6 +39,16 @@ from jaxmon.exposition.families import Family
 # Errors that may still be propagating, on all threads together.
 _REMEMBERED = 64
 _MAX_FRAMES = 200
+
+
+class _Thread(threading.local):
+    """
+    Attributes:
+        failed: whether a callback that failed was counted, and its error has not been
+            met since.
+    """
+
+    failed = False
 
 
 class Errors(Part):
@@ -68,6 +80,7 @@ class Errors(Part):
         self._seen_weakly: dict[int, ReferenceType[BaseException]] = {}
         self._function_of = function_of
         self._on_left = on_call_error
+        self._thread = _Thread()
         self._hooks: Hooks | None = None
         context.observers.surfaced.append(self.on_surfaced)
 
@@ -157,6 +170,22 @@ class Errors(Part):
             frame: the origin of an error that has no traceback yet.
         """
         self._record(error, self._is_known, stage=stage, frame=frame)
+
+    def record_callback(self, message: str, frame: FrameType) -> None:
+        """
+        Record that a callback failed, as JAX logs below *frame*. If it is below a
+        cached call, that raises next, straight from C++; otherwise the error is seen
+        where it leaves JAX, or where the program waits.
+        """
+        self._thread.failed = False
+        if is_below_boundary(frame) or not calls_back_inline(frame):
+            return
+        error = sys.exception()
+        text = f"INTERNAL: {message}: {type(error).__name__}"
+        where = self._place(ValueError(text), frame)
+        function = self._context.table.named(UNKNOWN)
+        self._take(function, ValueError(text), "dispatch", where)
+        self._thread.failed = True
 
     def record_deleted(self, error: RuntimeError, frame: FrameType) -> None:
         """
@@ -255,6 +284,10 @@ class Errors(Part):
 
     def _is_known(self, error: BaseException) -> bool:
         """Return whether *error* has been counted."""
+        if self._thread.failed and failures.is_of_callback(error):
+            self._thread.failed = False
+            self._remember(error)
+            return True
         known = self._seen_weakly.get(id(error))
         if known is not None and known() is error:
             return True

@@ -40,16 +40,23 @@ class Warnings(Part):
     Args:
         context: shared state of the agent.
         function_of: returns the entry of a jitted function.
+        on_callback: called with the message and the frame that logs it if a callback
+            fails.
     """
 
     name = SITE
 
     def __init__(
-        self, context: Context, *, function_of: Callable[[Jitted], Function]
+        self,
+        context: Context,
+        *,
+        function_of: Callable[[Jitted], Function],
+        on_callback: Callable[[str, FrameType], None],
     ) -> None:
         self._context = context
         self._guard = context.guard
         self._function_of = function_of
+        self._on_callback = on_callback
         self._sites = SourceLineFinder(context.jax)
         self._counts = {kind: Tally() for kind in catalog.WARNING_KINDS}
         # By kind, function and line: the text of the first, and how many.
@@ -89,10 +96,15 @@ class Warnings(Part):
         if self._active and record.levelno >= logging.WARNING and self._guard.on(SITE):
             try:
                 # Above this: the logging package, then the function that logs.
-                self._note(warned_by(record), sys._getframe(1))  # noqa: SLF001
+                self._hear(warned_by(record), sys._getframe(1))  # noqa: SLF001
             except Exception:  # noqa: BLE001 - contained: the record is logged
                 self._guard.failed(SITE)
         return True
+
+    def _hear(self, warned: Warned, frame: FrameType) -> None:
+        self._note(warned, frame)
+        if warned.kind == "callback":
+            self._on_callback(warned.text, frame)
 
     def _note(self, warned: Warned, frame: FrameType) -> None:
         self._counts[warned.kind].add()

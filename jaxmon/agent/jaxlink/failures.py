@@ -117,6 +117,12 @@ def is_of_a_program(error: BaseException) -> bool:
     return status_of(error) not in _ANSWERS
 
 
+def is_of_callback(error: BaseException) -> bool:
+    """Return whether the runtime raised *error* because a callback failed."""
+    text = _text(error)[:_STATUS_WITHIN]
+    return re.search(_LEADING_STATUS, text) is not None and "allback" in text
+
+
 def is_deleted_array(error: BaseException) -> bool:
     """Return whether JAX raised *error* because an array had been deleted."""
     return type(error) is RuntimeError and _text(error).startswith(_DELETED)

@@ -129,6 +129,21 @@ def is_outside(frame: FrameType | None) -> bool:
     return frame is not None and not is_inside(frame)
 
 
+def calls_back_inline(frame: FrameType | None) -> bool:
+    """
+    Return whether *frame*, in which JAX runs a callback, is below a call that the
+    program makes, not on a thread of the runtime.
+    """
+    inside = False
+    while frame is not None:
+        if is_inside(frame):
+            inside = True
+        elif inside:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def is_our_own(frame: FrameType | None) -> bool:
     """Return whether *frame*, or one just above it, runs code of the agent."""
     for _ in range(_OWN_STEPS):

@@ -40,6 +40,7 @@ def errors(snapshot: Snapshot) -> Iterator[Finding]:
             f"{name} failed {times(sum(kinds.values()))}: {told}.",
             (_quoted(latest, snapshot.process.now),) if latest else (),
             error_advice(most, latest.details.get("type") if latest else None),
+            where=str(latest.details.get("where") or "") if latest else "",
         )
 
 
