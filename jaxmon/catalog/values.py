@@ -55,6 +55,8 @@ PERSISTENT_CACHE_OBSTACLES = (
     "below_threshold",
     "too_large",
     "path_in_key",
+    "private_directory",
+    "varying_flags",
     "not_writer",
     "no_eviction",
     "host_callback",

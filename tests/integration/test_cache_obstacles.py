@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.cache_books import (
     options,
     run,
 )
+from tests.preloaded import run_preloaded
 
 
 pytestmark = pytest.mark.ground_truth
@@ -62,6 +64,36 @@ def test_a_missing_directory_setting_is_named() -> None:
 def test_nothing_is_named_before_anything_was_compiled() -> None:
     """A program may still be about to configure the cache."""
     assert run(None, "pass").obstacles() == []
+
+
+def test_a_directory_of_this_process_is_named(tmp_path: Path) -> None:
+    """What is written under a path with the time of the start is not found again."""
+    directory = tmp_path / f"run-{time.time():.0f}"
+    books = run(directory)
+
+    assert (books.hits, len(entries(directory))) == (0, books.stored)
+    assert books.obstacles() == ["private_directory"]
+    assert directory.name[4:] in books.message("private_directory")
+
+
+def test_a_directory_that_hits_is_not(tmp_path: Path) -> None:
+    """A second process of the same launcher finds what the first has written."""
+    directory = tmp_path / f"run-{time.time():.0f}"
+    run(directory, config=PORTABLE)
+
+    assert run(directory, config=PORTABLE).obstacles() == []
+
+
+def test_a_flag_that_varies_is_named(tmp_path: Path) -> None:
+    """A flag with the time of the start makes the key another in each run."""
+    setting = f"--xla_gpu_dump_autotune_results_to=/tmp/{time.time():.0f}"
+    given = options(tmp_path)
+    env = {"XLA_FLAGS": setting}
+    books = Books(run_preloaded(str(PROGRAM), json.dumps(given), env=env).json())
+
+    assert books.hits == 0
+    assert books.obstacles() == ["varying_flags"]
+    assert setting.partition("=")[0] in books.message("varying_flags")
 
 
 def test_programs_below_the_threshold_are_named(tmp_path: Path) -> None:

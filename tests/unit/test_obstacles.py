@@ -23,6 +23,8 @@ PROVOKED: dict[str, dict[str, Any]] = {
     "below_threshold": {"refused": {"below_threshold": LOST}},
     "too_large": {"refused": {"too_large": LOST}, "max_size": 5},
     "path_in_key": {"hits": 0, "elsewhere": {"jit_step": "/mnt"}},
+    "private_directory": {"hits": 0, "writes": 3, "private": "the process id 4711"},
+    "varying_flags": {"hits": 0, "writes": 3, "flag": ("--xla_x", "the time 17")},
     "not_writer": {"refused": {"not_writer": LOST}, "process": 3},
     "no_eviction": {"size": 101},
     "host_callback": {"refused": {"host_callback": LOST}},

@@ -56,6 +56,9 @@ class CacheState(NamedTuple):
         process: index of this process in its cluster.
         refused: programs not cached, by reason.
         hits: number of cache hits.
+        writes: number of programs written.
+        private: what in the directory's path is different in each process, if anything.
+        flag: a flag in the key, and what in it is different in each process.
         elsewhere: programs compiled although the directory has one of that name, with
             the path under which that was created, `None` if unknown. Empty if the path
             is not part of the key.
@@ -75,6 +78,9 @@ class CacheState(NamedTuple):
     process: int = 0
     refused: Mapping[str, UncachedPrograms] = MappingProxyType({})
     hits: int = 0
+    writes: int = 0
+    private: str = ""
+    flag: tuple[str, str] | None = None
     elsewhere: Mapping[str, str | None] = MappingProxyType({})
 
 
@@ -92,6 +98,8 @@ def obstacles(now: CacheState) -> list[Obstacle]:
     rules = (
         _below_threshold,
         _too_large,
+        _private_directory,
+        _varying_flags,
         _path_in_key,
         _not_writer,
         _no_eviction,
@@ -219,6 +227,29 @@ def _path_in_key(now: CacheState) -> Obstacle | None:
         f"Nothing was found under {now.directory}, which holds {names} created "
         f"under {other or 'what may be another path'}.",
         advice,
+    )
+
+
+def _private_directory(now: CacheState) -> Obstacle | None:
+    if now.hits or not now.writes or not now.private:
+        return None
+    return Obstacle(
+        "private_directory",
+        f"The path of {now.directory} contains {now.private}, so no later process uses "
+        f"what was written there ({now.writes:,} entries).",
+        "Set JAX_COMPILATION_CACHE_DIR to one path for all processes and runs.",
+    )
+
+
+def _varying_flags(now: CacheState) -> Obstacle | None:
+    if now.hits or not now.writes or now.flag is None:
+        return None
+    name, part = now.flag
+    return Obstacle(
+        "varying_flags",
+        f"XLA's flags are part of the cache key, and {name} contains {part}, so no "
+        f"later process finds what was written ({now.writes:,} entries).",
+        f"Give {name} the same value in all processes and runs.",
     )
 
 

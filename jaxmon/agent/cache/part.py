@@ -39,7 +39,7 @@ from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
-from jaxmon.clocks import monotonic
+from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge, series
 
 
@@ -97,6 +97,7 @@ class PersistentCache(Part):
         self._missing: dict[str, set[str]] = {}
         self._missing_keys = 0
         self._asked = False
+        self._started = wall_time()
         self._last_error: str | None = None
         self._trouble: str | None = None
         self._queued = False
@@ -367,6 +368,7 @@ class PersistentCache(Part):
         from jaxmon.agent.cache.obstacles import CacheState, obstacles  # noqa: PLC0415
 
         jax, listing = self._jax, self._watch.listing
+        private, flag = self._varying()
         return obstacles(
             CacheState(
                 enabled=bool(jax.config.jax_enable_compilation_cache),
@@ -383,9 +385,22 @@ class PersistentCache(Part):
                 process=jax.process,
                 refused=self._refused.by_reason(),
                 hits=self._requests["hit"].value,
+                writes=self._writes.value,
+                private=private,
+                flag=flag,
                 elsewhere=self._watch.elsewhere,
             )
         )
+
+    def _varying(self) -> tuple[str, tuple[str, str] | None]:
+        """Return what keeps other processes from what this one wrote, if known."""
+        if self._requests["hit"].value or not self._writes.value:
+            return "", None
+        from jaxmon.agent.cache import varying  # noqa: PLC0415
+
+        moment = varying.Moment(os.getpid(), self._started, wall_time())
+        path = self._jax.configured or ""
+        return varying.varying(path, moment), varying.varying_flag(os.environ, moment)
 
 
 def _family(metric: Metric, tallies: dict[str, Tally]) -> Family:

@@ -9,7 +9,10 @@ from jaxmon.report.layout import counted
 from jaxmon.report.model import Snapshot
 
 
-NO_CACHE = ("disabled", "no_directory", "below_threshold")
+NO_CACHE = (
+    *("disabled", "no_directory", "below_threshold"),
+    *("private_directory", "varying_flags"),
+)
 """Obstacles of programs that do without the cache."""
 
 _WORTH_SECONDS = 10.0
