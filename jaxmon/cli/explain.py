@@ -38,15 +38,17 @@ def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
     WORKER is the process's number, as in the `worker` label; required only if several
     are running. The process keeps running meanwhile.
     """
-    from jaxmon.cli.workers import pick
+    from jaxmon.cli.workers import neighbours, pick
     from jaxmon.report.findings import find
+    from jaxmon.report.findings.neighbours import is_worth_comparing
     from jaxmon.report.model import read
     from jaxmon.report.text import explanation
 
     found = pick(worker, run_dir)
     events = found.fetch("/debug/events")
     snapshot = read(found.overview, events)
-    findings = find(snapshot)
+    others = neighbours(found, run_dir) if is_worth_comparing(snapshot) else []
+    findings = find(snapshot, [read(one) for one in others])
     if as_json:
         document = {
             "schema": _SCHEMA,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from jaxmon.report.layout import clean, shortened
 TIMEOUT = 5.0
 """Response timeout for an agent, in seconds."""
 
+_NEIGHBOUR_TIMEOUT = 1.0
 _MAX_BYTES = 32 << 20
 _MOST_LISTED = 20
 _ROOM = 76
@@ -150,6 +152,30 @@ def pick(number: str | None, run_dir: Path | None) -> Worker:
     else:
         msg = f"no worker {number!r}; running here:"
     raise CommandError(msg, details=listed, exit_code=2)
+
+
+def neighbours(worker: Worker, run_dir: Path | None) -> list[Mapping[str, Any]]:
+    """
+    Return the functions of the other processes, as ``/debug/functions`` has them, those
+    that respond within a second.
+
+    Args:
+        worker: the process whose neighbours to query.
+        run_dir: directory of the sockets; `None` for the default.
+    """
+    try:
+        sockets = rundir.sockets(run_dir or rundir.locate())
+    except OSError:  # gone since
+        return []
+    sockets.pop(worker.number, None)
+    answers = fetch_all(
+        sockets, "/debug/functions", timeout=_NEIGHBOUR_TIMEOUT, max_bytes=_MAX_BYTES
+    )
+    found = []
+    for answer in answers.values():
+        with suppress(FetchError):
+            found.append(_decoded(answer))
+    return found
 
 
 def _with_figures(overview: Mapping[str, Any]) -> Mapping[str, Any]:

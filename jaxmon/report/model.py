@@ -101,6 +101,26 @@ class Numerics:
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """
+    XLA's analysis of a function's latest program; `None` if unknown.
+
+    Attributes:
+        programs: number of different programs of the function.
+        fingerprint: equal for equal programs, whichever process compiled them.
+        finished: Unix time when it was compiled or loaded, 0 if unknown.
+        devices: number of devices it runs on, of all processes.
+    """
+
+    programs: int | None = None
+    fingerprint: str = ""
+    finished: float = 0.0
+    devices: int | None = None
+    flops: float | None = None
+    temporary_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """Statistics of one function; calls and hits are `None` if not counted."""
 
@@ -113,7 +133,7 @@ class Function:
     recompiles: Mapping[str, int] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
     phases: Mapping[str, Phase] = field(default_factory=dict)
-    program: Mapping[str, float] = field(default_factory=dict)
+    program: Program = field(default_factory=Program)
     samples: Mapping[str, float] = field(default_factory=dict)
     numerics: Numerics = field(default_factory=Numerics)
     determinism: Determinism = field(default_factory=Determinism)

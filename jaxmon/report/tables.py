@@ -43,7 +43,7 @@ def programs(snapshot: Snapshot, width: int) -> list[str]:
     """
     Return XLA's analysis of each function's latest program, and sampled call times.
     """
-    known = [one for one in snapshot.functions if one.program or one.samples]
+    known = [one for one in snapshot.functions if one.program.programs or one.samples]
     known = [one for one in known if not one.internal]
     if not known:
         return []
@@ -59,9 +59,9 @@ def programs(snapshot: Snapshot, width: int) -> list[str]:
     rows = [
         [
             one.name,
-            _known(one.program.get("programs"), _whole),
-            _known(one.program.get("flops"), amount),
-            _known(one.program.get("temporary_bytes"), size),
+            _known(one.program.programs, _whole),
+            _known(one.program.flops, amount),
+            _known(one.program.temporary_bytes, size),
             _known(one.samples.get("dispatch_seconds"), duration),
             _known(one.samples.get("execution_seconds"), duration),
         ]

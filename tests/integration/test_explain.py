@@ -21,7 +21,8 @@ from jaxmon import rundir
 from jaxmon.cli import workers
 from jaxmon.cli.main import main
 from jaxmon.report import layout
-from tests.support import Result, clean_environ, run_python
+from jaxmon.report.findings import neighbours
+from tests.support import Result, clean_environ, run_python, until
 
 
 PYTHON = Path(sys.executable).name
@@ -57,6 +58,25 @@ import sys
 import jaxmon
 jaxmon.instrument(port=None)
 print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+# Compiles for a while when told to; several are told at once.
+TOGETHER = """
+import sys
+import jaxmon
+jaxmon.instrument(port=None)
+import jax, jax.numpy as jnp, numpy as np
+print("ready", flush=True)
+sys.stdin.readline()
+
+def slow(x):
+    for _ in range(150):
+        x = jnp.sort(x @ x) + jnp.cumsum(x, 0)
+    return x
+jax.jit(slow)(np.ones((8, 8), np.float32))
+print("done", flush=True)
 sys.stdin.read()
 """
 
@@ -380,3 +400,44 @@ def test_a_directory_that_cannot_be_read_is_said(run_dir, monkeypatch):
     monkeypatch.setattr(rundir, "sockets", refuse)
     with pytest.raises(Exception, match="Permission denied; run as the program's user"):
         workers.running(run_dir)
+
+
+def test_processes_that_compile_the_same_are_told(
+    programs: Callable[..., Any], run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Two processes of this host that compile the same program at the same time are named,
+    by either of them; one that compiled it alone is not.
+    """
+    monkeypatch.setattr(neighbours, "_WORTH_SECONDS", 0.01)
+    both = [programs(TOGETHER), programs(TOGETHER)]
+    for one in both:
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    assert [one.stdout.readline() for one in both] == ["done\n", "done\n"]
+    later = programs(TOGETHER)
+    later.stdin.write("go\n")
+    later.stdin.flush()
+    assert later.stdout.readline() == "done\n"
+
+    found = [together(run_dir, worker) for worker in ("0", "1", "2")]
+    assert found[2] is None
+    for one in found[:2]:
+        assert one is not None
+        assert "2 processes of this host compiled __main__.slow" in one["verdict"]
+        assert one["urgency"] == "time"
+        assert one["seconds"] > 0
+
+
+def together(run_dir: Path, worker: str) -> Any:
+    """Return what `jaxmon explain` finds on the neighbours of *worker*."""
+
+    def read() -> Any:
+        arguments = ["explain", worker, "--json", "--run-dir", str(run_dir)]
+        document = json.loads(CliRunner().invoke(main, arguments).output)
+        function = document["overview"]["functions"]["__main__.slow"]
+        return document if function["program"].get("fingerprint") else None
+
+    document = until(read, "the program to be read")
+    topics = {one["topic"]: one for one in document["findings"]}
+    return topics.get("compiled_together")

@@ -307,6 +307,7 @@ def test_ranks_that_run_one_program_agree_and_others_differ(tmp_path: Path) -> N
         path.parent.mkdir(exist_ok=True)
         path.write_text("\n" * lines + RANK.replace("{constant}", constant))
         found, hits = run_preloaded(str(path), cache).json()
+        assert found.pop("finished") > 0
         return found, hits
 
     cache = str(tmp_path / "cache")

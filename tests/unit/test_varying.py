@@ -38,7 +38,7 @@ def test_what_is_different_in_each_process_is_named(path: str, part: str) -> Non
         "/cache",
         "/cache/v4711b",
         "/cache/14711",
-        "/home/user4711/cache",
+        "/srv/user4711/cache",
         "/cache/20261123",
         "/cache/jax-0.10.2/python3.11",
         "/runs/20261101-113000/cache",

@@ -24,6 +24,7 @@ from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
+from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Sample, series
 
 
@@ -119,12 +120,13 @@ def _promotes(head: str, text: str) -> bool:
 class _Record:
     """The programs of one function."""
 
-    __slots__ = ("figures", "fingerprint", "programs", "samples", "seen")
+    __slots__ = ("figures", "fingerprint", "finished", "programs", "samples", "seen")
 
     def __init__(self) -> None:
         self.programs = 0
         self.seen: set[str] = set()
         self.fingerprint: str | None = None
+        self.finished = 0.0
         self.figures: dict[str, float] = {}
         self.samples: dict[str, Sample] = {}
 
@@ -166,7 +168,8 @@ class Programs(Part):
             function: the function compiled.
             executable: XLA's loaded executable; kept until analysed, usually at once.
         """
-        self._worker.submit(functools.partial(self._read, function, executable))
+        job = functools.partial(self._read, function, executable, wall_time())
+        self._worker.submit(job)
 
     def start(self) -> None:
         """Start the analysing thread."""
@@ -192,6 +195,7 @@ class Programs(Part):
             function.name: {
                 "programs": record.programs,
                 "fingerprint": record.fingerprint,
+                "finished": record.finished,
                 **record.figures,
             }
             for function, record in list(self._records.items())
@@ -210,7 +214,7 @@ class Programs(Part):
     def _printing(self) -> Any:
         return executables.printing(self._jax)
 
-    def _read(self, function: Function, executable: Any) -> None:
+    def _read(self, function: Function, executable: Any, finished: float) -> None:
         try:
             options = self._printing
             texts = executables.texts(executable, options)
@@ -230,6 +234,7 @@ class Programs(Part):
         record = self._records.setdefault(function, _Record())
         record.add(fingerprint)
         if own:
+            record.finished = finished
             record.fingerprint, record.figures = fingerprint, figures
         record.samples = _samples(function.name, record)
 

@@ -6,7 +6,7 @@ Each rule detects one mistake, by values that a healthy program does not have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from jaxmon.report.findings import (
@@ -22,6 +22,7 @@ from jaxmon.report.findings import (
     values,
 )
 from jaxmon.report.findings.finding import Finding, ranked
+from jaxmon.report.findings.neighbours import compiled_together
 from jaxmon.report.model import Snapshot
 
 
@@ -55,6 +56,13 @@ RULES: tuple[Rule, ...] = (
 """Within an urgency, findings that win back the same time keep this order."""
 
 
-def find(snapshot: Snapshot) -> list[Finding]:
-    """Return what to change, the most urgent first; empty if nothing stands out."""
-    return ranked([finding for rule in RULES for finding in rule(snapshot)])
+def find(snapshot: Snapshot, neighbours: Sequence[Snapshot] = ()) -> list[Finding]:
+    """
+    Return what to change, the most urgent first; empty if nothing stands out.
+
+    Args:
+        snapshot: what the agent of a process reports.
+        neighbours: what those of other processes of the host report, if known.
+    """
+    found = [finding for rule in RULES for finding in rule(snapshot)]
+    return ranked([*found, *compiled_together(snapshot, neighbours)])

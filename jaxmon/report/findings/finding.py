@@ -103,6 +103,7 @@ TOPICS: dict[str, Topic] = {
     "recompile": _RECOMPILES,
     "recompiles": _RECOMPILES,
     "operations": _COMPILES,
+    "compiled_together": _COMPILES,
     "compile_share": _COMPILES,
     "padding": Topic(_TIME, catalog.BATCH_FILL_RATIO, "On-call: Batch fill"),
     "effects": Topic(

@@ -1,0 +1,88 @@
+"""Findings on the processes of one host together. The constants are the thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.layout import duration
+from jaxmon.report.model import Function, Snapshot
+
+
+_WORTH_SECONDS = 5.0
+_MOST_EVIDENCE = 3
+
+
+def compiled_together(
+    snapshot: Snapshot, neighbours: Sequence[Snapshot]
+) -> Iterator[Finding]:
+    """
+    Detect programs that other processes of the host compiled at the same time.
+
+    The processes of a distributed program are left alone: each of them needs it.
+    """
+    others = [{one.name: one for one in found.functions} for found in neighbours]
+    devices = max(len(snapshot.memory.devices), 1)
+    found = [
+        (one, others_too)
+        for one in snapshot.functions
+        if not one.internal
+        and (one.program.devices or 1) <= devices
+        and (others_too := sum(_same(one, of) for of in others))
+    ]
+    seconds = sum(_seconds(one) for one, _ in found)
+    if seconds < _WORTH_SECONDS:
+        return
+    found.sort(key=lambda one: -_seconds(one[0]))
+    first, count = found[0]
+    action = "Start one process before the others: they load what it has compiled"
+    if snapshot.cache.enabled and snapshot.cache.directory:
+        action += " from the persistent cache."
+    else:
+        action += ", if JAX_COMPILATION_CACHE_DIR is the same directory for all."
+    yield Finding(
+        "compiled_together",
+        first.name,
+        f"{_told(first, count)} at the same time.",
+        tuple(_told(*one) for one in found[1 : 1 + _MOST_EVIDENCE]),
+        action,
+        seconds=seconds,
+    )
+
+
+def is_worth_comparing(snapshot: Snapshot) -> bool:
+    """Return whether the process compiled long enough to compare it with others."""
+    own = [one for one in snapshot.functions if not one.internal and _is_compiled(one)]
+    return sum(map(_seconds, own)) >= _WORTH_SECONDS
+
+
+def _told(function: Function, others: int) -> str:
+    took = duration(_seconds(function))
+    return (
+        f"{others + 1} processes of this host compiled {function.name}, each for {took}"
+    )
+
+
+def _same(function: Function, functions: Mapping[str, Function]) -> bool:
+    """Return whether *functions* has the same program, compiled at the same time."""
+    other = functions.get(function.name)
+    if other is None or not _is_compiled(function) or not _is_compiled(other):
+        return False
+    if function.program.fingerprint != other.program.fingerprint:
+        return False
+    first, last = sorted((function, other), key=lambda one: one.program.finished)
+    return last.program.finished - _seconds(last) < first.program.finished
+
+
+def _is_compiled(function: Function) -> bool:
+    """Return whether it is known what was compiled, not loaded, and when."""
+    compiled, program = function.compiles, function.program
+    built = compiled.get("compiled") and not compiled.get("cache_hit")
+    return bool(built and program.fingerprint and program.finished)
+
+
+def _seconds(function: Function) -> float:
+    """Return how long a compile of *function* took on average."""
+    backend = function.phases.get("backend_compile")
+    compiled = function.compiles.get("compiled", 0)
+    return backend.seconds / compiled if backend and compiled else 0.0
