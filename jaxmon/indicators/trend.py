@@ -20,6 +20,9 @@ _SETTLED = 20
 # (1.4826 of it, for a normal distribution), and by the median itself.
 _DEVIATIONS = 10.0
 _OF_MAD = 1.4826
+# It is also this much farther from the median than the highest of the others: small
+# batches make losses with outliers.
+_BEYOND = 2.0
 # Consecutive values of which the lowest median is the best that was reached.
 _CHUNK = 10
 
@@ -133,11 +136,15 @@ class Trend:
         """Return the median of the recent values if *value* is far above it."""
         recent = self._recent
         # Most values are no higher than the highest of the recent ones.
-        if len(recent) < _SETTLED or value <= max(recent):
+        if len(recent) < _SETTLED or value <= (highest := max(recent)):
             return None
         middle = median(recent)
         spread = median([abs(one - middle) for one in recent])
-        far = max(_DEVIATIONS * _OF_MAD * spread, abs(middle))
+        far = max(
+            _DEVIATIONS * _OF_MAD * spread,
+            abs(middle),
+            _BEYOND * (highest - middle),
+        )
         # Where nothing has varied around 0, nothing says what is far.
         return middle if far and value > middle + far else None
 

@@ -158,6 +158,15 @@ def test_each_mistake_is_told_in_these_words(case):
         {"accuracy": {"spikes": 3, "spike": {"value": 0.9, "usual": 0.1}}},
         {"g_loss": {"first": 1.0, "best": 0.5, "floor": 4.0}},
         {"policy_loss": {"spikes": 3, "spike": {"value": 9.0, "usual": 0.1}}},
+        # Outliers of small batches, and the noise of a loss that is almost 0.
+        {"loss": {"count": 900, "spikes": 3, "spike": {"value": 9.0, "usual": 1.0}}},
+        {
+            "loss": {
+                "first": 1.0,
+                "spikes": 1,
+                "spike": {"value": 1e-6, "usual": 1e-7},
+            }
+        },
         # At the floor of its noise.
         {"loss": {"first": 1.0, "best": 1e-6, "floor": 1e-5}},
         # Above its best, and still far below its start.

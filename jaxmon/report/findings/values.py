@@ -40,6 +40,9 @@ _RUN = 10
 # it had gained; then it is back near its start, or above.
 _RISE = 2.0
 _OF_GAIN = 0.2
+# So many spikes, or this fraction of all values, are rare.
+_FEW = 2
+_RARE = 0.001
 _MOST_NAMED = 3
 
 
@@ -65,7 +68,7 @@ def quantities(snapshot: Snapshot) -> Iterator[Finding]:
             yield _lost(quantity, snapshot.process.now)
         elif is_loss and _diverges(quantity):
             yield _diverging(quantity)
-        elif is_loss and quantity.spike is not None:
+        elif is_loss and quantity.spike is not None and _is_unusual(quantity):
             yield _spike(quantity)
 
 
@@ -169,6 +172,20 @@ def _diverging(quantity: Quantity) -> Finding:
         f"above {quantity.floor:.4g}"
     )
     return Finding("diverging", quantity.name, verdict, (evidence,), DIVERGING)
+
+
+def _is_unusual(quantity: Quantity) -> bool:
+    """
+    Return whether spikes are rare, and the latest is large by what the loss has gained.
+
+    Small batches make outliers all the time, and so does the noise of a loss that is
+    almost 0.
+    """
+    spike = quantity.spike
+    if spike is None or quantity.spikes > max(_FEW, quantity.count * _RARE):
+        return False
+    first = spike.usual if quantity.first is None else quantity.first
+    return spike.value - spike.usual >= _OF_GAIN * (first - spike.usual)
 
 
 def _spike(quantity: Quantity) -> Finding:
