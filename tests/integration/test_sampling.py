@@ -30,7 +30,7 @@ from tests.sampled import (
     operand,
     timed,
 )
-from tests.support import run_python
+from tests.support import run_python, until
 
 
 @pytest.fixture
@@ -263,6 +263,37 @@ def test_a_failing_sample_is_contained(agent: Agent, sampling: Sampling) -> None
     assert step(1.0) == 2
     assert value(agent, "jaxmon_internal_errors_total", site="sampling") == 1
     assert step(1.0) == 2
+
+
+@pytest.mark.contained
+def test_an_observer_that_fails_costs_no_execution_time(
+    agent: Agent, sampling: Sampling
+) -> None:
+    """Times are exported, and samples are taken, whatever is done with them."""
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError
+
+    observers = inside.observers(agent)
+    observers.executed.insert(0, fail)
+    observers.timer.insert(0, fail)
+    seen: list[int] = []
+    observers.timer.append(lambda: seen.append(1))
+    step, x = chain("observed", calibrated(0.02)), operand()
+    jax.block_until_ready(step(x))
+
+    def measured() -> bool:
+        sampling._saved, sampling._spent_before = 10.0, sampling.spent
+        sampling._tick()
+        for _ in range(20):
+            jax.block_until_ready(step(x))
+        idle(sampling)
+        return executions(agent, "observed") > 0
+
+    until(measured, "an execution time", seconds=120)
+    assert seen
+    assert value(agent, "jaxmon_internal_errors_total", site="observers") > 1
+    assert inside.guard(agent).on("watcher")
 
 
 def test_nothing_is_kept_alive(sampling: Sampling) -> None:

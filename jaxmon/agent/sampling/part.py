@@ -330,7 +330,10 @@ class Sampling(Part):
     def _tell(self, sampler: _Sampler, shapes: Shapes, seconds: float) -> None:
         sampler.figures.executed(seconds)
         for notify in self._executed:
-            notify(sampler.function, shapes, seconds)
+            try:
+                notify(sampler.function, shapes, seconds)
+            except Exception:  # noqa: BLE001 - contained: the time is exported
+                self._guard.failed("observers", stays_on=True)
 
     def _show(self, function: Function, call: CallEnd) -> None:
         sample: Sample | None = None
