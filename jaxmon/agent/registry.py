@@ -12,9 +12,12 @@ from typing import Any, NamedTuple, cast
 from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.jaxlink import jit
+from jaxmon.agent.jaxlink.frames import MAX_SOURCES
 from jaxmon.agent.jaxlink.program_lines import ProgramLine
 
 
+# Enough to see that there are several.
+_MAX_PER_SOURCE = 8
 # Offset of weak references in objects of a type, 0 if it has none. Trying one without
 # raises, which costs twenty times as much.
 _WEAK = cast("Callable[[type], int]", vars(type)["__weakrefoffset__"].__get__)
@@ -54,6 +57,7 @@ class Registry:
         self.added: list[Callable[[Function, CountedFunction], None]] = []
         self.complete = False
         self._entries: dict[int, tuple[Jit, weakref.ref[Any]]] = {}
+        self._sources: dict[str, list[Jit]] = {}
         self._numbers = itertools.count()
         self._codes: dict[int, tuple[Function, types.CodeType]] = {}
         self._makers: dict[Function, Callable[..., Any]] = {}
@@ -76,6 +80,7 @@ class Registry:
         forget = functools.partial(self._entries.pop, id(key))
         jit = Jit(function, weakref.ref(counted), line, self.now())
         self._entries[id(key)] = jit, _reference(key, counted, forget)
+        self._add_source(getattr(key, "fun_sourceinfo", None), jit)
         function.counted = True
         for notify in self.added:
             notify(function, counted)
@@ -95,6 +100,41 @@ class Registry:
         """Return how the object with this *key*, as in `by_key`, was jitted."""
         found = self._entries.get(id(key))
         return found[0] if found else None
+
+    def _add_source(self, source: object, jit: Jit) -> None:
+        if type(source) is not str:
+            return
+        known = self._sources.get(source, [])
+        if known or len(self._sources) < MAX_SOURCES:
+            known = [
+                one for one in known[-_MAX_PER_SOURCE:] if one.counted() is not None
+            ]
+            self._sources[source] = [*known, jit]
+
+    def jitted_from(self, source: str) -> Jit | None:
+        """
+        Return how the only live object from *source* was jitted, `None` if there are
+        several.
+
+        Args:
+            source: ``"name at file:line"``, or only the name, which takes longer.
+        """
+        if " at " in source:
+            found = self._sources.get(source, [])
+        else:
+            start = f"{source} at "
+            every = list(self._sources.items())
+            found = [
+                one for name, jits in every if name.startswith(start) for one in jits
+            ]
+        live = [one for one in found if one.counted() is not None]
+        return live[0] if len(live) == 1 else None
+
+    def number_of(self, jit: Jit | None) -> int:
+        """Return the number of *jit*, 0 if that was before us."""
+        if jit is not None:
+            return jit.number
+        return 0 if self.complete else self.now()
 
     def now(self) -> int:
         """Return a number larger than those of all objects jitted before."""
@@ -139,6 +179,10 @@ class Registry:
         return frozenset(
             name for reference, name in self._existing if jit.is_compiled(reference())
         )
+
+
+def _is_live(jit: Jit) -> bool:
+    return jit.counted() is not None
 
 
 def _reference(

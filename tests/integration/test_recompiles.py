@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from jaxmon import catalog
 from tests import support
 from tests.preloaded import run_preloaded
-from tests.programs.recompiles.expected import CASES, NONE, SINCE
+from tests.programs.recompiles.expected import CASES, NONE, SINCE, TRANSFORMED
 
 
 pytestmark = pytest.mark.ground_truth
@@ -42,7 +42,7 @@ def test_every_case_is_expected_here(noted: Any) -> None:
     absent = {name for name, since in SINCE.items() if since > RELEASE}
 
     assert set(noted["absent"]) == absent
-    assert set(noted["cases"]) == (set(CASES) | set(NONE)) - absent
+    assert set(noted["cases"]) == {*CASES, *NONE, *TRANSFORMED} - absent
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if SINCE.get(n, RELEASE) <= RELEASE])
@@ -64,15 +64,28 @@ def test_the_cause_and_every_difference_are_told(noted: Any, name: str) -> None:
     assert 0 < event["seconds"] < 60
 
 
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_every_recompile_under_a_transformation_is_told(noted: Any, name: str) -> None:
+    """Each of its programs, forward and backward, is one as JAX counts compiles."""
+    case = noted["cases"][name]
+    compiles, cause = TRANSFORMED[name]
+    told = [event["cause"] for event in case["events"]]
+
+    if "evicted" not in cause:  # also what JAX runs to differentiate
+        assert case["compiles"] == compiles
+    assert told == compiles * [cause]
+
+
 @pytest.mark.parametrize("name", NONE)
 def test_what_is_no_recompile_is_none(noted: Any, name: str) -> None:
     """
-    First compiles, those ahead of time or under a transformation, and calls that miss
-    without compiling are no recompiles, however often JAX compiles.
+    First compiles, also of each program of a transformation, those ahead of time, and
+    calls that miss without compiling are no recompiles, however often JAX compiles.
     """
     case = noted["cases"][name]
 
-    if name != "transformed":  # also what JAX runs to differentiate
+    # Differs by release, and also what JAX runs to differentiate.
+    if name not in ("transformed", "many_transformations"):
         assert case["compiles"] == NONE[name]
     assert [e for e in case["events"] if e["kind"] == "recompile"] == []
 

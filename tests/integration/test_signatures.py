@@ -152,7 +152,7 @@ def test_what_is_remembered_stays_bounded(agent: Agent) -> None:
         f(np.ones(size, np.float32))
 
     histories = inside.causes(agent)._seen
-    history = histories[id(f.__wrapped__), ()]
+    history = histories[id(f.__wrapped__)]
     assert len(history.signatures) == 16
     assert causes(agent) == ["shape"] * 99
 

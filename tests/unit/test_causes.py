@@ -52,9 +52,12 @@ def judge(
     causes: CauseFinder, made: Jitted, signature: Signature | None
 ) -> Cause | None:
     """Return why *made* is compiled, and let it be compiled."""
-    history, new = causes.history(made.fun), created(made, Registry(), options=())
+    history, new = (
+        causes.history(made.fun),
+        created(made, None, number=Registry().now(), options=()),
+    )
     cause = causes.of(history, new, signature)
-    causes.remember(history, new, signature, new.number)
+    causes.remember(history, new, signature, None, -1)
     return cause
 
 

@@ -41,7 +41,9 @@ class Line:
     def compile(self, fun: Fun, options: str = "") -> bool:
         """Compile *fun*; return whether it replaces an earlier function."""
         jitted = Jitted(fun, fun, "f at train.py:1", call=True)
-        new = created(jitted, self.registry, options=options)
+        jit = self.registry.jit_of(fun)
+        number = self.registry.number_of(jit)
+        new = created(jitted, jit, number=number, options=options)
         replaced = self.recreations.replaced_by(new)
         self.recreations.add(new, self.registry.now(), None)
         return replaced is not None

@@ -134,9 +134,7 @@ class Compiles(Part):
             outer = outer.outer
         served = self._serving.now("compile")
         if served is None:
-            program = program_at(frame)
-            function = self._function(program, name_at(frame))
-            compile_ = Compile(function, frame, outer)
+            compile_ = self._outside_of_calls(frame, outer)
         else:
             compile_ = Compile(served[0].function, frame, outer)
             self._find_cause(compile_, *served)
@@ -285,6 +283,22 @@ class Compiles(Part):
             jitted, compile_.pending = found
             compile_.began = miss.started
             self._remember(jitted, miss.function)
+
+    def _outside_of_calls(self, frame: FrameType, outer: Compile | None) -> Compile:
+        """
+        Return the compile called by *frame*, ahead of time or under a transformation.
+        """
+        found = self._recompiles.transformed(frame)
+        function = None
+        if found is not None and found.jitted is None:
+            function = self._recompiles.owner_of(found)
+        if function is None:
+            function = self._function(program_at(frame), name_at(frame))
+        compile_ = Compile(function, frame, outer)
+        if found is not None:
+            cause = self._recompiles.find_transformed_cause(function, found, frame)
+            compile_.pending, compile_.began = cause, compile_.started
+        return compile_
 
     def _take_program(self, compile_: Compile, frame: FrameType) -> None:
         executable = executable_at(frame)

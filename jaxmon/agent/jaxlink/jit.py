@@ -62,6 +62,11 @@ def is_compiled(jitted: Any) -> bool:
     return jitted is not None and jitted._cache_size() > 0  # noqa: SLF001 - told nowhere else
 
 
+def function_of(jitted: object) -> Any:
+    """Return the user's function in *jitted*, JAX's object or ours; `None` if gone."""
+    return getattr(jitted, "__wrapped__", None)
+
+
 def donates(fun: object) -> bool:
     """
     Return whether *fun* may donate arguments: since 0.5 JAX records it for jitted

@@ -35,7 +35,7 @@ class LeafTypes:
     """
 
     def __init__(self, jax: Any, place: Callable[[Any], object]) -> None:
-        self._array = jax.Array
+        self._array, self._tracer = jax.Array, jax._src.core.Tracer  # noqa: SLF001 - deprecated where it was public
         self._place = place
         self._abstract = _abstract(jax)
         self._known: dict[Leaf, Leaf] = {}
@@ -80,7 +80,11 @@ class LeafTypes:
 
     def _is_array(self, leaf: Any) -> bool:
         """Return whether *leaf* is a JAX array, which has a sharding."""
-        return is_class(type(leaf)) and isinstance(leaf, self._array)
+        return (
+            is_class(type(leaf))
+            and isinstance(leaf, self._array)
+            and not isinstance(leaf, self._tracer)
+        )
 
 
 def plain(path: str) -> str:

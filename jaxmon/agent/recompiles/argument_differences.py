@@ -76,6 +76,15 @@ def argument_differences(new: Signature, old: Signature) -> Iterator[Difference]
             yield line("tree_structure", name, text, ABSENT)
 
 
+def operand_differences(new: Signature, old: Signature) -> Iterator[Difference]:
+    """
+    Yield the differences of what two programs of a transformed function are applied to,
+    such as the size of the batch in `jax.vmap`.
+    """
+    for number, pair in enumerate(zip(old.operands, new.operands, strict=False)):
+        yield from _leaf(f"{number} of the transformed function", *pair)
+
+
 def _placed(signature: Signature) -> dict[str, tuple[Argument, int]]:
     """Return each argument with the index of its first leaf."""
     found, start = {}, 0

@@ -73,12 +73,14 @@ class History:
         compiled: whether it has been compiled, even if the signature is unknown.
         signatures: of the compiled calls, latest last.
         digests: of further signatures.
+        calls: of the calls with these signatures.
     """
 
-    __slots__ = ("compiled", "digests", "reference", "signatures")
+    __slots__ = ("calls", "compiled", "digests", "reference", "signatures")
 
-    def __init__(self, reference: weakref.ref[Any]) -> None:
+    def __init__(self, reference: weakref.ref[Any] | None) -> None:
         self.reference = reference
+        self.calls: dict[int, None] = {}
         self.compiled = False
         self.signatures: list[Signature] = []
         self.digests: dict[tuple[int, int], None] = {}
@@ -89,12 +91,14 @@ class History:
         if signature is None:
             return
         self.signatures.append(signature)
-        if len(self.signatures) * max(len(signature.leaves), _FEW_LEAVES) > _LEAVES:
-            fitting = _LEAVES // max(len(signature.leaves), _FEW_LEAVES)
-            del self.signatures[: -max(fitting, 1)]
-        if len(self.digests) >= _DIGESTS:
-            self.digests.pop(next(iter(self.digests)), None)
+        leaves = max(len(signature.leaves) + len(signature.operands), _FEW_LEAVES)
+        if len(self.signatures) * leaves > _LEAVES:
+            del self.signatures[: -max(_LEAVES // leaves, 1)]
+        for known in (self.digests, self.calls):
+            if len(known) >= _DIGESTS:
+                known.pop(next(iter(known)), None)  # type: ignore[call-overload]  # its own key
         self.digests[signature.digest, signature.hidden] = None
+        self.calls[signature.call] = None
 
 
 class CauseFinder:
@@ -114,17 +118,13 @@ class CauseFinder:
         self._values = values
         self._remade: dict[Hashable, Difference] = {}
         self._recreations = Recreations()
-        self._seen: dict[tuple[int, Hashable], History] = {}
+        self._seen: dict[int, History] = {}
 
-    def history(self, fun: object, program: Hashable = ()) -> History | None:
+    def history(self, fun: object) -> History | None:
         """
         Return the history of *fun*, `None` if the function cannot be identified later.
-
-        Args:
-            fun: the function.
-            program: which of its programs, as in `jaxlink.transformed.Transformed`.
         """
-        key = id(fun), program
+        key = id(fun)
         if (found := self._seen.get(key)) is not None:
             return found
         try:
@@ -140,6 +140,7 @@ class CauseFinder:
         history: History | None,
         created: Created | None,
         signature: Signature | None,
+        kind: History | None = None,
     ) -> Cause | None:
         """
         Return the cause of a recompile, `None` if it is the first compile.
@@ -148,9 +149,11 @@ class CauseFinder:
         ``new_function``.
 
         Args:
-            history: the result of `history`.
+            history: of the function, or of one of its programs under a transformation.
             created: the function, if it was not compiled before and is not JAX's.
             signature: the signature of the call; `None` if unknown.
+            kind: of all programs of that kind: an unrolled loop, for example, makes
+                another program for each shape.
         """
         if history is not None and history.compiled:
             return (
@@ -159,11 +162,14 @@ class CauseFinder:
                 else self._recompile_cause(history, signature)
             )
         if created is None or self._recreations.replaced_by(created) is None:
-            return None
+            if kind is None or signature is None or signature.call in kind.calls:
+                return None
+            return self._recompile_cause(kind, signature) if kind.compiled else None
         if signature is None or history is None:
             return Cause("unknown", ())
         last = self._recreations.latest(created.key)
-        made = self._made_again(history.reference())
+        reference = history.reference
+        made = self._made_again(None if reference is None else reference())
         found = self._compare(signature, last) if last is not None else []
         shown = (made, *found[: SHOWN - 1])
         return Cause("new_function", shown, len(found) + 1 - len(shown))
@@ -189,12 +195,15 @@ class CauseFinder:
         history: History | None,
         created: Created | None,
         signature: Signature | None,
+        kind: History | None,
         number: int,
     ) -> None:
         """
         Record that a function has been compiled, at *number*, comparable with that of a
         creation; the other arguments are those of `of`.
         """
+        if kind is not None:
+            kind.add(signature)
         if created is not None and not (history is not None and history.compiled):
             self._recreations.add(created, number, signature)
         if history is not None:
@@ -220,6 +229,7 @@ class CauseFinder:
         leaves = map(ne, compress(new.leaves, others), compress(old.leaves, others))
         return float(
             sum(leaves)
+            + sum(map(ne, new.operands, old.operands))
             + _WEIGHTS["context"] * len(changed_settings(new, old, self._context))
             + _WEIGHTS["options"] * (new.options != old.options)
             + _WEIGHTS["static_argument"] * self._changed(new.static, old.static)
@@ -263,6 +273,9 @@ def dominant_kind(found: Sequence[Difference]) -> str:
 
 
 def _made_again(fun: object) -> Difference:
+    if fun is None:  # it is gone
+        text = "a new function object: create and jit it once"
+        return Difference("new_function", "", "another object", "a new object", text)
     function, kind = inner(fun), type(fun)
     name = _name(function)
     place = place_of(fun)

@@ -10,12 +10,19 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import Call, call_served_by
 from jaxmon.agent.jaxlink.configuration import context_of
 from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.jaxlink.jit import function_of
 from jaxmon.agent.jaxlink.program_lines import ProgramLineFinder
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.transformed import Transformed, transformed_at
 from jaxmon.agent.recompiles.causes import Cause, CauseFinder, History
 from jaxmon.agent.recompiles.recreations import Created, created
 from jaxmon.agent.recompiles.signature_builder import SignatureBuilder
 from jaxmon.agent.recompiles.signatures import Signature
+from jaxmon.agent.recompiles.transformations import (
+    Transformations,
+    TransformedFunction,
+)
+from jaxmon.agent.registry import Jit
 
 
 _IN_MESSAGE = 5
@@ -27,6 +34,7 @@ class PendingCause(NamedTuple):
     history: History | None
     created: Created | None
     signature: Signature | None
+    kind: History | None
     cause: str | None
     message: str
     details: dict[str, Any]
@@ -49,6 +57,7 @@ class Comparison:
         self._lines = ProgramLineFinder(SourceLineFinder(context.jax))
         settings = context_of(context.jax)
         self._signatures = SignatureBuilder(context.jax, settings.values)
+        self._transformations = Transformations()
         self._causes = CauseFinder(settings.names, values=context.settings.event_values)
 
     def find_cause(
@@ -73,9 +82,100 @@ class Comparison:
         signature = self._signature(call)
         new = self._created(function, jitted, history, signature)
         pending = self._compare(history, new, signature)
+        return jitted, self._placed(pending, frame)
+
+    def transformed(self, frame: FrameType) -> Transformed | None:
+        """
+        Return the transformed function whose program is compiled, called by *frame*.
+        """
+        try:
+            return transformed_at(frame)
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._guard.failed(self._site)
+            return None
+
+    def owner_of(self, found: Transformed) -> Function | None:
+        """Return the function whose program is compiled outside of its call."""
+        known = self._transformations
+        one = known.named(found)
+        try:
+            if one is None and (jit := self._registry.jitted_from(found.names[0])):
+                one = self._never_compiled(jit, found)
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._guard.failed(self._site)
+        return None if one is None else one.function
+
+    def _never_compiled(
+        self, jit: Jit, found: Transformed
+    ) -> TransformedFunction | None:
+        """
+        Return a function whose program is compiled, but never in its call, as under
+        `jax.checkpoint`.
+        """
+        known, fun = self._transformations, function_of(jit.counted())
+        if fun is None:
+            return None
+        if known.known(fun) is None:
+            jitted = Jitted(fun, fun, found.names[0], call=False)
+            known.add(fun, jit.function, self._new(jitted, jit, None))
+        one = known.known(fun)
+        if one is not None:
+            known.compiles(one, found)
+        return one
+
+    def find_transformed_cause(
+        self, function: Function, found: Transformed, frame: FrameType
+    ) -> PendingCause | None:
+        """
+        Return why a program of *function* is compiled under a transformation, `None` if
+        the function is unknown or JAX's.
+
+        Args:
+            function: the function.
+            found: the program.
+            frame: the caller of the compiler.
+        """
+        if function.internal or not self._guard.on(self._site):
+            return None
+        try:
+            one = self._transformed_function(function, found)
+            if one is None:
+                return None
+            operands = self._signatures.operands(found.operands, found.avals)
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._guard.failed(self._site)
+            return None
+        program = found.kind, found.structure
+        history = one.history(program)
+        new = None if history.compiled else one.created.program(program)
+        signature = (one.signature or self._signatures.without_call()).applied_to(
+            operands
+        )
+        kind = one.history(found.kind)
+        return self._placed(self._compare(history, new, signature, kind), frame)
+
+    def _transformed_function(
+        self, function: Function, found: Transformed
+    ) -> TransformedFunction | None:
+        """Return the function whose program *found* is."""
+        known, jitted = self._transformations, found.jitted
+        if jitted is None:
+            return known.named(found)
+        signature = self._signature(found.call)
+        if known.known(jitted.fun) is None:
+            jit = self._registry.jit_of(jitted.key)
+            known.add(jitted.fun, function, self._new(jitted, jit, signature))
+        one = known.known(jitted.fun)
+        if one is not None:
+            one.signature = signature
+            known.compiles(one, found)
+        return one
+
+    def _placed(self, pending: PendingCause, frame: FrameType) -> PendingCause:
+        """Return *pending* with the line of the program to be changed."""
         if pending.cause is not None and (place := self._place(pending, frame)):
             pending.details["place"] = place
-        return jitted, pending
+        return pending
 
     def _created(
         self,
@@ -87,12 +187,18 @@ class Comparison:
         """Return what distinguishes a function of the program not compiled before."""
         if function.internal or (history is not None and history.compiled):
             return None
-        options = () if signature is None else signature.options
         try:
-            return created(jitted, self._registry, options=options)
+            return self._new(jitted, self._registry.jit_of(jitted.key), signature)
         except Exception:  # noqa: BLE001 - contained: the compile itself still counts
             self._guard.failed(self._site)
             return None
+
+    def _new(
+        self, jitted: Jitted, jit: Jit | None, signature: Signature | None
+    ) -> Created:
+        options = () if signature is None else signature.options
+        number = self._registry.number_of(jit)
+        return created(jitted, jit, number=number, options=options)
 
     def _place(self, pending: PendingCause, frame: FrameType) -> str:
         """Return the line of the program to be changed, an empty text if unknown."""
@@ -117,8 +223,8 @@ class Comparison:
         """
         if pending.cause is None:
             # Unless another thread has compiled it for the first time meanwhile.
-            pending = self._compare(*pending[:3])
-        self._causes.remember(*pending[:3], self._registry.now())
+            pending = self._compare(*pending[:4])
+        self._causes.remember(*pending[:4], self._registry.now())
         if pending.cause is None:
             return
         function.count_recompile(pending.cause)
@@ -135,21 +241,22 @@ class Comparison:
         history: History | None,
         new: Created | None,
         signature: Signature | None,
+        kind: History | None = None,
     ) -> PendingCause:
+        known = history, new, signature, kind
         try:
-            cause = self._causes.of(history, new, signature)
+            cause = self._causes.of(*known)
         except Exception:  # noqa: BLE001 - contained: the count is the user's
             self._guard.failed(self._site)
             cause = Cause("unknown", ())
         if cause is None:
-            return PendingCause(history, new, signature, None, "", {})
+            return PendingCause(*known, None, "", {})
         details = {
             "cause": cause.name,
             "differences": [one.as_json() for one in cause.differences],
             "omitted": cause.omitted,
         }
-        text = message(cause)
-        return PendingCause(history, new, signature, cause.name, text, details)
+        return PendingCause(*known, cause.name, message(cause), details)
 
     def _signature(self, call: Call | None) -> Signature | None:
         """Return the signature of *call*, `None` if unknown."""

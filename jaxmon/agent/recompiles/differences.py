@@ -14,6 +14,7 @@ from jaxmon.agent.recompiles.argument_differences import (
     argument_differences,
     differs_beyond_text,
     line,
+    operand_differences,
     passing_style,
 )
 from jaxmon.agent.recompiles.signatures import MADE_BY, Signature, Static, Value
@@ -46,6 +47,8 @@ def differences(
     yield from _options(new, old)
     yield from _static(new, old, values=values)
     yield from argument_differences(new, old)
+    if new.call == old.call:
+        yield from operand_differences(new, old)
 
 
 def _context(

@@ -16,6 +16,7 @@ from jaxmon.exposition.families import Family
 
 
 if TYPE_CHECKING:
+    from jaxmon.agent.jaxlink.transformed import Transformed
     from jaxmon.agent.recompiles.comparison import Comparison, PendingCause
 
 
@@ -86,6 +87,31 @@ class Recompiles(Part):
             self._context.guard.failed(SITE, stays_on=True)
             return None
         return comparison.find_cause(function, frame, below)
+
+    def transformed(self, frame: FrameType) -> Transformed | None:
+        """
+        Return the transformed function whose program is compiled, called by *frame*,
+        `None` if something else is.
+        """
+        try:
+            comparison = self.comparison
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._context.guard.failed(SITE, stays_on=True)
+            return None
+        return comparison.transformed(frame)
+
+    def owner_of(self, found: Transformed) -> Function | None:
+        """Return the function whose program is compiled outside of its call."""
+        return self.comparison.owner_of(found)
+
+    def find_transformed_cause(
+        self, function: Function, found: Transformed, frame: FrameType
+    ) -> PendingCause | None:
+        """
+        Return why *found*, a program of *function*, is compiled; see
+        `Comparison.find_transformed_cause`.
+        """
+        return self.comparison.find_transformed_cause(function, found, frame)
 
     def record(
         self, function: Function, pending: PendingCause, *, seconds: float

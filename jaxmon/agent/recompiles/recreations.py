@@ -31,7 +31,7 @@ from jaxmon.agent.jaxlink.jit import contents, exported
 from jaxmon.agent.jaxlink.ownership import is_class, is_code
 from jaxmon.agent.recompiles.callables import code_of, inner
 from jaxmon.agent.recompiles.signatures import Signature, value_of
-from jaxmon.agent.registry import Jit, Registry
+from jaxmon.agent.registry import Jit
 
 
 _MAX_LINES = 1000
@@ -80,11 +80,15 @@ class Created(NamedTuple):
         content: what distinguishes it from others with the same *key*.
     """
 
-    key: Hashable
+    key: tuple[Hashable, ...]
     fun: weakref.ref[Any] | None
     jit: Jit | None
     number: int
     content: Content
+
+    def program(self, program: Hashable) -> Created:
+        """Return one *program* of this function, under a transformation."""
+        return self._replace(key=(*self.key, program))
 
 
 class Earlier:
@@ -185,37 +189,27 @@ def _are_different(new: Content, old: Content) -> bool:
 
 
 def created(
-    jitted: Jitted,
-    registry: Registry,
-    *,
-    options: Hashable,
-    program: Hashable = (),
+    jitted: Jitted, jit: Jit | None, *, number: int, options: Hashable
 ) -> Created:
     """
     Return what is known of a function that is compiled for the first time.
 
     Args:
         jitted: the function.
-        registry: knows how it was jitted.
+        jit: how it was jitted, if known.
+        number: of its creation, as in `Created`.
         options: those passed to `jax.jit`.
-        program: which of its programs, as for `CauseFinder.history`.
     """
-    jit = registry.jit_of(jitted.key)
-    # What is unknown was jitted before us, unless we do not see what is jitted.
-    number = 0 if registry.complete else registry.now()
     line: Hashable = source_of(jitted)
-    if jit is not None:
-        number = jit.number
-        if jit.line is not None:
-            line = jit.line.file, jit.line.line
+    if jit is not None and jit.line is not None:
+        line = jit.line.file, jit.line.line
     try:
         reference = weakref.ref(jitted.fun)
     except TypeError as error:
         interrupts.pass_on(error)
         reference = None
     content = content_of(jitted.fun)
-    key = line, content.code, options, program
-    return Created(key, reference, jit, number, content)
+    return Created((line, content.code, options), reference, jit, number, content)
 
 
 def source_of(jitted: Jitted) -> str:

@@ -21,7 +21,7 @@ from jaxmon.agent.jaxlink import leaf_types
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.configuration import inside
 from jaxmon.agent.jaxlink.jit import JitOptions, Option
-from jaxmon.agent.jaxlink.leaf_types import LeafTypes
+from jaxmon.agent.jaxlink.leaf_types import Leaf, LeafTypes
 from jaxmon.agent.jaxlink.meshes import NO_MESH
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.recompiles.argument_trees import (
@@ -104,6 +104,16 @@ class SignatureBuilder:
         return Signature(
             arguments, types, static, options, context, paths, tuple(beyond)
         )
+
+    def without_call(self) -> Signature:
+        """Return the signature of a program whose call is unknown."""
+        return Signature((), (), (), (), self._plain(self._context()))
+
+    def operands(
+        self, operands: Sequence[Any], avals: Sequence[Any]
+    ) -> tuple[Leaf, ...]:
+        """Return the types of the *operands* of a program, with their *avals*."""
+        return self._types.of(operands, avals)
 
     def _shared(
         self, arguments: tuple[Argument, ...]

@@ -197,6 +197,8 @@ class Signature:
         context: values of JAX's configuration that compiled code depends on.
         names: JAX's name of each leaf, if the tree alone does not determine it.
         beyond: values that could not be compared in full, with their names.
+        operands: types of what a program of a transformed function is applied to.
+        call: equal for equal signatures, whatever their *operands*.
         digest: equal for equal signatures.
         hidden: a hash of parts that may or may not make a difference.
         whole: whether everything could be compared.
@@ -206,11 +208,13 @@ class Signature:
     __slots__ = (
         "arguments",
         "beyond",
+        "call",
         "context",
         "digest",
         "hidden",
         "leaves",
         "names",
+        "operands",
         "options",
         "static",
         "whole",
@@ -225,6 +229,7 @@ class Signature:
         context: tuple[Any, ...],
         names: tuple[str, ...] | None = None,
         beyond: tuple[PartlyCompared, ...] = (),
+        operands: tuple[Leaf, ...] = (),
     ) -> None:
         self.arguments = arguments
         self.leaves = leaves
@@ -235,4 +240,19 @@ class Signature:
         self.beyond = beyond
         self.hidden = hash(tuple([one.value.hidden for one in beyond]))
         self.whole = all(one.value.whole for one in beyond)
-        self.digest = hash((arguments, leaves, static, options, context))
+        self.operands = operands
+        self.call = hash((arguments, leaves, static, options, context))
+        self.digest = hash((self.call, operands)) if operands else self.call
+
+    def applied_to(self, operands: tuple[Leaf, ...]) -> Signature:
+        """Return this signature for a program that is applied to *operands*."""
+        return Signature(
+            self.arguments,
+            self.leaves,
+            self.static,
+            self.options,
+            self.context,
+            self.names,
+            self.beyond,
+            operands,
+        )

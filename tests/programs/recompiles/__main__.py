@@ -21,6 +21,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
 
 import jaxmon
+import jaxmon.agent.events as limits
 from jaxmon.agent.guard import Guard
 from tests import inside
 from tests.programs.recompiles.cases import CASES
@@ -36,6 +37,7 @@ MODULES = (
     "settings",
     "functions",
     "several",
+    "transformed",
     "pmaps",
     "none",
 )
@@ -52,11 +54,11 @@ def listen(event: str, _: float, **__: object) -> None:
 
 
 Guard.strict = True
+limits.LIMIT = 10_000  # keep every event
 agent = jaxmon.instrument(port=0, socket=False, memory_interval=0)
 jax.monitoring.register_event_duration_secs_listener(listen)
 events = inside.events(agent)
-found, absent, every = {}, [], []
-seen = 0
+found, absent = {}, []
 for name, prepare in CASES.items():
     try:
         again = prepare()
@@ -66,10 +68,6 @@ for name, prepare in CASES.items():
     before, known = compiles, max((e.number for e in events.since()), default=0)
     again()
     told = [e for e in events.since(known) if e.kind in ("recompile", "miss")]
-    # Of each kind only the last are kept.
-    fresh = events.since(seen, "recompile")
-    every += [(e.function, e.details["cause"]) for e in fresh]
-    seen = max((e.number for e in fresh), default=seen)
     told = [e for e in told if str(e.function).startswith(HERE)]
     found[name] = {
         "compiles": compiles - before,
@@ -79,6 +77,7 @@ for name, prepare in CASES.items():
         ],
     }
 
+every = [(e.function, e.details["cause"]) for e in events.since(0, "recompile")]
 assert agent.url is not None
 page = urllib.request.urlopen(agent.url, timeout=60).read().decode()
 print(json.dumps({"cases": found, "absent": absent, "told": every, "page": page}))

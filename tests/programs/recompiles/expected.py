@@ -365,6 +365,21 @@ CASES = {
     for name, texts in cases.items()
 }
 
+TRANSFORMED = {
+    "derivatives": (5, "shape"),
+    "gradients_of_closures": (10, "new_function"),
+    "gradients_of_shapes": (10, "shape"),
+    "gradients_of_static_arguments": (10, "static_argument"),
+    "gradients_of_unrolled_loops": (10, "shape"),
+    "gradients_of_what_was_dropped": (5, "evicted"),
+    "gradients_with_checkpoints": (15, "shape"),
+    "gradients_with_rules_of_their_own": (10, "shape"),
+    "linearized": (10, "shape"),
+    "mapped_closures": (5, "new_function"),
+    "mapped_over_sizes": (5, "shape"),
+}
+"""Cases under transformations: how often JAX compiles again, and why."""
+
 NONE = {
     "ahead_of_time": 1,
     "called_as_compiled_ahead_of_time": 0,
@@ -378,6 +393,7 @@ NONE = {
     "function_and_its_gradient": 1,
     "functions_from_one_helper": 2,
     "gradient_at_two_places": 1,
+    "gradients_of_several_models": 8,
     "gradients_of_two_functions": 1,
     "gradients_of_functions_in_a_list": 3,
     "jitted_function_jitted_again": 1,
@@ -387,6 +403,7 @@ NONE = {
     "models_that_jit_a_closure": 7,
     "transformations_of_one_loss": 6,
     "jitted_twice": 0,
+    "many_transformations": 18,
     "mapped": 1,
     "names_in_another_order": 0,
     "numpy_in_place_of_jax": 0,

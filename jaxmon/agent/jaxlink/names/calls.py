@@ -9,6 +9,8 @@ from jaxmon.agent.jaxlink.names.model import Costs, Name, each
 _MISSES: Costs = (catalog.JIT_CACHE_MISSES, catalog.JIT_CACHE_HITS, catalog.RECOMPILES)
 _LABEL: Costs = ("the function label of misses and compiles",)
 _AHEAD: Costs = ("the function label of compiles ahead of time",)
+_JIT_LINE: Costs = ("the line that jits: whose function it is, and new_function",)
+_TRANSFORMED: Costs = ("recompiles under transformations", catalog.RECOMPILES)
 _PMAP: Costs = ("the function label for jax.pmap",)
 _EVAL_SHAPE: Costs = ("static arguments in jax.eval_shape of a counted function",)
 _SAMPLES: Costs = (
@@ -71,6 +73,21 @@ CALLS = (
         "-yyyy",
     ),
     Name(
+        "jax._src.pjit:make_jit",
+        "between the line that jits and _cpp_pjit, like api.jit and pjit.pjit",
+        _JIT_LINE,
+    ),
+    Name(
+        "jax._src.tree_util._HashableCallableShim",
+        "what a Partial holds, such as a result of jax.linearize",
+        ("the label of such functions",),
+    ),
+    Name(
+        "<PjitInfo>.fun_sourceinfo",
+        "the source line of a jitted function",
+        _TRANSFORMED,
+    ),
+    Name(
         "jax._src.export._export.Exported.fun_name",
         "identifies exported programs",
         ("the label of exported programs",),
@@ -114,6 +131,22 @@ MISSES = (
         "fun jit_info args kwargs executable",
         "the function, its PjitInfo, the arguments and the program of a missed call",
         (*_LABEL, catalog.RECOMPILES),
+    ),
+    Name(
+        "jax._src.pjit:_pjit_call_impl_python",
+        "compiles a program of jit, also one of a transformed function",
+        _TRANSFORMED,
+    ),
+    *each(
+        "jax._src.pjit:_pjit_call_impl_python(*)",
+        "args jaxpr name",
+        "the operands, the program and its name",
+        _TRANSFORMED,
+    ),
+    Name(
+        "jax._src.core.Tracer",
+        "distinguishes arrays from the arguments of a transformed call",
+        (catalog.RECOMPILES,),
     ),
     Name(
         "jax._src.api:_cpp_pmap.cache_miss",

@@ -1,0 +1,142 @@
+"""
+Programs that JAX compiles while it transforms a jitted function outside of jit.
+
+``jax.grad(jitted)(x)`` compiles two programs: one forward, in the call of *jitted* with
+tracers, and one backward, when the call has returned. Each is an application of the
+primitive of jit, whose implementation has the program and its operands in its frame;
+what was transformed how is in the frames between that and the call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+from jaxmon.agent.inspection import name_of
+from jaxmon.agent.jaxlink.arguments import Call, call_served_by
+from jaxmon.agent.jaxlink.frames import AHEAD, Jitted, is_call, source_location
+from jaxmon.agent.jaxlink.ownership import is_class, is_inside
+
+
+_TRANSFORMATIONS = os.path.join("jax", "_src", "api.py")  # noqa: PTH118 - end of a path
+_IMPLEMENTATION = "_pjit_call_impl_python"
+_MAX_STEPS = 300
+_MAX_EQUATIONS = 500
+
+
+class Transformed(NamedTuple):
+    """
+    A program of a transformed function. Must not outlive the observation.
+
+    Attributes:
+        jitted: the function, if the program is applied in its call.
+        call: that call, whose arguments are tracers.
+        names: of the function: ``"name at file:line"`` as JAX records it (since 0.5),
+            and the bare name.
+        kind: which program of the function it is: the functions of JAX that apply it,
+            and which of the arguments they transform.
+        structure: distinguishes programs of the same kind, but not their shapes.
+        operands: what it is applied to.
+        avals: their abstract values.
+    """
+
+    jitted: Jitted | None
+    call: Call | None
+    names: tuple[str, ...]
+    kind: int
+    structure: int
+    operands: Sequence[Any]
+    avals: Sequence[Any]
+
+
+def transformed_at(frame: FrameType | None) -> Transformed | None:
+    """
+    Return the transformed function whose program is compiled below *frame*, `None` if
+    something else is compiled. Costs microseconds, and one for each equation.
+    """
+    applied, steps = frame, 0
+    while applied is not None and applied.f_code.co_name != _IMPLEMENTATION:
+        if not is_inside(applied) or steps > _MAX_STEPS:
+            return None
+        applied, steps = applied.f_back, steps + 1
+    if applied is None:
+        return None
+    between: list[str] = []
+    below, above = applied, applied.f_back
+    while above is not None and is_inside(above) and steps < _MAX_STEPS:
+        if is_call(above):
+            between += _transformations(above)
+            return _transformed(applied, between, *call_served_by(above, below))
+        if above.f_code.co_name in AHEAD:
+            return None
+        between.append(above.f_code.co_name)
+        below, above, steps = above, above.f_back, steps + 1
+    return _transformed(applied, between, None, None)
+
+
+def _transformed(
+    applied: FrameType, between: list[str], jitted: Jitted | None, call: Call | None
+) -> Transformed:
+    variables = applied.f_locals
+    program = variables["jaxpr"]
+    jaxpr = getattr(program, "jaxpr", program)  # since 0.12 it is one itself
+    name = str(variables["name"])
+    if jitted is not None:
+        source = jitted.source
+        # What is transformed: a gradient for another argument is another program.
+        between += map(_tracer, call.leaves or () if call else ())
+    else:
+        debug = getattr(jaxpr, "debug_info", None)
+        source = getattr(debug, "func_src_info", None)
+    source = source_location(source)
+    return Transformed(
+        jitted,
+        call,
+        (name,) if source is None else (source, name),
+        hash(tuple(between)),
+        _structure(jaxpr),
+        variables["args"],
+        program.in_avals,
+    )
+
+
+def _transformations(frame: FrameType | None) -> Iterator[str]:
+    """Yield the names of JAX's transformations on the stack from *frame* up."""
+    for _ in range(_MAX_STEPS):
+        if frame is None:
+            return
+        if frame.f_code.co_filename.endswith(_TRANSFORMATIONS):
+            yield frame.f_code.co_name
+        frame = frame.f_back
+
+
+def _tracer(leaf: object) -> str:
+    """Return the class of *leaf* if it is a tracer, otherwise an empty text."""
+    name = name_of(type(leaf))
+    return name if name.endswith("Tracer") and is_class(type(leaf)) else ""
+
+
+def _structure(jaxpr: Any) -> int:
+    """
+    Return a hash of the operations in *jaxpr* and of how they are connected: the
+    gradients for two arguments have the same operands.
+    """
+    numbers: dict[int, int] = {}
+
+    def number(variable: Any) -> int:
+        # A constant in its place has a value; its own number would be new.
+        if hasattr(variable, "val"):
+            return -1
+        return numbers.setdefault(id(variable), len(numbers))
+
+    parts: list[object] = [len(jaxpr.eqns)]
+    parts += [len(getattr(one.aval, "shape", ())) for one in jaxpr.invars]
+    for one in (*jaxpr.constvars, *jaxpr.invars):
+        number(one)
+    for equation in jaxpr.eqns[:_MAX_EQUATIONS]:
+        parts.append(equation.primitive.name)
+        parts += map(number, (*equation.invars, *equation.outvars))
+    parts += map(number, jaxpr.outvars)
+    return hash(tuple(parts))
