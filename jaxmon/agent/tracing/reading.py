@@ -99,7 +99,10 @@ def read(
         is_user: returns whether a file is the user's.
     """
     reading = _Reading(is_user)
-    reading.enter(entry, static)
+    try:
+        reading.enter(entry, static)
+    finally:
+        reading.close()
     found: dict[tuple[str, str, int], Mistake] = {}
     for one in reading.mistakes:
         found.setdefault((one.kind, one.file, one.line), one)
@@ -113,7 +116,17 @@ class _Reading:
         self._nodes: dict[types.CodeType, Node | None] = {}
         self._active: list[Node] = []
         self._results: dict[object, Value] = {}
+        self._opened: list[Statements] = []
         self._left = _MAX_READS
+
+    def close(self) -> None:
+        """
+        Drop what refers to itself, and would keep objects of the program until garbage
+        is collected.
+        """
+        for one in self._opened:
+            one.close()
+        self._opened.clear()
 
     def enter(self, entry: Entry, static: Collection[str | int]) -> None:
         """Read the jitted function."""
@@ -184,6 +197,7 @@ class _Reading:
         self._active.append(node)
         try:
             one = Statements(node, names, outer, self.run, file, entry=entry)
+            self._opened.append(one)
             one.read()
         finally:
             self._active.pop()

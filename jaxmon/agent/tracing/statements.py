@@ -106,6 +106,11 @@ class Statements:
                     del self._leaked[text]
         self.mistakes.update(dict.fromkeys(self._leaked.values()))
 
+    def close(self) -> None:
+        """Drop everything; nothing can be read any more."""
+        vars(self._values).clear()
+        vars(self).clear()
+
     # --- mistakes ----------------------------------------------------------------
 
     def _note(self, mistake: Mistake) -> None:
