@@ -78,9 +78,9 @@ class Registry:
         # The reference's callback is C and drops the entry with the function, before
         # the key's id can belong to anything else.
         forget = functools.partial(self._entries.pop, id(key))
-        jit = Jit(function, weakref.ref(counted), line, self.now())
-        self._entries[id(key)] = jit, _reference(key, counted, forget)
-        self._add_source(getattr(key, "fun_sourceinfo", None), jit)
+        record = Jit(function, weakref.ref(counted), line, self.now())
+        self._entries[id(key)] = record, _reference(key, counted, forget)
+        self._add_source(jit.source_of(key), record)
         function.counted = True
         for notify in self.added:
             notify(function, counted)
@@ -101,8 +101,8 @@ class Registry:
         found = self._entries.get(id(key))
         return found[0] if found else None
 
-    def _add_source(self, source: object, jit: Jit) -> None:
-        if type(source) is not str:
+    def _add_source(self, source: str | None, jit: Jit) -> None:
+        if source is None:
             return
         known = self._sources.get(source, [])
         if known or len(self._sources) < MAX_SOURCES:

@@ -62,6 +62,12 @@ def is_compiled(jitted: Any) -> bool:
     return jitted is not None and jitted._cache_size() > 0  # noqa: SLF001 - told nowhere else
 
 
+def source_of(info: object) -> str | None:
+    """Return ``"name at file:line"`` from a ``PjitInfo``, `None` if it is none."""
+    source = getattr(info, "fun_sourceinfo", None)
+    return source if type(source) is str else None
+
+
 def function_of(jitted: object) -> Any:
     """Return the user's function in *jitted*, JAX's object or ours; `None` if gone."""
     return getattr(jitted, "__wrapped__", None)

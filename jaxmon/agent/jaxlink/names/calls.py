@@ -83,11 +83,6 @@ CALLS = (
         ("the label of such functions",),
     ),
     Name(
-        "<PjitInfo>.fun_sourceinfo",
-        "the source line of a jitted function",
-        _TRANSFORMED,
-    ),
-    Name(
         "jax._src.export._export.Exported.fun_name",
         "identifies exported programs",
         ("the label of exported programs",),
