@@ -129,9 +129,16 @@ class Errors(Part):
         hooks = self._hooks
         if hooks is not None and hooks.on and self._guard.on("uncaught"):
             try:
-                self._record(error, self._is_counted)
+                self.record_surfaced(error)
             except Exception:  # noqa: BLE001 - contained: the program is reporting
                 self._guard.failed("uncaught")
+
+    def record_surfaced(self, error: BaseException | None) -> None:
+        """
+        Record an exception that reached the top of a thread or a marker; see
+        `record_uncaught`.
+        """
+        self._record(error, self._is_counted)
 
     def record_from_call(
         self, function: Function, error: BaseException, above: FrameType | None = None
