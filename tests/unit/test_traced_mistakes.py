@@ -159,6 +159,18 @@ FAULTY = {
             state.loss = y  # leaked
             return y
         """,
+    "parts": """
+        def layer(x):
+            return jnp.tanh(x), "name"
+        def step(x):
+            y, name = layer(x)
+            print(y)  # printed
+            losses.append({"y": y, "name": name})  # leaked
+            pair = name, y
+            log.info("%s", pair[1])  # printed
+            seen[name] = [name] + [y]  # leaked
+            return y
+        """,
     "global": """
         def step(x):
             global count
@@ -361,6 +373,30 @@ HEALTHY = {
             y = jnp.dot(x, x)
             state.seconds = time.time() - begin
             log.info("building")
+            return y
+        """,
+    "what stands beside a traced value": """
+        def layer(x, name):
+            return jnp.tanh(x), name
+        def step(x):
+            y, name = layer(x, "first")
+            print(name)
+            losses.append(name)
+            found = {"x": x, "name": name}
+            print(found["name"])
+            pair = x, "second"
+            log.info(pair[1])
+            a, b = pair
+            log.info("%s", b)
+            for name in ["a", x]:
+                print(name)
+            print(found.get("name"))
+            named = [(name, one) for one in (x, y)]
+            print(named[0][0])
+            losses.append(jax.tree.leaves(found)[1])
+            names = [*pair, name]
+            losses.append(names[1])
+            state.sizes = [1, x.ndim]
             return y
         """,
     "names of leaves": """

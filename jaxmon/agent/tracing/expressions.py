@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
@@ -89,8 +90,8 @@ class Expressions:
             ast.ListComp: self._comprehension,
             ast.SetComp: self._comprehension,
             ast.GeneratorExp: self._comprehension,
-            ast.Tuple: lambda node: together(map(self.of, node.elts)),
-            ast.List: lambda node: together(map(self.of, node.elts)),
+            ast.Tuple: self._sequence,
+            ast.List: self._sequence,
             ast.Set: lambda node: together(map(self.of, node.elts)),
         }
 
@@ -144,7 +145,7 @@ class Expressions:
             return Value(object=found, outer=True)
         if base.outer:
             return Value(outer=True)
-        if base.traced and name in known.ARRAY_ATTRIBUTES:
+        if base.content.traced and name in known.ARRAY_ATTRIBUTES:
             return TRACED
         return Value(frozen=base.frozen)
 
@@ -152,8 +153,17 @@ class Expressions:
         base, index = self.of(node.value), self.of(node.slice)
         if base.traced:
             self.used(index)
+        match node.slice:
+            case ast.Constant(value=int(at)) if 0 <= at < len(base.elements):
+                return base.elements[at]
+        if base.content.traced:
             return TRACED
         return Value(frozen=origins((base, index)), functions=base.functions)
+
+    def _sequence(self, node: ast.Tuple | ast.List) -> Value:
+        elements = tuple(map(self.of, node.elts))
+        starred = any(isinstance(one, ast.Starred) for one in node.elts)
+        return replace(together(elements), elements=() if starred else elements)
 
     # --- operators ---------------------------------------------------------------
 
@@ -161,10 +171,12 @@ class Expressions:
         """Return the result of an operator between *operands*."""
         del node
         values = [self.of(one) for one in operands]
-        if any(one.traced for one in values):
+        if any(one.content.traced for one in values):
             for one in values:
                 self.used(one)
             return TRACED
+        if any(one.traced for one in values):  # lists, one after the other
+            return together(values)
         return Value(shown=any(one.shown for one in values), frozen=origins(values))
 
     def _compare(self, node: ast.Compare) -> Value:
@@ -199,7 +211,7 @@ class Expressions:
             for name in ast.walk(one.target):
                 if isinstance(name, ast.Name):
                     self.names[name.id] = NOTHING
-        value = self.of(node.elt)
+        value = together([self.of(node.elt)])
         self.names = before
         return value
 
@@ -247,7 +259,7 @@ class Expressions:
     ) -> Value:
         """Return the result of a method of a value computed in the function."""
         if base.traced:
-            if name not in known.ARRAY_METHODS:
+            if not base.content.traced or name not in known.ARRAY_METHODS:
                 return NOTHING
             for one in values:
                 self.used(one)
@@ -325,7 +337,8 @@ class Expressions:
         traced = any(one.traced for one in values)
         if name.startswith("jax.tree"):
             self._run(inside, (given[1:], {}))
-            return Value(traced=traced and short in ("map", "tree_map", "leaves"))
+            same = traced and short in ("map", "tree_map", "leaves")
+            return Value(traced=same, mixed=any(one.mixed for one in values))
         if short in known.CALLERS:
             self._run(inside, ([], {"*": TRACED}))
             return TRACED

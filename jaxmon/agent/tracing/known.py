@@ -54,7 +54,7 @@ CALLERS = frozenset(
 ARRAY_METHODS = frozenset(
     (
         *("all", "any", "argmax", "argmin", "astype", "clip", "conj", "copy", "cumsum"),
-        *("add", "apply", "divide", "get", "max", "mean", "min", "mul", "multiply"),
+        *("add", "apply", "divide", "max", "mean", "min", "mul", "multiply"),
         *("power", "prod", "ravel", "reshape", "set", "squeeze", "std", "subtract"),
         *("sum", "swapaxes", "take", "transpose", "var"),
     )

@@ -149,33 +149,31 @@ class Statements:
     def _assign(self, node: ast.Assign) -> None:
         value = self._values.of(node.value)
         for target in node.targets:
-            self._bind(target, value, node.value)
+            self._bind(target, value)
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
-            self._bind(node.target, self._values.of(node.value), node.value)
+            self._bind(node.target, self._values.of(node.value))
 
     def _augmented(self, node: ast.AugAssign) -> None:
         load = ast.parse(ast.unparse(node.target), mode="eval").body
         ast.copy_location(load, node.target)
         both = ast.BinOp(load, node.op, node.value)
-        self._bind(node.target, self._values.of(both), None)
+        self._bind(node.target, self._values.of(both))
 
-    def _bind(self, target: ast.expr, value: Value, source: ast.expr | None) -> None:
-        """Store *value* in *target*; *source* is the expression, if there is one."""
+    def _bind(self, target: ast.expr, value: Value) -> None:
+        """Store *value* in *target*."""
         if isinstance(target, ast.Name):
             lives = target.id in self._globals or self._outer(target.id).outer
             if target.id in self._shared and lives:
                 self._store(target, value)
             self._values.names[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
-            parts = source.elts if isinstance(source, ast.Tuple | ast.List) else []
-            same = len(parts) == len(target.elts)
+            same = len(value.elements) == len(target.elts)
             for at, one in enumerate(target.elts):
-                part = self._values.of(parts[at]) if same else value
-                self._bind(one, part, None)
+                self._bind(one, value.elements[at] if same else value.content)
         elif isinstance(target, ast.Starred):
-            self._bind(target.value, value, None)
+            self._bind(target.value, value)
         elif isinstance(target, ast.Attribute | ast.Subscript):
             base = self._values.of(target.value)
             keeps = (

@@ -56,6 +56,8 @@ class Value:
 
     Attributes:
         traced: it is a traced value, or contains one.
+        mixed: if so, that is not certain of what it contains.
+        elements: what it contains, if that is known one by one.
         shown: it is text that shows a traced value.
         frozen: the values of the host that it was computed from.
         object: the object itself, if it exists outside of the call.
@@ -66,6 +68,8 @@ class Value:
     """
 
     traced: bool = False
+    mixed: bool = False
+    elements: tuple[Value, ...] = ()
     shown: bool = False
     frozen: tuple[Origin, ...] = ()
     object: Any = ABSENT
@@ -77,8 +81,23 @@ class Value:
     @property
     def key(self) -> object:
         """Equal for values of which the same is certain."""
-        flags = self.traced, self.shown, self.outer, self.yields, self.is_file
-        return flags, self.frozen, id(self.object), self.functions
+        flags = (
+            self.traced,
+            self.mixed,
+            self.shown,
+            self.outer,
+            self.yields,
+            self.is_file,
+        )
+        elements = tuple(one.key for one in self.elements)
+        return flags, self.frozen, id(self.object), self.functions, elements
+
+    @property
+    def content(self) -> Value:
+        """What is certain about anything that it contains."""
+        if self.traced and not self.mixed:
+            return TRACED
+        return Value(frozen=self.frozen, functions=self.functions)
 
 
 NOTHING = Value()
@@ -90,6 +109,7 @@ def together(values: Iterable[Value]) -> Value:
     values = list(values)
     return Value(
         traced=any(one.traced for one in values),
+        mixed=not all(one.traced and not one.mixed for one in values),
         shown=any(one.shown for one in values),
         frozen=origins(values),
         functions=tuple(f for one in values for f in one.functions),
@@ -107,6 +127,7 @@ def either(first: Value, second: Value) -> Value:
         return first
     return Value(
         traced=first.traced and second.traced,
+        mixed=first.mixed or second.mixed,
         shown=first.shown and second.shown,
         frozen=tuple(one for one in first.frozen if one in second.frozen),
     )
