@@ -29,6 +29,7 @@ ABSENT_ON_CPU = {
     catalog.DEVICE_ALLOCATIONS,
     catalog.PROGRAM_CODE_BYTES,
     catalog.INTERNAL_ERRORS,
+    catalog.SLOWDOWN,
     *catalog.BORROWED,
 }
 
