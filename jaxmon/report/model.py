@@ -177,7 +177,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Recompile:
-    """One recompile, its cause and its differences, but for those *omitted*."""
+    """
+    One recompile, its cause and its differences, but for those *omitted*; *place* is
+    the line of the program that jits or calls the function.
+    """
 
     time: float = 0.0
     function: str = ""
@@ -185,6 +188,7 @@ class Recompile:
     differences: tuple[Difference, ...] = ()
     omitted: int = 0
     seconds: float | None = None
+    place: str = ""
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -14,7 +14,10 @@ import pytest
 
 import jaxmon
 from jaxmon.agent.current import running
+from jaxmon.report.findings import find
+from jaxmon.report.model import read
 from tests import inside
+from tests.instrumented import value
 from tests.support import run_python
 
 
@@ -107,6 +110,55 @@ def test_recompile_of_a_warm_function_is_noticed(double: Any) -> None:
         double(ones(4))
     assert "recompiles: 1 (allowed: 0)" in str(caught.value)
     assert "was compiled before jaxmon started" in str(caught.value)
+
+
+def loss(x: Any) -> Any:
+    return (x * x).sum()
+
+
+def test_several_functions_are_no_recompiles() -> None:
+    """A loss and its gradient, and models with the same code, are one compile each."""
+
+    class Model:
+        def __init__(self, factor: int) -> None:
+            self.factor = factor
+
+        def apply(self, x: Any) -> Any:
+            return x * self.factor
+
+    jax.jit(loss)(ones(3))
+    with jaxmon.budget(recompiles=0) as spent:
+        jax.jit(jax.grad(loss))(ones(3))
+        models = [Model(factor) for factor in range(3)]
+        for apply in [jax.jit(model.apply) for model in models]:
+            apply(ones(3))
+    assert spent.compiles == 4
+
+
+def test_recompiles_under_a_transformation_are_noticed(agent: jaxmon.Agent) -> None:
+    """
+    Each further step of a gradient outside of jit compiles two programs; they exceed a
+    budget, and are a finding with the line that calls.
+    """
+    jitted = jax.jit(loss)
+
+    def train() -> None:
+        for size in range(1, 31):
+            jax.grad(jitted)(jax.device_put(ones(size)))
+
+    with pytest.raises(jaxmon.BudgetExceeded) as caught, jaxmon.budget(recompiles=0):
+        train()
+
+    assert "loss: shape 58" in str(caught.value)
+    assert value(agent, "jaxmon_recompiles_total", cause="shape") == 58
+    told = inside.events(agent).since(kind="recompile")
+    assert len(told) == 58
+    events = {"events": [one._asdict() for one in told]}
+    findings = find(read(inside.overview(agent), events))
+    (storm,) = [one for one in findings if one.topic == "recompile"]
+    assert storm.seconds > 0
+    assert all("test_budget.py:" in text for text in storm.evidence)
+    assert "float32[29] → float32[30]" in storm.evidence[0]
 
 
 def test_compile_ahead_of_time_is_no_recompile(double: Any) -> None:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import checkify
 from prometheus_client.parser import text_string_to_metric_families
 
 from jaxmon.agent import Agent
@@ -183,3 +185,53 @@ def test_names_are_looked_at_without_asking_the_user(agent: Agent) -> None:
         jax.jit(Raising())
 
     assert ours == Raising.asked
+
+
+@functools.wraps(jnp.cos)
+def cosine(x: Any) -> Any:
+    return x
+
+
+def step(x: Any) -> Any:
+    return (x * 2).sum()
+
+
+def test_what_the_program_jits_is_its_own(agent: Agent) -> None:
+    """
+    Whosever the callable is: its calls and compiles count, under the name of the
+    program's function in it, or of the place that jits.
+    """
+    x = jax.device_put(np.ones(3, np.float32))
+    here = test_what_the_program_jits_is_its_own.__qualname__
+    checked = functools.partial(checkify.checkify(step))
+    jitted: dict[str, list[Callable[..., Any]]] = {
+        f"{__name__}.step": [checked, step],
+        f"{__name__}.cosine": [cosine],
+        f"{__name__}.{here}.<locals>.sin": [jnp.sin],
+        f"{__name__}.{here}.<locals>.dot": [jax.vmap(jnp.dot)],
+        f"{__name__}.{here}.<locals>._lift_linearized": [jax.linearize(step, x)[1]],
+    }
+    for name, functions in jitted.items():
+        for function in functions:
+            given = [x, x] if name.endswith("dot") else [x]
+            jax.jit(function)(*given)
+
+    compiles = {
+        one.name: one.compiles["compiled"].value
+        for one in inside.table(agent)
+        if not one.internal and one.compiles["compiled"].value
+    }
+    calls = {name: number for name, number in page_calls(agent) if number}
+    assert calls == compiles == {name: len(every) for name, every in jitted.items()}
+
+
+def test_what_jax_jits_is_its_own(agent: Agent) -> None:
+    """Operations outside of jit are JAX's, whatever they are called with."""
+    x = jnp.arange(7)
+    jnp.sort(jnp.where(x > 2, x, 0)).block_until_ready()
+    jax.random.normal(jax.random.key(0), (5,)).block_until_ready()
+    jax.grad(lambda y: jnp.sum(jnp.sin(y) * y))(jnp.ones(9)).block_until_ready()
+
+    own = [one for one in inside.table(agent) if not one.internal]
+    assert [one.name for one in own if one.missed] == []
+    assert page_calls(agent) == []

@@ -208,10 +208,33 @@ def test_a_storm_of_today_is_told_after_a_quiet_week():
     assert findings(storm(300.0)[1:], **parts) == []
 
 
+def test_the_line_to_change_is_part_of_the_evidence():
+    """It is the line that jits, or that calls with other arguments."""
+    (found,) = findings(
+        [recompile("a new function object", place="train.py:30")],
+        functions=function(recompiles={"shape": STORM}),
+    )
+
+    assert found.evidence == ("train.py:30: a new function object",)
+
+
+def test_a_sweep_is_no_storm():
+    """
+    A function that is created anew for each of ten values, and called a thousand times
+    each, is only a finding if it takes much of the time.
+    """
+    sweep = {"calls": 10_000, "recompiles": {"new_function": 9}}
+    took = {"backend_compile": {"seconds": 40.0, "count": 10}}
+
+    assert findings(functions=function(**sweep)) == []
+    (found,) = findings(functions=function(**sweep, phases=took))
+    assert found.topic == "recompile"
+
+
 @pytest.mark.parametrize("cause", catalog.CAUSES)
 def test_every_cause_has_its_words(cause):
     """No cause of the catalogue is without a reason and without advice."""
-    (found,) = findings(functions=function(recompiles={cause: STORM}))
+    (found,) = findings(functions=function(recompiles={cause: STORM}, calls=100))
 
     assert found.verdict.startswith("train.step was recompiled 5 times")
     if cause == "unknown":

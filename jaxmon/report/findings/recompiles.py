@@ -23,6 +23,7 @@ SCATTERED_OF_TIME = 0.05
 _LATELY_SECONDS = 600.0
 _STORM_OF_CALLS = 0.01
 _STORM_OF_TIME = 0.005
+_NEW_FUNCTIONS_OF_TIME = 0.05
 _MOST_EVIDENCE = 3
 
 
@@ -79,16 +80,19 @@ def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
     """
     Return whether recompiles for that *cause* matter: relative to all calls and the
     whole run, so that a few sizes at startup do not count, or relative to recent time,
-    because any fraction becomes small in a long run.
+    because any fraction becomes small in a long run. A function that is created anew
+    and used for long each time, as for each value of a sweep, is only worth its time.
     """
+    new = cause == "new_function"
+    worth = _NEW_FUNCTIONS_OF_TIME if new else _STORM_OF_TIME
     count, observed = function.recompiles[cause], snapshot.process.observed_seconds
     often = function.calls is None or count >= _STORM_OF_CALLS * function.calls
-    long = function.compile_time >= _STORM_OF_TIME * observed
+    long = function.compile_time >= worth * observed
     if count >= STORM and (often or long):
         return True
     lately = _lately(function, cause, snapshot)
     took = sum(one.seconds or 0.0 for one in lately)
-    return len(lately) >= STORM and took >= _STORM_OF_TIME * _LATELY_SECONDS
+    return len(lately) >= STORM and took >= worth * _LATELY_SECONDS
 
 
 def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompile]:
@@ -113,11 +117,12 @@ def _by_count(function: Function) -> list[tuple[str, int]]:
 
 
 def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:
-    """Return the latest distinct differences as text."""
+    """Return the latest distinct differences as text, with the line to change."""
     found: dict[str, None] = {}
     for one in reversed(snapshot.recompiles):
         if one.function == function and one.cause == cause and one.texts:
-            found.setdefault(one.texts[0])
+            where = f"{one.place}: " if one.place else ""
+            found.setdefault(where + one.texts[0])
             if len(found) == _MOST_EVIDENCE:
                 break
     return tuple(found)
