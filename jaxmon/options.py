@@ -22,6 +22,7 @@ class Options(TypedDict, total=False):
     memory_lines_interval: float
     leak_window: float
     programs: bool
+    time_interval: float
     sample_rate: float
     history: bool
     transfers: bool

@@ -140,6 +140,14 @@ class Settings:
         "Read size, cost and fingerprint of each compiled program, and its source.",
         default=True,
     )
+    time_interval: float = _setting(
+        "Seconds between two looks at what the program's threads do, for the shares "
+        "of its time; more often in the first 20 seconds; 0 disables them.",
+        default=0.1,
+        give="seconds",
+        within=(0.01, 60),
+        off=True,
+    )
     sample_rate: float = _setting(
         "Timed calls per second and function; 0 disables timing, and the checks "
         "of sampled calls with it.",

@@ -45,6 +45,7 @@ THREADS = (
     "jaxmon-sampling",
     "jaxmon-server",
     "jaxmon-tracing",
+    "jaxmon-wall-time",
 )
 """Threads of an agent with default settings, one of each, as soon as it runs."""
 

@@ -53,7 +53,8 @@ _COMMON = frozenset(
         *("fun", "i", "jit", "kwargs", "lock", "name", "object", "out", "p", "pmap"),
         *("path", "put", "self", "session", "stage", "value", "warnings", "__init__"),
         *("is_deleted", "is_ready", "Device", "Mesh", "P", "node_data", "num_leaves"),
-        *("unset", "__version__", "AUTO", "__array__", "default_memory", "axis_types"),
+        *("unset", "__version__", "AUTO", "__array__", "__call__", "default_memory"),
+        *("axis_types",),
         *("flat_args", "fun_name", "debug_info", "trace", "lower"),
     }
 )

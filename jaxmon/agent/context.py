@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.guard import Guard
+from jaxmon.agent.jaxlink.call_sites import CallSites
 from jaxmon.agent.observers import Observers
 from jaxmon.agent.registry import Registry
 from jaxmon.settings import Settings
@@ -24,6 +25,7 @@ class Context(NamedTuple):
         registry: the live jitted objects that run them.
         events: the event log.
         observers: callbacks by which parts notify each other.
+        sites: the places in the program that call jitted functions.
     """
 
     jax: Any
@@ -33,6 +35,7 @@ class Context(NamedTuple):
     registry: Registry
     events: EventLog
     observers: Observers
+    sites: CallSites
 
 
 def context_of(jax: Any, settings: Settings) -> Context:
@@ -45,4 +48,5 @@ def context_of(jax: Any, settings: Settings) -> Context:
         Registry(),
         EventLog(),
         Observers(),
+        CallSites(),
     )

@@ -127,6 +127,10 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         Numerics(context, reading),
         Identity(context),
     ]
+    if wanted.time_interval:
+        from jaxmon.agent.walltime.part import WallTime  # noqa: PLC0415
+
+        found.append(WallTime(context, indicators.timeline))
     if devices is not None:
         found.append(devices)
     found.append(Profiler(context))

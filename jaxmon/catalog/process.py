@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jaxmon.catalog.model import BOTH, SIDECAR, Sheet
+from jaxmon.catalog.values import WALL_STATES
 
 
 # --- Identity --------------------------------------------------------------------
@@ -109,4 +110,14 @@ PYTHON_GC_COLLECTIONS = _process.counter(
     "python_gc_collections_total",
     "Number of times this generation was collected.",
     "generation",
+)
+
+# --- Time ------------------------------------------------------------------------
+
+_time = Sheet("Time")
+
+WALL_SECONDS = _time.counter(
+    "jaxmon_wall_seconds_total",
+    "Wall time by what the program was doing, from looks at its threads.",
+    ("state", WALL_STATES),
 )

@@ -73,6 +73,18 @@ STARTS = ("cold", "warm")
 # Xids after which a GPU or its work is usually lost (NVIDIA's Xid catalogue):
 # double-bit ECC, NVLink, fallen off the bus, contained and uncontained ECC, GSP.
 CRITICAL_XIDS = ("48", "62", "64", "74", "79", "94", "95", "119", "120")
+# What the program is doing; what each means is in docs/time.md.
+WALL_STATES = (
+    "compile",
+    "data_wait",
+    "device",
+    "fetch",
+    "transfer",
+    "eager",
+    "python",
+    "blocked",
+    "idle",
+)
 REQUEST_OUTCOMES = ("success", "client_error", "error")
 # The pool is what an allocator holds for itself. A block is what one array can take of
 # it: with much free and no large block, memory is fragmented.

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from jaxmon.cli import output
 from jaxmon.cli.options import RUN_DIR
+
+
+if TYPE_CHECKING:
+    from jaxmon.cli.workers import Worker
 
 
 _SCHEMA = 1
@@ -24,16 +29,23 @@ Exit codes:
 \b
 Examples:
   jaxmon explain
+  jaxmon explain --stacks
   jaxmon explain 3 --json | jq '.findings[].verdict'
 """
 )
 @click.argument("worker", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option(
+    "--stacks", "only_stacks", is_flag=True, help="Print the stacks of its threads."
+)
 @RUN_DIR
-def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
+def command(
+    *, worker: str | None, as_json: bool, only_stacks: bool, run_dir: Path | None
+) -> None:
     """
-    Explain a running process: what it recompiles and why, which source lines hold
-    device memory or block on transfers, and why the persistent cache misses.
+    Explain a running process: where its time goes, what it recompiles and why, which
+    source lines hold device memory or block on transfers, and why the persistent cache
+    misses.
 
     WORKER is the process's number, as in the `worker` label; required only if several
     are running. The process keeps running meanwhile.
@@ -45,6 +57,9 @@ def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
     from jaxmon.report.text import explanation
 
     found = pick(worker, run_dir)
+    if only_stacks:
+        _print_stacks(found, as_json=as_json)
+        return
     events = found.fetch("/debug/events")
     snapshot = read(found.overview, events)
     others = neighbours(found, run_dir) if is_worth_comparing(snapshot) else []
@@ -61,3 +76,13 @@ def command(*, worker: str | None, as_json: bool, run_dir: Path | None) -> None:
         return
     width = output.report_width()
     output.lines(explanation(snapshot, findings, worker=found.number, width=width))
+
+
+def _print_stacks(worker: Worker, *, as_json: bool) -> None:
+    from jaxmon.report.stacks import stacks
+
+    found = worker.fetch("/debug/stacks")
+    if as_json:
+        output.document({"schema": _SCHEMA, "worker": worker.number, **found})
+        return
+    output.lines(stacks(found, output.report_width()))

@@ -139,7 +139,7 @@ def pick(number: str | None, run_dir: Path | None) -> Worker:
         worker = chosen[0]
         if worker.trouble:
             msg = f"worker {worker.number} {worker.trouble}. {_HINTS[worker.slow]}"
-            raise CommandError(msg)
+            raise CommandError(msg, details=_of_kernel(worker))
         return worker
     listed = [one.description for one in workers[:_MOST_LISTED]]
     if (rest := len(workers) - _MOST_LISTED) > 0:
@@ -176,6 +176,16 @@ def neighbours(worker: Worker, run_dir: Path | None) -> list[Mapping[str, Any]]:
         with suppress(FetchError):
             found.append(_decoded(answer))
     return found
+
+
+def _of_kernel(worker: Worker) -> list[str]:
+    """Return what the kernel knows of a process that does not respond in time."""
+    if not worker.slow:
+        return []
+    from jaxmon.cli import hung
+
+    pid = hung.listener(worker.socket)
+    return [] if pid is None else [f"pid {pid}:", *hung.threads(pid)]
 
 
 def _with_figures(overview: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -102,6 +102,10 @@ class Routes:
         """Return the requests so far, by route."""
         return {route.name: route.explain() for route in list(self._routes.values())}
 
+    def any(self) -> bool:
+        """Return whether there has been a request."""
+        return bool(self._routes)
+
     def collect(self) -> list[Family]:
         """Return the families of requests."""
         routes = list(self._routes.values())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 from jaxmon import catalog
@@ -44,6 +44,21 @@ class Mark:
         self.kept: ref[Any] | None = None
 
 
+class Marked(NamedTuple):
+    """
+    What the tracked thread is marked to be doing.
+
+    Attributes:
+        thread: its number in Python.
+        name: the innermost open activity, else ``other``.
+        loops: whether it has run a loop.
+    """
+
+    thread: int
+    name: str
+    loops: bool
+
+
 class Stack:
     """
     The open activities of one thread, innermost last.
@@ -52,10 +67,11 @@ class Stack:
         life: an object that is released with the thread.
     """
 
-    __slots__ = ("_life", "loops", "marks")
+    __slots__ = ("_life", "loops", "marks", "thread")
 
     def __init__(self, life: _ThreadSentinel) -> None:
         self._life = ref(life)
+        self.thread = threading.get_ident()
         self.marks: list[Mark] = []
         self.loops = False
 
@@ -144,6 +160,15 @@ class Timeline:
         with self._lock:
             self._charge(until=self._clock() - seconds)
             self._charge(COMPILE)
+
+    def innermost(self) -> Marked | None:
+        """Return what is marked now, `None` if nothing ever was; takes no lock."""
+        owner = self._owner
+        if owner is None or not owner.is_alive:
+            return None
+        # A copy: the thread goes on meanwhile.
+        open_ = [mark.name for mark in owner.marks[:] if not mark.end]
+        return Marked(owner.thread, open_[-1] if open_ else OTHER, owner.loops)
 
     def collect(self) -> list[Family]:
         """Return the seconds so far, including those of the current activity."""

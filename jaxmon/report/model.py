@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from jaxmon.report.served import Queue, Route
 from jaxmon.report.typed import from_json, mapping
+from jaxmon.report.walltime import WallTime
 
 
 Json: TypeAlias = Mapping[str, Any]
@@ -147,6 +148,11 @@ class Function:
     def built(self) -> int:
         """Programs compiled or loaded, including failed attempts."""
         return sum(self.compiles.values())
+
+    @property
+    def device_seconds(self) -> float:
+        """Seconds that the device computed it: mean execution time times calls."""
+        return self.samples.get("execution_mean", 0.0) * (self.calls or 0)
 
     def recompile_time(self, cause: str) -> float:
         """Seconds of compile time for *cause*, as if all compiles took as long."""
@@ -487,6 +493,7 @@ class Snapshot:
     cache: Cache = field(default_factory=Cache)
     transfers: Transfers = field(default_factory=Transfers)
     tracing: Tracing = field(default_factory=Tracing)
+    time: WallTime = field(default_factory=WallTime)
     errors: Errors = field(default_factory=Errors)
     values: tuple[Quantity, ...] = ()
     slower: tuple[Slower, ...] = ()

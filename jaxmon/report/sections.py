@@ -46,9 +46,9 @@ def findings(
         observed: seconds that the figures are about.
         room: maximum number of lines; what does not fit is counted, not shown.
     """
-    if not found:
-        return ["FINDINGS", f"{INDENT}No findings."]
     lines = ["FINDINGS"]
+    if all(one.about.urgency is Urgency.NOTE for one in found):
+        lines.append(f"{INDENT}Nothing to fix stands out.")
     for number, one in enumerate(found, 1):
         block = _finding(number, one, width, observed, brief=room is not None)
         rest = len(found) - number

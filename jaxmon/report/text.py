@@ -8,6 +8,7 @@ from jaxmon.report import sections, tables
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.layout import INDENT, columns, duration, ending, shortened, size
 from jaxmon.report.model import Process, Snapshot
+from jaxmon.report.time_table import time_table
 
 
 WIDTH = 80
@@ -15,6 +16,7 @@ MOST_LINES = 40
 """Most lines of the exit report."""
 
 _MOST_FUNCTIONS = 5
+_MOST_STATES = 4
 
 
 def explanation(
@@ -27,6 +29,7 @@ def explanation(
             sections.findings(
                 findings, width, observed=snapshot.process.observed_seconds
             ),
+            time_table(snapshot, width),
             sections.functions(snapshot, width),
             sections.recompiles(snapshot, findings, width),
             tables.programs(snapshot, width),
@@ -47,6 +50,7 @@ def summary(
     title = f"── {shortened(f'jaxmon: {snapshot.process.program}', width - 8)} "
     facts = [
         [title + "─" * (width - columns(title))],
+        time_table(snapshot, width, most=_MOST_STATES),
         sections.functions(snapshot, width, most=_MOST_FUNCTIONS),
         _memory(snapshot, width),
     ]

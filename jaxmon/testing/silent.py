@@ -25,6 +25,7 @@ SILENT: Options = {
     "programs": False,
     "sample_rate": 0,
     "history": False,
+    "time_interval": 0,
     "transfers": True,
     "nonfinite": False,
     "shadow_interval": 0,

@@ -32,6 +32,7 @@ NAMES = {
     "JaxmonMemoryLeak",
     "JaxmonHostMemoryGrowth",
     "JaxmonTrainingStalled",
+    "JaxmonTimeLost",
     "JaxmonNonFinite",
     "JaxmonCompileStuck",
     "JaxmonSlowdown",

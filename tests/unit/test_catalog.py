@@ -72,6 +72,7 @@ LABELS = {
     "severity",  # closed set
     "site",  # names in our code
     "start",  # closed set
+    "state",  # closed set
     "type",  # closed set
     "uuid",  # one per accelerator
     "vbios",  # one per GPU

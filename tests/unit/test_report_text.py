@@ -301,7 +301,7 @@ def test_a_program_without_trouble_has_no_findings():
         "observed for 3.0 s\n"
         "\n"
         "FINDINGS\n"
-        "  No findings.\n"
+        "  Nothing to fix stands out.\n"
     )
 
 

@@ -83,6 +83,7 @@ class Misses(Part):
         self._events = context.events
         self._registry = context.registry
         self._returned = context.observers.returned
+        self._sites = context.sites
         self._attribution = attribution
         self._looked: dict[Function, int] = {}
         self._told: set[tuple[Function, str]] = set()
@@ -153,7 +154,7 @@ class Misses(Part):
             function = entered or self._table.of(jitted.fun)
         else:
             return None
-        self._begin(entry, function, entered=entered is not None)
+        self._begin(serving, function, entered=entered is not None)
         # The original traces the function unless it is already traced.
         end: End = []
         try:
@@ -171,12 +172,13 @@ class Misses(Part):
         if entered is not None:
             entered.traced.add()
 
-    def _begin(self, entry: int, function: Function, *, entered: bool) -> None:
-        calls = self._thread.calls
+    def _begin(self, frame: FrameType, function: Function, *, entered: bool) -> None:
+        entry, calls = id(frame), self._thread.calls
         if entry not in calls:
             while len(calls) >= _OPEN:
                 del calls[next(iter(calls))]
         calls[entry] = Miss(function, perf_counter())
+        self._sites.call_from(frame.f_back, function.name, internal=function.internal)
         (function.entered_missed if entered else function.other_missed).add()
 
     def on_call_error(self, frame: FrameType, jitted: Jitted) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.inspection import is_instance, package_of
+from jaxmon.agent.jaxlink.call_sites import CallSites
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.method_patches import SITE, Record, SyncCall
 from jaxmon.agent.jaxlink.transfer_sites import CONVERSIONS, TransferSite, TransferSites
@@ -76,7 +77,13 @@ class TransferHooks:
     """
 
     def __init__(
-        self, jax: Any, guard: Guard, enough: Callable[[], None], *, many: int = 64
+        self,
+        jax: Any,
+        guard: Guard,
+        enough: Callable[[], None],
+        calls: CallSites,
+        *,
+        many: int = 64,
     ) -> None:
         self.records: deque[Record] = deque()
         self._note = self.records.append
@@ -84,7 +91,7 @@ class TransferHooks:
         self._guard = guard
         self._enough = enough
         self._many = many
-        self._origins = TransferSites(jax)
+        self._origins = TransferSites(jax, calls)
         self._looping: dict[int, bool] = {}
         self._clean = is_calling(jax)
         self._array: type = jax._src.array.ArrayImpl  # noqa: SLF001

@@ -6,6 +6,8 @@ import os
 from types import CodeType, FrameType
 from typing import Any, Literal
 
+from jaxmon.agent.jaxlink.activity import FETCH, TRANSFER
+from jaxmon.agent.jaxlink.call_sites import CallSites
 from jaxmon.agent.jaxlink.ownership import directories
 from jaxmon.agent.jaxlink.source_lines import AGENT, OURS, PROGRAMS, SourceLineFinder
 
@@ -87,7 +89,8 @@ class TransferSite:
 class TransferSites:
     """Finds and keeps the transfer sites. Thread-safe; bounded by `MAX_SITES`."""
 
-    def __init__(self, jax: Any) -> None:
+    def __init__(self, jax: Any, calls: CallSites) -> None:
+        self._calls = calls
         self._sites: dict[tuple[int, int, str, str], TransferSite] = {}
         self._lines: dict[tuple[int, int, str, str], TransferSite] = {}
         self._rest: dict[tuple[Direction, str], TransferSite] = {}
@@ -160,6 +163,7 @@ class TransferSites:
         words = _display_name(how)
         site = TransferSite(code.co_filename, line, direction, words, code)
         site = self._lines.setdefault((id(code), line, direction, words), site)
+        self._calls.add(at, TRANSFER if direction == "host_to_device" else FETCH)
         return self._sites.setdefault(key, site)
 
     def _elsewhere(self, direction: Direction, how: str) -> TransferSite:

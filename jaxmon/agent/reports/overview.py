@@ -41,6 +41,7 @@ _SECTIONS = (
     "values",
     "slower",
     "warnings",
+    "time",
 )
 _OF_MEMORY = ("memory", "allocations", "transfers")
 _NOT_COUNTED = {"calls": None, "hits": None}

@@ -51,6 +51,12 @@ class Figures:
         self.execution.observe(seconds)
         self.executions.add(seconds)
 
+    @property
+    def mean(self) -> float | None:
+        """The mean execution time, `None` if unknown."""
+        count = self.execution.count
+        return self.execution.sum / count if count else None
+
     def busiest(self) -> CountedFunction | None:
         """
         Return the object called most since the last call of this method. A pmap since

@@ -179,6 +179,7 @@ class Sampling(Part):
                 "samples": figures.dispatch.count,
                 "dispatch_seconds": figures.dispatches.median,
                 "execution_seconds": figures.executions.median,
+                "execution_mean": figures.mean,
             }
             for function, figures in list(self._figures.items())
             if figures.dispatch.count
@@ -282,6 +283,7 @@ class Sampling(Part):
                 and not self._jax.config.jax_disable_jit
             ):
                 window.begin(sampler, counted, jitted, frame)
+                self._context.sites.call_from(frame, sampler.function.name)
         except Exception:  # noqa: BLE001 - contained: the call goes on
             self._guard.failed(SITE)
 

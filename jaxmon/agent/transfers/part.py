@@ -73,7 +73,9 @@ class Transfers(Part):
 
     def _take(self, at: Places) -> None:
         guard = self._context.guard
-        crossings = TransferHooks(self._context.jax, guard, self._fold)
+        crossings = TransferHooks(
+            self._context.jax, guard, self._fold, self._context.sites
+        )
         methods, functions = crossings.places()
         self._crossings = crossings
         self._since = monotonic()

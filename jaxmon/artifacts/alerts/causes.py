@@ -14,12 +14,14 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts import compiles, hardware, memory, monitoring, starts
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
-from jaxmon.artifacts.promql import gauge
+from jaxmon.artifacts.promql import counter, gauge
 from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.thresholds import INFO, PAGE, TICKET
 
 
 DEPLOY_ALERT = "JaxmonDeployInProgress"
+# States in which the device waits for the program.
+_LOST = "data_wait|eager|blocked"
 STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
 
 
@@ -37,6 +39,7 @@ def cause_alerts(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
     yield memory.memory_leak(thresholds)
     yield memory.host_memory_growth(thresholds)
     yield _training_stalled(thresholds)
+    yield _time_lost(thresholds)
     yield _non_finite(thresholds)
     yield _slower(thresholds)
     yield compiles.compile_stuck(thresholds)
@@ -106,6 +109,26 @@ def _training_stalled(thresholds: Thresholds) -> Alert:
             "{{ $labels.loop }} {{ $value | humanizeDuration }} ago."
         ),
         labels=(("slo", STALLED_SLO),),
+    )
+
+
+def _time_lost(thresholds: Thresholds) -> Alert:
+    window = thresholds.time_lost_window
+    lost = counter(catalog.WALL_SECONDS, promql.re("state", _LOST)).rate(window)
+    # Of processes in a loop: a server waits for requests, not for data.
+    loops = gauge(catalog.LAST_STEP_TIMESTAMP_SECONDS).max(*PROCESS)
+    share = lost.sum(*PROCESS, "state").and_(loops, *PROCESS)
+    return Alert(
+        name="JaxmonTimeLost",
+        # All ranks wait for the slowest.
+        expr=share.max("job", "state") > thresholds.time_lost,
+        severity=TICKET,
+        summary="Training spends most of its time on something else.",
+        description=(
+            "A process of job {{ $labels.job }} spent "
+            f"{{{{ $value | humanizePercentage }}}} of the last {window} on "
+            "{{ $labels.state }}."
+        ),
     )
 
 

@@ -98,6 +98,18 @@ class Thresholds:
             "duration", "Age of a running loop's last step that means it is stuck."
         ),
     )
+    time_lost: float = field(
+        default=0.5,
+        metadata=_of(
+            "ratio",
+            "Share of a training process's time spent waiting for data, blocked, or in "
+            "operations outside of jit.",
+        ),
+    )
+    time_lost_window: str = field(
+        default="30m",
+        metadata=_of("duration", "Window for measuring that share."),
+    )
     nonfinite_values: float = field(
         default=10.0,
         metadata=_of(

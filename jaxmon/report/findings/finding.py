@@ -19,6 +19,8 @@ class Urgency(IntEnum):
     """Something takes time; `Finding.seconds` says how much could be won back."""
     HINT = 2
     """Something could be better, by an unknown amount."""
+    NOTE = 3
+    """Nothing is wrong; it says what takes the time."""
 
 
 class Topic(NamedTuple):
@@ -38,7 +40,7 @@ class Topic(NamedTuple):
     runbook: str = ""
 
 
-_FAILURE, _TIME, _HINT = Urgency
+_FAILURE, _TIME, _HINT, _NOTE = Urgency
 _COMPILES = Topic(
     _TIME,
     catalog.COMPILE_SECONDS,
@@ -46,6 +48,9 @@ _COMPILES = Topic(
     "JaxmonColdStarts",
 )
 _WARNING = Topic(_HINT, catalog.JAX_WARNINGS, "Debug: Warnings of JAX")
+_WALL_TIME = Topic(
+    _TIME, catalog.WALL_SECONDS, "Debug: Where the time goes", "JaxmonTimeLost"
+)
 _RECOMPILES = Topic(
     _TIME, catalog.RECOMPILES, "Debug: Recompiles over time", "JaxmonRecompileStorm"
 )
@@ -71,6 +76,12 @@ TOPICS: dict[str, Topic] = {
         catalog.COMPILE_OLDEST_SECONDS,
         "On-call: Oldest compile in progress",
         "JaxmonCompileStuck",
+    ),
+    "stalled": Topic(
+        _FAILURE,
+        catalog.LAST_STEP_TIMESTAMP_SECONDS,
+        "On-call: Age of the last step",
+        "JaxmonTrainingStalled",
     ),
     "error": Topic(_FAILURE, catalog.ERRORS, "Debug: Errors by function and kind"),
     "requests": Topic(
@@ -118,6 +129,19 @@ TOPICS: dict[str, Topic] = {
     "printed_tracer": Topic(_HINT),
     "fragmentation": Topic(
         _HINT, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"
+    ),
+    "eager": _WALL_TIME,
+    "data_wait": _WALL_TIME,
+    "host": _WALL_TIME,
+    "blocked": _WALL_TIME,
+    "copies": _WALL_TIME,
+    "fetch": _WALL_TIME,
+    "compiling": Topic(
+        _NOTE, catalog.COMPILE_SECONDS, "Debug: Compile time by function"
+    ),
+    "idle": Topic(_NOTE, catalog.WALL_SECONDS, "Debug: Where the time goes"),
+    "device": Topic(
+        _NOTE, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"
     ),
     "float64": Topic(_HINT, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
     "infinite": Topic(_HINT, catalog.NONFINITE, "Debug: Non-finite outputs"),

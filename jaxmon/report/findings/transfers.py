@@ -18,8 +18,16 @@ _DID = {"device_to_host": "read from", "sync": "synchronized with"}
 
 
 def transfers(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect lines that transfer data in a loop."""
+    """
+    Detect lines that transfer data in a loop.
+
+    A read that waits for the device costs nothing by itself: where the time goes is
+    known, `time.fetches` judges.
+    """
+    judged = snapshot.time.period.settled
     for line in snapshot.transfers.lines:
+        if judged and line.direction == "device_to_host":
+            continue
         if _in_a_loop(line, snapshot.process.observed_seconds):
             by = f" ({line.how})" if line.how else ""
             yield Finding(

@@ -9,6 +9,8 @@ STARTED = 'process_start_time_seconds{job="web",instance="a:1",worker="1"}'
 RUNTIME = 'jaxmon_runtime_info{job="web",instance="a:1",worker="1",jax="0.10.2"}'
 LAST_STEP = 'jaxmon_last_step_timestamp_seconds{job="train",instance="a:1",loop="main"}'
 OLDEST = 'jaxmon_compile_oldest_seconds{job="train",instance="a:1"}'
+WAITING = 'jaxmon_wall_seconds_total{job="train",instance="a:1",state="data_wait"}'
+COMPUTING = 'jaxmon_wall_seconds_total{job="train",instance="a:1",state="device"}'
 OUTPUTS = 'jaxmon_nonfinite_outputs{job="train",instance="a:1",name="train.step"}'
 RUN = 'jaxmon_value_nonfinite_run{job="train",instance="a:1",name="loss"}'
 
@@ -79,6 +81,28 @@ CASES = {
         "JaxmonTrainingStalled",
         {LAST_STEP: "0+60x10 stale _x60"},
         quiet=("15m", "21m", "60m"),
+    ),
+    "training that waits for data": Case(
+        "JaxmonTimeLost",
+        {WAITING: "0+42x60", COMPUTING: "0+18x60", LAST_STEP: "0+60x60"},
+        quiet=(),
+        firing={
+            "60m": ticket(
+                "A process of job train spent 70% of the last 30m on data_wait.",
+                job="train",
+                state="data_wait",
+            )
+        },
+    ),
+    "training that computes, and waits a little": Case(
+        "JaxmonTimeLost",
+        {WAITING: "0+18x60", COMPUTING: "0+42x60", LAST_STEP: "0+60x60"},
+        quiet=("60m",),
+    ),
+    "a server that waits has no steps": Case(
+        "JaxmonTimeLost",
+        {WAITING: "0+58x60"},
+        quiet=("60m",),
     ),
     "an output that stays NaN": Case(
         "JaxmonNonFinite",

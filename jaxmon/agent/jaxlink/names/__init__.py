@@ -9,6 +9,7 @@ names directly.
 from __future__ import annotations
 
 from jaxmon.agent.jaxlink.names import (
+    activity,
     arguments,
     cache,
     calls,
@@ -34,6 +35,7 @@ SECTIONS: tuple[tuple[str, tuple[Name, ...]], ...] = (
     ("The persistent cache", cache.CACHE),
     ("Sampled calls", calls.SAMPLING),
     ("Transfers", transfers.TRANSFERS),
+    ("What a thread is doing", activity.ACTIVITY),
     ("Errors", errors.ERRORS),
     ("Devices", devices.DEVICES),
     ("The profiler", devices.PROFILER),

@@ -13,6 +13,7 @@ from jaxmon.catalog import Metric
 def debug() -> Row:
     """Return execution and dispatch times, in separate panels."""
     nonfinite = counter(catalog.NONFINITE, *q.PROCESS).mishaps().sum("name")
+    time = counter(catalog.WALL_SECONDS, *q.PROCESS).rate().sum("state")
     promotions = counter(catalog.FLOAT64_PROMOTIONS, *q.FUNCTION)
     return row(
         23,
@@ -55,6 +56,18 @@ def debug() -> Row:
                     "difference may be noise. `jaxmon explain` says what changed."
                 ),
                 alerts=("JaxmonSlowdown",),
+            ),
+            timeseries(
+                2306,
+                "Where the time goes",
+                Target(time, "{{state}}"),
+                text=(
+                    "Wall time of the selected processes by what they do. Device and "
+                    "fetch are fine while the device computes; everything else keeps "
+                    "it waiting. `jaxmon explain` names the lines."
+                ),
+                stacked="percent",
+                alerts=("JaxmonTimeLost",),
             ),
         ),
         line(

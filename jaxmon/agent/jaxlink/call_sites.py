@@ -1,0 +1,179 @@
+"""
+The places in the user's code that call jitted functions or ask iterators for items.
+
+A cached call runs in C++: the innermost frame is the caller's, at the instruction that
+calls. So these places are remembered when a call is seen, and found in the code of the
+functions that are on a stack; there only global names are known.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from threading import get_ident
+from types import CodeType, FrameType, ModuleType
+from typing import NamedTuple
+
+from jaxmon.agent.inspection import name_of
+from jaxmon.agent.jaxlink.jit import TYPE_NAME
+from jaxmon.agent.jaxlink.ownership import is_inside, is_module
+
+
+DEVICE = "device"
+"""Calls a jitted function: dispatches it, or waits until it can be."""
+
+EAGER = "eager"
+"""Runs an operation outside of jit."""
+
+MAX_SITES = 10_000
+"""Maximum number of places and functions remembered."""
+
+_MOST_THREADS = 64
+_LONGEST = 50_000
+_WRAPPERS = frozenset(("reraise_with_filtered_traceback", "cache_miss"))
+
+
+class Site(NamedTuple):
+    """
+    A place that calls.
+
+    Attributes:
+        state: what the thread does during the call.
+        function: the label of the jitted function, if known.
+        code: keeps the id of the code object from being reused.
+    """
+
+    state: str
+    function: str
+    code: CodeType
+
+
+class CallSites:
+    """
+    Remembers these places.
+
+    Attributes:
+        threads: the threads that call jitted functions of the user, the latest last.
+    """
+
+    def __init__(self) -> None:
+        self.threads: dict[int, None] = {}
+        self._sites: dict[tuple[int, int], Site] = {}
+        self._drivers: dict[int, CodeType] = {}
+        self._asking: dict[int, tuple[CodeType, frozenset[int]]] = {}
+
+    def call_from(
+        self, frame: FrameType | None, function: str, *, internal: bool = False
+    ) -> None:
+        """
+        Remember that *frame* calls a jitted function, on this thread.
+
+        Args:
+            frame: the caller.
+            function: its label.
+            internal: whether it is JAX's own: an operation outside of jit.
+        """
+        while frame is not None and frame.f_code.co_name in _WRAPPERS:
+            frame = frame.f_back
+        # An operation called by another one of JAX has frames of JAX on the stack.
+        if frame is not None and not is_inside(frame):
+            self.add(frame, EAGER if internal else DEVICE, function)
+        threads, ident = self.threads, get_ident()
+        if not internal and ident not in threads:
+            if len(threads) >= _MOST_THREADS:
+                threads.pop(next(iter(threads)), None)
+            threads[ident] = None
+
+    def add(self, frame: FrameType, state: str, function: str = "") -> None:
+        """
+        Remember that *frame* is calling; a third of a microsecond if it is known.
+
+        Args:
+            frame: of the user's code.
+            state: what the thread does during the call.
+            function: the label of the jitted function that is called.
+        """
+        self._add(frame.f_code, frame.f_lasti, state, function)
+
+    def at(self, frame: FrameType) -> Site | None:
+        """Return what *frame* calls, if it is at a known place."""
+        self.study(frame)
+        return self._sites.get((id(frame.f_code), frame.f_lasti))
+
+    def drives(self, code: CodeType) -> bool:
+        """Return whether *code* is known to call jitted functions or operations."""
+        return id(code) in self._drivers
+
+    def is_driver(self, code: CodeType) -> None:
+        """Remember that *code* calls jitted functions or operations."""
+        if len(self._drivers) < MAX_SITES:
+            self._drivers[id(code)] = code
+
+    def waits_for_item(self, frame: FrameType) -> bool:
+        """
+        Return whether *frame*, of code that calls jitted functions or operations, waits
+        for the next item of an iterator.
+        """
+        key = id(frame.f_code)
+        return key in self._drivers and frame.f_lasti in self._asking.get(key, _NONE)[1]
+
+    def study(self, frame: FrameType) -> None:
+        """
+        Find the places in the code of *frame*, the first time: a few microseconds for
+        each of its instructions.
+        """
+        code = frame.f_code
+        if id(code) in self._asking or len(self._asking) >= MAX_SITES:
+            return
+        asking = set()
+        if len(code.co_code) <= _LONGEST:
+            names = frame.f_globals
+            for offset, name in _calls(code):
+                if name == "next" or name is None:
+                    asking.add(offset)
+                elif (state := _state_of(dict.get(names, name))) is not None:
+                    self._add(code, offset, state, "")
+        self._asking[id(code)] = code, frozenset(asking)
+
+    def _add(self, code: CodeType, offset: int, state: str, function: str) -> None:
+        key = id(code), offset
+        known = self._sites.get(key)
+        if (known is None and len(self._sites) < MAX_SITES) or (
+            known is not None and function and not known.function
+        ):
+            self._sites[key] = Site(state, function, code)
+            self._drivers[id(code)] = code
+
+
+_NONE: tuple[None, frozenset[int]] = None, frozenset()
+
+
+def _state_of(value: object) -> str | None:
+    """Return what a thread does that calls *value*, or a function of that module."""
+    kind = type(value)
+    if kind is ModuleType:
+        name = str(vars(value).get("__name__"))
+        # Functions of `jax` itself are seen by their frames.
+        return EAGER if is_module(name) and name != "jax" else None
+    return DEVICE if name_of(kind) == TYPE_NAME else None
+
+
+def _calls(code: CodeType) -> Iterator[tuple[int, str | None]]:
+    """
+    Yield offsets in *code* that call, with the global name at the beginning of what is
+    called, or that take the next item of a ``for`` loop, with `None`.
+
+    That name is loaded where the source of the call begins.
+    """
+    names: dict[tuple[int | None, int | None], str] = {}
+    for one in dis.get_instructions(code):
+        place = one.positions
+        start = None if place is None else (place.lineno, place.col_offset)
+        if one.opname == "FOR_ITER":
+            yield one.offset, None
+        elif start is None:
+            continue
+        elif one.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+            names[start] = str(one.argval)
+        elif one.opname.startswith(("CALL", "PRECALL")) and start in names:
+            yield one.offset, names[start]

@@ -1,0 +1,36 @@
+"""Names of functions on stacks, which show what a thread is doing."""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.agent.jaxlink.names.model import Costs, Name, each
+
+
+_TIME: Costs = (catalog.WALL_SECONDS,)
+
+ACTIVITY = (
+    Name(
+        "jax._src.interpreters.partial_eval:trace_to_jaxpr_dynamic",
+        "traces",
+        _TIME,
+    ),
+    *each(
+        "jax._src.interpreters.pxla:*",
+        "lower_sharding_computation _cached_compilation",
+        "lowers and compiles",
+        _TIME,
+    ),
+    Name("jax._src.compiler:compile_or_get_cached", "compiles", _TIME),
+    Name(
+        "jax._src.interpreters.pxla:ExecuteReplicated.__call__",
+        "runs a program just compiled, or one with effects",
+        _TIME,
+    ),
+    *each(
+        "jax._src.api:*",
+        "block_until_ready device_get",
+        "waits for results",
+        _TIME,
+    ),
+    Name("jax._src.array:ArrayImpl._value", "reads an array", _TIME),
+)

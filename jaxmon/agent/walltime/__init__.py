@@ -1,0 +1,1 @@
+"""The ledger of time: what the wall time of a process goes into, by sampling."""

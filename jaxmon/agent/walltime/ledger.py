@@ -1,0 +1,181 @@
+"""
+Seconds by what the program was doing, and where: since the start, and lately.
+
+Every look at the program is worth the time since the look before. So the entries add up
+to the wall time, and what is going on counts while it lasts.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from jaxmon.agent.jaxlink.activity import DATA_WAIT, PYTHON
+from jaxmon.agent.jaxlink.call_sites import EAGER
+
+
+BLOCKED = "blocked"
+"""Waits for something that is not JAX's: a lock, a file, a socket, a timer."""
+
+_LATELY = 5
+_MINUTE = 60.0
+_MOST_PLACES = 200
+_IN_PYTHON = frozenset((PYTHON, DATA_WAIT))
+# Of a normal distribution: the middle 95 %.
+_TWO_SIDED = 1.96
+
+
+class Entry(NamedTuple):
+    """
+    What a look found.
+
+    Attributes:
+        activity: the activity that the program has marked, empty if none.
+        state: what it was doing.
+        place: ``file:line`` of the user's code.
+        function: the jitted function that was being called, if known.
+    """
+
+    activity: str
+    state: str
+    place: str
+    function: str
+
+
+class Found(Enum):
+    """How a look found the thread."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+    """It ran Python when the look was due, and waited when it could be looked at."""
+
+
+class Period:
+    """
+    The looks of a period.
+
+    Attributes:
+        seconds: wall time.
+        looks: their number.
+        entries: wall time by what was found, and how.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.looks = 0
+        self.entries: dict[Found, dict[Entry, float]] = {
+            how: defaultdict(float) for how in Found
+        }
+
+    def add(self, entry: Entry, how: Found, seconds: float) -> None:
+        """Add a look that found *entry*."""
+        entries = self.entries[how]
+        if entry not in entries and len(entries) >= _MOST_PLACES:
+            entry = entry._replace(place="", function="")
+        self.seconds += seconds
+        self.looks += 1
+        entries[entry] += seconds
+
+    def merge(self, other: Period) -> None:
+        """Add the looks of *other*."""
+        self.seconds += other.seconds
+        self.looks += other.looks
+        for how, entries in other.entries.items():
+            mine = self.entries[how]
+            for entry, seconds in entries.items():
+                mine[entry] += seconds
+
+    def corrected(self) -> dict[Entry, float]:
+        """
+        Return seconds by entry.
+
+        A thread that runs Python gives up the interpreter every 5 ms, or where it
+        begins to wait. So looks find the ends of long stretches of Python, and all of
+        short ones, where they stop. Of these, up to half as much as was found running
+        Python belongs to that; the rest is Python whose line is not known exactly.
+
+        Python between two operations outside of jit on one line is a part of these.
+        """
+        running, stopped = self.entries[Found.RUNNING], self.entries[Found.STOPPED]
+        found = defaultdict(float, running)
+        ran = {one: s for one, s in running.items() if one.state in _IN_PYTHON}
+        long = sum(ran.values())
+        short = sum(stopped.values())
+        ends = min(short, long / 2)
+        for entry, seconds in ran.items():
+            found[entry] += ends * seconds / long
+        for entry, seconds in stopped.items():
+            ran_before = entry._replace(state=PYTHON, function="")
+            found[ran_before] += seconds * (1 - ends / short)
+        for entry, seconds in self.entries[Found.WAITING].items():
+            found[entry] += seconds
+        for entry in [one for one in found if one.state == PYTHON]:
+            operations = entry._replace(state=EAGER)
+            if found.get(operations, 0.0) > found[entry]:
+                found[operations] += found.pop(entry)
+        return {entry: seconds for entry, seconds in found.items() if seconds > 0}
+
+    def error(self, share: float) -> float:
+        """
+        Return the uncertainty of a *share* of the time: half the width of its 95 %
+        confidence interval, if the looks were independent (normal approximation of the
+        binomial distribution).
+        """
+        if not self.looks:
+            return 1.0
+        spread = math.sqrt(max(share * (1 - share), 0.0) / self.looks)
+        return min(_TWO_SIDED * spread + 1 / self.looks, 1.0)
+
+
+class TimeLedger:
+    """Keeps the looks since the start, and by minute those of the last minutes."""
+
+    def __init__(self) -> None:
+        self._since_start = Period()
+        self._minutes: list[Period] = [Period()]
+        self._floor: dict[str, float] = {}
+        self._lock = threading.RLock()
+
+    def add(self, entry: Entry, how: Found, seconds: float) -> None:
+        """Add a look that found *entry*, worth *seconds*."""
+        with self._lock:
+            self._since_start.add(entry, how, seconds)
+            if self._minutes[-1].seconds >= _MINUTE:
+                self._minutes = [*self._minutes[-_LATELY:], Period()]
+            self._minutes[-1].add(entry, how, seconds)
+
+    def since_start(self) -> Period:
+        """Return all looks."""
+        return self._copy([self._since_start])
+
+    def lately(self) -> Period:
+        """Return the looks of the last five to six minutes."""
+        return self._copy(self._minutes)
+
+    def by_state(self) -> dict[str, float]:
+        """Return seconds by state since the start; none of them ever decreases."""
+        found = self.since_start()
+        with self._lock:
+            for state, seconds in by_state(found.corrected()).items():
+                self._floor[state] = max(seconds, self._floor.get(state, 0.0))
+            return dict(self._floor)
+
+    def _copy(self, periods: list[Period]) -> Period:
+        whole = Period()
+        with self._lock:
+            for one in periods:
+                whole.merge(one)
+        return whole
+
+
+def by_state(entries: Mapping[Entry, float]) -> dict[str, float]:
+    """Return seconds by state."""
+    found: dict[str, float] = {}
+    for entry, seconds in entries.items():
+        found[entry.state] = found.get(entry.state, 0.0) + seconds
+    return found

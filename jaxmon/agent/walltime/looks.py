@@ -1,0 +1,184 @@
+"""
+Looks at the program a few times a second.
+
+A look needs the interpreter. If a thread of the program has it, the look waits until
+that thread gives it up, and knows then that some thread was running Python at the
+moment it was due.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import NamedTuple
+
+from jaxmon.agent.jaxlink.activity import (
+    COMPILE,
+    DATA_WAIT,
+    FETCH,
+    IDLE,
+    ITEM,
+    PYTHON,
+    TRANSFER,
+    ActivityReader,
+    Doing,
+)
+from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites
+from jaxmon.agent.jaxlink.other_threads import frames_by_thread
+from jaxmon.agent.jaxlink.source_lines import SourceLine, display_path
+from jaxmon.agent.walltime.ledger import BLOCKED, Entry, Found, TimeLedger
+from jaxmon.agent.walltime.progress import Progress
+from jaxmon.agent.walltime.tasks import Tasks
+from jaxmon.clocks import perf_counter
+from jaxmon.indicators.labels import OTHER
+from jaxmon.indicators.timeline import COMPILE as MARKED_COMPILE
+from jaxmon.indicators.timeline import DATA_WAIT as MARKED_DATA_WAIT
+from jaxmon.indicators.timeline import STEP, Marked, Timeline
+
+
+# A look that waited for the interpreter waited for this thread, if the thread has
+# worked for this share of the delay.
+_BUSY = 0.2
+_RUNS = frozenset((PYTHON, EAGER, COMPILE, DATA_WAIT))
+_MOST_THREADS = 8
+_MOST_PLACES = 10_000
+
+# Of several threads, the one that says most about what the process is doing. If one
+# waits for work, another that is blocked may be the one that makes it.
+_ORDER = (
+    BLOCKED,
+    IDLE,
+    ITEM,
+    PYTHON,
+    EAGER,
+    TRANSFER,
+    FETCH,
+    DATA_WAIT,
+    DEVICE,
+    COMPILE,
+)
+_RANK = {state: rank for rank, state in enumerate(_ORDER)}
+_NOT_ACTIVITIES = frozenset((STEP, MARKED_DATA_WAIT, MARKED_COMPILE, OTHER))
+
+
+class _Seen(NamedTuple):
+    thread: int
+    doing: Doing
+    cpu: float
+    how: Found
+
+
+class Looks:
+    """
+    Looks at the program and enters what it finds into a ledger.
+
+    Args:
+        ledger: where it is entered.
+        reader: reads stacks.
+        sites: which threads call jitted functions.
+        timeline: the activities that the program marks.
+        serves: returns whether the program marks requests.
+        calls: returns the number of calls of jitted functions so far.
+
+    Attributes:
+        progress: whether the program gets on.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - each of them is read at every look
+        self,
+        ledger: TimeLedger,
+        reader: ActivityReader,
+        sites: CallSites,
+        timeline: Timeline,
+        serves: Callable[[], bool],
+        calls: Callable[[], int],
+    ) -> None:
+        self._ledger = ledger
+        self._reader = reader
+        self._sites = sites
+        self._timeline = timeline
+        self._serves = serves
+        self._tasks = Tasks()
+        self._places: dict[SourceLine, str] = {}
+        self._main = threading.main_thread().ident or 0
+        self._looked = perf_counter()
+        self.progress = Progress(calls)
+
+    def look(self, due: float, *, waited: bool) -> None:
+        """
+        Look now.
+
+        Args:
+            due: when the look was due, by the performance counter.
+            waited: whether it had to wait for the interpreter.
+
+        Raises:
+            NotNowError: the stacks cannot be read now.
+        """
+        now = perf_counter()
+        late = max(now - due, 0.0) if waited else 0.0
+        frames = frames_by_thread()
+        marked = self._timeline.innermost()
+        seen = max(
+            [
+                self._of_thread(ident, frames.get(ident), late)
+                for ident in self._candidates(frames, marked)
+            ],
+            key=_rank,
+        )
+        frames.clear()  # not kept while waiting for the next look
+        state, activity = seen.doing.state, ""
+        if marked is not None and marked.thread == seen.thread:
+            if marked.name == MARKED_DATA_WAIT and state != COMPILE:
+                state = DATA_WAIT
+            elif marked.name not in _NOT_ACTIVITIES:
+                activity = marked.name
+        if state == ITEM:
+            state = IDLE if self._serves() else DATA_WAIT
+        entry = Entry(
+            activity, state, self._place(seen.doing.line), seen.doing.function
+        )
+        seconds, self._looked = max(now - self._looked, 0.0), now
+        self._ledger.add(entry, seen.how, seconds)
+        self.progress.seen(entry, seen.thread, now, cpu=seen.cpu)
+
+    def close(self) -> None:
+        """Release what is open."""
+        self._tasks.close()
+
+    def _candidates(
+        self, frames: dict[int, FrameType], marked: Marked | None
+    ) -> list[int]:
+        """Return the threads that show what the process is doing."""
+        if marked is not None and marked.loops and marked.thread in frames:
+            return [marked.thread]
+        calling = [one for one in list(self._sites.threads) if one in frames]
+        return calling[-_MOST_THREADS:] or [self._main]
+
+    def _of_thread(self, ident: int, frame: FrameType | None, late: float) -> _Seen:
+        doing = self._reader.read(frame)
+        task = self._tasks.get(ident)
+        cpu = 0.0 if task is None else task.cpu()
+        if late > 0 and cpu > late * _BUSY:
+            how = Found.RUNNING if doing.state in _RUNS else Found.STOPPED
+        elif task is not None and task.runs():
+            how = Found.RUNNING
+        else:
+            how = Found.WAITING
+        if doing.state == PYTHON and how is Found.WAITING:
+            doing = doing._replace(state=BLOCKED if doing.drives else IDLE)
+        return _Seen(ident, doing, cpu, how)
+
+    def _place(self, line: SourceLine) -> str:
+        found = self._places.get(line)
+        if found is None:
+            if len(self._places) >= _MOST_PLACES:
+                self._places.clear()
+            found = f"{display_path(line.file)}:{line.line}" if line.file else ""
+            self._places[line] = found
+        return found
+
+
+def _rank(seen: _Seen) -> int:
+    return _RANK[seen.doing.state]

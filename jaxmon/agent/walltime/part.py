@@ -1,0 +1,230 @@
+"""What the wall time of the process goes into, as a part of an agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+from functools import partial
+from typing import Any
+
+from jaxmon import catalog, interrupts
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import FunctionTable
+from jaxmon.agent.jaxlink.activity import ActivityReader
+from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.jaxlink.other_threads import (
+    NotNowError,
+    frames_by_thread,
+    make_room,
+    repeatedly,
+)
+from jaxmon.agent.jaxlink.source_lines import SourceLine
+from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.walltime.ledger import Period, TimeLedger
+from jaxmon.agent.walltime.looks import Looks
+from jaxmon.agent.walltime.stacks import as_text, stacks
+from jaxmon.agent.walltime.tasks import times_slept
+from jaxmon.clocks import perf_counter, thread_time
+from jaxmon.exposition.families import Family, series
+from jaxmon.http.messages import Request, Response
+from jaxmon.http.server import Handler
+from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.timeline import Timeline
+from jaxmon.threads import DaemonThread
+
+
+SITE = "wall_time"
+
+# At first more often: a short program has few looks.
+_AT_FIRST = 0.4
+_FIRST_SECONDS = 20.0
+# Looks are due at random moments, so that they do not fall in step with the program.
+_SPREAD = 0.5
+_MOST_PLACES = 40
+_MOST_LINES = 20
+_SOON = 0.001
+# Doing the same thing for so many seconds is worth a stack.
+_LONG = 5.0
+
+
+class WallTime(Part):
+    """
+    Looks at the program's threads, and keeps what their time went into.
+
+    Costs 50 to 100 µs per look on its own thread, of which the program notices only
+    that it must give up the interpreter.
+
+    Args:
+        context: shared state of the agent.
+        timeline: the activities that the program marks.
+    """
+
+    name = SITE
+
+    def __init__(self, context: Context, timeline: Timeline) -> None:
+        self._guard = context.guard
+        self._every = context.settings.time_interval
+        self._ledger = TimeLedger()
+        reader = ActivityReader(context.jax, context.sites)
+        self._looks = Looks(
+            self._ledger,
+            reader,
+            context.sites,
+            timeline,
+            _serves,
+            partial(_calls, context.table),
+        )
+        self._reader = reader
+        self._wake = threading.Lock()
+        self._thread: DaemonThread | None = None
+        self._stopped = False
+        self._began = perf_counter()
+        self.spent = 0.0
+
+    def attach(self, hooks: Hooks) -> None:
+        """Nothing is hooked: it only looks."""
+
+    def start(self) -> None:
+        """Start looking, if enabled."""
+        if not self._every or self._thread is not None:
+            return
+        self._wake.acquire()
+        thread = DaemonThread(
+            "jaxmon-wall-time", partial(self._guard.run, SITE, self._run)
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # no threads left
+            interrupts.pass_on(error)
+            self._guard.failed(SITE, stays_on=True)
+            return
+        self._thread = thread
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._stopped = True
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._wake.release()
+        if thread is not threading.current_thread():
+            self._guard.join(thread, 5.0)
+
+    def abandon(self) -> None:
+        """Leave the thread to the parent process; called in a forked child."""
+        self._stopped = True
+        self._thread = None
+
+    def collect(self) -> list[Family]:
+        """Return the wall time by state."""
+        metric = catalog.WALL_SECONDS
+        if self._thread is None:
+            return []
+        found = self._ledger.by_state()
+        return [
+            Family(
+                metric,
+                [(series(metric, s), found.get(s, 0.0)) for s in catalog.WALL_STATES],
+            )
+        ]
+
+    def explain(self) -> Explanation:
+        """Return the ledger."""
+        return Explanation({"time": self.snapshot})
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the ledger since the start and lately, and what is going on now."""
+        if self._thread is None:
+            return {}
+        now = self._looks.progress.as_json(perf_counter())
+        current = self._looks.progress.current
+        if current is not None and now["seconds"] >= _LONG:
+            now["stack"] = self._stack(current.thread)
+        return {
+            "since_start": _as_json(self._ledger.since_start()),
+            "lately": _as_json(self._ledger.lately()),
+            "now": now,
+        }
+
+    def pages(self) -> dict[str, Handler]:
+        """Return the endpoint that shows the stacks of all threads."""
+        return {"/debug/stacks": self._page}
+
+    def _page(self, _: Request) -> Response:
+        found = repeatedly(partial(stacks, self._reader))
+        return Response(json.dumps(found).encode(), "application/json")
+
+    def _stack(self, thread: int) -> list[str]:
+        def read() -> list[SourceLine]:
+            return self._reader.stack(frames_by_thread().get(thread))
+
+        try:
+            return [as_text(line) for line in repeatedly(read)[:_MOST_LINES]]
+        except NotNowError:
+            return []
+
+    def _run(self) -> None:
+        shuffled = random.Random()  # noqa: S311 - spreads looks, hides nothing
+        pid = os.getpid()
+        soon = False
+        while not self._stopped and self._guard.on(SITE):
+            now = perf_counter()
+            first = now - self._began < _FIRST_SECONDS
+            every = self._every * (_AT_FIRST if first else 1.0)
+            pause = (
+                _SOON if soon else every * shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
+            )
+            slept = times_slept()
+            soon_again, soon = soon, False
+            if self._wake.acquire(timeout=pause):
+                break
+            # Once until it is due, and again for the interpreter.
+            waited = times_slept() > slept + 1
+            if os.getpid() != pid:  # nobody stops the thread of a forked child
+                break
+            before = thread_time()
+            try:
+                self._looks.look(now + pause, waited=waited)
+            except NotNowError:
+                if soon_again:
+                    make_room()
+                soon = True
+            except Exception:  # noqa: BLE001 - contained: our own thread goes on
+                self._guard.failed(SITE)
+            self.spent += thread_time() - before
+        self._looks.close()
+
+
+def _serves() -> bool:
+    """Return whether the program marks requests."""
+    figures = recorder()
+    return figures is not None and figures.routes.any()
+
+
+def _calls(table: FunctionTable) -> int:
+    """Return the calls of the user's functions so far."""
+    return sum([one.objects.calls + one.missed for one in table if not one.internal])
+
+
+def _as_json(period: Period) -> dict[str, Any]:
+    entries = period.corrected()
+    most = sorted(entries.items(), key=lambda item: -item[1])[:_MOST_PLACES]
+    states: dict[str, dict[str, float]] = {}
+    activities: dict[str, float] = {}
+    for entry, seconds in entries.items():
+        state = states.setdefault(entry.state, {"seconds": 0.0})
+        state["seconds"] += seconds
+        if entry.activity:
+            activities[entry.activity] = activities.get(entry.activity, 0.0) + seconds
+    for state in states.values():
+        part = state["seconds"] / period.seconds if period.seconds else 0.0
+        state["error_seconds"] = period.error(part) * period.seconds
+    return {
+        "seconds": period.seconds,
+        "looks": period.looks,
+        "states": states,
+        "activities": activities,
+        "places": [{**entry._asdict(), "seconds": s} for entry, s in most],
+    }

@@ -1,0 +1,52 @@
+"""The stacks of the program's threads, for ``/debug/stacks``."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from jaxmon.agent.jaxlink.activity import ActivityReader
+from jaxmon.agent.jaxlink.other_threads import frames_by_thread
+from jaxmon.agent.jaxlink.source_lines import SourceLine, display_path
+
+
+_MOST_THREADS = 500
+_MOST_LINES = 100
+_OURS = "jaxmon-"
+
+
+def stacks(reader: ActivityReader) -> dict[str, Any]:
+    """
+    Return the stack of each thread of the program, innermost line first, and what it is
+    doing. Those of ours are left out. Takes 20 µs per thread.
+    """
+    known = {thread.ident: thread for thread in threading.enumerate()}
+    main = threading.main_thread().ident
+    frames = frames_by_thread()
+    left_out = max(len(frames) - _MOST_THREADS, 0)
+    found = []
+    for ident, frame in list(frames.items())[:_MOST_THREADS]:
+        thread = known.get(ident)
+        name = "" if thread is None else thread.name
+        if name.startswith(_OURS):
+            continue
+        doing = reader.read(frame)
+        found.append(
+            {
+                "name": name,
+                "ident": ident,
+                "native_id": None if thread is None else thread.native_id,
+                "main": ident == main,
+                "daemon": thread is not None and thread.daemon,
+                "state": doing.state,
+                "stack": [as_text(one) for one in reader.stack(frame)[:_MOST_LINES]],
+            }
+        )
+    frames.clear()
+    found.sort(key=lambda one: not one["main"])
+    return {"threads": found, "left_out": left_out}
+
+
+def as_text(line: SourceLine) -> str:
+    """Return ``file.py:12 in function``."""
+    return f"{display_path(line.file)}:{line.line} in {line.function}"

@@ -1,0 +1,109 @@
+"""Threads as the kernel sees them: processor time, and whether they run. Linux only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+import threading
+import time
+
+from jaxmon import interrupts
+
+
+_MOST = 64
+_LINUX = sys.platform == "linux"
+# Kernel: include/linux/posix-timers.h, the clock of a thread's processor time.
+_CPU_CLOCK_OF_THREAD = 6
+_THREAD = getattr(resource, "RUSAGE_THREAD", None)
+_clock_gettime = getattr(time, "clock_gettime", None)
+
+
+def times_slept() -> int:
+    """Return how often this thread has given up its processor to wait."""
+    return 0 if _THREAD is None else resource.getrusage(_THREAD).ru_nvcsw
+
+
+class Task:
+    """
+    One thread.
+
+    Args:
+        number: its number in the kernel.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._clock = (~number << 3) | _CPU_CLOCK_OF_THREAD
+        self._used = self._now()
+        self._state: int | None = None
+        with contextlib.suppress(OSError):
+            self._state = os.open(f"/proc/self/task/{number}/stat", os.O_RDONLY)
+
+    def cpu(self) -> float:
+        """Return the processor seconds used since the last time; a microsecond."""
+        before, self._used = self._used, self._now()
+        return max(self._used - before, 0.0)
+
+    def runs(self) -> bool:
+        """
+        Return whether it is running, or ready to; ten microseconds.
+
+        A thread that waits for the interpreter does not run.
+        """
+        if self._state is None:
+            return False
+        try:
+            # "123 (name) R ...": the name may contain anything.
+            read = os.pread(self._state, 512, 0)
+        except OSError as error:  # it has ended
+            interrupts.pass_on(error)
+            return False
+        return read[read.rfind(b")") + 2 :][:1] == b"R"
+
+    def close(self) -> None:
+        """Close its file."""
+        if self._state is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._state)
+            self._state = None
+
+    def _now(self) -> float:
+        try:
+            return 0.0 if _clock_gettime is None else float(_clock_gettime(self._clock))
+        except OSError as error:  # it has ended
+            interrupts.pass_on(error)
+            return 0.0
+
+
+class Tasks:
+    """Threads of this process by Python's number, at most 64 at a time."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Task] = {}
+
+    def get(self, ident: int) -> Task | None:
+        """Return the thread *ident*, `None` if the kernel's number is unknown."""
+        # Without its lock, which the program may hold.
+        thread = threading._active.get(ident) if _LINUX else None  # type: ignore[attr-defined] # noqa: SLF001
+        number = None if thread is None else thread.native_id
+        if thread is not None and thread is threading.main_thread():
+            number = os.getpid()  # in a forked child Python has the parent's
+        found = self._known.get(ident)
+        if found is not None and found.number == number:
+            return found
+        if found is not None:
+            self._known.pop(ident).close()
+        if number is None:
+            return None
+        if len(self._known) >= _MOST:
+            self.close()
+        made = self._known[ident] = Task(number)
+        return made
+
+    def close(self) -> None:
+        """Close all files."""
+        for task in self._known.values():
+            task.close()
+        self._known.clear()

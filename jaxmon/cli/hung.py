@@ -1,0 +1,64 @@
+"""What the kernel knows of a process that does not respond."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from pathlib import Path
+
+
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "in an uninterruptible wait (disk, network file system or driver)",
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+    "Z": "ended, but not waited for",
+}
+_MOST = 200
+
+
+def listener(path: Path) -> int | None:
+    """Return the number of the process that listens on the Unix socket *path*."""
+    # Linux: unix(7), SO_PEERCRED of a connected socket is of the process that listens.
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(1.0)
+        client.connect(str(path))
+        credentials = client.getsockopt(
+            socket.SOL_SOCKET, option, struct.calcsize("3i")
+        )
+        number: int = struct.unpack("3i", credentials)[0]
+        return number or None
+    return None
+
+
+def threads(pid: int) -> list[str]:
+    """
+    Return a line for each thread of process *pid*: name, state, and what it waits for
+    in the kernel, as far as this user may know.
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        for task in sorted(Path(f"/proc/{pid}/task").iterdir(), key=_number)[:_MOST]:
+            with contextlib.suppress(OSError):
+                found.append(_line(task))
+    return found
+
+
+def _line(task: Path) -> str:
+    stat = (task / "stat").read_text(errors="replace")
+    name = stat[stat.index("(") + 1 : stat.rindex(")")]
+    state = stat[stat.rindex(")") + 2]
+    waits = ""
+    with contextlib.suppress(OSError):
+        waits = (task / "wchan").read_text(errors="replace").strip("\0\n ")
+    place = f", in {waits}" if waits not in {"", "0"} else ""
+    return f"{task.name} {name}: {_STATES.get(state, state)}{place}"
+
+
+def _number(task: Path) -> int:
+    return int(task.name) if task.name.isdigit() else 0

@@ -1,0 +1,73 @@
+"""The finding that a program does not get on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.layout import duration
+from jaxmon.report.model import Snapshot
+from jaxmon.report.walltime import Now
+
+
+# How many times as long as ever before.
+_TIMES = 10
+# On a line where it has been before; in a state where it has been; anywhere.
+_ON_THE_LINE = 15.0
+_IN_THE_STATE = 60.0
+_ANYWHERE = 300.0
+# Changes after which a program has a rhythm.
+_RHYTHM = 20
+_MOST_LINES = 5
+
+_DOING = {
+    "data_wait": "been waiting for data",
+    "device": "been in a call of a jitted function",
+    "fetch": "been waiting for results",
+    "transfer": "been copying to the device",
+    "eager": "been in an operation outside of jit",
+    "python": "not called a jitted function",
+    "blocked": "been blocked outside of JAX",
+}
+_ACTIONS = {
+    "data_wait": "The stack shows what the loader waits for: a file system, a worker "
+    "process that has died, a queue that nobody fills.",
+    "device": "The device does not finish. In a job of several processes, one may be "
+    "missing in a collective: compare `jaxmon explain --stacks` of all of them.",
+    "blocked": "The stack shows what it waits for: a lock that another thread holds, a "
+    "file, a socket. `jaxmon explain --stacks` shows the other threads.",
+    "python": "The stack shows the loop it is in.",
+}
+_ACTIONS["fetch"] = _ACTIONS["transfer"] = _ACTIONS["device"]
+
+
+def stalled(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect a program that has been doing the same thing far longer than before."""
+    now = snapshot.time.now
+    if now.state not in _DOING or not _is_long(now):
+        return
+    before = ""
+    if now.changes and now.longest_before:
+        before = f"; before, it took {duration(now.longest_before)} at most"
+    where = f" at {now.place}" if now.place else ""
+    yield Finding(
+        "stalled",
+        now.place,
+        f"The program has {_DOING[now.state]} for {duration(now.seconds)}{where}"
+        f"{before}.",
+        now.stack[:_MOST_LINES],
+        _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads."),
+        where=now.place,
+    )
+
+
+def _is_long(now: Now) -> bool:
+    """Return whether what goes on *now* is far longer than usual."""
+    if now.seconds >= _ANYWHERE:
+        return now.seconds >= _TIMES * now.longest_there
+    if now.changes < _RHYTHM:
+        return False
+    there, before = now.longest_there, now.longest_before
+    on_the_line = there and now.seconds >= max(_ON_THE_LINE, _TIMES * there)
+    in_the_state = before and now.seconds >= max(_IN_THE_STATE, _TIMES * before)
+    return bool(on_the_line or in_the_state)

@@ -1,0 +1,286 @@
+"""
+Findings on what the wall time goes into. The constants here are the thresholds.
+
+A state is worth a finding from a tenth of the time on. Which of them is to blame
+depends on the device: while it is busy, the host may wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.layout import duration, share
+from jaxmon.report.model import Snapshot
+from jaxmon.report.walltime import Period
+
+
+_WORTH = 0.1
+# While the time of the device is unknown, it may be computing meanwhile.
+_WORTH_IN_DOUBT = 0.25
+_MOST_LINES = 3
+_OF_A_LINE = 0.02
+_MORE = 5
+# The device is busy if it explains this share of the wait for it.
+_EXPLAINED = 0.7
+
+
+def eager(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect time spent in operations outside of jit."""
+    if (period := _settled(snapshot)) is None:
+        return
+    dispatch = period.of("eager")
+    took = dispatch + _eager_waits(snapshot, period)
+    if took < _WORTH * period.seconds:
+        return
+    lines = period.lines("eager")
+    yield Finding(
+        "eager",
+        lines[0][0] if lines else "",
+        f"Operations outside of jit took {_part(took, period)}"
+        + _mostly(lines, dispatch),
+        _told(lines),
+        "Call them within a function decorated with jax.jit: one program instead of "
+        "one dispatch for each operation. Replace loops over elements by jax.vmap, "
+        "jax.lax.scan or array operations.",
+        where=lines[0][0] if lines else "",
+        seconds=_of_all(took, period, snapshot),
+    )
+
+
+def data_wait(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect loops that wait for data."""
+    if (period := _settled(snapshot)) is None:
+        return
+    took = period.of("data_wait")
+    if took < _WORTH * period.seconds:
+        return
+    lines = period.lines("data_wait")
+    yield Finding(
+        "data_wait",
+        lines[0][0] if lines else "",
+        f"The program waited for data for {_part(took, period)}" + _mostly(lines, took),
+        _told(lines),
+        "Prepare the next batches while the device computes: a prefetching loader in "
+        "other threads or processes, fewer and larger files, decoding ahead of time.",
+        where=lines[0][0] if lines else "",
+        seconds=_of_all(took, period, snapshot),
+    )
+
+
+def host(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect Python that keeps the device waiting."""
+    if (period := _settled(snapshot)) is None:
+        return
+    took, busy = period.of("python"), _busy(snapshot, period)
+    # What the device computes while the host does not wait for it.
+    hidden = max(busy - period.of("device", "fetch"), 0.0)
+    idle = took - min(hidden, took)
+    if idle < (_WORTH if busy else _WORTH_IN_DOUBT) * period.seconds:
+        return
+    lines = period.lines("python")
+    yield Finding(
+        "host",
+        lines[0][0] if lines else "",
+        f"Python {'kept the device waiting for' if busy else 'took'} "
+        f"{_part(idle, period)}" + _mostly(lines, took),
+        _told(lines),
+        "Move this work out of the loop, to another thread or process, or do it while "
+        "the device computes: between the call and the first read of its result.",
+        where=lines[0][0] if lines else "",
+        seconds=_of_all(idle, period, snapshot),
+    )
+
+
+def blocked(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect loops that wait for locks, files, sockets or timers."""
+    if (period := _settled(snapshot)) is None:
+        return
+    took = period.of("blocked")
+    if took < _WORTH * period.seconds:
+        return
+    lines = period.lines("blocked")
+    yield Finding(
+        "blocked",
+        lines[0][0] if lines else "",
+        f"The program was blocked outside of JAX for {_part(took, period)}"
+        + _mostly(lines, took),
+        _told(lines),
+        "Look at what these lines wait for: a lock, a file, a socket, a timer. Let "
+        "another thread wait for it, or do it less often.",
+        where=lines[0][0] if lines else "",
+        seconds=_of_all(took, period, snapshot),
+    )
+
+
+def copies(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect time spent copying to the device."""
+    if (period := _settled(snapshot)) is None:
+        return
+    took = period.of("transfer")
+    if took < _WORTH * period.seconds:
+        return
+    lines = period.lines("transfer")
+    yield Finding(
+        "copies",
+        lines[0][0] if lines else "",
+        f"Copying to the device took {_part(took, period)}" + _mostly(lines, took),
+        _told(lines),
+        "Copy data that does not change once, and the rest ahead of time: call "
+        "jax.device_put on the next batch before the step of this one.",
+        where=lines[0][0] if lines else "",
+        seconds=_of_all(took, period, snapshot),
+    )
+
+
+def fetches(snapshot: Snapshot) -> Iterator[Finding]:
+    """
+    Detect reads of results that cost time: because the device is not busy meanwhile, or
+    because the host cannot work ahead.
+    """
+    if (period := _settled(snapshot)) is None:
+        return
+    busy = _busy(snapshot, period)
+    waited = period.of("fetch") - _eager_waits(snapshot, period)
+    if waited < _WORTH * period.seconds:
+        return
+    # If its time is unknown, the device is taken to be busy.
+    computing = min(max(busy - period.of("device"), 0.0), waited) if busy else waited
+    hidden = max(busy - period.of("device", "fetch"), 0.0)
+    work = max(period.of("python", "eager", "transfer") - hidden, 0.0)
+    ahead = min(work, computing)
+    won = waited - computing + ahead
+    if won < _WORTH * period.seconds:
+        return
+    lines = period.lines("fetch")
+    yield Finding(
+        "fetch",
+        lines[0][0] if lines else "",
+        f"Reading results took {_part(waited, period)}; the device was computing for "
+        f"{duration(computing)} of that{_mostly(lines, waited)}",
+        _told(lines),
+        "Each read waits for all preceding device work, and the host cannot work "
+        "ahead. Read a value one step later, every hundredth step, or several at once "
+        "with jax.device_get.",
+        where=lines[0][0] if lines else "",
+        seconds=_of_all(won, period, snapshot),
+    )
+
+
+def device(snapshot: Snapshot) -> Iterator[Finding]:
+    """Say that the device computes, if that is what takes the time."""
+    if (period := _settled(snapshot)) is None:
+        return
+    took = period.of("device", "fetch") - _eager_waits(snapshot, period)
+    if took < _WORTH * period.seconds:
+        return
+    busy = _busy(snapshot, period)
+    if busy and busy < _EXPLAINED * took:
+        return
+    most = sorted(snapshot.functions, key=lambda one: -one.device_seconds)
+    known = [one for one in most if one.device_seconds > 0][:_MOST_LINES]
+    mostly = f", mostly {known[0].name}" if known else ""
+    yield Finding(
+        "device",
+        known[0].name if known else "",
+        f"The device computed, or the program waited for it, for "
+        f"{_part(took, period)}{mostly}.",
+        tuple(
+            f"{one.name}: {duration(one.device_seconds)} in {one.calls or 0:,} calls"
+            for one in known
+        ),
+        "The host keeps it busy. `jaxmon profile` shows which operations take the "
+        "time.",
+    )
+
+
+def compiling(snapshot: Snapshot) -> Iterator[Finding]:
+    """Say that first compiles take the time."""
+    if (period := _settled(snapshot)) is None:
+        return
+    took, functions = period.of("compile"), snapshot.functions
+    again = sum(one.recompile_time(c) for one in functions for c in one.recompiles)
+    if took < _WORTH * period.seconds or again > took / 2:
+        return
+    known = [one for one in functions if one.built][:_MOST_LINES]
+    yield Finding(
+        "compiling",
+        known[0].name if known else "",
+        f"Compiling took {_part(took, period)}, most of it first compiles.",
+        tuple(f"{one.name}: {duration(one.compile_time)}" for one in known),
+        "A longer run does not compile more; a persistent cache (see "
+        "JAX_COMPILATION_CACHE_DIR) saves it in the next.",
+    )
+
+
+def idle(snapshot: Snapshot) -> Iterator[Finding]:
+    """Say that there was nothing to do."""
+    if (period := _settled(snapshot)) is None:
+        return
+    took = period.of("idle")
+    if took >= _WORTH * period.seconds:
+        text = f"The program was idle for {_part(took, period)}."
+        yield Finding("idle", "", text, (), "")
+
+
+def _settled(snapshot: Snapshot) -> Period | None:
+    """Return the period to judge, `None` if there are too few looks."""
+    period = snapshot.time.period
+    return period if period.settled else None
+
+
+def _jitted(snapshot: Snapshot) -> bool:
+    """Return whether the program calls jitted functions."""
+    users = [one for one in snapshot.functions if not one.internal]
+    return any(one.calls or one.misses for one in users)
+
+
+def _eager_waits(snapshot: Snapshot, period: Period) -> float:
+    """
+    Return for how long the program waited for results of operations outside of jit: if
+    it hardly dispatches anything else, these are what the device computes.
+    """
+    dispatch, called = period.of("eager"), period.of("device")
+    waited, busy = period.of("fetch"), _busy(snapshot, period)
+    if not _jitted(snapshot):
+        return waited
+    few = dispatch < _OF_A_LINE * period.seconds or dispatch < _MORE * called
+    return 0.0 if few or busy > (1 - _EXPLAINED) * waited else waited
+
+
+def _busy(snapshot: Snapshot, period: Period) -> float:
+    """
+    Return for how long the device computed in *period*, as far as known: mean execution
+    time times calls of each function, in proportion.
+    """
+    since_start = snapshot.time.since_start.seconds
+    if since_start <= 0:
+        return 0.0
+    busy = sum(one.device_seconds for one in snapshot.functions)
+    return min(busy * period.seconds / since_start, period.seconds)
+
+
+def _part(seconds: float, period: Period) -> str:
+    part = share(seconds, period.seconds)
+    return f"{duration(seconds)}, {part} of {duration(period.seconds)}"
+
+
+def _of_all(seconds: float, period: Period, snapshot: Snapshot) -> float:
+    """Return *seconds* of *period*, as a part of the whole observed time."""
+    observed = snapshot.process.observed_seconds
+    return seconds / period.seconds * observed if observed else seconds
+
+
+def _mostly(lines: list[tuple[str, float]], took: float) -> str:
+    if not lines or not took:
+        return "."
+    return f": {share(min(lines[0][1], took), took)} of it at {lines[0][0]}."
+
+
+def _told(lines: list[tuple[str, float]]) -> tuple[str, ...]:
+    whole = sum(seconds for _, seconds in lines)
+    return tuple(
+        f"{place}: {duration(seconds)}"
+        for place, seconds in lines[1:_MOST_LINES]
+        if seconds >= _OF_A_LINE * whole
+    )

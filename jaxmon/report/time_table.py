@@ -1,0 +1,103 @@
+"""The section of a report on where the time goes."""
+
+from __future__ import annotations
+
+from jaxmon.report.layout import (
+    UNKNOWN,
+    Column,
+    duration,
+    ending,
+    share,
+    shortened,
+    table,
+)
+from jaxmon.report.model import Snapshot
+from jaxmon.report.walltime import Period
+
+
+STATES = {
+    "compile": "compiling",
+    "data_wait": "waiting for data",
+    "device": "running jitted functions",
+    "fetch": "waiting for results",
+    "transfer": "copying to the device",
+    "eager": "operations outside of jit",
+    "python": "Python",
+    "blocked": "blocked outside of JAX",
+    "idle": "idle",
+}
+"""What is displayed for each state, in the order of equal times."""
+
+_WORTH = 0.005
+_MOST_ROWS = 9
+# An activity that takes more than this is what the program does.
+_MOST_OF_THE_TIME = 0.5
+
+
+def time_table(snapshot: Snapshot, width: int, *, most: int = _MOST_ROWS) -> list[str]:
+    """Return what the time goes into, most first."""
+    period = snapshot.time.period
+    if not period.settled:
+        return []
+    layout = [
+        Column("STATE", 27, right=False),
+        Column("TIME", 12),
+        Column("SHARE", 8),
+        Column("±", 6),
+        Column("", 2),
+        Column("MOSTLY AT", right=False, cut=ending),
+    ]
+    lately = period is snapshot.time.lately
+    heading = f"WHERE THE TIME GOES: {'the last ' if lately else ''}"
+    heading += duration(period.seconds)
+    if now := _now(snapshot):
+        heading += f"; now {now}"
+    rows = [row for seconds, row in _rows(period) if seconds >= _WORTH * period.seconds]
+    return [shortened(heading, width), *table(layout, rows[:most], width=width)]
+
+
+def _rows(period: Period) -> list[tuple[float, list[str]]]:
+    own = {
+        name: seconds
+        for name, seconds in period.activities.items()
+        if seconds < _MOST_OF_THE_TIME * period.seconds
+    }
+    found = [
+        (s, [n, duration(s), share(s, period.seconds), "", "", ""])
+        for n, s in own.items()
+    ]
+    for state, name in STATES.items():
+        places = [one for one in period.places if one.state == state]
+        elsewhere = sum(one.seconds for one in places if one.activity in own)
+        known = period.states.get(state)
+        if known is None:
+            continue
+        seconds = max(known.seconds - elsewhere, 0.0)
+        lines = [one for one in places if one.activity not in own]
+        top = max(lines, key=lambda one: one.seconds, default=None)
+        where = "" if top is None else top.place or top.function
+        error = share(known.error_seconds, period.seconds)
+        found.append(
+            (
+                seconds,
+                [
+                    name,
+                    duration(seconds),
+                    share(seconds, period.seconds),
+                    error,
+                    "",
+                    where or UNKNOWN,
+                ],
+            )
+        )
+    return sorted(found, key=lambda item: -item[0])
+
+
+def _now(snapshot: Snapshot) -> str:
+    now = snapshot.time.now
+    if now.state not in STATES:
+        return ""
+    text = STATES[now.state]
+    if now.seconds >= 1:
+        text += f" for {duration(now.seconds)}"
+    return text

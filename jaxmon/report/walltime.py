@@ -1,0 +1,110 @@
+"""The ledger of time: what the wall time of a process went into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+_LONG_SECONDS = 900.0
+_FEW_LOOKS = 100
+_SHORT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class StateTime:
+    """Seconds of one state, and half the width of their 95 % confidence interval."""
+
+    seconds: float = 0.0
+    error_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceTime:
+    """Seconds of one state on one line, within an activity that the program marks."""
+
+    activity: str = ""
+    state: str = ""
+    place: str = ""
+    function: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """
+    What a period went into.
+
+    Attributes:
+        seconds: its length.
+        looks: how often the program was looked at.
+        states: seconds by state; together the whole period.
+        activities: seconds by activity that the program marks.
+        places: the lines that took most.
+    """
+
+    seconds: float = 0.0
+    looks: int = 0
+    states: Mapping[str, StateTime] = field(default_factory=dict)
+    activities: Mapping[str, float] = field(default_factory=dict)
+    places: tuple[PlaceTime, ...] = ()
+
+    @property
+    def settled(self) -> bool:
+        """Whether there are enough looks to judge."""
+        return self.looks >= _FEW_LOOKS and self.seconds >= _SHORT_SECONDS
+
+    def of(self, *states: str) -> float:
+        """Return the seconds of *states* together."""
+        return sum(self.states[s].seconds for s in states if s in self.states)
+
+    def share(self, *states: str) -> float:
+        """Return the share of *states* together, from 0 to 1."""
+        return self.of(*states) / self.seconds if self.seconds > 0 else 0.0
+
+    def lines(self, *states: str) -> list[tuple[str, float]]:
+        """Return the lines of *states* and their seconds, most first."""
+        found: dict[str, float] = {}
+        for one in self.places:
+            if one.state in states and one.place:
+                found[one.place] = found.get(one.place, 0.0) + one.seconds
+        return sorted(found.items(), key=lambda item: -item[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """
+    What the program is doing.
+
+    Attributes:
+        seconds: how long it has been doing that without a pause.
+        longest_before: how long it has been in that state before, at most.
+        longest_there: the same on that line.
+        changes: how often it has begun to do something else.
+        stack: lines of its stack, innermost first.
+    """
+
+    activity: str = ""
+    state: str = ""
+    place: str = ""
+    function: str = ""
+    seconds: float = 0.0
+    longest_before: float = 0.0
+    longest_there: float = 0.0
+    changes: int = 0
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WallTime:
+    """The ledger since the start and of the last minutes, and what goes on now."""
+
+    since_start: Period = field(default_factory=Period)
+    lately: Period = field(default_factory=Period)
+    now: Now = field(default_factory=Now)
+
+    @property
+    def period(self) -> Period:
+        """The last minutes of a process that has run for long, else its whole life."""
+        long = self.since_start.seconds > _LONG_SECONDS
+        return self.lately if long else self.since_start

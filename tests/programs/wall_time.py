@@ -1,0 +1,211 @@
+"""
+Programs that know what their time goes into: one kind each, for so many seconds.
+
+Prints the shares measured with clocks inside the program, and those of the ledger, as
+JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import jaxmon
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.walltime.part import WallTime
+
+
+KIND, SECONDS = sys.argv[1], float(sys.argv[2])
+AGENT = jaxmon.instrument(port=None, socket=False, time_interval=0.02)
+
+truth: dict[str, float] = {}
+
+
+@contextmanager
+def clock(state: str) -> Iterator[None]:
+    """Add the time of the block to *state*."""
+    began = time.perf_counter()
+    yield
+    truth[state] = truth.get(state, 0.0) + time.perf_counter() - began
+
+
+def spin(seconds: float) -> None:
+    """Run Python for *seconds*."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+@jax.jit  # type: ignore[untyped-decorator]
+def step(state: Any, batch: Any) -> Any:
+    for _ in range(6):
+        state = jnp.tanh(state @ batch)
+    return state, state.sum()
+
+
+def batches(wait: Callable[[float], None] | None) -> Iterator[Any]:
+    batch = jnp.ones((300, 300)) * 0.01
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end:
+        with clock("data_wait"):
+            if wait is not None:
+                wait(0.02)
+        yield batch
+
+
+def train(wait: Callable[[float], None] | None, rest: Callable[[Any], None]) -> None:
+    state = jnp.ones((300, 300)) * 0.01
+    for batch in batches(wait):
+        with clock("device"):
+            state, loss = step(state, batch)
+        rest(loss)
+
+
+def nothing(loss: Any) -> None:
+    pass
+
+
+def fetch(loss: Any) -> None:
+    with clock("fetch"):
+        float(loss)
+
+
+def fetch_and_think(loss: Any) -> None:
+    fetch(loss)
+    with clock("python"):
+        spin(0.006)
+
+
+def wait_outside(loss: Any) -> None:
+    fetch(loss)
+    with clock("blocked"):
+        time.sleep(0.01)
+
+
+def compile_again(loss: Any) -> None:
+    fetch(loss)
+    with clock("compile"):
+        number = time.perf_counter()
+        jax.jit(lambda x: (x * number).sum()).lower(loss).compile()
+
+
+def eager() -> None:
+    values = jnp.arange(8.0)
+    end = time.perf_counter() + SECONDS
+    with clock("eager"):
+        while time.perf_counter() < end:
+            values = values * 1.0001 + 0.1
+
+
+def marked(loss: Any) -> None:
+    fetch(loss)
+    with clock("checkpoint"), jaxmon.activity("checkpoint"):
+        time.sleep(0.01)
+
+
+def serve() -> None:
+    """Serve requests from a queue in another thread, which compiles nothing."""
+    work: queue.Queue[Any] = queue.Queue()
+    state, batch = jnp.ones((300, 300)), jnp.ones((300, 300))
+
+    def serving() -> None:
+        while True:
+            with clock("idle"):
+                item = work.get()
+            if item is None:
+                break
+            with jaxmon.request("predict"):
+                with clock("device"):
+                    _, loss = step(state, batch)
+                fetch(loss)
+
+    step(state, batch)
+    thread = threading.Thread(target=serving)
+    thread.start()
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end:
+        work.put(1)
+        time.sleep(0.02)
+    work.put(None)
+    thread.join()
+
+
+def hang() -> None:
+    """Train, then wait for a batch that never comes."""
+
+    def never(_: Any) -> Iterator[Any]:
+        yield from batches(None)
+        with clock("data_wait"):
+            threading.Event().wait(SECONDS)
+
+    state = jnp.ones((300, 300)) * 0.01
+    for batch in never(None):
+        with clock("device"):
+            state, loss = step(state, batch)
+        fetch(loss)
+
+
+PROGRAMS: dict[str, Callable[[], None]] = {
+    "slow_data": lambda: train(time.sleep, nothing),
+    "python_data": lambda: train(spin, nothing),
+    "eager": eager,
+    "fetching": lambda: train(None, fetch_and_think),
+    "compiling": lambda: train(None, compile_again),
+    "blocked": lambda: train(None, wait_outside),
+    "marked": lambda: train(None, marked),
+    "serving": serve,
+    "hanging": hang,
+}
+
+
+def ledger() -> dict[str, Any]:
+    """Return the ledger since the start."""
+    runtime = runtime_of(AGENT)
+    part = None if runtime is None else runtime.part(WallTime)
+    assert part is not None
+    return part.snapshot()
+
+
+def main() -> None:
+    """Warm up, then measure."""
+    fetch(step(jnp.ones((300, 300)), jnp.ones((300, 300)))[1])
+    while not ledger()["since_start"]["looks"]:
+        time.sleep(0.01)
+    truth.clear()
+    before, began = ledger()["since_start"], time.perf_counter()
+    PROGRAMS[KIND]()
+    found, seconds = ledger(), time.perf_counter() - began
+    whole = found["since_start"]
+    looked = whole["seconds"] - before["seconds"]
+    states = {
+        name: (one["seconds"] - before["states"].get(name, {"seconds": 0.0})["seconds"])
+        / looked
+        for name, one in whole["states"].items()
+    }
+    document = {
+        "truth": {name: one / seconds for name, one in truth.items()},
+        "states": states,
+        "activities": {n: s / looked for n, s in whole["activities"].items()},
+        "closed": looked / seconds,
+        "now": found["now"],
+        "place": {
+            name: max(
+                whole["places"], key=lambda p: (p["state"] == name, p["seconds"])
+            )["place"]
+            for name in states
+        },
+        "looks": whole["looks"] - before["looks"],
+    }
+    print(json.dumps(document))
+
+
+main()

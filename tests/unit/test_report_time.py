@@ -1,0 +1,159 @@
+"""Findings on where the time goes, and on programs that do not get on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.stacks import stacks
+from tests.reports import findings, function
+
+
+SECONDS = 600.0
+
+
+def ledger(states: dict[str, float], **now: Any) -> dict[str, Any]:
+    """Return a ledger of ten minutes with these shares, each on a line of its own."""
+    period = {
+        "seconds": SECONDS,
+        "looks": 6_000,
+        "states": {
+            state: {"seconds": share * SECONDS, "error_seconds": 1.0}
+            for state, share in states.items()
+        },
+        "places": [
+            {"state": state, "place": f"{state}.py:7", "seconds": share * SECONDS}
+            for state, share in states.items()
+        ],
+    }
+    return {"since_start": period, "now": now}
+
+
+def computing(seconds: float) -> dict[str, Any]:
+    """Return a function that the device has computed for *seconds*."""
+    return function(
+        compiles={"compiled": 1},
+        recompiles={},
+        samples={"execution_mean": seconds / 9_000, "samples": 500},
+    )
+
+
+def found(states: dict[str, float], **parts: Any) -> list[Finding]:
+    parts = {"functions": computing(0.0), "transfers": {}, **parts}
+    return findings(time=ledger(states), **parts)
+
+
+@pytest.mark.parametrize(
+    ("state", "topic"),
+    [
+        ("eager", "eager"),
+        ("data_wait", "data_wait"),
+        ("blocked", "blocked"),
+        ("transfer", "copies"),
+    ],
+)
+def test_a_tenth_of_the_time_is_worth_a_finding(state, topic):
+    """It says how much, where, and what it would win; a little less is silence."""
+    (much,) = found({state: 0.11, "device": 0.05})
+
+    assert (much.topic, much.where) == (topic, f"{state}.py:7")
+    assert much.seconds == pytest.approx(66.0)
+    assert "11 %" in much.verdict
+    assert found({state: 0.09, "device": 0.05}) == []
+
+
+def test_waiting_for_a_busy_device_is_no_fault():
+    """Whoever reads the loss at each step is told that the device computes."""
+    (only,) = found({"fetch": 0.9, "python": 0.05}, functions=computing(540.0))
+
+    assert only.topic == "device"
+    assert only.about.urgency.name == "NOTE"
+
+
+def test_reads_are_a_fault_if_the_device_is_idle():
+    """Most of such a wait is not the device's computing."""
+    (only,) = found({"fetch": 0.5}, functions=computing(60.0))
+
+    assert only.topic == "fetch"
+    assert only.seconds == pytest.approx(240.0)
+
+
+def test_reads_are_a_fault_if_the_host_could_work_ahead():
+    """The shorter of host work and device work could be hidden."""
+    by_topic = {
+        one.topic: one
+        for one in found({"fetch": 0.5, "python": 0.3}, functions=computing(300.0))
+    }
+
+    assert by_topic["fetch"].seconds == pytest.approx(180.0)
+
+
+def test_python_is_no_fault_while_the_device_computes():
+    """What the host does meanwhile costs nothing."""
+    busy = found({"fetch": 0.2, "python": 0.8}, functions=computing(590.0))
+    idle = found({"fetch": 0.2, "python": 0.8}, functions=computing(120.0))
+
+    assert [one.topic for one in busy if one.about.urgency.name == "TIME"] == []
+    assert [one.topic for one in idle][:1] == ["host"]
+
+
+def test_operations_are_blamed_for_what_the_device_computes_of_them():
+    """Without jitted functions, waiting for results is waiting for operations."""
+    (only,) = findings(
+        time=ledger({"eager": 0.05, "fetch": 0.9}), functions={}, transfers={}
+    )
+
+    assert only.topic == "eager"
+    assert only.seconds == pytest.approx(570.0)
+
+
+def test_few_looks_are_no_reason():
+    """Nothing is said about the first seconds of a program."""
+    few = ledger({"data_wait": 1.0})
+    few["since_start"]["looks"] = 20
+
+    assert findings(time=few, transfers={}) == []
+
+
+@pytest.mark.parametrize(
+    ("now", "stalls"),
+    [
+        ({"seconds": 16.0, "longest_there": 1.0, "longest_before": 1.0}, True),
+        ({"seconds": 14.0, "longest_there": 1.0, "longest_before": 1.0}, False),
+        ({"seconds": 59.0, "longest_before": 1.0}, False),
+        ({"seconds": 61.0, "longest_before": 1.0}, True),
+        ({"seconds": 61.0, "longest_before": 30.0}, False),
+        ({"seconds": 61.0, "longest_before": 1.0, "changes": 3}, False),
+        ({"seconds": 301.0, "changes": 0}, True),
+        ({"seconds": 301.0, "longest_there": 200.0}, False),
+        ({"seconds": 9_000.0, "state": "idle"}, False),
+    ],
+)
+def test_a_program_stalls_if_it_takes_far_longer_than_ever(now, stalls):
+    """Long for this line, for this state, or for anything; never while it is idle."""
+    now = {"state": "data_wait", "place": "a.py:3", "changes": 500, **now}
+    topics = [
+        one.topic
+        for one in findings(time=ledger({"device": 0.05}, **now), transfers={})
+    ]
+
+    assert topics == (["stalled"] if stalls else [])
+
+
+def test_threads_with_equal_stacks_are_shown_once():
+    """A pool of workers takes as much room as one."""
+    stack = ["queue.py:171 in get", "pool.py:9 in work"]
+    main = {"name": "MainThread", "native_id": 7, "state": "device", "stack": ["a:1"]}
+    pool = [{"name": f"w{n}", "state": "idle", "stack": stack} for n in range(3)]
+
+    assert stacks({"threads": [main, *pool]}, 80) == [
+        "MainThread (7): running jitted functions",
+        "  a:1",
+        "",
+        "w0 and 2 more: idle",
+        "  queue.py:171 in get",
+        "  pool.py:9 in work",
+    ]
+    assert stacks({"threads": 3}, 80) == []

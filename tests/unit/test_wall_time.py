@@ -1,0 +1,126 @@
+"""The ledger of time: how looks add up, and when a program does not get on."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from types import FrameType
+
+import pytest
+
+from jaxmon.agent.jaxlink import other_threads
+from jaxmon.agent.walltime.ledger import Entry, Found, Period, TimeLedger
+from jaxmon.agent.walltime.progress import Progress
+
+
+STEP = Entry("", "device", "train.py:9", "train.step")
+LOAD = Entry("", "data_wait", "data.py:4", "")
+READ = Entry("", "fetch", "train.py:10", "")
+THINK = Entry("", "python", "train.py:12", "")
+
+
+def period(*looks: tuple[Entry, Found, float]) -> Period:
+    found = Period()
+    for entry, how, seconds in looks:
+        found.add(entry, how, seconds)
+    return found
+
+
+def test_looks_add_up_to_the_wall_time():
+    """Whatever is found, and however it is corrected, no time is lost or made up."""
+    found = period(
+        (STEP, Found.WAITING, 3.0),
+        (LOAD, Found.RUNNING, 2.0),
+        (READ, Found.STOPPED, 1.5),
+        (THINK, Found.RUNNING, 0.5),
+    )
+
+    assert sum(found.corrected().values()) == pytest.approx(found.seconds) == 7.0
+
+
+def test_short_python_is_found_where_it_stops():
+    """Python that ends in a read is no read, but its line is only about right."""
+    found = period((READ, Found.WAITING, 6.0), (READ, Found.STOPPED, 4.0))
+
+    assert found.corrected() == {READ: 6.0, READ._replace(state="python"): 4.0}
+
+
+def test_ends_of_long_python_belong_to_it():
+    """A loader that works for long stretches is not blamed on the call after it."""
+    found = period((LOAD, Found.RUNNING, 9.0), (STEP, Found.STOPPED, 3.0))
+
+    assert found.corrected() == {LOAD: 12.0}
+
+
+def test_a_share_is_known_the_better_the_more_looks_there_are():
+    """Half of a hundred looks is half within ten percent, of ten thousand, in one."""
+    few, many = Period(), Period()
+    few.looks, many.looks = 100, 10_000
+
+    assert few.error(0.5) == pytest.approx(0.108, abs=0.001)
+    assert many.error(0.5) == pytest.approx(0.0099, abs=0.0001)
+    assert Period().error(0.5) == 1.0
+
+
+def test_the_ledger_forgets_all_but_the_last_minutes():
+    """What is lately is not what has been since the start."""
+    ledger = TimeLedger()
+    for _ in range(10):
+        ledger.add(STEP, Found.WAITING, 60.0)
+    for _ in range(6):
+        ledger.add(LOAD, Found.WAITING, 60.0)
+
+    assert ledger.lately().corrected() == {LOAD: 360.0}
+    assert ledger.by_state() == {"device": 600.0, "data_wait": 360.0}
+
+
+def test_places_are_bounded():
+    """A program with any number of lines takes no more memory."""
+    found = Period()
+    for line in range(5_000):
+        found.add(THINK._replace(place=f"a.py:{line}"), Found.RUNNING, 1.0)
+
+    assert len(found.entries[Found.RUNNING]) <= 201
+    assert found.seconds == sum(found.corrected().values()) == 5_000
+
+
+def test_a_thread_that_never_wakes_does_the_same_thing():
+    """It counts from when it began, and is compared with what was usual."""
+    progress = Progress(lambda: 0)
+    for time in range(10):
+        progress.seen(LOAD, 1, time * 2.0, cpu=0.001)
+        progress.seen(STEP, 1, time * 2.0 + 1, cpu=0.001)
+    for time in range(20, 90):
+        progress.seen(LOAD, 1, float(time), cpu=0.0)
+
+    now = progress.as_json(90.0)
+    assert (now["state"], now["seconds"]) == ("data_wait", 70.0)
+    assert (now["longest_before"], now["changes"]) == (1.0, 20)
+
+
+def test_a_program_that_calls_gets_on():
+    """The same line at every look is progress as long as functions are called."""
+    calls = iter(range(1_000))
+    progress = Progress(lambda: next(calls))
+    for time in range(100):
+        progress.seen(STEP, 1, float(time), cpu=0.001)
+
+    assert progress.as_json(100.0)["seconds"] <= 2.0
+
+
+def test_stacks_are_not_read_while_the_collector_is_due(monkeypatch):
+    """A frame of another thread is an object, and making one may run the collector."""
+    monkeypatch.setattr(other_threads, "_IN_ALLOCATIONS", True)
+    frame: FrameType = sys._getframe()
+    threshold = gc.get_threshold()
+    try:
+        gc.set_threshold(100_000, *threshold[1:])
+        assert other_threads.frames_by_thread()
+        assert other_threads.caller_of(frame, other_threads.limit()) is frame.f_back
+        gc.set_threshold(1, *threshold[1:])
+        with pytest.raises(other_threads.NotNowError):
+            other_threads.frames_by_thread()
+        with pytest.raises(other_threads.NotNowError):
+            other_threads.caller_of(frame, other_threads.limit())
+    finally:
+        gc.set_threshold(*threshold)
