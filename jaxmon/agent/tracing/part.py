@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from jaxmon import interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.inspection import ABSENT
@@ -162,5 +163,6 @@ class TraceMistakes(Part):
 def _reference(holder: Any) -> Callable[[], Any] | None:
     try:
         return None if holder is ABSENT else weakref.ref(holder)
-    except TypeError:  # its class has no weak references
+    except TypeError as error:  # its class has no weak references
+        interrupts.pass_on(error)
         return type(None)
