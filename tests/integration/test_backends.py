@@ -83,7 +83,7 @@ def look():
     return {
         series.partition("{")[0]: number
         for family in agent.collect() for series, number in family.samples
-        if any(name in series for name in NAMES)
+        if any(name in series.partition("{")[0] for name in NAMES)
     }
 
 kept = jnp.ones(1000, jnp.int8)

@@ -149,7 +149,7 @@ def test_growth_is_over_the_last_minutes():
     found = history.explain()
 
     assert found["growth_seconds"] == 600
-    assert found["growth"] == found["depth"] - found["lowest"] == 59
+    assert found["growth"] == found["depth"] - found["lows"][0] == 59
     assert found["maximum"] == 99
 
 
