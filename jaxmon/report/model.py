@@ -326,8 +326,15 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """What moves between host and device."""
+    """
+    What moves between host and device.
 
+    Attributes:
+        lines: the source lines that transfer.
+        arguments: bytes of NumPy arguments in a call, by function.
+    """
+
+    arguments: Mapping[str, float] = field(default_factory=dict)
     lines: tuple[Transfer, ...] = ()
 
 

@@ -109,6 +109,38 @@ def test_operations_are_blamed_for_what_the_device_computes_of_them():
     assert only.seconds == pytest.approx(570.0)
 
 
+def test_tracing_without_a_compile_belongs_to_the_operations():
+    """Outside of jit, a gradient is traced on each call, and nothing is compiled."""
+    functions = function(phases={"backend_compile": {"seconds": 6.0}}, recompiles={})
+    (only,) = found({"eager": 0.3, "compile": 0.6}, functions=functions)
+
+    assert only.topic == "eager"
+    assert only.seconds == pytest.approx(180 + 360 - 6)
+
+
+def test_large_numpy_arguments_are_copied_on_each_call():
+    """JAX copies them in C++: the function looks busy, and is not computing."""
+    functions = function(
+        compiles={"compiled": 1}, recompiles={}, samples={"dispatch_seconds": 0.02}
+    )
+    (only,) = found(
+        {"device": 0.9},
+        functions=functions,
+        transfers={"arguments": {"train.step": 36_000_000}},
+    )
+
+    assert only.topic == "numpy_argument"
+    assert only.seconds == pytest.approx(180.0)
+    assert [
+        one.topic
+        for one in found(
+            {"device": 0.9},
+            functions=functions,
+            transfers={"arguments": {"train.step": 70_000}},
+        )
+    ] == ["device"]
+
+
 def test_few_looks_are_no_reason():
     """Nothing is said about the first seconds of a program."""
     few = ledger({"data_wait": 1.0})

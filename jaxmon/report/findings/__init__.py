@@ -63,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     time.compiling,
     time.idle,
     transfers.transfers,
+    transfers.arguments,
     cache.cache,
 )
 """Within an urgency, findings that win back the same time keep this order."""

@@ -123,6 +123,9 @@ TOPICS: dict[str, Topic] = {
     "slower": Topic(
         _TIME, catalog.SLOWDOWN, "Debug: Slower than before", "JaxmonSlowdown"
     ),
+    "numpy_argument": Topic(
+        _TIME, catalog.DISPATCH_SECONDS, "Debug: Dispatch time by function"
+    ),
     "transfer": Topic(
         _TIME, catalog.HOST_TRANSFER_SECONDS, "Debug: Time blocked on transfers"
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.report.findings import transfers
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.layout import duration, share
 from jaxmon.report.model import Snapshot
@@ -29,11 +30,12 @@ def eager(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent in operations outside of jit."""
     if (period := _settled(snapshot)) is None:
         return
-    dispatch = period.of("eager")
+    traced = _traced_again(snapshot, period)
+    dispatch = period.of("eager") + traced
     took = dispatch + _eager_waits(snapshot, period)
     if took < _WORTH * period.seconds:
         return
-    lines = period.lines("eager")
+    lines = period.lines("eager", *(["compile"] if traced else []))
     yield Finding(
         "eager",
         lines[0][0] if lines else "",
@@ -175,7 +177,8 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
     if took < _WORTH * period.seconds:
         return
     busy = _busy(snapshot, period)
-    if busy and busy < _EXPLAINED * took:
+    copies = next(transfers.arguments(snapshot), None)
+    if (busy and busy < _EXPLAINED * took) or copies is not None:
         return
     most = sorted(snapshot.functions, key=lambda one: -one.device_seconds)
     known = [one for one in most if one.device_seconds > 0][:_MOST_LINES]
@@ -198,7 +201,8 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     """Say that first compiles take the time."""
     if (period := _settled(snapshot)) is None:
         return
-    took, functions = period.of("compile"), snapshot.functions
+    functions = snapshot.functions
+    took = period.of("compile") - _traced_again(snapshot, period)
     again = sum(one.recompile_time(c) for one in functions for c in one.recompiles)
     if took < _WORTH * period.seconds or again > took / 2:
         return
@@ -246,6 +250,17 @@ def _eager_waits(snapshot: Snapshot, period: Period) -> float:
         return waited
     few = dispatch < _OF_A_LINE * period.seconds or dispatch < _MORE * called
     return 0.0 if few or busy > (1 - _EXPLAINED) * waited else waited
+
+
+def _traced_again(snapshot: Snapshot, period: Period) -> float:
+    """
+    Return the time of tracing that leads to no compile: outside of jit, `jax.grad` and
+    its like trace the operations of a function on each call.
+    """
+    since_start = snapshot.time.since_start.seconds
+    traced = period.of("compile")
+    known = snapshot.compile_time * period.seconds / max(since_start, 1e-9)
+    return traced - known if known < traced / 2 else 0.0
 
 
 def _busy(snapshot: Snapshot, period: Period) -> float:

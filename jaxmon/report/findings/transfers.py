@@ -14,6 +14,8 @@ _WORTH_SECONDS = 1.0
 _LOOP = 100
 _OF_A_NUMBER = 16
 _LOOP_SHARE = 0.01
+_LARGE = 1 << 20
+_OF_THE_TIME = 0.1
 _DID = {"device_to_host": "read from", "sync": "synchronized with"}
 
 
@@ -45,6 +47,28 @@ def transfers(snapshot: Snapshot) -> Iterator[Finding]:
                 where=line.place,
                 seconds=line.seconds,
             )
+
+
+def arguments(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect calls that copy large NumPy arrays to the device each time."""
+    observed = snapshot.process.observed_seconds
+    for function in snapshot.functions:
+        nbytes = snapshot.transfers.arguments.get(function.name, 0.0)
+        dispatch = function.samples.get("dispatch_seconds", 0.0)
+        # The median of a few calls is not the mean of all.
+        took = min(dispatch * (function.calls or 0), observed)
+        if nbytes < _LARGE or took < _OF_THE_TIME * observed:
+            continue
+        yield Finding(
+            "numpy_argument",
+            function.name,
+            f"{function.name} is called with {size(nbytes)} of NumPy arrays: each call "
+            f"copies them to the device, and took {duration(dispatch)} to return.",
+            (f"{times(function.calls or 0)}, about {duration(took)} in all",),
+            "Call jax.device_put on them once, or on the next batch while the device "
+            "computes.",
+            seconds=took,
+        )
 
 
 def _instead_of(line: Transfer) -> str:
