@@ -13,6 +13,7 @@ The parts of an agent, and what each hooks into JAX.
 | runtime_errors | errors | `jax.errors.JaxRuntimeError` | errors raised by syncs |
 | deleted_arrays | errors | JAX's array class | reads of donated arrays |
 | warnings | errors | ``warnings`` in JAX's modules, its loggers | warnings |
+| handoffs | handoffs | queues and thread pools of Python | whom work is for |
 | transfers | transfers | JAX's array class, `device_put` | transfers, syncs |
 | calls | calls | ``pjit._cpp_pjit``, `jax.pmap` | calls and hits |
 | sampling | sampling | JAX's hook after a cached call | dispatch, execution times |
@@ -36,6 +37,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.devices.part import Identity
 from jaxmon.agent.errors.part import Errors
 from jaxmon.agent.errors.warned import Warnings
+from jaxmon.agent.handoffs import Handoffs
 from jaxmon.agent.memory.lines import MemoryLines
 from jaxmon.agent.memory.part import Memory
 from jaxmon.agent.oom.part import OomReports
@@ -68,7 +70,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         from jaxmon.agent.devices.driver_metrics import DeviceMetrics  # noqa: PLC0415
 
         devices = DeviceMetrics(context)
-    attribution = CompileAttribution(indicators.timeline)
+    attribution = CompileAttribution(indicators.timeline, indicators.compiles)
     lines = MemoryLines(context)
     cache = PersistentCache(context)
     recompiles = Recompiles(context)
@@ -122,6 +124,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
             found.append(ExactTiming(context))
     reading = Watcher("numerics", context.guard)
     found += [
+        Handoffs(indicators.routes, context.guard),
         Determinism(context),
         LoggedValues(context, indicators.logged, reading),
         Numerics(context, reading),

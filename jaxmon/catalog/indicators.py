@@ -12,7 +12,8 @@ _requests = Sheet("Requests")
 
 REQUEST_SECONDS = _requests.histogram(
     "jaxmon_request_seconds",
-    "Request latency; a request is cold if a compile happened on its behalf.",
+    "Request latency; cold if a compile ran on its behalf, delayed if it waited for "
+    "another, else warm.",
     "route",
     ("outcome", REQUEST_OUTCOMES),
     ("start", STARTS),

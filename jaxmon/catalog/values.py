@@ -69,7 +69,7 @@ TPU_TRANSFER_DIRECTIONS = (
 )
 TRANSFER_DIRECTIONS = ("device_to_host", "host_to_device")
 CHECK_OUTCOMES = ("passed", "failed")
-STARTS = ("cold", "warm")
+STARTS = ("cold", "delayed", "warm")
 # Xids after which a GPU or its work is usually lost (NVIDIA's Xid catalogue):
 # double-bit ECC, NVLink, fallen off the bus, contained and uncontained ECC, GSP.
 CRITICAL_XIDS = ("48", "62", "64", "74", "79", "94", "95", "119", "120")

@@ -7,6 +7,7 @@ from typing import Any
 
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.batches import BatchFill
+from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.queues import QueueDepths
 from jaxmon.indicators.recorder import Guard
@@ -32,6 +33,7 @@ class Indicators:
         self.routes = Routes(limit)
         self.loops = Loops(limit)
         self.timeline = Timeline(limit)
+        self.compiles = CompileLog()
         self.batches = BatchFill(self.routes.labels)
         self.queues = QueueDepths(limit, guard)
         self.logged = Values(limit)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 
 if TYPE_CHECKING:
+    from jaxmon.indicators.compile_log import CompileLog
     from jaxmon.indicators.loops import Loops
     from jaxmon.indicators.routes import Routes
     from jaxmon.indicators.timeline import Timeline
@@ -64,6 +65,7 @@ class Recorder(Protocol):
     routes: Routes
     loops: Loops
     timeline: Timeline
+    compiles: CompileLog
     guard: Guard
     on_error: Callable[[BaseException], None]
 

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from functools import partial
+from threading import get_ident
 from types import TracebackType
+from typing import Protocol
 from weakref import ref
 
 from jaxmon.indicators.decorate import F, decorated
-from jaxmon.indicators.endings import now
+from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Recorder, recorder, report
 from jaxmon.indicators.routes import Outcome, Route
 
 
 SITE = "requests"
+
+_MOST_NOTES = 1000
+
+
+class Note(Protocol):
+    """An item that is in a queue on behalf of requests."""
+
+    def drop(self, request: OpenRequest) -> bool:
+        """Note that *request* has ended; return whether it is still there."""
+        ...
 
 
 class OpenRequest:
@@ -24,16 +36,33 @@ class OpenRequest:
         outcome: outcome, if the program knows better than the default (error on an
             exception): ``"success"``, ``"client_error"`` or ``"error"``.
         cold: whether a compile happened on its behalf.
+        delayed: whether it waited in a queue for what was compiling.
+        home: the thread that it began on.
+        notes: items that are in queues on its behalf.
         started: when it began, on the performance counter.
     """
 
-    __slots__ = ("_ended", "_indicators", "_route", "cold", "outcome", "started")
+    __slots__ = (
+        "_compiles",
+        "_ended",
+        "_indicators",
+        "_route",
+        "cold",
+        "delayed",
+        "home",
+        "notes",
+        "outcome",
+        "started",
+    )
 
     def __init__(
         self, route: str, indicators: Recorder | None, holder: Request
     ) -> None:
         self.outcome: Outcome | None = None
-        self.cold = False
+        self.cold = self.delayed = False
+        self.home = get_ident()
+        self.notes: dict[Note, None] | None = None
+        self._compiles: list[End] | None = None
         self._ended = False
         self._indicators = indicators
         self._route: Route | None = None
@@ -64,7 +93,7 @@ class OpenRequest:
         Finish and count the request, as leaving the block does. Only the first call
         counts.
         """
-        seconds = now() - self.started
+        ended = now()
         # Not whether it is being served: the garbage collector drops what holds the
         # request of a generator in a cycle before it has that leave its block.
         route = self._route
@@ -74,14 +103,60 @@ class OpenRequest:
         route.serving.pop(self, None)
         try:
             outcome = self.outcome or _outcome(error)
-            route.count(seconds, outcome, cold=self.cold)
+            self._count(route, outcome, ended)
         except Exception:  # noqa: BLE001 - contained: the program goes on
             if self._indicators is not None:
                 self._indicators.guard.failed(SITE)
 
+    def await_compile(self, end: End) -> None:
+        """
+        Note a compile until *end* that may be on its behalf: it is, unless the request
+        ends before.
+        """
+        if self._compiles is None:
+            self._compiles = []
+        self._compiles.append(end)
+
+    def carry(self, note: Note) -> bool:
+        """Keep *note* until the request ends; return whether there is room for it."""
+        if self.notes is None:
+            self.notes = {}
+        if len(self.notes) < _MOST_NOTES:
+            self.notes[note] = None
+            return not self._ended
+        return False
+
+    def _count(self, route: Route, outcome: Outcome, ended: float) -> None:
+        notes, self.notes = self.notes, None
+        waits = False
+        for note in notes or ():
+            waits |= note.drop(self)
+        seconds, indicators = ended - self.started, self._indicators
+        if self.cold or (self._compiles and self._awaited(outcome, ended)):
+            route.count(seconds, outcome, "cold")
+        elif self.delayed:
+            route.count(seconds, outcome, "delayed")
+        elif indicators is None or indicators.compiles.quiet_since(self.started):
+            route.count(seconds, outcome, "warm")
+            route.usual.append(seconds)
+        else:
+            delayed = waits or indicators.compiles.delayed(
+                self.home, self.started, ended, list(route.usual)
+            )
+            route.count(seconds, outcome, "delayed" if delayed else "warm")
+
+    def _awaited(self, outcome: Outcome, ended: float) -> bool:
+        # One that gave up, or failed, may have done so while it waited.
+        return outcome != "success" or any(
+            end and end[0] <= ended for end in self._compiles or ()
+        )
+
     def drop(self) -> None:
         """Discard the request without counting it."""
         self._ended = True
+        notes, self.notes = self.notes, None
+        for note in notes or ():
+            note.drop(self)
         if self._route is not None:
             self._route.serving.pop(self, None)
 
@@ -213,14 +288,16 @@ def request(route: str) -> Request:
     Mark a request: ``with``, ``async with``, or a decorator.
 
     A request is *cold* when a compile happened on its behalf: in its block, and in
-    threads and tasks to which its context was copied (`asyncio.to_thread`, tasks, but
-    not bare ``run_in_executor``). Loading from the persistent cache counts as well;
-    waiting for a compile started by another request does not, because JAX does not
-    report it. An exception makes it an ``error``; cancellation (not an `Exception`) a
-    ``client_error``. Nested requests are not counted separately. For a decorated
-    generator function, a request lasts until the generator is exhausted; what happens
-    in its steps is on its behalf, whichever thread or task runs them; what happens
-    between them is not.
+    threads and tasks to which its context was copied, in what it submitted to a thread
+    pool, and in a batch that has its item: one that it put into an `asyncio.Queue` or
+    `queue.Queue`, or one that names it (`jaxmon.batch`). Loading from the persistent
+    cache counts as well. A request is *delayed* when it waited for a compile that was
+    not on its behalf: in the queue of what compiled, in the event loop that it held, or
+    for a program that another request compiled. An exception makes it an ``error``;
+    cancellation (not an `Exception`) a ``client_error``. Nested requests are not
+    counted separately. For a decorated generator function, a request lasts until the
+    generator is exhausted; what happens in its steps is on its behalf, whichever thread
+    or task runs them; what happens between them is not.
 
     Costs a few microseconds, next to nothing without an agent. Never raises.
 
@@ -237,6 +314,10 @@ def request(route: str) -> Request:
         ...     return x
     """
     return Request(route)
+
+
+entered = _entered.get
+"""Returns something if this context is that of a request, in progress or not; in C."""
 
 
 def serving() -> OpenRequest | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from itertools import product
 from threading import RLock
 from typing import Any, Literal, Protocol
@@ -15,6 +16,9 @@ from jaxmon.indicators.labels import Labels
 
 
 Outcome = Literal["success", "client_error", "error"]
+Start = Literal["cold", "delayed", "warm"]
+
+_LATEST = 32
 
 
 class Serving(Protocol):
@@ -33,9 +37,18 @@ class Route:
         serving: its requests in progress.
         counts: finished requests, by outcome and start.
         seconds: their latency, by the same.
+        usual: seconds that the latest took while nothing compiled.
     """
 
-    __slots__ = ("_lock", "counts", "name", "seconds", "series", "serving")
+    __slots__ = (
+        "_lock",
+        "counts",
+        "name",
+        "seconds",
+        "series",
+        "serving",
+        "usual",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -49,11 +62,12 @@ class Route:
             kind: series(catalog.REQUESTS, name, *kind) for kind in self.counts
         }
         self.seconds: dict[tuple[str, str], Histogram] = {}
+        self.usual: deque[float] = deque(maxlen=_LATEST)
         self._lock = RLock()
 
-    def count(self, seconds: float, outcome: Outcome, *, cold: bool) -> None:
+    def count(self, seconds: float, outcome: Outcome, start: Start) -> None:
         """Count a finished request."""
-        kind = (outcome, "cold" if cold else "warm")
+        kind = (outcome, start)
         with self._lock:
             self.counts[kind] += 1
         latency = self.seconds.get(kind)
@@ -84,10 +98,16 @@ class Route:
 
 
 class Routes:
-    """Routes by label, at most *limit* of them."""
+    """
+    Routes by label, at most *limit* of them.
+
+    Attributes:
+        on_new: called when a route has its first request; may raise.
+    """
 
     def __init__(self, limit: int) -> None:
         self.labels = Labels(limit)
+        self.on_new: Callable[[], object] | None = None
         self._routes: dict[str, Route] = {}
 
     def of(self, name: str) -> Route:
@@ -96,6 +116,8 @@ class Routes:
         if found is None:
             name = self.labels.admit(name)
             found = self._routes.setdefault(name, Route(name))
+            if self.on_new is not None:
+                self.on_new()
         return found
 
     def explain(self) -> dict[str, Mapping[str, Any]]:

@@ -241,6 +241,24 @@ FUNCTION = {"job": "web", "function": "step"}
             ),
         ),
         (
+            "JaxmonColdStartBudgetBurn",
+            {GOOD: "0+80x60", GOOD.replace('"warm"', '"delayed"'): "0+20x60"},
+            firing(
+                "cold-start",
+                ROUTE,
+                "20%",
+                "1%",
+                (*PAGES, *TICKETS),
+                page=False,
+                noise=True,
+            ),
+        ),
+        (
+            "JaxmonWarmLatencyBudgetBurn",
+            {key.replace('"warm"', '"delayed"'): n for key, n in LATENCY.items()},
+            [],
+        ),
+        (
             "JaxmonCacheHitRateBudgetBurn",
             {CALLS.format("calls"): "0+100x60", CALLS.format("cache_hits"): "0+20x60"},
             firing(

@@ -311,6 +311,7 @@ HOOKS = [
     "runtime_errors",
     "deleted_arrays",
     "warnings",
+    "handoffs",
     "transfers",
     "calls",
     "sampling",

@@ -32,7 +32,7 @@ def test_a_request_is_counted_when_it_ends(recorded):
     """Until then it is in progress; all its series are there, at 0."""
     with jaxmon.request("predict"):
         assert recorded.value(IN_PROGRESS, route="predict") == 1
-        assert len(recorded.values(COUNT, route="predict")) == 6
+        assert len(recorded.values(COUNT, route="predict")) == 9
         assert recorded.values(SECONDS_COUNT, route="predict") == []
         assert recorded.requests() == {}
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.jit import copied
 from jaxmon.agent.jaxlink.probe import ending
+from jaxmon.indicators import work
+from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.endings import End, noting, now
-from jaxmon.indicators.requests import mark_cold
 from jaxmon.indicators.timeline import Timeline
 
 
@@ -104,8 +105,9 @@ class CompileAttribution:
     Each method is called on the compiling thread.
     """
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, compiles: CompileLog) -> None:
         self._timeline = timeline
+        self._compiles = compiles
 
     def tracing_begins(self, end: End) -> bool:
         """
@@ -114,13 +116,14 @@ class CompileAttribution:
         """
         return self._timeline.open_compile(end) is not None
 
-    def compile_begins(self, end: End) -> None:
+    def compile_begins(self, began: float, end: End) -> None:
         """
-        Start attributing a compile that lasts until *end*.
+        Start attributing a compile that lasts until *end*, for a call that *began* then
+        and has traced and lowered since.
 
         Loading from the persistent cache counts as a compile.
         """
-        mark_cold()
+        work.compile_begins(self._compiles, began, end)
         self.tracing_begins(end)
 
     def lowered(self, seconds: float) -> None:

@@ -140,7 +140,8 @@ class Compiles(Part):
             self._find_cause(compile_, *served)
         compile_.deaf = not self._heard()
         try:
-            self._attribution.compile_begins(compile_.end)
+            began = compile_.started if served is None else served[0].started
+            self._attribution.compile_begins(began, compile_.end)
             self._thread.latest = self._unsettled[id(compile_)] = compile_
             # Not a local variable: a stored traceback would keep it alive.
             return compile_.watched(original)

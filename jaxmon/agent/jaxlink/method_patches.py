@@ -74,3 +74,8 @@ class MethodPatch:
         except Exception:  # noqa: BLE001 - contained: the user's call goes on
             self._guard.failed(SITE)
             return bound
+
+
+def variable(frame: FrameType, name: str) -> Any:
+    """Return the variable *name* of the method, in *frame*, that looks another up."""
+    return frame.f_locals[name]

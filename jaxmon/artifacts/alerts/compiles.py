@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, PROCESS, Alert
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge
+from jaxmon.artifacts.promql import Expr, counter, gauge, ne
 from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.thresholds import TICKET
 
@@ -33,7 +33,8 @@ def recompile_storm(thresholds: Thresholds) -> Alert:
 def cold_starts(thresholds: Thresholds) -> Alert:
     """Alert on requests that wait for compiles."""
     window, by = thresholds.cold_window, ("job", "route")
-    cold = counter(catalog.REQUESTS, eq("start", "cold")).increase(window).sum(*by)
+    waiting = counter(catalog.REQUESTS, ne("start", "warm"))
+    cold = waiting.increase(window).sum(*by)
     every = counter(catalog.REQUESTS).increase(window).sum(*by)
     share = promql.ratio(cold, every) > thresholds.cold_share
     return Alert(

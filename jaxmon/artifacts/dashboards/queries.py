@@ -108,9 +108,9 @@ def failed() -> Expr:
 
 
 def request_seconds(start: str) -> Histogram:
-    """Return the latency of successful requests with this *start*, cold or warm."""
+    """Return the latency of successful requests with this *start*."""
     # Often the first of its route, and the only one.
-    rare = start == "cold"
+    rare = start != "warm"
     kind = eq("outcome", "success"), eq("start", start)
     return histogram(catalog.REQUEST_SECONDS, *kind, *PROCESS, rare=rare)
 

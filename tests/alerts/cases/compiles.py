@@ -72,6 +72,23 @@ CASES = {
             )
         },
     ),
+    "delayed requests": Case(
+        "JaxmonColdStarts",
+        {
+            COLD.replace('"cold"', '"delayed"'): "0+0x10 2+2x19 40+0x30",
+            WARM: "0+8x60",
+        },
+        quiet=("10m", "15m", "36m"),
+        firing={
+            "16m": ticket(
+                "13.04% of requests to route /gen of job web waited for a compile "
+                "in the last 10m.",
+                job="web",
+                route="/gen",
+                deploy="expected",
+            )
+        },
+    ),
     "few of few requests are cold": Case(
         "JaxmonColdStarts",
         {COLD: "0+0x10 1+0x30", WARM: "0+0x10 1+0x30"},

@@ -6,7 +6,7 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.promql import Histogram, counter, eq, gauge, histogram
+from jaxmon.artifacts.promql import Histogram, counter, gauge, histogram, ne
 from jaxmon.artifacts.slo import Slos
 
 
@@ -16,7 +16,8 @@ def oncall(slos: Slos) -> Row:
     named = "{{job}} {{route}}"
     outcome = counter(catalog.REQUESTS, *q.PROCESS).rate().sum("outcome")
     # Often the first of its route, with which the series begin.
-    cold = counter(catalog.REQUESTS, eq("start", "cold"), *q.PROCESS).rise().sum(*by)
+    waiting = counter(catalog.REQUESTS, ne("start", "warm"), *q.PROCESS)
+    cold = waiting.rise().sum(*by)
     every = counter(catalog.REQUESTS, *q.PROCESS).rise().sum(*by)
     return row(
         3,
@@ -71,8 +72,10 @@ def oncall(slos: Slos) -> Row:
                 205,
                 "Latency of cold requests",
                 *_quantiles("cold", 0.5, 0.95),
-                text="Successful requests that waited for a compile. Warm up at "
-                "deployment and share a persistent cache to have none.",
+                *_quantiles("delayed", 0.95, lead="delayed "),
+                text="Successful requests that waited for a compile; delayed: for one "
+                "that was not on their behalf. Warm up at deployment and share a "
+                "persistent cache to have none.",
                 no_value="No cold requests",
             ),
             timeseries(
@@ -80,7 +83,8 @@ def oncall(slos: Slos) -> Row:
                 "Cold request ratio",
                 Target(q.share(cold, every), named),
                 text=(
-                    "Fraction of requests that waited for a compile. Expected after "
+                    "Fraction of requests that waited for a compile, cold or delayed. "
+                    "Expected after "
                     "startup; otherwise shapes vary: see Recompiles by cause."
                 ),
                 thresholds=q.budget(slos, "cold-start"),
@@ -180,8 +184,9 @@ def _fill() -> Histogram:
     return histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)
 
 
-def _quantiles(start: str, *quantiles: float) -> tuple[Target, ...]:
+def _quantiles(start: str, *quantiles: float, lead: str = "") -> tuple[Target, ...]:
     seconds = q.request_seconds(start)
     return tuple(
-        Target(q.known(seconds.quantile(one)), f"p{one * 100:g}") for one in quantiles
+        Target(q.known(seconds.quantile(one)), f"{lead}p{one * 100:g}")
+        for one in quantiles
     )

@@ -6,7 +6,7 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table
 from jaxmon.artifacts.dashboards.model import Link, Row, Target
-from jaxmon.artifacts.promql import alerts, counter, eq, re, recorded, up
+from jaxmon.artifacts.promql import alerts, counter, ne, re, recorded, up
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import CURRENT_BURN_RATE
 
@@ -21,7 +21,7 @@ _DEBUG = Link(
 def oncall(slos: Slos) -> Row:
     """Return one line for each service, coloured as its objectives."""
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("job")
-    cold = counter(catalog.REQUESTS, eq("start", "cold"), *q.PROCESS).rate().sum("job")
+    waiting = counter(catalog.REQUESTS, ne("start", "warm"), *q.PROCESS)
     every = counter(catalog.REQUESTS, *q.PROCESS).rate().sum("job")
     firing = alerts(q.JOB, *q.FIRING, re("severity", "page|ticket")).count("job")
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
@@ -39,7 +39,11 @@ def oncall(slos: Slos) -> Row:
             "Warm p95",
             q.latency(slos, "warm-latency"),
         ),
-        Target(q.share(cold, every), "Cold", q.budget(slos, "cold-start")),
+        Target(
+            q.share(waiting.rate().sum("job"), every),
+            "Cold",
+            q.budget(slos, "cold-start"),
+        ),
         Target(counter(catalog.STEPS, *q.PROCESS).rate().sum("job"), "Steps"),
         Target(
             q.step_age().max("job"),

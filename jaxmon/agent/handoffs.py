@@ -1,0 +1,225 @@
+"""
+Follows requests through queues and thread pools of the standard library.
+
+What is replaced are the methods that the queues call inside, once an item is certain to
+be put or taken: ``_put`` and ``_get``, which subclasses may override, and of a pool's
+work items ``__init__`` and ``run``. Looking one up runs our code and returns Python's
+own method, so no frame of ours is on the stack when it runs, and the program's queues,
+items and exceptions are untouched. `queue.SimpleQueue` and its items are in C.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from threading import RLock
+from types import CodeType, FrameType
+from typing import Any, TypeAlias
+
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.method_patches import variable
+from jaxmon.agent.part import Part
+from jaxmon.indicators import notes, work
+from jaxmon.indicators.endings import now
+from jaxmon.indicators.event_loops import task_runs
+from jaxmon.indicators.requests import entered
+from jaxmon.indicators.routes import Routes
+
+
+SITE = "handoffs"
+
+_OF_WORK_ITEM = "_jaxmon_work"
+
+
+Observe: TypeAlias = Callable[[Any, FrameType], None]
+_When: TypeAlias = Callable[[], object]
+Condition: TypeAlias = tuple[_When, _When, _When]
+
+_ALWAYS: Condition = (object, bool, bool)
+_NOTED: Condition = (notes.count, bool, bool)
+_MAY_CARRY: Condition = (entered, work.current, notes.count)
+
+
+class Lookup:
+    """
+    Replaces a method, and passes each lookup on an object to *observe*, with the frame
+    that looks it up, if one of three functions returns something.
+
+    Args:
+        original: the method.
+        observe: what else to do.
+        when: the functions; in C, as they are called for each item of each queue.
+        guard: contains failures.
+    """
+
+    def __init__(
+        self,
+        original: Any,
+        observe: Observe,
+        when: Condition,
+        guard: Guard,
+    ) -> None:
+        self.active = True
+        self._first, self._second, self._third = when
+        self._original = original
+        self._observe = observe
+        self._guard = guard
+        self._off = guard.off
+
+    def __get__(self, one: Any, owner: type | None = None) -> Any:
+        if self._first() or self._second() or self._third():
+            try:
+                if one is not None and self.active and SITE not in self._off:
+                    self._observe(one, sys._getframe(1))  # noqa: SLF001 - of the queue
+            except Exception:  # noqa: BLE001 - contained: the user's call goes on
+                self._guard.failed(SITE)
+        return self._original.__get__(one, owner)
+
+
+class Handoffs(Part):
+    """
+    Attributes work to requests across queues and thread pools.
+
+    Modules that are not loaded are left alone until a route has its first request.
+    """
+
+    name = SITE
+
+    def __init__(self, routes: Routes, guard: Guard) -> None:
+        self._routes = routes
+        self._guard = guard
+        self._hooks: Hooks | None = None
+        self._lookups: list[Lookup] = []
+        self._seen: set[str] = set()
+        # Reentrant: a signal handler may begin a request while this is held.
+        self._lock = RLock()
+
+    def attach(self, hooks: Hooks) -> None:
+        """Observe what is loaded, and the rest later."""
+        self._hooks = hooks
+        self._attach_loaded()
+        self._routes.on_new = self._attach_loaded
+
+    def _attach_loaded(self) -> None:
+        with self._lock:
+            hooks = self._hooks
+            found = {n: m for n in _PLACES if (m := sys.modules.get(n)) is not None}
+            new = [_PLACES[n] for n in found if n not in self._seen]
+            if not new or hooks is None or not hooks.on:
+                return
+            modules = [module for n, module in found.items() if n not in self._seen]
+            self._seen.update(found)
+            hooks.attach(
+                SITE, partial(self._take, list(zip(new, modules, strict=True)))
+            )
+            if not hooks.is_active(SITE):
+                self.abandon()
+
+    def stop(self) -> None:
+        """Observe no more."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Observe no more."""
+        self._hooks = self._routes.on_new = None
+        for one in self._lookups:
+            one.active = False
+
+    # --- places ------------------------------------------------------------------
+
+    def _take(self, places: list[tuple[_Take, Any]], at: Places) -> None:
+        for take, module in places:
+            take(self, module, at)
+
+    def _take_queue(self, module: Any, at: Places) -> None:
+        on_put = _on_put(module.Queue.put.__code__)
+        for kind, index in _QUEUES:
+            owner = getattr(module, kind)
+            self._replace(at, owner, "_put", on_put, _MAY_CARRY)
+            self._replace(at, owner, "_get", _on_get("queue", index, None), _NOTED)
+
+    def _take_async_queue(self, module: Any, at: Places) -> None:
+        on_put = _on_put(module.Queue.put_nowait.__code__)
+        code = module.Queue.get.__code__
+        for kind, index in _QUEUES:
+            owner = getattr(module, kind)
+            self._replace(at, owner, "_put", on_put, _MAY_CARRY)
+            self._replace(at, owner, "_get", _on_get("_queue", index, code), _NOTED)
+        self._replace(at, module.Queue, "get", _on_await, _ALWAYS)
+
+    def _take_pool(self, module: Any, at: Places) -> None:
+        item = module._WorkItem  # noqa: SLF001 - no other place
+        self._replace(at, item, "__init__", _on_submit, _MAY_CARRY)
+        self._replace(at, item, "run", _on_run, _ALWAYS)
+
+    def _replace(
+        self, at: Places, owner: type, name: str, observe: Observe, when: Condition
+    ) -> None:
+        lookup = Lookup(vars(owner)[name], observe, when, self._guard)
+        self._lookups.append(lookup)
+        at.replace(owner, name, lookup)
+
+
+# With the index of the next item.
+_QUEUES = ("Queue", 0), ("PriorityQueue", 0), ("LifoQueue", -1)
+_Take: TypeAlias = Callable[[Handoffs, Any, Places], None]
+_PLACES: dict[str, _Take] = {
+    "queue": Handoffs._take_queue,  # noqa: SLF001 - of this module
+    "asyncio.queues": Handoffs._take_async_queue,  # noqa: SLF001 - of this module
+    "concurrent.futures.thread": Handoffs._take_pool,  # noqa: SLF001 - of this module
+}
+
+
+def _on_put(code: CodeType) -> Callable[[Any, FrameType], None]:
+    def observe(queue: Any, frame: FrameType) -> None:
+        # A subclass may put something else than it was given.
+        if frame.f_code is code:
+            notes.put(queue, variable(frame, "item"))
+
+    return observe
+
+
+def _on_get(
+    container: str, index: int, awaiting: CodeType | None
+) -> Callable[[Any, FrameType], None]:
+    """*awaiting*: the code of ``get``, if it may run as a task of its own."""
+
+    def observe(queue: Any, frame: FrameType) -> None:
+        del frame
+        items = getattr(queue, container, None)
+        # Another kind belongs to a subclass, with an order of its own.
+        if type(items) in (deque, list) and items:
+            item = items[index]
+            if notes.is_noted(queue, item):
+                inherited = awaiting is not None and task_runs(awaiting)
+                notes.take(queue, item, inherited=inherited)
+
+    return observe
+
+
+def _on_await(queue: Any, frame: FrameType) -> None:
+    """
+    Observe ``queue.get``, which up to Python 3.11 `asyncio.wait_for` runs in a task of
+    its own.
+    """
+    del queue, frame
+    if work.current() is None:
+        work.own()
+
+
+def _on_submit(item: Any, frame: FrameType) -> None:
+    del frame
+    if requests := work.carried():
+        setattr(item, _OF_WORK_ITEM, (requests, now(), work.current()))
+
+
+def _on_run(item: Any, frame: FrameType) -> None:
+    del frame
+    found = vars(item).pop(_OF_WORK_ITEM, None)
+    if found is None:
+        work.enter(None)
+        return
+    work.enter_submitted(*found)

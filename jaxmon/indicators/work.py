@@ -1,0 +1,182 @@
+"""
+The requests that a thread or task works for.
+
+A request's own context leads to it: `jaxmon.indicators.requests`. With dynamic batching
+the model runs in another one. There, the requests are those whose items the thread or
+task has taken from a queue, or those that `jaxmon.batch` names.
+
+Which of the items taken earlier are still being worked on is not known. But a request
+cannot end before a compile on its behalf does, so it counts as cold only if it was
+still in progress then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextvars import ContextVar
+
+from jaxmon.indicators.compile_log import CompileLog
+from jaxmon.indicators.endings import End
+from jaxmon.indicators.event_loops import here
+from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.requests import OpenRequest, mark_cold, serving
+
+
+_MANY = 64
+
+
+class Work:
+    """
+    What one thread or task works for.
+
+    Args:
+        owner: the thread and task.
+        requests: taken already, or named.
+        named: whether the program has named them.
+        root: the work of the same thread or task outside this batch.
+
+    Attributes:
+        compiled: the end of its latest compile.
+    """
+
+    __slots__ = (
+        "compiled",
+        "fresh",
+        "named",
+        "owner",
+        "passed_on",
+        "requests",
+        "root",
+    )
+
+    def __init__(
+        self,
+        owner: tuple[int, int],
+        requests: Iterable[OpenRequest] = (),
+        *,
+        named: bool = False,
+        root: Work | None = None,
+    ) -> None:
+        self.owner = owner
+        self.requests = list(requests)
+        self.named = named
+        self.root = self if root is None else root
+        self.compiled: End = []
+        # Taken since it last passed something on, which that is likely made of.
+        self.fresh: list[OpenRequest] = []
+        self.passed_on = False
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def take(self, requests: Iterable[OpenRequest], since: float) -> None:
+        """Work for *requests* as well, whose item has waited *since* then."""
+        if self.passed_on:
+            self.fresh, self.passed_on = [], False
+        if len(self.requests) >= _MANY:
+            self.requests = [one for one in self.requests if one]
+        for one in requests:
+            self.requests.append(one)
+            self.fresh.append(one)
+            self.delay(one, since)
+
+    def delay(self, request: OpenRequest, since: float) -> None:
+        """Mark *request* as delayed if this has finished a compile *since* then."""
+        ended = self.root.compiled
+        if ended and ended[0] > since:
+            request.delayed = True
+
+    def pass_on(self) -> list[OpenRequest]:
+        """Return the requests that something put by this thread or task is for."""
+        self.passed_on = True
+        self.fresh = [one for one in self.fresh if one]
+        return self.fresh
+
+    def compile(self, end: End) -> None:
+        """Note a compile until *end*."""
+        self.root.compiled = end
+        for one in self.requests:
+            if self.named:
+                one.cold = True
+            elif one:
+                one.await_compile(end)
+
+
+_work: ContextVar[Work | None] = ContextVar("jaxmon.work", default=None)
+
+
+current = _work.get
+"""Returns the work of this context, its own or inherited, or `None`; in C."""
+
+
+def own(*, inherited: bool = False) -> Work:
+    """
+    Return the work of this thread or task.
+
+    Args:
+        inherited: it takes something for the task that started it.
+    """
+    work, owner = _work.get(), here()
+    if work is None or (work.owner != owner and not inherited):
+        work = Work(owner)
+        _work.set(work)
+    elif work.named:
+        # A batch named by a call, without a block: it lasts until the next is taken.
+        work = work.root
+        _work.set(work)
+    return work
+
+
+def enter(work: Work | None) -> None:
+    """Make *work* that of this context."""
+    if _work.get() is not work:
+        _work.set(work)
+
+
+def enter_submitted(
+    requests: list[OpenRequest], since: float, submitter: Work | None
+) -> None:
+    """
+    Work for *requests*, as *submitter* does, on a thread of a pool whose work item has
+    waited *since* then.
+    """
+    from_batch = submitter is not None and submitter.requests
+    named = not from_batch or (submitter is not None and submitter.named)
+    root = None if submitter is None else submitter.root
+    _work.set(Work(here(), requests, named=named, root=root))
+    figures = recorder()
+    if figures is not None and figures.compiles.compiled_here(since):
+        for one in requests:
+            one.delayed = True
+
+
+def named(requests: Iterable[OpenRequest]) -> Work:
+    """
+    Work for *requests* alone, until another batch is named or taken; return the work.
+    """
+    root = own()
+    work = Work(root.owner, [one for one in requests if one], named=True, root=root)
+    for one in work.requests:
+        work.delay(one, one.started)
+    _work.set(work)
+    return work
+
+
+def carried() -> list[OpenRequest]:
+    """Return the requests that what this context passes on is for."""
+    work, mine = _work.get(), serving()
+    if work is not None and work.requests:
+        found = list(work.requests) if work.named else work.pass_on()
+        if found:
+            return [one for one in found if one]
+    return [] if mine is None else [mine]
+
+
+def compile_begins(compiles: CompileLog, began: float, end: End) -> None:
+    """Note that this context compiles since *began*, until *end*."""
+    compiles.begin(began, end)
+    mark_cold()
+    work = _work.get()
+    if work is None:
+        work = own()
+    work.compile(end)
