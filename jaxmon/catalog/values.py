@@ -83,6 +83,7 @@ WALL_STATES = (
     "eager",
     "python",
     "blocked",
+    "marked",
     "idle",
 )
 REQUEST_OUTCOMES = ("success", "client_error", "error")

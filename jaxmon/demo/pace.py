@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
+import jaxmon
+
 
 class Pace:
     """
@@ -19,8 +21,7 @@ class Pace:
 
     Args:
         description: for ``--help``.
-        pause: seconds of sleep after each tick. The sleep leaves the machine to
-            others: nothing here is worth a core.
+        pause: seconds of each `rest`.
         faults: what ``--fault`` may name.
     """
 
@@ -48,6 +49,10 @@ class Pace:
         while time.monotonic() < end:
             tick += 1
             yield tick
+
+    def rest(self) -> None:
+        """Leave the machine to others: nothing here is worth a core."""
+        with jaxmon.activity("rest"):
             time.sleep(self._pause)
 
     def suffers(self, fault: str) -> bool:

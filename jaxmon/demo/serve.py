@@ -147,6 +147,7 @@ def main() -> None:
     waiting: deque[list[int]] = deque()
     jaxmon.queue("prompts", waiting.__len__)
     for tick in pace:
+        pace.rest()
         prompts = [waiting.popleft() for _ in range(min(len(waiting), BATCHES[-1]))]
         # While this batch is served, and until the next, others come.
         odd = tick % ODD_EVERY == 0 or pace.suffers("recompile")

@@ -104,10 +104,12 @@ def main() -> None:
     evaluate(weights, validation, 0)
     for step, x, label in jaxmon.steps(batches(pace, training), items=BATCH):
         weights, state, loss = train_step(weights, state, x, label)
+        jaxmon.log_values({"loss": loss}, step=step)
         if step % EVALUATE_EVERY == 0:
             accuracy = evaluate(weights, validation, step)
             if step % REPORT_EVERY == 0:
                 print(f"step {step}: loss {loss:.3f}, accuracy {accuracy:.3f}")
+        pace.rest()
 
 
 if __name__ == "__main__":

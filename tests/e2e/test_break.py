@@ -77,7 +77,7 @@ FAULTS = {
         "JaxmonTrainingStalled",
         {"severity": "page", "loop": "train", "slo": "step-freshness"},
         r"job {job} finished its last step of loop train \d+",
-        frozenset({"JaxmonStepFreshnessBudgetBurn"}),
+        frozenset({"JaxmonStepFreshnessBudgetBurn", "JaxmonTimeLost"}),
     ),
     "errors": Expected(
         "JaxmonRequestErrorBudgetBurn",

@@ -89,6 +89,8 @@ EMPTY_ON_CPU = {
     "Web configuration": OFF,
     "Promotions to float64": NO_MISHAP,
     "PRNG key reuse": NO_MISHAP,
+    "Warnings of JAX": NO_MISHAP,
+    "Spikes of logged values": NO_MISHAP,
     "Xid errors": NO_MISHAP,
     "Xid errors by GPU": NO_MISHAP,
     "Uncorrectable memory errors": NO_MISHAP,

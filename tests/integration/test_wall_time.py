@@ -14,8 +14,8 @@ from tests.support import ROOT
 PROGRAM = ROOT / "tests" / "programs" / "wall_time.py"
 # Of the wall time. Three standard deviations of 400 looks are as much.
 NEAR = 0.08
-# A machine with other work to do delays looks and programs alike.
-ATTEMPTS = 5
+# More if a machine with other work to do delays looks and programs.
+ATTEMPTS = 3
 
 # By kind of program: the states that are compared with its clocks.
 CASES: dict[str, tuple[str, ...]] = {
@@ -44,7 +44,8 @@ def test_shares_are_those_of_the_programs_own_clocks(kind):
         far = {
             state: (found["states"].get(state, 0.0), found["truth"][state])
             for state in CASES[kind]
-            if abs(found["states"].get(state, 0.0) - found["truth"][state]) > NEAR
+            if abs(found["states"].get(state, 0.0) - found["truth"][state])
+            > NEAR + found["delayed"]
         }
         if not far:
             break
@@ -58,7 +59,7 @@ def test_marked_activities_keep_their_names():
     for attempt in range(ATTEMPTS):
         found = measured("marked")
         far = abs(found["activities"]["checkpoint"] - found["truth"]["checkpoint"])
-        if far <= NEAR:
+        if far <= NEAR + found["delayed"]:
             break
         assert attempt < ATTEMPTS - 1, found
 

@@ -67,6 +67,7 @@ for number, batch in zip(
     jaxmon.steps(batches(), loop="train", items=len, item="example"),
 ):
     weights = train(weights, batch)
+    jaxmon.log_values({"first": weights[0], "steady": 1.0})
     serve("/answer", 1)
     if number % 10 == 0:
         serve("/answer", 2 + number // 10 % 200)

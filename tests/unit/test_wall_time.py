@@ -74,6 +74,16 @@ def test_the_ledger_forgets_all_but_the_last_minutes():
     assert ledger.by_state() == {"device": 600.0, "data_wait": 360.0}
 
 
+def test_waiting_in_a_marked_activity_is_expected():
+    """The metric tells it apart: nobody is told of a loop that rests on purpose."""
+    ledger = TimeLedger()
+    ledger.add(Entry("", "blocked", "train.py:2", ""), Found.WAITING, 2.0)
+    ledger.add(Entry("rest", "blocked", "train.py:3", ""), Found.WAITING, 3.0)
+    ledger.add(Entry("rest", "data_wait", "train.py:3", ""), Found.WAITING, 4.0)
+
+    assert ledger.by_state() == {"blocked": 2.0, "marked": 3.0, "data_wait": 4.0}
+
+
 def test_places_are_bounded():
     """A program with any number of lines takes no more memory."""
     found = Period()
@@ -115,11 +125,16 @@ def test_stacks_are_not_read_while_the_collector_is_due(monkeypatch):
     threshold = gc.get_threshold()
     try:
         gc.set_threshold(100_000, *threshold[1:])
-        assert other_threads.frames_by_thread()
+        with other_threads.frames_by_thread() as frames:
+            assert frames
+        assert not frames
         assert other_threads.caller_of(frame, other_threads.limit()) is frame.f_back
         gc.set_threshold(1, *threshold[1:])
-        with pytest.raises(other_threads.NotNowError):
-            other_threads.frames_by_thread()
+        with (
+            pytest.raises(other_threads.NotNowError),
+            other_threads.frames_by_thread(),
+        ):
+            pass
         with pytest.raises(other_threads.NotNowError):
             other_threads.caller_of(frame, other_threads.limit())
     finally:

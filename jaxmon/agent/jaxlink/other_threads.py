@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from time import sleep
 from types import FrameType
 from typing import TypeVar
@@ -62,9 +63,13 @@ def limit() -> int:
     return (gc.get_threshold()[0] or sys.maxsize) - _SPARE
 
 
-def frames_by_thread() -> dict[int, FrameType]:
+@contextmanager
+def frames_by_thread() -> Iterator[dict[int, FrameType]]:
     """
-    Return the innermost frame of each thread; do not keep them.
+    Yield the innermost frame of each thread.
+
+    They are let go at the end, even if an exception keeps the caller's variables: a frame
+    holds the variables of a function that has returned, large arrays among them.
 
     Raises:
         NotNowError: the collector is due.
@@ -76,7 +81,10 @@ def frames_by_thread() -> dict[int, FrameType]:
             break
         raise NotNowError
     _Threads.number = len(found)
-    return found
+    try:
+        yield found
+    finally:
+        found.clear()
 
 
 def caller_of(frame: FrameType, most: int) -> FrameType | None:
@@ -105,11 +113,11 @@ def repeatedly(read: Callable[[], T]) -> T:
         NotNowError: the collector was always due.
     """
     for _ in range(_ATTEMPTS):
-        try:
+        with suppress(NotNowError):
             return read()
-        except NotNowError:
-            sleep(_PAUSE)
-            make_room()
+        # The exception is gone, and the frames that it kept.
+        sleep(_PAUSE)
+        make_room()
     return read()
 
 

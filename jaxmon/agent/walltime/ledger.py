@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -20,6 +19,8 @@ from jaxmon.agent.jaxlink.call_sites import EAGER
 
 BLOCKED = "blocked"
 """Waits for something that is not JAX's: a lock, a file, a socket, a timer."""
+MARKED = "marked"
+"""Does so in an activity that the program marks, so that it is expected."""
 
 _LATELY = 5
 _MINUTE = 60.0
@@ -159,9 +160,12 @@ class TimeLedger:
 
     def by_state(self) -> dict[str, float]:
         """Return seconds by state since the start; none of them ever decreases."""
-        found = self.since_start()
+        found: defaultdict[str, float] = defaultdict(float)
+        for entry, seconds in self.since_start().corrected().items():
+            expected = entry.activity and entry.state == BLOCKED
+            found[MARKED if expected else entry.state] += seconds
         with self._lock:
-            for state, seconds in by_state(found.corrected()).items():
+            for state, seconds in found.items():
                 self._floor[state] = max(seconds, self._floor.get(state, 0.0))
             return dict(self._floor)
 
@@ -171,11 +175,3 @@ class TimeLedger:
             for one in periods:
                 whole.merge(one)
         return whole
-
-
-def by_state(entries: Mapping[Entry, float]) -> dict[str, float]:
-    """Return seconds by state."""
-    found: dict[str, float] = {}
-    for entry, seconds in entries.items():
-        found[entry.state] = found.get(entry.state, 0.0) + seconds
-    return found

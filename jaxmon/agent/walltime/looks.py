@@ -118,16 +118,15 @@ class Looks:
         """
         now = perf_counter()
         late = max(now - due, 0.0) if waited else 0.0
-        frames = frames_by_thread()
         marked = self._timeline.innermost()
-        seen = max(
-            [
-                self._of_thread(ident, frames.get(ident), late)
-                for ident in self._candidates(frames, marked)
-            ],
-            key=_rank,
-        )
-        frames.clear()  # not kept while waiting for the next look
+        with frames_by_thread() as frames:
+            seen = max(
+                [
+                    self._of_thread(ident, frames.get(ident), late)
+                    for ident in self._candidates(frames, marked)
+                ],
+                key=_rank,
+            )
         state, activity = seen.doing.state, ""
         if marked is not None and marked.thread == seen.thread:
             if marked.name == MARKED_DATA_WAIT and state != COMPILE:

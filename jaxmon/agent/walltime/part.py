@@ -158,7 +158,8 @@ class WallTime(Part):
 
     def _stack(self, thread: int) -> list[str]:
         def read() -> list[SourceLine]:
-            return self._reader.stack(frames_by_thread().get(thread))
+            with frames_by_thread() as frames:
+                return self._reader.stack(frames.get(thread))
 
         try:
             return [as_text(line) for line in repeatedly(read)[:_MOST_LINES]]
@@ -188,11 +189,11 @@ class WallTime(Part):
             try:
                 self._looks.look(now + pause, waited=waited)
             except NotNowError:
-                if soon_again:
-                    make_room()
                 soon = True
             except Exception:  # noqa: BLE001 - contained: our own thread goes on
                 self._guard.failed(SITE)
+            if soon and soon_again:
+                make_room()
             self.spent += thread_time() - before
         self._looks.close()
 

@@ -22,29 +22,33 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
     """
     known = {thread.ident: thread for thread in threading.enumerate()}
     main = threading.main_thread().ident
-    frames = frames_by_thread()
-    left_out = max(len(frames) - _MOST_THREADS, 0)
-    found = []
-    for ident, frame in list(frames.items())[:_MOST_THREADS]:
-        thread = known.get(ident)
-        name = "" if thread is None else thread.name
-        if name.startswith(_OURS):
-            continue
-        doing = reader.read(frame)
-        found.append(
+    with frames_by_thread() as frames:
+        threads = [(ident, known.get(ident)) for ident in frames]
+        found = [
             {
-                "name": name,
-                "ident": ident,
-                "native_id": None if thread is None else thread.native_id,
-                "main": ident == main,
-                "daemon": thread is not None and thread.daemon,
-                "state": doing.state,
-                "stack": [as_text(one) for one in reader.stack(frame)[:_MOST_LINES]],
+                **_describe(ident, thread, main=ident == main),
+                "state": reader.read(frames[ident]).state,
+                "stack": [
+                    as_text(one) for one in reader.stack(frames[ident])[:_MOST_LINES]
+                ],
             }
-        )
-    frames.clear()
+            for ident, thread in threads[:_MOST_THREADS]
+            if thread is None or not thread.name.startswith(_OURS)
+        ]
     found.sort(key=lambda one: not one["main"])
-    return {"threads": found, "left_out": left_out}
+    return {"threads": found, "left_out": max(len(threads) - _MOST_THREADS, 0)}
+
+
+def _describe(
+    ident: int, thread: threading.Thread | None, *, main: bool
+) -> dict[str, Any]:
+    return {
+        "name": "" if thread is None else thread.name,
+        "ident": ident,
+        "native_id": None if thread is None else thread.native_id,
+        "main": main,
+        "daemon": thread is not None and thread.daemon,
+    }
 
 
 def as_text(line: SourceLine) -> str:

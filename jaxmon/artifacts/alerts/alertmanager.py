@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.artifacts.alerts.causes import DEPLOY_ALERT, STALLED_ALERT, STALLED_SLO
+from jaxmon.artifacts.alerts.causes import (
+    DEPLOY_ALERT,
+    STALLED_ALERT,
+    STALLED_SLO,
+    TIME_LOST_ALERT,
+)
 from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, Options
 from jaxmon.artifacts.slo import durations
 
@@ -68,6 +73,12 @@ def configuration(options: Options) -> dict[str, Any]:
                     f'slo="{STALLED_SLO}"',
                 ],
                 "equal": ["job", "loop"],
+            },
+            # What a stalled loop waits for takes the time.
+            {
+                "source_matchers": [f'alertname="{STALLED_ALERT}"'],
+                "target_matchers": [f'alertname="{TIME_LOST_ALERT}"'],
+                "equal": ["job"],
             },
         ],
     }

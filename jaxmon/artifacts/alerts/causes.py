@@ -21,6 +21,7 @@ from jaxmon.artifacts.slo.thresholds import INFO, PAGE, TICKET
 
 DEPLOY_ALERT = "JaxmonDeployInProgress"
 # States in which the device waits for the program.
+TIME_LOST_ALERT = "JaxmonTimeLost"
 _LOST = "data_wait|eager|blocked"
 STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
 
@@ -119,7 +120,7 @@ def _time_lost(thresholds: Thresholds) -> Alert:
     loops = gauge(catalog.LAST_STEP_TIMESTAMP_SECONDS).max(*PROCESS)
     share = lost.sum(*PROCESS, "state").and_(loops, *PROCESS)
     return Alert(
-        name="JaxmonTimeLost",
+        name=TIME_LOST_ALERT,
         # All ranks wait for the slowest.
         expr=share.max("job", "state") > thresholds.time_lost,
         severity=TICKET,

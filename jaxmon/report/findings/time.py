@@ -147,7 +147,9 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
     if waited < _WORTH * period.seconds:
         return
     # If its time is unknown, the device is taken to be busy.
-    computing = min(max(busy - period.of("device"), 0.0), waited) if busy else waited
+    computing = min(max(busy - period.of("device"), 0.0), waited)
+    if not busy or computing >= _EXPLAINED * waited:
+        computing = waited
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     work = max(period.of("python", "eager", "transfer") - hidden, 0.0)
     ahead = min(work, computing)
