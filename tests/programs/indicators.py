@@ -10,6 +10,7 @@ import itertools
 import os
 import select
 import sys
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +52,13 @@ def reject():
         request.outcome = "client_error"
 
 
+def wait_for_compile(columns):
+    thread = threading.Thread(target=answer, args=(np.ones((2, columns), np.float32),))
+    with jaxmon.request("/waiting"):
+        thread.start()
+        thread.join()
+
+
 def ended():
     return select.select([sys.stdin], [], [], 0.05)[0]
 
@@ -71,6 +79,7 @@ for number, batch in zip(
     serve("/answer", 1)
     if number % 10 == 0:
         serve("/answer", 2 + number // 10 % 200)
+        wait_for_compile(5 + number // 10)
         fail()
         reject()
         with jaxmon.activity("checkpoint"):

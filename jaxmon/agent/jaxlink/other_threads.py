@@ -68,8 +68,8 @@ def frames_by_thread() -> Iterator[dict[int, FrameType]]:
     """
     Yield the innermost frame of each thread.
 
-    They are let go at the end, even if an exception keeps the caller's variables: a frame
-    holds the variables of a function that has returned, large arrays among them.
+    They are let go at the end, even if an exception keeps the caller's variables: a
+    frame holds the variables of a function that has returned, arrays among them.
 
     Raises:
         NotNowError: the collector is due.
