@@ -201,7 +201,8 @@ def test_what_the_program_jits_is_its_own(agent: Agent) -> None:
     Whosever the callable is: its calls and compiles count, under the name of the
     program's function in it, or of the place that jits.
     """
-    x = jax.device_put(np.ones(3, np.float32))
+    # In a shape that no other test uses: JAX shares what it has traced and compiled.
+    x = jax.device_put(np.ones(1013, np.float32))
     here = test_what_the_program_jits_is_its_own.__qualname__
     checked = functools.partial(checkify.checkify(step))
     jitted: dict[str, list[Callable[..., Any]]] = {

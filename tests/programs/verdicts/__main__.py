@@ -1,0 +1,52 @@
+"""
+Runs the program that the first argument names, and prints what jaxmon finds as JSON.
+
+The second and third say for how many seconds, and for how many times as long as it
+compiled. With a fourth, it is judged while it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+
+import jaxmon
+from jaxmon.agent.agent import runtime_of
+from jaxmon.report.findings import find
+from jaxmon.report.model import read
+
+
+AGENT = jaxmon.instrument(port=None, socket=False, report=True, time_interval=0.02)
+
+import harness  # noqa: E402 - the modules compile as they are imported
+import healthy  # noqa: E402
+import slow  # noqa: E402
+import wrong  # noqa: E402
+
+
+def judge() -> None:
+    """Print the findings."""
+    runtime = runtime_of(AGENT)
+    assert runtime is not None
+    events = [event._asdict() for event in runtime.context.events.since()]
+    snapshot = read(runtime.overview.whole(), {"events": events})
+    print(json.dumps([one.as_json() for one in find(snapshot)]), flush=True)
+
+
+def judge_and_end() -> None:
+    """Do so, and end the process without its report."""
+    judge()
+    os._exit(0)
+
+
+name, seconds, times, *hangs = sys.argv[1:]
+programs = {**vars(slow), **vars(wrong), **vars(healthy)}
+harness.clock.seconds, harness.clock.times = float(seconds), float(times)
+if hangs:
+    timer = threading.Timer(float(seconds), judge_and_end)
+    timer.daemon = True
+    timer.start()
+programs[name]()
+judge()

@@ -1,0 +1,158 @@
+"""Programs without any mistake: nothing in them is worth a change."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from harness import batch, evaluate, loss_of, more, step, weights
+
+import jaxmon
+
+
+def training() -> None:
+    state, count = weights, 0
+    while more():
+        state, loss = step(state, batch)
+        count += 1
+        if count % 100 == 0:
+            float(loss)
+
+
+def reading_each_loss() -> None:
+    state = weights
+    while more():
+        state, loss = step(state, batch)
+        float(loss)
+
+
+def several_models() -> None:
+    def network(scale: float) -> Callable[[Any, Any], Any]:
+        return lambda weights, batch: jnp.mean((batch @ weights) ** 2) * scale
+
+    losses = [jax.jit(network(scale)) for scale in (1.0, 2.0, 3.0)]
+    slopes = [jax.jit(jax.grad(network(scale))) for scale in (1.0, 2.0)]
+    while more():
+        for function in (*losses, *slopes):
+            function(weights, batch).block_until_ready()
+
+
+def transformations() -> None:
+    functions = [
+        jax.jit(loss_of),
+        jax.jit(jax.grad(loss_of)),
+        jax.jit(jax.value_and_grad(loss_of)),
+        jax.jit(jax.vmap(loss_of, in_axes=(None, 0))),
+        jax.jit(jax.checkpoint(loss_of)),
+    ]
+    while more():
+        for function in functions:
+            jax.block_until_ready(function(weights, batch))
+
+
+def idle_server() -> None:
+    work: queue.Queue[Any] = queue.Queue()
+
+    def serve() -> None:
+        while work.get() is not None:
+            with jaxmon.request("predict"):
+                float(step(weights, batch)[1])
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    while more():
+        work.put(1)
+        time.sleep(0.25)
+    work.put(None)
+    thread.join()
+
+
+def busy_server() -> None:
+    sizes = (1, 4, 16)
+    for size in sizes:
+        evaluate(weights, batch[: size * 32])
+    number = 0
+    while more():
+        number += 1
+        size = sizes[number % 3]
+        jaxmon.batch("predict", size=size, capacity=size)
+        with jaxmon.request("predict"):
+            float(evaluate(weights, np.ones((size * 32, 256), np.float32)))
+
+
+def evaluation_between() -> None:
+    state = weights
+    while more():
+        for _ in range(100):
+            state, _ = step(state, batch)
+        np.mean([float(evaluate(state, batch)) for _ in range(10)])
+
+
+def prefetching() -> None:
+    ready: queue.Queue[Any] = queue.Queue(maxsize=4)
+
+    def load() -> None:
+        while more():
+            time.sleep(0.0005)
+            ready.put(jax.device_put(np.ones((512, 256), np.float32)))
+        ready.put(None)
+
+    threading.Thread(target=load).start()
+    state = weights
+    for one in jaxmon.steps(iter(ready.get, None)):
+        for _ in range(8):
+            state, _ = step(state, one)
+        state.block_until_ready()
+
+
+@jax.jit  # type: ignore[untyped-decorator]
+def scaled_step(weights: Any, scale: Any, batch: Any) -> Any:
+    def scaled(weights: Any) -> Any:
+        return loss_of(weights, batch) * scale
+
+    slope = jax.grad(scaled)(weights.astype(jnp.float16)).astype(jnp.float32) / scale
+    finite = jnp.isfinite(slope).all()
+    kept = jnp.where(finite, weights - 0.1 * slope, weights)
+    return kept, jnp.where(finite, scale * 1.01, scale / 2), finite
+
+
+def loss_scaling() -> None:
+    state, scale = weights, jnp.float32(2.0**14)
+    while more():
+        state, scale, _ = scaled_step(state, scale, batch)
+        state.block_until_ready()
+
+
+@partial(jax.jit, donate_argnums=0)  # type: ignore[untyped-decorator]
+def epoch(weights: Any, batches: Any) -> Any:
+    return jax.lax.scan(lambda w, one: (w - 0.1 * jax.grad(loss_of)(w, one), None), weights, batches)
+
+
+def scanned_epochs() -> None:
+    state, batches = weights + 0, jnp.stack([batch] * 8)
+    while more():
+        state, _ = epoch(state, batches)
+        state.block_until_ready()
+
+
+def rare_checkpoints() -> None:
+    def rounds() -> Iterator[int]:
+        number = 0
+        while more():
+            yield number
+            number += 1
+
+    state = weights
+    for number in jaxmon.steps(rounds()):
+        state, loss = step(state, batch)
+        jaxmon.log_values({"loss": loss}, step=number)
+        if number % 500 == 499:
+            with jaxmon.activity("checkpoint"):
+                np.asarray(state).tobytes()

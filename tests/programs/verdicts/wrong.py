@@ -1,0 +1,204 @@
+"""
+Programs that compute something wrong, or fail, by one mistake each.
+
+The lines to blame end with ``# here``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from harness import batch, more, step, weights
+
+import jaxmon
+
+
+# --- Values ----------------------------------------------------------------------
+
+
+@jax.jit  # type: ignore[untyped-decorator]
+def large_step(weights: Any, batch: Any) -> Any:
+    loss, slope = jax.value_and_grad(lambda w: jnp.sum((batch @ w) ** 2))(weights)
+    return weights - 1e3 * slope, loss
+
+
+def becomes_nan() -> None:
+    state = weights
+    for _ in jaxmon.steps(rounds()):
+        state, _ = large_step(state, batch)
+        time.sleep(0.002)
+
+
+def logs_nan() -> None:
+    state, number = weights, 0
+    while more():
+        number += 1
+        state, loss = step(state, batch)
+        jaxmon.log_values({"loss": loss if number < 100 else loss * jnp.nan})
+
+
+def diverges() -> None:
+    state, number = weights, 0
+    while more():
+        number += 1
+        state, loss = step(state, batch)
+        turn = 400
+        far = 10.0 / number if number < turn else 0.025 * 1.01 ** (number - turn)
+        jaxmon.log_values({"loss": loss * 0 + min(far, 1e6)}, step=number)
+
+
+# --- Tracing ---------------------------------------------------------------------
+
+
+@jax.jit  # type: ignore[untyped-decorator]
+def with_noise(batch: Any) -> Any:
+    noise = np.random.normal(size=(256,)).astype(np.float32)  # here
+    return batch @ weights + noise
+
+
+def frozen_noise() -> None:
+    while more():
+        with_noise(batch)
+
+
+@jax.jit  # type: ignore[untyped-decorator]
+def with_time(batch: Any) -> Any:
+    return batch.sum() * time.time()  # here
+
+
+def frozen_time() -> None:
+    while more():
+        with_time(batch)
+
+
+@jax.jit  # type: ignore[untyped-decorator]
+def without_bias(batch: Any) -> Any:
+    masked = batch[0]
+    masked.at[0].set(0.0)  # here
+    return masked.sum()
+
+
+def dropped_update() -> None:
+    while more():
+        without_bias(batch)
+
+
+history: list[Any] = []
+
+
+@jax.jit  # type: ignore[untyped-decorator]
+def with_history(batch: Any) -> Any:
+    loss = batch.mean()
+    history.append(loss)  # here
+    return loss
+
+
+def leaked_value() -> None:
+    while more():
+        with_history(batch)
+
+
+@jax.jit  # type: ignore[untyped-decorator]
+def with_print(batch: Any) -> Any:
+    loss = batch.mean()
+    print("loss", loss)  # here
+    return loss
+
+
+def printed_value() -> None:
+    while more():
+        with_print(batch)
+
+
+# --- Errors ----------------------------------------------------------------------
+
+
+def swallowed() -> None:
+    state = weights
+    for number in range(10**9):
+        if not more():
+            break
+        state, _ = step(state, batch)
+        if number < 500:  # noqa: PLR2004
+            try:
+                step(state, batch[:, :255])  # here
+            except Exception:  # noqa: BLE001, S110 - the mistake
+                pass
+
+
+@partial(jax.jit, donate_argnums=0)  # type: ignore[untyped-decorator]
+def updated(weights: Any, batch: Any) -> Any:
+    return weights - 0.1 * jnp.mean(batch), jnp.mean(weights)
+
+
+def donated_twice() -> None:
+    while more():
+        fresh = weights + 0
+        updated(fresh, batch)
+        try:
+            updated(fresh, batch)  # here
+        except (RuntimeError, ValueError):
+            time.sleep(0.01)
+
+
+@partial(jax.jit, donate_argnums=0)  # type: ignore[untyped-decorator]
+def shortened(weights: Any) -> Any:
+    return weights[:1].sum()
+
+
+def donated_in_vain() -> None:
+    shortened(weights + 0)  # here
+    while more():
+        step(weights, batch)[1].block_until_ready()
+
+
+def failing_requests() -> None:
+    number = 0
+    while more():
+        number += 1
+        try:
+            with jaxmon.request("answer"):
+                float(step(weights, batch)[1])
+                if number % 3 == 0:
+                    msg = "no such prompt"
+                    raise LookupError(msg)
+        except LookupError:
+            pass
+
+
+# --- Memory and progress ---------------------------------------------------------
+
+
+def kept_arrays() -> None:
+    kept, state = [], weights
+    while more():
+        state, _ = step(state, batch)
+        kept.append(state + 0)  # here
+        time.sleep(0.02)
+
+
+def stuck_loader() -> None:
+    def load() -> Iterator[Any]:
+        for _ in range(200):
+            yield batch
+        threading.Event().wait()  # here
+
+    state = weights
+    for one in jaxmon.steps(load()):
+        state, loss = step(state, one)
+        float(loss)
+
+
+def rounds() -> Iterator[int]:
+    """Count while there is more to do."""
+    number = 0
+    while more():
+        yield number
+        number += 1

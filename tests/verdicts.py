@@ -1,0 +1,177 @@
+"""
+Programs with one mistake each, and healthy ones, and what jaxmon says of them.
+
+``python -m tests.verdicts`` runs them, and prints a table; with names, these only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from tests.preloaded import run_preloaded
+from tests.support import ROOT
+
+
+DIRECTORY = ROOT / "tests" / "programs" / "verdicts"
+LONG = 10.0
+"""Seconds; what runs longer is not for every run of the tests."""
+
+# A program runs at least so many times as long as it compiled, which may take long on a
+# busy machine, before that is little of its time, or hardly any.
+_LITTLE, _HARDLY = "4", "15"
+
+
+class Mistake(NamedTuple):
+    """
+    A program with a mistake.
+
+    Attributes:
+        topic: of the finding that it should get first.
+        seconds: how long it runs at least.
+        hangs: whether it is judged after that time, since it does not end.
+    """
+
+    topic: str
+    seconds: float = 7.0
+    hangs: bool = False
+
+
+MISTAKES = {
+    "forgotten_jit": Mistake("eager"),
+    "optimizer_outside": Mistake("eager"),
+    "elements": Mistake("eager"),
+    "sizes_at_start": Mistake("operations"),
+    "slow_files": Mistake("data_wait"),
+    "decoding_in_python": Mistake("data_wait"),
+    "shared_lock": Mistake("blocked"),
+    "backing_off": Mistake("blocked"),
+    "saving_each_step": Mistake("blocked"),
+    "bookkeeping": Mistake("host"),
+    "collecting_garbage": Mistake("host"),
+    "numpy_arguments": Mistake("numpy_argument"),
+    "copied_each_step": Mistake("copies"),
+    "callbacks": Mistake("effects"),
+    "growing_batches": Mistake("recompile"),
+    "growing_under_grad": Mistake("recompile"),
+    "new_lambda": Mistake("recompile"),
+    "new_closure_under_grad": Mistake("recompile"),
+    "static_rate": Mistake("recompile"),
+    "growing_history": Mistake("recompile"),
+    "padded_batches": Mistake("padding"),
+    "ever_more_work": Mistake("slower", 90.0),
+    "growing_queue": Mistake("queue", 150.0),
+    "becomes_nan": Mistake("nonfinite"),
+    "logs_nan": Mistake("nonfinite_value"),
+    "diverges": Mistake("diverging"),
+    "frozen_noise": Mistake("frozen_value"),
+    "frozen_time": Mistake("frozen_value"),
+    "dropped_update": Mistake("dropped_update"),
+    "leaked_value": Mistake("leaked_tracer"),
+    "printed_value": Mistake("printed_tracer"),
+    "swallowed": Mistake("error"),
+    "donated_twice": Mistake("error"),
+    "donated_in_vain": Mistake("warning_donation"),
+    "failing_requests": Mistake("requests"),
+    "kept_arrays": Mistake("leak", 60.0),
+    "stuck_loader": Mistake("stalled", 25.0, hangs=True),
+}
+HEALTHY = (
+    *("training", "reading_each_loss", "several_models", "transformations"),
+    *("idle_server", "busy_server", "evaluation_between", "prefetching"),
+    *("loss_scaling", "scanned_epochs", "rare_checkpoints"),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """
+    What jaxmon said of a program.
+
+    Attributes:
+        findings: as JSON, most urgent first, without notes.
+        report: printed at the exit, empty if the program hangs.
+    """
+
+    findings: list[dict[str, Any]]
+    report: str
+
+    def rank(self, name: str) -> int | None:
+        """Return the rank of the finding that program *name* should get, from 1."""
+        for rank, one in enumerate(self.findings, 1):
+            if one["topic"] == MISTAKES[name].topic and _names(one, lines(name)):
+                return rank
+        return None
+
+
+def run(name: str) -> Verdict:
+    """Run the program called *name*."""
+    mistake = MISTAKES.get(name, Mistake(""))
+    hangs = ["hangs"] if mistake.hangs else []
+    ended = run_preloaded(
+        str(DIRECTORY / "__main__.py"),
+        name,
+        str(mistake.seconds),
+        _LITTLE if mistake.topic else _HARDLY,
+        *hangs,
+        seconds=560,
+    ).ok()
+    found = json.loads(ended.out.splitlines()[-1])
+    return Verdict([one for one in found if one["urgency"] != "note"], ended.err)
+
+
+def lines(name: str) -> frozenset[str]:
+    """Return the lines to blame for the mistake of *name*, as ``file:line``."""
+    return frozenset(_blamed().get(name, ()))
+
+
+def _names(finding: dict[str, Any], blamed: frozenset[str]) -> bool:
+    told = " ".join([finding["where"], finding["verdict"], *finding["evidence"]])
+    return not blamed or not blamed.isdisjoint(re.findall(r"\w+\.py:\d+", told))
+
+
+@cache
+def _blamed() -> dict[str, list[str]]:
+    """
+    Return the lines that end with ``# here`` by program. What is no program belongs to
+    the next one.
+    """
+    found: dict[str, list[str]] = {}
+    for file in sorted(DIRECTORY.glob("*.py")):
+        waiting: list[str] = []
+        name = ""
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            if line.startswith("def "):
+                name = line[len("def ") : line.index("(")]
+                if name in MISTAKES:
+                    found[name], waiting = waiting, []
+            if line.endswith("# here"):
+                known = found.get(name, waiting)
+                known.append(f"{file.name}:{number}")
+    return found
+
+
+def main() -> None:
+    """Print a table of programs and verdicts."""
+    names = sys.argv[1:] or (*MISTAKES, *HEALTHY)
+    print("| Program | Mistake | Rank | First finding | Seconds | Others |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name in names:
+        found = run(name)
+        topic = MISTAKES[name].topic if name in MISTAKES else "none"
+        rank = found.rank(name) if name in MISTAKES else "-"
+        first, *others = found.findings or [{"verdict": "-", "seconds": 0.0}]
+        told = ", ".join(one["topic"] for one in others)
+        print(
+            f"| {name} | {topic} | {rank or 'missed'} | {first['verdict']} "
+            f"| {first['seconds']:.1f} | {told} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
