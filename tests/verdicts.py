@@ -52,7 +52,7 @@ MISTAKES = {
     "backing_off": Mistake("blocked"),
     "saving_each_step": Mistake("blocked"),
     "bookkeeping": Mistake("host"),
-    "collecting_garbage": Mistake("host"),
+    "collecting_garbage": Mistake("garbage"),
     "numpy_arguments": Mistake("numpy_argument"),
     "copied_each_step": Mistake("copies"),
     "callbacks": Mistake("effects"),
@@ -65,17 +65,17 @@ MISTAKES = {
     "padded_batches": Mistake("padding"),
     "ever_more_work": Mistake("slower", 90.0),
     "growing_queue": Mistake("queue", 150.0),
-    "becomes_nan": Mistake("nonfinite"),
-    "logs_nan": Mistake("nonfinite_value"),
-    "diverges": Mistake("diverging"),
-    "frozen_noise": Mistake("frozen_value"),
-    "frozen_time": Mistake("frozen_value"),
-    "dropped_update": Mistake("dropped_update"),
-    "leaked_value": Mistake("leaked_tracer"),
-    "printed_value": Mistake("printed_tracer"),
+    "becomes_nan": Mistake("nonfinite", 5.0),
+    "logs_nan": Mistake("nonfinite_value", 2.0),
+    "diverges": Mistake("diverging", 2.0),
+    "frozen_noise": Mistake("frozen_value", 2.0),
+    "frozen_time": Mistake("frozen_value", 2.0),
+    "dropped_update": Mistake("dropped_update", 2.0),
+    "leaked_value": Mistake("leaked_tracer", 2.0),
+    "printed_value": Mistake("printed_tracer", 2.0),
     "swallowed": Mistake("error"),
     "donated_twice": Mistake("error"),
-    "donated_in_vain": Mistake("warning_donation"),
+    "donated_in_vain": Mistake("warning_donation", 2.0),
     "failing_requests": Mistake("requests"),
     "kept_arrays": Mistake("leak", 60.0),
     "stuck_loader": Mistake("stalled", 25.0, hangs=True),
@@ -113,11 +113,13 @@ def run(name: str) -> Verdict:
     mistake = MISTAKES.get(name, Mistake(""))
     hangs = ["hangs"] if mistake.hangs else []
     ended = run_preloaded(
-        str(DIRECTORY / "__main__.py"),
+        "-m",
+        "tests.programs.verdicts",
         name,
         str(mistake.seconds),
         _LITTLE if mistake.topic else _HARDLY,
         *hangs,
+        cwd=ROOT,
         seconds=560,
     ).ok()
     found = json.loads(ended.out.splitlines()[-1])
@@ -158,19 +160,24 @@ def _blamed() -> dict[str, list[str]]:
 def main() -> None:
     """Print a table of programs and verdicts."""
     names = sys.argv[1:] or (*MISTAKES, *HEALTHY)
-    print("| Program | Mistake | Rank | First finding | Seconds | Others |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    told = sys.stdout
+    told.write("| Program | Mistake | Rank | First finding | Seconds | Others |\n")
+    told.write("| --- | --- | --- | --- | --- | --- |\n")
     for name in names:
-        found = run(name)
-        topic = MISTAKES[name].topic if name in MISTAKES else "none"
-        rank = found.rank(name) if name in MISTAKES else "-"
-        first, *others = found.findings or [{"verdict": "-", "seconds": 0.0}]
-        told = ", ".join(one["topic"] for one in others)
-        print(
-            f"| {name} | {topic} | {rank or 'missed'} | {first['verdict']} "
-            f"| {first['seconds']:.1f} | {told} |",
-            flush=True,
-        )
+        told.write(row(name, run(name)))
+        told.flush()
+
+
+def row(name: str, verdict: Verdict) -> str:
+    """Return the row of program *name*."""
+    topic = MISTAKES[name].topic if name in MISTAKES else "none"
+    rank = verdict.rank(name) or "missed" if name in MISTAKES else ""
+    first, *others = verdict.findings or [{"verdict": "", "seconds": 0.0}]
+    rest = ", ".join(one["topic"] for one in others)
+    return (
+        f"| {name} | {topic} | {rank} | {first['verdict']} "
+        f"| {first['seconds']:.1f} | {rest} |\n"
+    )
 
 
 if __name__ == "__main__":

@@ -82,6 +82,7 @@ WALL_STATES = (
     "transfer",
     "eager",
     "python",
+    "gc",
     "blocked",
     "marked",
     "idle",

@@ -23,6 +23,7 @@ STATES = {
     "transfer": "copying to the device",
     "eager": "operations outside of jit",
     "python": "Python",
+    "gc": "collecting garbage",
     "blocked": "blocked outside of JAX",
     "idle": "idle",
 }

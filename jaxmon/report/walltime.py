@@ -70,6 +70,11 @@ class Period:
                 found[one.place] = found.get(one.place, 0.0) + one.seconds
         return sorted(found.items(), key=lambda item: -item[1])
 
+    def calls(self, function: str) -> str:
+        """Return the line that calls *function* most of the time, empty if unknown."""
+        places = [one for one in self.places if one.function == function and one.place]
+        return max(places, key=lambda one: one.seconds).place if places else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Now:

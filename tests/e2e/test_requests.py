@@ -178,9 +178,7 @@ def test_nothing_is_in_progress_at_the_end(books: Books) -> None:
     name = REQUESTS_IN_PROGRESS.name
     found = {s: v for s, v in books.samples.items() if s.startswith(name)}
 
-    assert found == {
-        series(REQUESTS_IN_PROGRESS, route): 0 for route in ALL_ROUTES
-    }
+    assert found == {series(REQUESTS_IN_PROGRESS, route): 0 for route in ALL_ROUTES}
 
 
 def test_errors_of_the_program_are_none_of_jax(books: Books) -> None:

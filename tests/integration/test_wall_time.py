@@ -69,4 +69,5 @@ def test_what_goes_on_now_counts_while_it_lasts():
     now = measured("hanging")["now"]
 
     assert now["state"] == "data_wait"
-    assert now["seconds"] > 3
+    # The wait may end between the last look and the reading.
+    assert max(now["seconds"], now["longest_there"]) > 3

@@ -28,6 +28,8 @@ DATA_WAIT = "data_wait"
 FETCH = "fetch"
 TRANSFER = "transfer"
 PYTHON = "python"
+GC = "gc"
+"""Collects garbage."""
 ITEM = "item"
 """Waits for an item of a queue: for data in training, for work in serving."""
 IDLE = "idle"
@@ -45,6 +47,8 @@ _COMPILING = frozenset(
 )
 # Functions of JAX that wait for results and copy them to the host.
 _FETCHING = frozenset(("_value", "block_until_ready", "device_get"))
+# Called by the garbage collector; it gives up the interpreter there, if it is asked to.
+_COLLECTING = "_xla_gc_callback"
 # Functions of JAX that copy to a device.
 _PUTTING = frozenset(
     ("device_put", "batched_device_put", "_batched_device_put_impl", "_device_put_impl")
@@ -53,7 +57,10 @@ _ROLES = {
     **dict.fromkeys(_COMPILING, COMPILE),
     **dict.fromkeys(_FETCHING, FETCH),
     **dict.fromkeys(_PUTTING, TRANSFER),
+    _COLLECTING: GC,
 }
+# Whatever has called it.
+_STAYS = frozenset((COMPILE, GC))
 # Where threads of the standard library wait, by file and function.
 _FOR_ITEM = ("queue.py", "get")
 _FOR_WORK = frozenset(
@@ -207,7 +214,7 @@ def _in_jax(code: CodeType, state: str) -> str:
     *state*.
     """
     name = code.co_name
-    if state == COMPILE or (state and name not in _ROLES and name != "cache_miss"):
+    if state in _STAYS or (state and name not in _ROLES and name != "cache_miss"):
         return state
     if (role := _ROLES.get(name)) is not None:
         return role

@@ -17,6 +17,7 @@ from jaxmon.agent.jaxlink.activity import (
     COMPILE,
     DATA_WAIT,
     FETCH,
+    GC,
     IDLE,
     ITEM,
     PYTHON,
@@ -40,7 +41,7 @@ from jaxmon.indicators.timeline import STEP, Marked, Timeline
 # A look that waited for the interpreter waited for this thread, if the thread has
 # worked for this share of the delay.
 _BUSY = 0.2
-_RUNS = frozenset((PYTHON, EAGER, COMPILE, DATA_WAIT))
+_RUNS = frozenset((PYTHON, EAGER, COMPILE, DATA_WAIT, GC))
 _MOST_THREADS = 8
 _MOST_PLACES = 10_000
 
@@ -52,6 +53,7 @@ _ORDER = (
     ITEM,
     PYTHON,
     EAGER,
+    GC,
     TRANSFER,
     FETCH,
     DATA_WAIT,
@@ -105,19 +107,17 @@ class Looks:
         self._looked = perf_counter()
         self.progress = Progress(calls)
 
-    def look(self, due: float, *, waited: bool) -> None:
+    def look(self, due: float, late: float) -> None:
         """
-        Look now.
+        Look now. It is worth the time from when the look before was due.
 
         Args:
             due: when the look was due, by the performance counter.
-            waited: whether it had to wait for the interpreter.
+            late: for how many seconds it had to wait for the interpreter then.
 
         Raises:
             NotNowError: the stacks cannot be read now.
         """
-        now = perf_counter()
-        late = max(now - due, 0.0) if waited else 0.0
         marked = self._timeline.innermost()
         with frames_by_thread() as frames:
             seen = max(
@@ -138,9 +138,9 @@ class Looks:
         entry = Entry(
             activity, state, self._place(seen.doing.line), seen.doing.function
         )
-        seconds, self._looked = max(now - self._looked, 0.0), now
+        seconds, self._looked = max(due - self._looked, 0.0), due
         self._ledger.add(entry, seen.how, seconds)
-        self.progress.seen(entry, seen.thread, now, cpu=seen.cpu)
+        self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
 
     def close(self) -> None:
         """Release what is open."""

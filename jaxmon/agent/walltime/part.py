@@ -24,6 +24,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.walltime.ledger import Period, TimeLedger
 from jaxmon.agent.walltime.looks import Looks
+from jaxmon.agent.walltime.moments import Moments
 from jaxmon.agent.walltime.stacks import as_text, stacks
 from jaxmon.agent.walltime.tasks import times_slept
 from jaxmon.clocks import perf_counter, thread_time
@@ -45,6 +46,9 @@ _SPREAD = 0.5
 _MOST_PLACES = 40
 _MOST_LINES = 20
 _SOON = 0.001
+# C code has held the interpreter for that long: the look finds the line that called it,
+# and is worth that time.
+_HELD = 0.05
 # Doing the same thing for so many seconds is worth a stack.
 _LONG = 5.0
 
@@ -77,6 +81,7 @@ class WallTime(Part):
             partial(_calls, context.table),
         )
         self._reader = reader
+        self._moments = Moments()
         self._wake = threading.Lock()
         self._thread: DaemonThread | None = None
         self._stopped = False
@@ -114,6 +119,7 @@ class WallTime(Part):
 
     def abandon(self) -> None:
         """Leave the thread to the parent process; called in a forked child."""
+        self._moments.restore()
         self._stopped = True
         self._thread = None
 
@@ -186,8 +192,14 @@ class WallTime(Part):
             if os.getpid() != pid:  # nobody stops the thread of a forked child
                 break
             before = thread_time()
+            due = now + pause
+            late = perf_counter() - due if waited else 0.0
             try:
-                self._looks.look(now + pause, waited=waited)
+                if late > _HELD:
+                    due += late
+                elif waited:
+                    self._moments.wait()
+                self._looks.look(due, late)
             except NotNowError:
                 soon = True
             except Exception:  # noqa: BLE001 - contained: our own thread goes on

@@ -22,7 +22,7 @@ from jaxmon.artifacts.slo.thresholds import INFO, PAGE, TICKET
 DEPLOY_ALERT = "JaxmonDeployInProgress"
 # States in which the device waits for the program.
 TIME_LOST_ALERT = "JaxmonTimeLost"
-_LOST = "data_wait|eager|blocked"
+_LOST = "data_wait|eager|gc|blocked"
 STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
 
 

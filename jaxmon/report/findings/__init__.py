@@ -59,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     time.fetches,
     time.copies,
     time.blocked,
+    time.garbage,
     time.device,
     time.compiling,
     time.idle,

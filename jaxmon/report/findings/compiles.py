@@ -90,7 +90,11 @@ def effects(snapshot: Snapshot) -> Iterator[Finding]:
                 (),
                 "Each such call costs about half a millisecond on the host; "
                 "remove the effect where time matters.",
-                seconds=function.misses * _EFFECT_SECONDS,
+                where=snapshot.time.period.calls(function.name),
+                seconds=min(
+                    function.misses * _EFFECT_SECONDS,
+                    snapshot.process.observed_seconds,
+                ),
             )
 
 

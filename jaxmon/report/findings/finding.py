@@ -136,6 +136,7 @@ TOPICS: dict[str, Topic] = {
     "eager": _WALL_TIME,
     "data_wait": _WALL_TIME,
     "host": _WALL_TIME,
+    "garbage": _WALL_TIME,
     "blocked": _WALL_TIME,
     "copies": _WALL_TIME,
     "fetch": _WALL_TIME,

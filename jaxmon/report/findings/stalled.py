@@ -27,6 +27,7 @@ _DOING = {
     "transfer": "been copying to the device",
     "eager": "been in an operation outside of jit",
     "python": "not called a jitted function",
+    "gc": "been collecting garbage",
     "blocked": "been blocked outside of JAX",
 }
 _ACTIONS = {

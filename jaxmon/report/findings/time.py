@@ -19,6 +19,8 @@ from jaxmon.report.walltime import Period
 _WORTH = 0.1
 # While the time of the device is unknown, it may be computing meanwhile.
 _WORTH_IN_DOUBT = 0.25
+# What could be won follows from samples of execution times.
+_WORTH_ESTIMATED = 0.15
 _MOST_LINES = 3
 _OF_A_LINE = 0.02
 _MORE = 5
@@ -94,6 +96,27 @@ def host(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
+def garbage(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect time spent collecting garbage."""
+    if (period := _settled(snapshot)) is None:
+        return
+    took = period.of("gc")
+    if took < _WORTH * period.seconds:
+        return
+    lines = period.lines("gc")
+    yield Finding(
+        "garbage",
+        lines[0][0] if lines else "",
+        f"Python collected garbage for {_part(took, period)}" + _mostly(lines, took),
+        _told(lines),
+        "Remove calls of gc.collect from the loop; call gc.freeze() once the program "
+        "has started, so that what stays is not looked at again; keep fewer Python "
+        "objects, or raise gc.set_threshold().",
+        where=lines[0][0] if lines else "",
+        seconds=_of_all(took, period, snapshot),
+    )
+
+
 def blocked(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect loops that wait for locks, files, sockets or timers."""
     if (period := _settled(snapshot)) is None:
@@ -152,9 +175,10 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
         computing = waited
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     work = max(period.of("python", "eager", "transfer") - hidden, 0.0)
-    ahead = min(work, computing)
+    # Who is asked waits for the answer.
+    ahead = 0.0 if snapshot.requests else min(work, computing)
     won = waited - computing + ahead
-    if won < _WORTH * period.seconds:
+    if won < _WORTH_ESTIMATED * period.seconds:
         return
     lines = period.lines("fetch")
     yield Finding(

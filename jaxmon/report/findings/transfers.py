@@ -67,6 +67,7 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
             (f"{times(function.calls or 0)}, about {duration(took)} in all",),
             "Call jax.device_put on them once, or on the next batch while the device "
             "computes.",
+            where=snapshot.time.period.calls(function.name),
             seconds=took,
         )
 

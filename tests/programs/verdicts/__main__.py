@@ -20,10 +20,12 @@ from jaxmon.report.model import read
 
 AGENT = jaxmon.instrument(port=None, socket=False, report=True, time_interval=0.02)
 
-import harness  # noqa: E402 - the modules compile as they are imported
-import healthy  # noqa: E402
-import slow  # noqa: E402
-import wrong  # noqa: E402
+from tests.programs.verdicts import (  # noqa: E402 - they compile when imported
+    harness,
+    healthy,
+    slow,
+    wrong,
+)
 
 
 def judge() -> None:

@@ -9,8 +9,6 @@ import jax
 import jax.numpy as jnp
 
 
-
-
 class Clock:
     """
     Ends programs after several seconds, and many times what compiling took.

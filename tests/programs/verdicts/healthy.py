@@ -12,9 +12,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness import batch, evaluate, loss_of, more, step, weights
 
 import jaxmon
+from tests.programs.verdicts.harness import (
+    batch,
+    evaluate,
+    loss_of,
+    more,
+    step,
+    weights,
+)
 
 
 def training() -> None:
@@ -75,16 +82,16 @@ def idle_server() -> None:
 
 
 def busy_server() -> None:
-    sizes = (1, 4, 16)
+    sizes = (4, 8, 16)
     for size in sizes:
-        evaluate(weights, batch[: size * 32])
+        step(weights, batch[: size * 32])
     number = 0
     while more():
         number += 1
         size = sizes[number % 3]
         jaxmon.batch("predict", size=size, capacity=size)
         with jaxmon.request("predict"):
-            float(evaluate(weights, np.ones((size * 32, 256), np.float32)))
+            float(step(weights, np.ones((size * 32, 256), np.float32))[1])
 
 
 def evaluation_between() -> None:
@@ -130,9 +137,12 @@ def loss_scaling() -> None:
         state.block_until_ready()
 
 
-@partial(jax.jit, donate_argnums=0)  # type: ignore[untyped-decorator]
+@partial(jax.jit, donate_argnums=0)
 def epoch(weights: Any, batches: Any) -> Any:
-    return jax.lax.scan(lambda w, one: (w - 0.1 * jax.grad(loss_of)(w, one), None), weights, batches)
+    def one_step(weights: Any, batch: Any) -> tuple[Any, None]:
+        return weights - 0.1 * jax.grad(loss_of)(weights, batch), None
+
+    return jax.lax.scan(one_step, weights, batches)
 
 
 def scanned_epochs() -> None:

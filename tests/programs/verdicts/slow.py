@@ -14,14 +14,15 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness import batch, loss_of, more, step, weights
 
 import jaxmon
+from tests.programs.verdicts.harness import batch, loss_of, more, step, weights
 
 
 # --- Operations outside of jit ---------------------------------------------------
@@ -126,7 +127,7 @@ def saving_each_step() -> None:
     with tempfile.TemporaryDirectory() as directory:
         while more():
             state, _ = step(state, batch)
-            with open(os.path.join(directory, "state"), "wb") as file:
+            with Path(directory, "state").open("wb") as file:
                 file.write(np.asarray(state).tobytes() * 40)  # here
                 os.fsync(file.fileno())  # here
 
@@ -172,13 +173,13 @@ def copied_each_step() -> None:
 @jax.jit  # type: ignore[untyped-decorator]
 def told(weights: Any, batch: Any) -> Any:
     loss = loss_of(weights, batch[:4, :])
-    jax.debug.callback(lambda loss: None, loss)
+    jax.debug.callback(lambda _: None, loss)
     return loss
 
 
 def callbacks() -> None:
     while more():
-        told(weights, batch)  # here
+        told(weights, batch)
 
 
 # --- Compiling again -------------------------------------------------------------
@@ -213,11 +214,11 @@ def new_closure_under_grad() -> None:
     while more():
         number += 1
         data = batch * number
-        loss = jax.jit(partial(lambda data, w: loss_of(w, data), data))
+        loss = jax.jit(partial(lambda data, w: loss_of(w, data), data))  # here
         jax.grad(loss)(weights)  # here
 
 
-@partial(jax.jit, static_argnames="rate")  # type: ignore[untyped-decorator]
+@partial(jax.jit, static_argnames="rate")
 def decayed(weights: Any, *, rate: float) -> Any:
     return jnp.tanh(weights) * rate
 
@@ -252,7 +253,7 @@ def repeated(weights: Any, times: Any) -> Any:
 def ever_more_work() -> None:
     began = time.perf_counter()
     while more():
-        times = 2 if time.perf_counter() - began < 40 else 10  # noqa: PLR2004
+        times = 2 if time.perf_counter() - began < 40 else 10
         repeated(weights, times).block_until_ready()
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness import batch, more, step, weights
 
 import jaxmon
+from tests.programs.verdicts.harness import batch, more, step, weights
 
 
 # --- Values ----------------------------------------------------------------------
@@ -49,9 +50,9 @@ def diverges() -> None:
     while more():
         number += 1
         state, loss = step(state, batch)
-        turn = 400
-        far = 10.0 / number if number < turn else 0.025 * 1.01 ** (number - turn)
-        jaxmon.log_values({"loss": loss * 0 + min(far, 1e6)}, step=number)
+        turn = 100
+        far = 10.0 / number if number < turn else 0.1 * 1.05 ** min(number - turn, 300)
+        jaxmon.log_values({"loss": loss * 0 + far}, step=number)
 
 
 # --- Tracing ---------------------------------------------------------------------
@@ -59,7 +60,7 @@ def diverges() -> None:
 
 @jax.jit  # type: ignore[untyped-decorator]
 def with_noise(batch: Any) -> Any:
-    noise = np.random.normal(size=(256,)).astype(np.float32)  # here
+    noise = np.random.normal(size=(256,)).astype(np.float32)  # noqa: NPY002  # here
     return batch @ weights + noise
 
 
@@ -126,14 +127,12 @@ def swallowed() -> None:
         if not more():
             break
         state, _ = step(state, batch)
-        if number < 500:  # noqa: PLR2004
-            try:
+        if number < 500:
+            with suppress(Exception):
                 step(state, batch[:, :255])  # here
-            except Exception:  # noqa: BLE001, S110 - the mistake
-                pass
 
 
-@partial(jax.jit, donate_argnums=0)  # type: ignore[untyped-decorator]
+@partial(jax.jit, donate_argnums=0)
 def updated(weights: Any, batch: Any) -> Any:
     return weights - 0.1 * jnp.mean(batch), jnp.mean(weights)
 
@@ -148,7 +147,7 @@ def donated_twice() -> None:
             time.sleep(0.01)
 
 
-@partial(jax.jit, donate_argnums=0)  # type: ignore[untyped-decorator]
+@partial(jax.jit, donate_argnums=0)
 def shortened(weights: Any) -> Any:
     return weights[:1].sum()
 
@@ -167,9 +166,8 @@ def failing_requests() -> None:
             with jaxmon.request("answer"):
                 float(step(weights, batch)[1])
                 if number % 3 == 0:
-                    msg = "no such prompt"
-                    raise LookupError(msg)
-        except LookupError:
+                    int("no such prompt")
+        except ValueError:
             pass
 
 

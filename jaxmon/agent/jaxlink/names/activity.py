@@ -33,4 +33,5 @@ ACTIVITY = (
         _TIME,
     ),
     Name("jax._src.array:ArrayImpl._value", "reads an array", _TIME),
+    Name("jax._src.lib:_xla_gc_callback", "is called by the garbage collector", _TIME),
 )
