@@ -37,7 +37,7 @@ class Mistake(NamedTuple):
     """
 
     topic: str
-    seconds: float = 7.0
+    seconds: float = 6.0
     hangs: bool = False
 
 
@@ -68,14 +68,14 @@ MISTAKES = {
     "becomes_nan": Mistake("nonfinite", 5.0),
     "logs_nan": Mistake("nonfinite_value", 2.0),
     "diverges": Mistake("diverging", 2.0),
-    "frozen_noise": Mistake("frozen_value", 2.0),
-    "frozen_time": Mistake("frozen_value", 2.0),
-    "dropped_update": Mistake("dropped_update", 2.0),
-    "leaked_value": Mistake("leaked_tracer", 2.0),
-    "printed_value": Mistake("printed_tracer", 2.0),
+    "frozen_noise": Mistake("frozen_value", 0.5),
+    "frozen_time": Mistake("frozen_value", 0.5),
+    "dropped_update": Mistake("dropped_update", 0.5),
+    "leaked_value": Mistake("leaked_tracer", 0.5),
+    "printed_value": Mistake("printed_tracer", 0.5),
     "swallowed": Mistake("error"),
     "donated_twice": Mistake("error"),
-    "donated_in_vain": Mistake("warning_donation", 2.0),
+    "donated_in_vain": Mistake("warning_donation", 0.5),
     "failing_requests": Mistake("requests"),
     "kept_arrays": Mistake("leak", 60.0),
     "stuck_loader": Mistake("stalled", 25.0, hangs=True),

@@ -44,8 +44,9 @@ WARM = ROUNDS // 4
 # says nothing, with or without jaxmon; what leaks, leaks in every round.
 SLOPE = 0.001
 GROWTH = 0.1
-# Threads of jaxmon that start with the first need for them, whenever that is.
-LATE_THREADS = 3
+# Threads of jaxmon that start with the first need for them, whenever that is; and
+# descriptors of threads of the program, of which jaxmon reads the state.
+LATE = 3
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ def problems(rounds: list[Round]) -> list[str]:
     if (share := slope(rounds)) > SLOPE:
         found.append(f"it grew by {share:.2%} a round, more than {SLOPE:.1%}")
     warm, last = rounds[WARM], rounds[-1]
-    for name, more in (("threads", LATE_THREADS), ("descriptors", 0)):
+    for name, more in (("threads", LATE), ("descriptors", LATE)):
         before, after = getattr(warm, name), getattr(last, name)
         if after > before + more:
             found.append(f"{name} grew from {before} to {after}")

@@ -115,10 +115,10 @@ def test_sampled_calls_are_like_all_others(
                 looks.append(looking(sampling) - looked)
         if len(own) < 4:
             return not told
-        # Some looks are before the work, and one is after it.
-        assert median(looks) < 0.2 * median(own)
-        # Other load makes some of either longer; what we do ourselves, all of ours.
-        return 0.85 < fifth(own) / fifth(others) < 1.15
+        # Some looks are before the work, and one is after it. Other load makes some of
+        # either longer; what we do ourselves, all of ours.
+        short = median(looks) < 0.2 * median(own)
+        return short and 0.85 < fifth(own) / fifth(others) < 1.15
 
     sometime(attempt)
 

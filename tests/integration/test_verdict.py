@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.verdicts import HEALTHY, MISTAKES, Verdict, run
+from tests.verdicts import MISTAKES, Verdict, run
 
 
 # The other topics have tests of their own; ``python -m tests.verdicts`` runs them all.
 SOME = (
-    *("forgotten_jit", "shared_lock", "numpy_arguments", "bookkeeping", "elements"),
+    *("forgotten_jit", "shared_lock", "bookkeeping"),
     *(name for name, one in MISTAKES.items() if one.seconds <= 5),
 )
-SOME_HEALTHY = HEALTHY[::2]
+SOME_HEALTHY = ("training", "several_models", "idle_server")
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -31,6 +33,7 @@ def test_nobody_is_accused(name: str) -> None:
 
 
 def said(found: Verdict) -> bool:
-    """Return whether the report at the exit begins its findings with the first."""
+    """Return whether the report at the exit has it; figures change until then."""
     report = " ".join(found.report.split())
-    return " ".join(found.findings[0]["verdict"].split()) in report
+    verdict = re.split(r"\d", found.findings[0]["verdict"])[0]
+    return verdict in report

@@ -40,9 +40,11 @@ def computing(seconds: float) -> dict[str, Any]:
     )
 
 
+NO_MORE: dict[str, Any] = {"functions": computing(0.0), "transfers": {}}
+
+
 def found(states: dict[str, float], **parts: Any) -> list[Finding]:
-    parts = {"functions": computing(0.0), "transfers": {}, **parts}
-    return findings(time=ledger(states), **parts)
+    return findings(time=ledger(states), **{**NO_MORE, **parts})
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,23 @@ def test_a_tenth_of_the_time_is_worth_a_finding(state, topic):
     assert much.seconds == pytest.approx(66.0)
     assert "11 %" in much.verdict
     assert found({state: 0.09, "device": 0.05}) == []
+
+
+def test_a_wait_that_has_not_ended_is_no_loop_that_loses_time():
+    """A program that has done its work, and waits for input, is not accused."""
+    waits = {"state": "blocked", "place": "blocked.py:7", "seconds": 200.0}
+
+    assert findings(time=ledger({"blocked": 0.35}, **waits), **NO_MORE) == []
+    (rest,) = findings(time=ledger({"blocked": 0.5}, **waits), **NO_MORE)
+    assert rest.seconds == pytest.approx(100.0)
+
+
+def test_garbage_is_told_with_its_line():
+    """Time in the collector is not taken for Python of that line."""
+    (only,) = found({"gc": 0.4})
+
+    assert (only.topic, only.where) == ("garbage", "gc.py:7")
+    assert "gc.freeze" in only.action
 
 
 def test_waiting_for_a_busy_device_is_no_fault():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
+import linecache
 import sys
 import threading
-from types import FrameType
 
 import pytest
 
@@ -161,21 +161,18 @@ def test_a_switch_interval_that_the_program_sets_stays():
 def test_stacks_are_not_read_while_the_collector_is_due(monkeypatch):
     """A frame of another thread is an object, and making one may run the collector."""
     monkeypatch.setattr(other_threads, "_IN_ALLOCATIONS", True)
-    frame: FrameType = sys._getframe()
-    threshold = gc.get_threshold()
+    me, threshold = threading.get_ident(), gc.get_threshold()
     try:
         gc.set_threshold(100_000, *threshold[1:])
-        with other_threads.frames_by_thread() as frames:
-            assert frames
-        assert not frames
-        assert other_threads.caller_of(frame, other_threads.limit()) is frame.f_back
+        (stack,) = other_threads.read_stacks(lambda _: [me]).values()
         gc.set_threshold(1, *threshold[1:])
-        with (
-            pytest.raises(other_threads.NotNowError),
-            other_threads.frames_by_thread(),
-        ):
-            pass
         with pytest.raises(other_threads.NotNowError):
-            other_threads.caller_of(frame, other_threads.limit())
+            other_threads.read_stacks(lambda _: [me])
     finally:
         gc.set_threshold(*threshold)
+
+    name = "test_stacks_are_not_read_while_the_collector_is_due"
+    (here,) = [at for at in stack if at.code.co_name == name]
+    assert here.names is globals()
+    assert "read_stacks" in linecache.getline(here.code.co_filename, here.line)
+    assert not other_threads.held

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.jit import copied
+from jaxmon.agent.jaxlink.other_threads import held
 from jaxmon.agent.jaxlink.probe import ending
 from jaxmon.indicators import work
 from jaxmon.indicators.compile_log import CompileLog
@@ -42,6 +43,7 @@ class Compile:
     """
 
     __slots__ = (
+        "_looks",
         "_references",
         "began",
         "built",
@@ -75,6 +77,8 @@ class Compile:
         self.end: End = []
         # References to the function that is called, before and after.
         self._references: list[int] = []
+        # Number of looks at the stacks in progress at its end.
+        self._looks: list[int] = []
         self.started = now()
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,7 +91,8 @@ class Compile:
         counts = map(sys.getrefcount, copies)
         note = map(self._references.append, counts)
         self._references.append(next(counts) + 1)  # that of what is returned
-        return ending(next(copies), zip(noting(self.end), note, strict=False))
+        looks = map(self._looks.append, map(len, repeat(held)))
+        return ending(next(copies), zip(noting(self.end), note, looks, strict=False))
 
     @property
     def raised(self) -> bool | None:
@@ -95,7 +100,9 @@ class Compile:
         if len(self._references) < len(("before", "after")):
             return None
         before, after = self._references
-        return after > before
+        # A look at the stacks refers to the function for a moment, too. An exception
+        # just then is far less likely.
+        return after > before and not any(self._looks)
 
 
 class CompileAttribution:

@@ -1,18 +1,17 @@
 """
 What a thread is doing, from the stack of its Python frames.
 
-Read from another thread, many times a second, so nothing here allocates more than a
-tuple, and no variable of a frame is read.
+Read from another thread, many times a second.
 """
 
 from __future__ import annotations
 
 import os
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, ModuleType
 from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, MAX_SITES, CallSites
-from jaxmon.agent.jaxlink.other_threads import caller_of, limit
+from jaxmon.agent.jaxlink.other_threads import Position, Stack
 from jaxmon.agent.jaxlink.ownership import directories
 from jaxmon.agent.jaxlink.source_lines import (
     AGENT,
@@ -33,8 +32,6 @@ GC = "gc"
 ITEM = "item"
 """Waits for an item of a queue: for data in training, for work in serving."""
 IDLE = "idle"
-
-_MOST_LINES = 1_000
 
 # Functions of JAX that trace, lower or compile.
 _COMPILING = frozenset(
@@ -110,75 +107,64 @@ class ActivityReader:
         self._lines = SourceLineFinder(jax)
         self._kinds: dict[str, int] = {}
 
-    def read(self, frame: FrameType | None) -> Doing:
+    def read(self, stack: Stack) -> Doing:
         """
-        Return what the thread whose innermost frame is *frame* is doing.
+        Return what the thread with this *stack* is doing.
 
-        Costs about half a microsecond per frame.
-
-        Raises:
-            NotNowError: see `other_threads`.
+        Costs about half a microsecond per function.
         """
-        sites, most = self._sites, limit()
-        state, function, at = self._innermost(frame, most)
-        user: FrameType | None = None
-        library: FrameType | None = None
+        sites = self._sites
+        state, function, rest = self._innermost(stack)
+        user: Position | None = None
+        library: Position | None = None
         drives = False
-        while at is not None:
-            kind = self._kind(at)
+        for at in rest:
+            kind = self._kind(at.code)
             if kind == _USER:
                 user = user or at
-                sites.study(at)
+                sites.study(at.code, at.names)
                 if state == EAGER and user is at:
-                    sites.is_driver(at.f_code)
-                drives = drives or sites.drives(at.f_code)
-                if state != COMPILE and sites.waits_for_item(at):
+                    sites.is_driver(at.code)
+                drives = drives or sites.drives(at.code)
+                if state != COMPILE and sites.waits_for_item(at.code, at.offset):
                     state = DATA_WAIT
             elif kind == _LIBRARY:
                 library = library or at
-            elif _ROLES.get(at.f_code.co_name) == COMPILE and kind == _JAX:
+            elif _ROLES.get(at.code.co_name) == COMPILE and kind == _JAX:
                 state = COMPILE
-            at = caller_of(at, most)
         told = user or library
         line = _UNKNOWN if told is None else _line(told)
         return Doing(state or PYTHON, line, function, drives)
 
-    def _innermost(
-        self, at: FrameType | None, most: int
-    ) -> tuple[str, str, FrameType | None]:
+    def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
         """
-        Return what the innermost frames do, the label of the jitted function that they
-        call, and the first frame above those of JAX.
+        Return what the innermost functions do, the label of the jitted function that
+        they call, and the stack above those of JAX.
         """
-        state = ""
-        while at is not None and (kind := self._kind(at)) in _NOT_THEIRS:
+        state, depth = "", 0
+        while depth < len(stack):
+            code = stack[depth].code
+            if (kind := self._kind(code)) not in _NOT_THEIRS:
+                break
             if kind == _JAX:
-                state = _in_jax(at.f_code, state)
-            at = caller_of(at, most)
-        if state or at is None:
-            return state, "", at
-        site = self._sites.at(at)
+                state = _in_jax(code, state)
+            depth += 1
+        rest = stack[depth:]
+        if state or not rest:
+            return state, "", rest
+        at = rest[0]
+        self._sites.study(at.code, at.names)
+        site = self._sites.at(at.code, at.offset)
         if site is None:
-            return _waiting(at, most), "", at
-        return site.state, site.function, at
+            return _waiting(rest), "", rest
+        return site.state, site.function, rest
 
-    def stack(self, frame: FrameType | None) -> list[SourceLine]:
-        """
-        Return the stack of *frame* without our frames, innermost first.
+    def lines(self, stack: Stack) -> list[SourceLine]:
+        """Return the lines of *stack* without our functions, innermost first."""
+        return [_line(at) for at in stack if not _is_ours(at.code.co_filename)]
 
-        Raises:
-            NotNowError: see `other_threads`.
-        """
-        found: list[SourceLine] = []
-        most = limit()
-        while frame is not None and len(found) < _MOST_LINES:
-            if not _is_ours(frame.f_code.co_filename):
-                found.append(_line(frame))
-            frame = caller_of(frame, most)
-        return found
-
-    def _kind(self, frame: FrameType) -> int:
-        file = frame.f_code.co_filename
+    def _kind(self, code: CodeType) -> int:
+        file = code.co_filename
         kind = self._kinds.get(file)
         return self._learn(file) if kind is None else kind
 
@@ -201,11 +187,8 @@ def _is_ours(file: str) -> bool:
     return file.startswith((OURS, AGENT)) and not file.startswith(PROGRAMS)
 
 
-def _line(frame: FrameType) -> SourceLine:
-    code = frame.f_code
-    # `None` between two instructions of a line that Python has generated.
-    number = frame.f_lineno or code.co_firstlineno
-    return SourceLine(code.co_filename, number, code.co_name)
+def _line(at: Position) -> SourceLine:
+    return SourceLine(at.code.co_filename, at.line, at.code.co_name)
 
 
 def _in_jax(code: CodeType, state: str) -> str:
@@ -225,14 +208,13 @@ def _in_jax(code: CodeType, state: str) -> str:
     return DEVICE if runs else EAGER
 
 
-def _waiting(frame: FrameType, most: int) -> str:
-    """Return the state of a thread that waits in *frame*, empty if it may not wait."""
-    if _where(frame) in _FOR_WORK:
+def _waiting(stack: Stack) -> str:
+    """Return the state of a thread that waits, empty if it may not wait."""
+    where = [_where(at.code) for at in stack[:2]]
+    if where[0] in _FOR_WORK:
         return IDLE
-    callers = (frame, caller_of(frame, most))
-    return ITEM if any([f and _where(f) == _FOR_ITEM for f in callers]) else ""
+    return ITEM if _FOR_ITEM in where else ""
 
 
-def _where(frame: FrameType) -> tuple[str, str]:
-    code = frame.f_code
+def _where(code: CodeType) -> tuple[str, str]:
     return code.co_filename.rpartition(os.sep)[2], code.co_name

@@ -12,7 +12,7 @@ import dis
 from collections.abc import Iterator
 from threading import get_ident
 from types import CodeType, FrameType, ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
@@ -95,10 +95,9 @@ class CallSites:
         """
         self._add(frame.f_code, frame.f_lasti, state, function)
 
-    def at(self, frame: FrameType) -> Site | None:
-        """Return what *frame* calls, if it is at a known place."""
-        self.study(frame)
-        return self._sites.get((id(frame.f_code), frame.f_lasti))
+    def at(self, code: CodeType, offset: int) -> Site | None:
+        """Return what *code* calls at *offset*, if that is a known place."""
+        return self._sites.get((id(code), offset))
 
     def drives(self, code: CodeType) -> bool:
         """Return whether *code* is known to call jitted functions or operations."""
@@ -109,25 +108,23 @@ class CallSites:
         if len(self._drivers) < MAX_SITES:
             self._drivers[id(code)] = code
 
-    def waits_for_item(self, frame: FrameType) -> bool:
+    def waits_for_item(self, code: CodeType, offset: int) -> bool:
         """
-        Return whether *frame*, of code that calls jitted functions or operations, waits
-        for the next item of an iterator.
+        Return whether *code* calls jitted functions or operations, and waits at
+        *offset* for the next item of an iterator.
         """
-        key = id(frame.f_code)
-        return key in self._drivers and frame.f_lasti in self._asking.get(key, _NONE)[1]
+        key = id(code)
+        return key in self._drivers and offset in self._asking.get(key, _NONE)[1]
 
-    def study(self, frame: FrameType) -> None:
+    def study(self, code: CodeType, names: dict[str, Any]) -> None:
         """
-        Find the places in the code of *frame*, the first time: a few microseconds for
-        each of its instructions.
+        Find the places in *code* with the global *names*, the first time: a few
+        microseconds for each of its instructions.
         """
-        code = frame.f_code
         if id(code) in self._asking or len(self._asking) >= MAX_SITES:
             return
         asking = set()
         if len(code.co_code) <= _LONGEST:
-            names = frame.f_globals
             for offset, name in _calls(code):
                 if name == "next" or name is None:
                     asking.add(offset)

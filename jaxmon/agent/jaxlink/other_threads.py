@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from time import sleep
-from types import FrameType
-from typing import TypeVar
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 
 _IN_ALLOCATIONS = sys.version_info < (3, 12)
@@ -30,9 +30,17 @@ _FOR_A_THREAD = 2
 _SPARE = 16
 # Threads that may have started since the last time.
 _MORE_THREADS = 16
+_DEEPEST = 1_000
 
 counts = iter(gc.get_count, None)
 """Yields the numbers of objects, of which the first makes the collector due."""
+
+
+held: list[None] = []
+"""
+Not empty while a thread of ours has frames of others. A function that returns meanwhile
+stays referenced a little longer.
+"""
 
 
 class NotNowError(Exception):
@@ -42,6 +50,33 @@ class NotNowError(Exception):
 _ATTEMPTS = 50
 _PAUSE = 0.001
 T = TypeVar("T")
+
+
+class Position(NamedTuple):
+    """
+    Where a function on a stack is.
+
+    Attributes:
+        code: the function.
+        offset: of its latest instruction.
+        names: its global variables.
+    """
+
+    code: CodeType
+    offset: int
+    names: dict[str, Any]
+
+    @property
+    def line(self) -> int:
+        """The number of its line; that of the function, if Python generated it."""
+        lines = self.code.co_lines()
+        found = [line for start, end, line in lines if start <= self.offset < end]
+        return (found and found[0]) or self.code.co_firstlineno
+
+
+Stack: TypeAlias = list[Position]
+"""Innermost first."""
+_Columns: TypeAlias = tuple[list[CodeType], list[int], list[dict[str, Any]]]
 
 
 class _Threads:
@@ -63,46 +98,65 @@ def limit() -> int:
     return (gc.get_threshold()[0] or sys.maxsize) - _SPARE
 
 
-@contextmanager
-def frames_by_thread() -> Iterator[dict[int, FrameType]]:
+def read_stacks(
+    choose: Callable[[Collection[int]], Iterable[int]],
+) -> dict[int, Stack]:
     """
-    Yield the innermost frame of each thread.
-
-    They are let go at the end, even if an exception keeps the caller's variables: a
-    frame holds the variables of a function that has returned, arrays among them.
-
-    Raises:
-        NotNowError: the collector is due.
-    """
-    room = limit() - _FOR_A_THREAD * (_Threads.number + _MORE_THREADS)
-    for count in counts:
-        if count[0] < room:
-            found = sys._current_frames()  # noqa: SLF001
-            break
-        raise NotNowError
-    _Threads.number = len(found)
-    try:
-        yield found
-    finally:
-        found.clear()
-
-
-def caller_of(frame: FrameType, most: int) -> FrameType | None:
-    """
-    Return the caller of *frame*, a frame of another thread.
+    Return the stacks of some threads, by their ident; a microsecond per function.
 
     Args:
-        frame: the frame.
-        most: the `limit`.
+        choose: returns those to read, of all idents.
 
     Raises:
         NotNowError: the collector is due.
     """
+    held.append(None)
+    try:
+        stacks = _read(choose)
+    finally:
+        held.pop()
+    # Only now: these are objects that the collector counts.
+    return {ident: list(map(Position, *columns)) for ident, columns in stacks.items()}
+
+
+def _read(choose: Callable[[Collection[int]], Iterable[int]]) -> dict[int, _Columns]:
+    most = limit()
+    frames = _frames(most - _FOR_A_THREAD * (_Threads.number + _MORE_THREADS))
+    _Threads.number = len(frames)
+    try:
+        return {one: _columns(frames.get(one), most) for one in choose(frames.keys())}
+    finally:
+        # Ours is among them, and refers to them: without this, an exception would keep
+        # all of them, and with them the variables of functions that have returned.
+        frames.clear()
+
+
+def _frames(room: int) -> dict[int, FrameType]:
+    for count in counts:
+        if count[0] < room:
+            return sys._current_frames()  # noqa: SLF001
+        break
+    raise NotNowError
+
+
+def _columns(frame: FrameType | None, most: int) -> _Columns:
+    codes: list[CodeType] = []
+    offsets: list[int] = []
+    names: list[dict[str, Any]] = []
+    while frame is not None and len(codes) < _DEEPEST:
+        codes.append(frame.f_code)
+        offsets.append(frame.f_lasti)
+        names.append(frame.f_globals)
+        frame = _caller_of(frame, most)
+    return codes, offsets, names
+
+
+def _caller_of(frame: FrameType, most: int) -> FrameType | None:
     for count in counts:
         if count[0] < most:
             return frame.f_back
-        raise NotNowError
-    return None  # not reached: there is always a number
+        break
+    raise NotNowError
 
 
 def repeatedly(read: Callable[[], T]) -> T:

@@ -9,8 +9,8 @@ moment it was due.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.activity import (
@@ -26,7 +26,7 @@ from jaxmon.agent.jaxlink.activity import (
     Doing,
 )
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites
-from jaxmon.agent.jaxlink.other_threads import frames_by_thread
+from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks
 from jaxmon.agent.jaxlink.source_lines import SourceLine, display_path
 from jaxmon.agent.walltime.ledger import BLOCKED, Entry, Found, TimeLedger
 from jaxmon.agent.walltime.progress import Progress
@@ -119,14 +119,11 @@ class Looks:
             NotNowError: the stacks cannot be read now.
         """
         marked = self._timeline.innermost()
-        with frames_by_thread() as frames:
-            seen = max(
-                [
-                    self._of_thread(ident, frames.get(ident), late)
-                    for ident in self._candidates(frames, marked)
-                ],
-                key=_rank,
-            )
+        stacks = read_stacks(partial(self._candidates, marked))
+        seen = max(
+            [self._of_thread(ident, stack, late) for ident, stack in stacks.items()],
+            key=_rank,
+        )
         state, activity = seen.doing.state, ""
         if marked is not None and marked.thread == seen.thread:
             if marked.name == MARKED_DATA_WAIT and state != COMPILE:
@@ -146,17 +143,15 @@ class Looks:
         """Release what is open."""
         self._tasks.close()
 
-    def _candidates(
-        self, frames: dict[int, FrameType], marked: Marked | None
-    ) -> list[int]:
-        """Return the threads that show what the process is doing."""
-        if marked is not None and marked.loops and marked.thread in frames:
+    def _candidates(self, marked: Marked | None, idents: Collection[int]) -> list[int]:
+        """Return the threads of *idents* that show what the process is doing."""
+        if marked is not None and marked.loops and marked.thread in idents:
             return [marked.thread]
-        calling = [one for one in list(self._sites.threads) if one in frames]
+        calling = [one for one in list(self._sites.threads) if one in idents]
         return calling[-_MOST_THREADS:] or [self._main]
 
-    def _of_thread(self, ident: int, frame: FrameType | None, late: float) -> _Seen:
-        doing = self._reader.read(frame)
+    def _of_thread(self, ident: int, stack: Stack, late: float) -> _Seen:
+        doing = self._reader.read(stack)
         task = self._tasks.get(ident)
         cpu = 0.0 if task is None else task.cpu()
         if late > 0 and cpu > late * _BUSY:

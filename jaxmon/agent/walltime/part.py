@@ -16,8 +16,8 @@ from jaxmon.agent.jaxlink.activity import ActivityReader
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.other_threads import (
     NotNowError,
-    frames_by_thread,
     make_room,
+    read_stacks,
     repeatedly,
 )
 from jaxmon.agent.jaxlink.source_lines import SourceLine
@@ -164,8 +164,8 @@ class WallTime(Part):
 
     def _stack(self, thread: int) -> list[str]:
         def read() -> list[SourceLine]:
-            with frames_by_thread() as frames:
-                return self._reader.stack(frames.get(thread))
+            (stack,) = read_stacks(lambda _: [thread]).values()
+            return self._reader.lines(stack)
 
         try:
             return [as_text(line) for line in repeatedly(read)[:_MOST_LINES]]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from jaxmon.agent.jaxlink.activity import ActivityReader
-from jaxmon.agent.jaxlink.other_threads import frames_by_thread
+from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import SourceLine, display_path
 
 
 _MOST_THREADS = 500
 _MOST_LINES = 100
+_AT_ONCE = 50
 _OURS = "jaxmon-"
 
 
@@ -22,21 +25,32 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
     """
     known = {thread.ident: thread for thread in threading.enumerate()}
     main = threading.main_thread().ident
-    with frames_by_thread() as frames:
-        threads = [(ident, known.get(ident)) for ident in frames]
-        found = [
-            {
-                **_describe(ident, thread, main=ident == main),
-                "state": reader.read(frames[ident]).state,
-                "stack": [
-                    as_text(one) for one in reader.stack(frames[ident])[:_MOST_LINES]
-                ],
-            }
-            for ident, thread in threads[:_MOST_THREADS]
-            if thread is None or not thread.name.startswith(_OURS)
-        ]
+    threads: list[int] = []
+
+    def choose(idents: Collection[int]) -> list[int]:
+        threads[:] = [one for one in idents if not _is_ours(known.get(one))]
+        return []
+
+    read_stacks(choose)
+    found = [
+        {
+            **_describe(ident, known.get(ident), main=ident == main),
+            "state": reader.read(stack).state,
+            "stack": [as_text(one) for one in reader.lines(stack)[:_MOST_LINES]],
+        }
+        for few in range(0, min(len(threads), _MOST_THREADS), _AT_ONCE)
+        for ident, stack in _read(threads[few : few + _AT_ONCE]).items()
+    ]
     found.sort(key=lambda one: not one["main"])
     return {"threads": found, "left_out": max(len(threads) - _MOST_THREADS, 0)}
+
+
+def _read(idents: list[int]) -> dict[int, Stack]:
+    return repeatedly(partial(read_stacks, lambda _: idents))
+
+
+def _is_ours(thread: threading.Thread | None) -> bool:
+    return thread is not None and thread.name.startswith(_OURS)
 
 
 def _describe(

@@ -121,7 +121,9 @@ def blocked(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect loops that wait for locks, files, sockets or timers."""
     if (period := _settled(snapshot)) is None:
         return
-    took = period.of("blocked")
+    took, now = period.of("blocked"), snapshot.time.now
+    if now.state == "blocked":  # what has not ended is for `stalled` to judge
+        took -= min(now.seconds, took)
     if took < _WORTH * period.seconds:
         return
     lines = period.lines("blocked")
